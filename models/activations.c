@@ -15,7 +15,7 @@ enum element { ELEMENT_COMPUTE, ELEMENT_FP32, ELEMENT_PROBABILITY };
 struct request {
 	const struct architecture *architecture;
 	const struct activation_rules *rules;
-	int64_t tokens;
+	int64_t tokens, stream_tokens;
 	int64_t seq_len;
 };
 
@@ -76,12 +76,13 @@ static const struct saved {
 	enum element element;
 	bool (*when)(const struct request *); /* NULL = always */
 } saved[] = {
-	{MODULE_NORM, TENSOR_NORM_UPCAST, WIDTH_HIDDEN, ELEMENT_FP32, norm_unfused},
-	{MODULE_NORM, TENSOR_NORM_STATISTICS, WIDTH_NORM_STATISTICS, ELEMENT_FP32, NULL},
-	{MODULE_NORM, TENSOR_NORM_OUT, WIDTH_HIDDEN, ELEMENT_COMPUTE, NULL},
-	{MODULE_EMBEDDING_NORM, TENSOR_NORM_UPCAST, WIDTH_HIDDEN, ELEMENT_FP32, norm_unfused},
-	{MODULE_EMBEDDING_NORM, TENSOR_NORM_STATISTICS, WIDTH_NORM_STATISTICS, ELEMENT_FP32, NULL},
-	{MODULE_EMBEDDING_NORM, TENSOR_NORM_OUT, WIDTH_HIDDEN, ELEMENT_COMPUTE, NULL},
+	{MODULE_NORM, TENSOR_NORM_UPCAST, WIDTH_STREAM, ELEMENT_FP32, norm_unfused},
+	{MODULE_NORM, TENSOR_NORM_STATISTICS, WIDTH_STREAM_STATISTICS, ELEMENT_FP32, NULL},
+	{MODULE_NORM, TENSOR_NORM_OUT, WIDTH_INPUT, ELEMENT_COMPUTE, NULL},
+	{MODULE_EMBEDDING_NORM, TENSOR_NORM_UPCAST, WIDTH_STREAM, ELEMENT_FP32, norm_unfused},
+	{MODULE_EMBEDDING_NORM, TENSOR_NORM_STATISTICS, WIDTH_STREAM_STATISTICS, ELEMENT_FP32,
+		NULL},
+	{MODULE_EMBEDDING_NORM, TENSOR_NORM_OUT, WIDTH_STREAM, ELEMENT_COMPUTE, NULL},
 	/* A narrower embedding is the input of its projection. */
 	{MODULE_EMBEDDING_PROJECTION, TENSOR_NORM_OUT, WIDTH_EMBEDDING, ELEMENT_COMPUTE, NULL},
 	{MODULE_HEAD_PROJECTION, TENSOR_NORM_OUT, WIDTH_EMBEDDING, ELEMENT_COMPUTE, NULL},
@@ -110,7 +111,7 @@ static const struct saved {
 	{MODULE_ATTENTION_CORE, TENSOR_LOG_SUM_EXP, WIDTH_HEADS, ELEMENT_FP32, flash},
 	{MODULE_ATTENTION_CORE, TENSOR_PROBABILITIES, WIDTH_HEADS, ELEMENT_PROBABILITY,
 		keeps_probabilities},
-	{MODULE_ATTENTION_OUTPUT, TENSOR_RESIDUAL_MIDDLE, WIDTH_HIDDEN, ELEMENT_COMPUTE,
+	{MODULE_ATTENTION_OUTPUT, TENSOR_RESIDUAL_MIDDLE, WIDTH_STREAM, ELEMENT_COMPUTE,
 		adds_twice},
 	{MODULE_GATE, TENSOR_GATE, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
 	{MODULE_UP, TENSOR_UP, WIDTH_FFN, ELEMENT_COMPUTE, keeps_up},
@@ -146,7 +147,7 @@ static const struct backward {
 	enum width width;
 	bool (*when)(const struct request *);
 } backward[] = {
-	{PART_SHARED, TENSOR_D_RESIDUAL, WIDTH_HIDDEN, NULL},
+	{PART_SHARED, TENSOR_D_RESIDUAL, WIDTH_STREAM, NULL},
 	{PART_SHARED, TENSOR_D_NORM, WIDTH_HIDDEN, NULL},
 	{PART_SHARED, TENSOR_D_ADAPTER, WIDTH_ADAPTER, has_adapters},
 	{PART_ATTENTION, TENSOR_D_ATTENTION_OUT, WIDTH_ATTENTION, NULL},
@@ -169,7 +170,8 @@ static struct request make_request(const struct model *model, const struct activ
 	return (struct request){
 		.architecture = &model->architecture,
 		.rules = rules,
-		.tokens = saturated_mul(sequences, seq_len),
+		.tokens = model_tokens(model, sequences, seq_len),
+		.stream_tokens = model_stream_tokens(model, sequences, seq_len),
 		.seq_len = seq_len,
 	};
 }
@@ -186,6 +188,16 @@ static int64_t element_bytes(const struct activation_rules *rules, enum element 
 	return compute;
 }
 
+/* Of which tokens a rank keeps a tensor of that width. */
+static int64_t tokens_of(const struct request *r, enum width width)
+{
+	bool stream = width == WIDTH_STREAM || width == WIDTH_STREAM_STATISTICS;
+
+	if (width == WIDTH_INPUT)
+		return r->rules->keeps_gathered_input ? r->tokens : r->stream_tokens;
+	return stream ? r->stream_tokens : r->tokens;
+}
+
 static int64_t tensor_bytes(const struct request *r, enum width width, enum element element)
 {
 	int64_t per_token = architecture_width(r->architecture, width);
@@ -193,7 +205,8 @@ static int64_t tensor_bytes(const struct request *r, enum width width, enum elem
 	/* A row of probabilities is as long as the sequence. */
 	if (element == ELEMENT_PROBABILITY)
 		per_token = saturated_mul(per_token, r->seq_len);
-	return saturated_mul(saturated_mul(per_token, r->tokens), element_bytes(r->rules, element));
+	return saturated_mul(
+		saturated_mul(per_token, tokens_of(r, width)), element_bytes(r->rules, element));
 }
 
 /* Places a tensor at `*end`, which moves behind it. */
@@ -257,7 +270,7 @@ int64_t model_residual_bytes(const struct model *model, const struct activation_
 {
 	struct request r = make_request(model, rules, sequences, seq_len);
 
-	return tensor_bytes(&r, WIDTH_HIDDEN, ELEMENT_COMPUTE);
+	return tensor_bytes(&r, WIDTH_STREAM, ELEMENT_COMPUTE);
 }
 
 int model_backward_tensors(const struct model *model, const struct activation_rules *rules,

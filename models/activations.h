@@ -70,7 +70,10 @@ struct activation_rules {
 	bool softmax_fp32;   /* eager: 6 bytes instead of 2 per probability with bf16 compute */
 	bool drop_attention; /* selective checkpointing: probabilities are recomputed */
 	bool drops_unread;   /* what only the gradient of a frozen weight would need is not kept */
-	int alignment;       /* every tensor starts at a multiple of it; 1 = packed */
+	/* Sequence parallel: the input of a column-parallel layer is kept as it was gathered, not
+	 * gathered again in backward. */
+	bool keeps_gathered_input;
+	int alignment; /* every tensor starts at a multiple of it; 1 = packed */
 };
 
 struct tensor {
@@ -92,7 +95,7 @@ int model_saved_tensors(const struct model *model, int module, const struct acti
 int64_t model_saved_bytes(const struct model *model, int first, int end,
 	const struct activation_rules *rules, int64_t sequences, int64_t seq_len);
 
-/* One residual-stream tensor: T * h elements. */
+/* One residual-stream tensor: T * h elements (model_stream_tokens). */
 int64_t model_residual_bytes(const struct model *model, const struct activation_rules *rules,
 	int64_t sequences, int64_t seq_len);
 

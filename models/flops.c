@@ -49,23 +49,23 @@ struct traffic {
 static const struct traffic traffic[MODULE_KIND_COUNT] = {
 	/* backward: read, then add to rows */
 	[MODULE_EMBEDDING] = {WIDTH_EMBEDDING, {2, 3, 1, 1}, {2, 3, 1, 3}},
-	[MODULE_POSITION_EMBEDDING] = {WIDTH_HIDDEN, {3, 1, 1, 1}, {3, 1, 2, 2}},
-	[MODULE_EMBEDDING_NORM] = {WIDTH_HIDDEN, LAYER_NORM, LAYER_NORM},
-	[MODULE_NORM] = {WIDTH_HIDDEN, LAYER_NORM, LAYER_NORM},
+	[MODULE_POSITION_EMBEDDING] = {WIDTH_STREAM, {3, 1, 1, 1}, {3, 1, 2, 2}},
+	[MODULE_EMBEDDING_NORM] = {WIDTH_STREAM, LAYER_NORM, LAYER_NORM},
+	[MODULE_NORM] = {WIDTH_STREAM, LAYER_NORM, LAYER_NORM},
 	[MODULE_QUERY_DOWN_NORM] = {WIDTH_QUERY_RANK, LAYER_NORM, RMS_NORM_EAGER},
 	[MODULE_KV_DOWN_NORM] = {WIDTH_KV_RANK, LAYER_NORM, RMS_NORM_EAGER},
 	/* Latent attention: k is put together from its two parts. */
 	[MODULE_KV_UP] = {WIDTH_QUERY, {2, 2, 1, 1}, {2, 2, 1, 1}},
 	[MODULE_QUERY_NORM] = {WIDTH_QUERY, LAYER_NORM, RMS_NORM_EAGER},
 	[MODULE_KEY_NORM] = {WIDTH_KEY, LAYER_NORM, RMS_NORM_EAGER},
-	[MODULE_ATTENTION_OUTPUT] = {WIDTH_HIDDEN, {3, 3, 1, 1}, {3, 3, 1, 1}},
-	[MODULE_DOWN] = {WIDTH_HIDDEN, {3, 3, 1, 1}, {3, 3, 1, 1}},
+	[MODULE_ATTENTION_OUTPUT] = {WIDTH_STREAM, {3, 3, 1, 1}, {3, 3, 1, 1}},
+	[MODULE_DOWN] = {WIDTH_STREAM, {3, 3, 1, 1}, {3, 3, 1, 1}},
 	/* Scores over the experts, the k best, the order of tokens by expert; then the copy of each
 	 * token to its experts (add_dispatch). */
 	[MODULE_ROUTER] = {WIDTH_EXPERTS, {4, 4, 6, 4}, {4, 4, 6, 4}},
 	/* The products' results, weighted and added to the residual stream. */
 	[MODULE_EXPERTS_DOWN] = {WIDTH_ROUTED_HIDDEN, {3, 6, 3, 3}, {3, 6, 3, 3}},
-	[MODULE_SHARED_DOWN] = {WIDTH_HIDDEN, {3, 3, 1, 1}, {3, 3, 1, 1}},
+	[MODULE_SHARED_DOWN] = {WIDTH_STREAM, {3, 3, 1, 1}, {3, 3, 1, 1}},
 	[MODULE_SHARED_WEIGHT] = {WIDTH_HIDDEN, {2, 4, 2, 3}, {2, 4, 2, 3}},
 };
 static const struct passes rms_norm_eager = RMS_NORM_EAGER;
@@ -110,13 +110,14 @@ static void add_traffic(struct module_work *work, const struct traffic *t, enum 
 
 /* The leaf's own entry; a norm over the hidden size is what the architecture says. */
 static void add_leaf(struct module_work *work, enum module_kind kind, enum pass pass, double tokens,
-	const struct architecture *a, int element_bytes)
+	double stream_tokens, const struct architecture *a, int element_bytes)
 {
 	struct traffic t = traffic[kind];
 
 	if ((kind == MODULE_NORM || kind == MODULE_EMBEDDING_NORM) && a->norm == NORM_RMSNORM)
 		t.eager = rms_norm_eager;
-	add_traffic(work, &t, pass, tokens, a, element_bytes);
+	add_traffic(
+		work, &t, pass, t.width == WIDTH_STREAM ? stream_tokens : tokens, a, element_bytes);
 }
 
 static void add_gemm(struct module_work *work, int64_t m, int64_t n, int64_t k, int64_t count)
@@ -249,7 +250,7 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 {
 	const struct architecture *a = &model->architecture;
 	const struct module *m = &model->modules[module];
-	int64_t tokens = saturated_mul(sequences, seq_len);
+	int64_t tokens = model_tokens(model, sequences, seq_len);
 
 	*work = (struct module_work){0};
 	if (pass == PASS_BACKWARD && !model_goes_back(model, module))
@@ -261,7 +262,8 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 	add_products(work, model, m, pass, tokens, element_bytes);
 	if (m->kind == MODULE_ROUTER)
 		add_traffic(work, &dispatch_traffic, pass, (double)tokens, a, element_bytes);
-	add_leaf(work, m->kind, pass, (double)tokens, a, element_bytes);
+	add_leaf(work, m->kind, pass, (double)tokens,
+		(double)model_stream_tokens(model, sequences, seq_len), a, element_bytes);
 }
 
 /* The full square of positions, forward and backward, per token: 3 * 4 * L * a*d * s; an encoder's

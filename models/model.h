@@ -73,6 +73,20 @@ enum parameter_init {
 	INIT_ADAPTER, /* N(0, 1 / (3 in)): the variance of peft's kaiming_uniform_(a = sqrt(5)) */
 };
 
+/* How the ranks of a model divide it between them, beside data parallelism. 0 means 1. */
+struct division {
+	int64_t tensor;  /* heads, widths of MLPs and the vocabulary are cut over so many */
+	int64_t stream;  /* and the tokens of the residual stream: sequence parallelism. Between
+			    the column-parallel and the row-parallel layers every rank has all of
+			    them */
+	int64_t context; /* the tokens of a sequence are cut over so many */
+};
+
+/* Where a leaf stands in a model that is cut over tensor ranks (Megatron-LM, 1909.08053 and
+ * 2205.05198): on the residual stream; a column-parallel layer, which reads the stream; or between
+ * that and the row-parallel layer which returns to it, inclusively. */
+enum tensor_place { PLACE_STREAM, PLACE_COLUMN, PLACE_INNER };
+
 struct parameter {
 	const char *name; /* fully qualified, Hugging Face's:
 			     "model.layers.0.self_attn.q_proj.weight" */
@@ -119,6 +133,9 @@ struct model {
 	int64_t trained_count;          /* of parameter_count */
 	int first_trained; /* the first leaf with a trained parameter: backward ends with it */
 	const char *part;  /* what of the file this is, when not all; NULL */
+	/* What one rank has of a model: every size is that of its part. {0}: the whole one. */
+	struct division division;
+	const struct model *whole; /* NULL: itself */
 };
 
 /* Builds the tree. The architecture must have passed architecture_check; overflow is an error, and
@@ -130,6 +147,22 @@ bool model_build(struct arena *arena, const struct architecture *architecture, s
  * or no such projection. */
 bool model_train(struct arena *arena, const struct model *model, const struct trainable *trainable,
 	struct model **trained, struct error *error);
+
+/* What one of the ranks that divide the model has: heads, widths and words of its own. Key and
+ * value heads are repeated where there are fewer than ranks. The vocabulary may have a remainder:
+ * the largest part stands for all. Heads and widths must divide. */
+bool model_divide(struct arena *arena, const struct model *model, const struct division *division,
+	struct model **divided, struct error *error);
+/* The model of all ranks together. */
+static inline const struct model *model_whole(const struct model *model)
+{
+	return model->whole != NULL ? model->whole : model;
+}
+
+/* Tokens of `sequences` that a rank computes, and those of them on the residual stream. */
+int64_t model_tokens(const struct model *model, int64_t sequences, int64_t seq_len);
+int64_t model_stream_tokens(const struct model *model, int64_t sequences, int64_t seq_len);
+enum tensor_place module_tensor_place(enum module_kind kind);
 
 /* The same model with more words than its tokenizer has: rows of the embedding and of the head that
  * no token names. EXIT_CODE_USAGE: fewer words. */

@@ -33,6 +33,8 @@ int64_t architecture_width(const struct architecture *a, enum width width)
 	case WIDTH_ONE:
 		return 1;
 	case WIDTH_HIDDEN:
+	case WIDTH_STREAM:
+	case WIDTH_INPUT:
 		return a->hidden;
 	case WIDTH_EMBEDDING:
 		return a->embedding_width > 0 ? a->embedding_width : a->hidden;
@@ -69,6 +71,7 @@ int64_t architecture_width(const struct architecture *a, enum width width)
 	case WIDTH_KV_HEADS:
 		return a->kv_heads;
 	case WIDTH_NORM_STATISTICS:
+	case WIDTH_STREAM_STATISTICS:
 		return a->norm == NORM_RMSNORM ? 1 : 2;
 	case WIDTH_QUERY_STATISTICS:
 		return a->qk_norm_wide ? 1 : a->heads;

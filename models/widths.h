@@ -9,6 +9,8 @@ enum width {
 	WIDTH_NONE,
 	WIDTH_ONE,
 	WIDTH_HIDDEN,      /* h */
+	WIDTH_STREAM,      /* h, of the tokens of the residual stream (struct division) */
+	WIDTH_INPUT,       /* h, of those that a column-parallel layer's input is kept for */
 	WIDTH_EMBEDDING,   /* of the table's rows: h unless embedding_width is given */
 	WIDTH_QUERY,       /* a*d */
 	WIDTH_QUERY_INPUT, /* what q is projected from: h, or query_rank */
@@ -19,15 +21,16 @@ enum width {
 	WIDTH_ROTATED,     /* (a+kv)*d, or (a+1)*rope_dim: what RoPE turns */
 	WIDTH_QUERY_RANK,  /* latent attention */
 	WIDTH_KV_RANK,
-	WIDTH_KV_DOWN,          /* kv_rank + rope_dim */
-	WIDTH_KV_UP,            /* a*(d - rope_dim + value_dim) */
-	WIDTH_FFN,              /* f */
-	WIDTH_GATE_UP,          /* 2f */
-	WIDTH_VOCAB,            /* V */
-	WIDTH_HEADS,            /* a */
-	WIDTH_KV_HEADS,         /* kv */
-	WIDTH_NORM_STATISTICS,  /* 1 (RMSNorm: rstd) or 2 (LayerNorm: mean, rstd) */
-	WIDTH_QUERY_STATISTICS, /* of a norm on q: per head */
+	WIDTH_KV_DOWN,           /* kv_rank + rope_dim */
+	WIDTH_KV_UP,             /* a*(d - rope_dim + value_dim) */
+	WIDTH_FFN,               /* f */
+	WIDTH_GATE_UP,           /* 2f */
+	WIDTH_VOCAB,             /* V */
+	WIDTH_HEADS,             /* a */
+	WIDTH_KV_HEADS,          /* kv */
+	WIDTH_NORM_STATISTICS,   /* 1 (RMSNorm: rstd) or 2 (LayerNorm: mean, rstd) */
+	WIDTH_STREAM_STATISTICS, /* the same, of the tokens of the residual stream */
+	WIDTH_QUERY_STATISTICS,  /* of a norm on q: per head */
 	WIDTH_KEY_STATISTICS,
 	WIDTH_EXPERTS,       /* E */
 	WIDTH_EXPERT_FFN,    /* of one expert */

@@ -137,8 +137,7 @@ static double optimizer_bound(
 {
 	double bytes = least_optimizer_bytes(plan) * (double)model->trained_count;
 
-	return quotient(
-		bytes, (double)plan_data_parallel(plan) * most_update_bandwidth(plan, topology));
+	return quotient(bytes, (double)plan_ranks(plan) * most_update_bandwidth(plan, topology));
 }
 
 /* Every part's partial sums must reach the part that owns the sum, and every owner's parameters (or
@@ -166,6 +165,9 @@ static double network_bound(
 		    topology->device.generation >= GENERATION_HOPPER;
 	double inside = 0, across = 0;
 
+	/* Ranks that divide the model may exchange no parameters at all. */
+	if (plan_ranks(plan) > plan_data_parallel(plan))
+		return 0;
 	/* Processes of one host have no wire; their copies count as memory traffic. */
 	if (topology->fabric.kind != FABRIC_SHARED_MEMORY && nodes <= 1)
 		inside = exchange_bound(ranks, parameters, plan, adds,
@@ -237,7 +239,7 @@ double plan_lower_bound(const struct schedule *schedule)
 		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
 			egress += times * least_egress(schedule, op);
 	}
-	bound = lower_bound(&schedule->plan, schedule->model, topology);
+	bound = lower_bound(&schedule->plan, model_whole(schedule->model), topology);
 	bound = fmax(bound, plan_loader_time(&schedule->plan));
 	bound = fmax(bound, quotient(flops, most_flops(&machine)));
 	bound = fmax(bound, quotient(optimizer, most_memory_bandwidth(topology)));

@@ -76,9 +76,9 @@ static void fill_utilisation(
 {
 	const struct schedule *schedule = engine->schedule;
 	const struct plan *plan = &schedule->plan;
-	double tokens = (double)(plan->micro_batch * plan->grad_accum * plan->seq_len);
+	double tokens = (double)(plan->global_batch * plan->seq_len) / (double)plan_ranks(plan);
 	double rate = tokens / prediction->step_time;
-	double model_flops = model_flops_per_token(schedule->model, plan->seq_len);
+	double model_flops = model_flops_per_token(model_whole(schedule->model), plan->seq_len);
 
 	prediction->tokens_per_s_per_gpu = rate;
 	fill_peak(engine->topology, plan->param_dtype, arena, prediction);
@@ -86,8 +86,9 @@ static void fill_utilisation(
 		return;
 	rate /= prediction->peak_flops;
 	prediction->mfu = model_flops * rate;
-	prediction->mfu_6n = model_flops_6n(schedule->model) * rate;
-	prediction->mfu_causal = model_flops_causal(schedule->model, plan->seq_len) * rate;
+	prediction->mfu_6n = model_flops_6n(model_whole(schedule->model)) * rate;
+	prediction->mfu_causal =
+		model_flops_causal(model_whole(schedule->model), plan->seq_len) * rate;
 	prediction->hfu = prediction->mfu +
 			  recomputed_flops(engine) / prediction->step_time / prediction->peak_flops;
 }

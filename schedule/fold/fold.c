@@ -137,6 +137,7 @@ static struct kept kept_by(const struct plan *plan)
 static struct schedule *fold_or_build(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology, bool lists)
 {
+	model = plan_model(plan, model, arena);
 	const struct kept tries[] = {kept_by(plan), {3, 3}, {0, 0}};
 	for (int i = 0; i < COUNT_OF(tries); i++) {
 		struct schedule *schedule = fold(arena, plan, model, topology, tries[i], lists);

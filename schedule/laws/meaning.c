@@ -16,7 +16,7 @@ static bool check_plan(const struct schedule *schedule, struct error *error)
 	const struct plan *plan = &schedule->plan;
 	const struct mesh *mesh = &plan->mesh;
 	int64_t ranks;
-	if (mesh->replicate < 1 || mesh->shard < 1 ||
+	if (mesh->replicate < 1 || mesh->shard < 1 || mesh->context < 1 || mesh->tensor < 1 ||
 		!checked_mul(mesh->replicate, mesh->shard, &ranks))
 		return law_broken(error, "mesh: replicate %lld x shard %lld",
 			(long long)mesh->replicate, (long long)mesh->shard);
@@ -30,13 +30,29 @@ static bool check_group(const struct schedule *schedule, int index, struct error
 {
 	const struct group *group = &schedule->groups[index];
 	const struct mesh *mesh = &schedule->plan.mesh;
-	int64_t stride = group->kind == GROUP_REPLICATE ? mesh->shard : 1, size = mesh->shard;
-	if (group->kind == GROUP_REPLICATE)
+	int64_t stride = mesh->tensor, size = plan_shard_ranks(&schedule->plan);
+	switch (group->kind) {
+	case GROUP_SHARD:
+		break;
+	case GROUP_REPLICATE:
+		stride *= size;
 		size = mesh->replicate;
-	else if (group->kind == GROUP_WORLD)
-		size = mesh->replicate * mesh->shard;
-	else if (group->kind == GROUP_RESHARD && group->size > 0 && size % group->size == 0)
-		size = group->size;
+		break;
+	case GROUP_WORLD:
+		size = plan_reduce_ranks(&schedule->plan);
+		break;
+	case GROUP_RESHARD:
+		if (group->size > 0 && size % group->size == 0)
+			size = group->size;
+		break;
+	case GROUP_TENSOR:
+		stride = 1;
+		size = mesh->tensor;
+		break;
+	case GROUP_CONTEXT:
+		size = mesh->context;
+		break;
+	}
 	if (group->size == size && group->stride == stride && group->engine >= 0 &&
 		group->engine < schedule->n_engines && group->engine <= index)
 		return true;
@@ -49,7 +65,7 @@ static bool check_group(const struct schedule *schedule, int index, struct error
 static bool check_unit(const struct schedule *schedule, int index, struct error *error)
 {
 	const struct unit *unit = &schedule->units[index];
-	int64_t shard = schedule->plan.mesh.shard, gathered;
+	int64_t shard = plan_shard_ranks(&schedule->plan), gathered;
 	bool sound = unit->module >= 0 && unit->end_module >= unit->module &&
 		     unit->parameters >= 0 && unit->elements >= unit->parameters &&
 		     unit->chunk >= 0 && unit->gathered >= unit->elements &&
@@ -140,6 +156,11 @@ static const struct {
 	[BUFFER_TOKENS] = {BIT(OP_FORWARD), BIT(OP_BACKWARD)},
 	[BUFFER_NORM_SCALARS] = {BIT(OP_GRADIENT_NORM), BIT(OP_OPTIMIZER)},
 	[BUFFER_BUCKET] = {BIT(OP_BACKWARD), BIT(OP_END_BACKWARD)},
+	[BUFFER_GATHERED_TOKENS] = {BIT(OP_ALL_GATHER),
+		BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) | BIT(OP_BACKWARD)},
+	[BUFFER_PARTIAL_SUMS] = {BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) | BIT(OP_BACKWARD) |
+					 BIT(OP_ALL_REDUCE),
+		BIT(OP_REDUCE_SCATTER) | BIT(OP_ALL_REDUCE)},
 };
 _Static_assert(OP_KIND_COUNT <= 32, "one bit a kind");
 
@@ -233,7 +254,30 @@ static bool check_in_place(const struct program *program, int i, int64_t ranks, 
  */
 static bool is_bucket(const struct op *op)
 {
-	return op->kind == OP_REDUCE_SCATTER && op->unit < 0;
+	return op->kind == OP_REDUCE_SCATTER && op->unit < 0 && op->end_module == 0;
+}
+
+/* Tokens between the ranks that divide the model. What a rank gives or keeps lies among its saved
+ * tensors, of which it is a part; the whole is a buffer of its own, or among them too. */
+static bool check_tokens(
+	const struct program *program, const struct group *group, int i, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const int *uses = slice_of(program, op->uses);
+	bool sound = op->unit < 0 && op->bytes > 0 && op->uses.count > 0 &&
+		     (op->kind == OP_ALL_REDUCE || op->bytes % group->size == 0);
+	for (int k = 0; k < op->uses.count && sound; k++) {
+		const struct buffer *buffer = &program->buffers[uses[k]];
+		bool is_whole = buffer->role == BUFFER_GATHERED_TOKENS ||
+				buffer->role == BUFFER_PARTIAL_SUMS;
+		sound = is_whole ? buffer->bytes == op->bytes
+				 : buffer_role_category(buffer->role) == CATEGORY_ACTIVATIONS ||
+					   buffer_role_category(buffer->role) ==
+						   CATEGORY_TEMPORARY_BUFFERS;
+	}
+	return sound ||
+	       law_broken(error, "op %d: %s of %lld bytes of tokens over %lld ranks", i,
+		       op_kind_name(op->kind), (long long)op->bytes, (long long)group->size);
 }
 
 static bool check_bucket(const struct program *program, int i, int64_t ranks, struct error *error)
@@ -261,6 +305,8 @@ static bool check_collective(
 	const struct op *op = &program->ops[i];
 	const struct group *group = &schedule->groups[op->group];
 	const struct collective_law *law = collectives;
+	if (group->kind == GROUP_TENSOR || group->kind == GROUP_CONTEXT)
+		return check_tokens(program, group, i, error);
 	while (law->kind != op->kind)
 		law++;
 	if (!(law->groups[op->unit < 0] >> group->kind & 1))
@@ -333,7 +379,7 @@ static bool note_reduction(const struct schedule *schedule, const struct op *op,
 	struct progress *progress, struct error *error)
 {
 	const struct plan *plan = &schedule->plan;
-	int64_t ranks = plan->late_all_reduce ? plan->mesh.shard : plan_data_parallel(plan);
+	int64_t ranks = plan->late_all_reduce ? plan_shard_ranks(plan) : plan_reduce_ranks(plan);
 	if (op->micro_batch != progress->reduced_in) {
 		if (progress->reduced_in >= 0 && progress->covered != ranks)
 			return law_broken(error,
@@ -402,7 +448,7 @@ static bool check_progress(
 	const struct schedule *schedule, int unit, const struct progress *p, struct error *error)
 {
 	const struct plan *plan = &schedule->plan;
-	int64_t ranks = plan_data_parallel(plan);
+	int64_t ranks = plan_reduce_ranks(plan);
 	int64_t reductions = plan->sync_each_micro_batch ? plan->grad_accum : 1;
 	if (schedule->units[unit].parameters == 0)
 		return true;

@@ -23,14 +23,23 @@
  * choose the stream, the usual one. waits.c says what the last two mean: enum result, enum need. */
 #define ACTIONS(X)                                                                                 \
 	/* compute */                                                                              \
-	X(FORWARD, FORWARD, COMPUTE, NOTHING, WEIGHTS)                                             \
-	X(LOSS, LOSS, COMPUTE, NOTHING, NOTHING)                                                   \
-	X(RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, WEIGHTS)                                         \
-	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS)                                           \
+	X(FORWARD, FORWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                                  \
+	X(LOSS, LOSS, COMPUTE, NOTHING, EXCHANGED)                                                 \
+	X(RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                              \
+	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                                \
 	/* activations: saved tensors leave and come back */                                       \
 	X(SAVE, COPY_D2H, COPY_OUT, MOVED, COMPUTE)                                                \
 	X(FETCH, COPY_H2D, COPY_IN, MOVED, COMPUTE)                                                \
 	X(END_COPIES, END_COPIES, COMPUTE, NOTHING, MOVED)                                         \
+	/* tokens between tensor ranks: gathered for a column-parallel layer, summed behind a      \
+	 * row-parallel one, in parts or whole; the loss's sums */                                 \
+	X(GATHER_TOKENS, ALL_GATHER, TENSOR, NOTHING, COMPUTE)                                     \
+	X(SCATTER_TOKENS, REDUCE_SCATTER, TENSOR, NOTHING, COMPUTE)                                \
+	X(REDUCE_TOKENS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                     \
+	X(REDUCE_LOSS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                       \
+	/* keys and values between context ranks; their gradients */                               \
+	X(GATHER_KEYS, ALL_GATHER, CONTEXT, NOTHING, COMPUTE)                                      \
+	X(SCATTER_KEYS, REDUCE_SCATTER, CONTEXT, NOTHING, COMPUTE)                                 \
 	/* parameters of units; offload: the shard comes in */                                     \
 	X(STAGE, COPY_H2D, GATHER_COPY_IN, PREPARED, BEGUN, RELEASED)                              \
 	X(CAST_SHARD, CAST_PARAMETERS, GATHER_COPY_IN, PREPARED, BEGUN, RELEASED, PREPARED,        \
@@ -114,7 +123,10 @@ enum action_flag {
 	IN_PLACE = 1 << 10,      /* the reduced gradient is the shard already */
 	REDUCED_HERE = 1 << 11, /* with no other rank: compute has written what was to be reduced */
 	IS_PARTIAL = 1 << 12,   /* SCATTER: its result waits for those of later micro-batches */
-	OF_INPUT = 1 << 13,     /* SAVE, FETCH: the block's input, not what its ranges save */
+	OF_INPUT = 1 << 13,     /* SAVE, FETCH: the block's input, not what its ranges save.
+				 * GATHER_TOKENS: the layer's input, not its gradient */
+	LEAVES_SUM = 1 << 14,   /* compute: partial sums that tensor ranks add up behind it */
+	LEAVES_KEYS = 1 << 15,  /* BACKWARD: likewise of keys and values, context ranks */
 };
 
 struct action {

@@ -24,48 +24,66 @@ static int reshard_group(struct step *step, int64_t size)
 		if (step->schedule->groups[g].kind == GROUP_RESHARD &&
 			step->schedule->groups[g].size == size)
 			return g;
-	return add_group(step, GROUP_RESHARD, size, 1, next_engine(step));
+	return add_group(step, GROUP_RESHARD, size, step->plan->mesh.tensor, next_engine(step));
 }
 
 /* Gradients are reduced over all ranks; parameters are gathered, and the norm is summed, over those
  * that share an optimizer state: the same communicator unless they are fewer. */
 static void add_groups_of_buckets(struct step *step)
 {
-	int64_t shard = step->plan->mesh.shard, ranks = plan_data_parallel(step->plan);
+	int64_t shard = plan_shard_ranks(step->plan), ranks = plan_reduce_ranks(step->plan);
+	int64_t apart = step->plan->mesh.tensor;
 	if (shard > 1)
-		step->group_gather = step->group_reduce = add_group(step, GROUP_SHARD, shard, 1, 0);
+		step->group_gather = step->group_reduce =
+			add_group(step, GROUP_SHARD, shard, apart, 0);
 	if (ranks > 1)
 		step->group_replicate =
-			add_group(step, GROUP_WORLD, ranks, 1, shard > 1 && shard < ranks);
+			add_group(step, GROUP_WORLD, ranks, apart, shard > 1 && shard < ranks);
 }
 
 /* One communicator a process group, shared by gathers and reductions, or one for each. */
 static void add_groups_of_units(struct step *step)
 {
 	const struct mesh *mesh = &step->plan->mesh;
-	step->group_gather = step->group_reduce = add_group(step, GROUP_SHARD, mesh->shard, 1, 0);
+	int64_t shard = plan_shard_ranks(step->plan), apart = mesh->tensor;
+	step->group_gather = step->group_reduce = add_group(step, GROUP_SHARD, shard, apart, 0);
 	if (step->method.two_communicators)
-		step->group_reduce = add_group(step, GROUP_SHARD, mesh->shard, 1, 1);
+		step->group_reduce = add_group(step, GROUP_SHARD, shard, apart, 1);
 	if (mesh->replicate > 1)
 		step->group_replicate = add_group(
-			step, GROUP_REPLICATE, mesh->replicate, mesh->shard, next_engine(step));
+			step, GROUP_REPLICATE, mesh->replicate, shard * apart, next_engine(step));
 	for (int u = 0; u < step->n_units; u++)
 		if (step->units[u].reshard_group > 0)
 			step->group_reshard[u] = reshard_group(step, step->units[u].reshard_group);
 }
 
+/* Of the axes that divide the model: each has a communicator of its own. */
+static void add_groups_of_axes(struct step *step)
+{
+	const struct mesh *mesh = &step->plan->mesh;
+	if (mesh->tensor > 1)
+		step->group_tensor =
+			add_group(step, GROUP_TENSOR, mesh->tensor, 1, next_engine(step));
+	if (mesh->context > 1)
+		step->group_context = add_group(
+			step, GROUP_CONTEXT, mesh->context, mesh->tensor, next_engine(step));
+}
+
 void pass_groups(struct step *step)
 {
-	int64_t replicate = step->plan->mesh.replicate;
-	step->schedule->groups = ARENA_ARRAY(step->arena, struct group, 3 + step->n_units);
+	int64_t copies = plan_reduce_ranks(step->plan);
+	step->schedule->groups = ARENA_ARRAY(step->arena, struct group, 5 + step->n_units);
 	step->group_reshard = ARENA_ARRAY(step->arena, int, step->n_units);
 	step->group_gather = step->group_reduce = step->group_replicate = -1;
+	step->group_tensor = step->group_context = -1;
 	for (int u = 0; u < step->n_units; u++)
 		step->group_reshard[u] = -1;
 	if (step->method.shards && step->method.reduces == REDUCES_BUCKETS)
 		add_groups_of_buckets(step);
 	else if (step->method.shards)
 		add_groups_of_units(step);
-	else if (replicate > 1)
-		step->group_replicate = add_group(step, GROUP_WORLD, replicate, 1, 0);
+	else if (copies > 1)
+		step->group_replicate =
+			add_group(step, GROUP_WORLD, copies, step->plan->mesh.tensor, 0);
+	add_groups_of_axes(step);
 }

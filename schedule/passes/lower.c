@@ -98,7 +98,11 @@ static void begin(struct lowering *l, struct step *step)
 			.residuals = none(arena, layers + 2),
 			.tokens = -1,
 			.logits = -1,
-			.backward_work = -1};
+			.backward_work = -1,
+			.gathered = {-1, -1},
+			.partial = -1,
+			.keys = -1,
+			.partial_keys = -1};
 }
 
 void pass_lower(struct step *step)

@@ -1,6 +1,6 @@
 /* Private to passes: one action becomes one operation. For every kind there is a function that
  * names its buffers: in lower_compute.c, lower_parameters.c, lower_gradients.c, lower_buckets.c,
- * lower_leaves.c, lower_activations.c and lower_update.c. */
+ * lower_leaves.c, lower_tokens.c, lower_activations.c and lower_update.c. */
 #ifndef SCHEDULE_LOWER_H
 #define SCHEDULE_LOWER_H
 
@@ -35,6 +35,9 @@ struct flight {
 	int *copies;    /* per range: cached low-precision weights */
 	int *residuals; /* input of block l, input of the head */
 	int tokens, logits, backward_work;
+	int gathered[2];        /* tokens of all tensor ranks: a gradient, an input */
+	int partial;            /* that tensor ranks have yet to add up */
+	int keys, partial_keys; /* of all context ranks; gradients of them */
 };
 
 struct lowering {

@@ -54,6 +54,29 @@ static int new_tensors(struct lowering *l, enum buffer_role role, int64_t bytes)
 	return buffer;
 }
 
+/* --- what other ranks have or need of it ---------------------------------------------------------
+ */
+
+static int take_partial(struct lowering *l, int64_t bytes)
+{
+	return op_take_new(l, BUFFER_PARTIAL_SUMS, -1, bytes, l->step->plan->param_dtype);
+}
+
+/* What was gathered for the operation ends with it. */
+static void use_exchanged(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	int *buffers[] = {&flight->gathered[0], &flight->gathered[1], &flight->keys};
+	for (int i = 0; i < COUNT_OF(buffers); i++) {
+		op_use(l, *buffers[i]);
+		op_give(l, buffers[i]);
+	}
+	if (l->at->flags & LEAVES_SUM)
+		flight->partial = take_partial(l, exchanged_tokens_bytes(l->step));
+	if (l->at->flags & LEAVES_KEYS)
+		flight->partial_keys = take_partial(l, exchanged_keys_bytes(l->step));
+}
+
 /* --- forward -------------------------------------------------------------------------------------
  */
 
@@ -134,6 +157,7 @@ void lower_FORWARD(struct lowering *l)
 	save_tensors(l);
 	use_slot(l);
 	use_output(l);
+	use_exchanged(l);
 	if (range_has_head(l->step, l->at->range)) {
 		flight_of(l)->logits = op_take_new(
 			l, BUFFER_LOGITS, -1, logits_bytes(l->step), l->step->plan->param_dtype);
@@ -171,6 +195,7 @@ void lower_RECOMPUTE(struct lowering *l)
 	if (l->at->flags & FIRST)
 		op_take(l, *saved);
 	use_slot(l);
+	use_exchanged(l);
 	op_use(l, l->step->kernel_workspace);
 }
 
@@ -224,6 +249,7 @@ void lower_BACKWARD(struct lowering *l)
 	else
 		op_take_unit_gradient(l);
 	use_work(l);
+	use_exchanged(l);
 	if (range_has_head(l->step, l->at->range))
 		op_use(l, flight_of(l)->logits);
 	op_use(l, l->step->kernel_workspace);

@@ -34,7 +34,7 @@ void lower_GATHER_LEAF(struct lowering *l)
 void lower_PACK_LEAVES(struct lowering *l)
 {
 	int64_t bytes = elements_of(l) * compute_bytes(l);
-	l->op.bytes = 2 * bytes / l->step->plan->mesh.shard;
+	l->op.bytes = 2 * bytes / plan_shard_ranks(l->step->plan);
 	for (int i = 0; i < l->at->units.count; i++)
 		op_use(l, l->step->resident[leaves_of(l)[i]].low_precision);
 	int flat = op_take_on(

@@ -52,6 +52,8 @@ struct method method_of(const struct plan *plan, const struct topology *topology
 		.needed_tensors_only = runtime->needed_tensors_only,
 		.keeps_work = runtime->keeps_backward_work,
 		.keeps_losses = runtime->keeps_losses,
+		.recomputes_to_end =
+			!runtime->recompute_stops_early && !runtime->needed_tensors_only,
 		.norm_is_exact = runtime->exact_norm,
 		.measures_norm = runtime->measures_norm,
 		.own_copy_streams = runtime->own_copy_streams,

@@ -49,6 +49,7 @@ struct method {
 				   */
 	bool keeps_work;          /* all tensors of a block's backward, until it ends */
 	bool keeps_losses;        /* one a token */
+	bool recomputes_to_end;   /* what a block returns, too */
 	bool norm_is_exact, measures_norm;
 	bool own_copy_streams, keeps_host_gradient;
 	bool host_update_is_fused; /* the host has an Adam of its own */

@@ -30,6 +30,8 @@ void pass_resident(struct step *step); /* buffers that live between steps */
 void pass_order(struct step *step);               /* forward and backward of micro-batches */
 void pass_compute(struct step *step);             /* FORWARD, LOSS, BACKWARD, and the marks */
 void pass_recompute(struct step *step);           /* what checkpointing computes again */
+void pass_tensor(struct step *step);              /* what tensor ranks exchange */
+void pass_context(struct step *step);             /* likewise context ranks */
 void pass_delay(struct step *step);               /* FSDP1: hooks that run one range late */
 void pass_gather_by_hook(struct step *step);      /* FSDP: gathers, prefetch, resharding */
 void pass_gather_by_trace(struct step *step);     /* DeepSpeed's ZeRO-3: the same */

@@ -50,12 +50,28 @@ static int slot_of(const struct model *model, int module)
 	return embedding ? -1 : (int)model->architecture.layers;
 }
 
+static bool is_on_stream(const struct step *step, int leaf)
+{
+	return module_tensor_place(step->model->modules[leaf].kind) == PLACE_STREAM;
+}
+
+/* Ranks exchange something between two leaves that follow one another: tokens between one on the
+ * residual stream and one that is not; keys and values before attention. */
+static bool is_apart(const struct step *step, int leaf, int next)
+{
+	const struct mesh *mesh = &step->plan->mesh;
+	bool core = step->model->modules[next].kind == MODULE_ATTENTION_CORE;
+	return (mesh->tensor > 1 && is_on_stream(step, leaf) != is_on_stream(step, next)) ||
+	       (mesh->context > 1 && core);
+}
+
 static void add_leaf(struct walk *walk, int module)
 {
 	struct step *step = walk->step;
 	int slot = slot_of(step->model, module), last = step->n_visits - 1;
 	bool follows = last >= 0 && step->visits[last].kind == VISIT_RANGE &&
-		       step->ranges[step->n_ranges - 1].slot == slot;
+		       step->ranges[step->n_ranges - 1].slot == slot &&
+		       !is_apart(step, step->ranges[step->n_ranges - 1].end_module - 1, module);
 	if (!follows) {
 		struct range *before =
 			step->n_ranges > 0 ? &step->ranges[step->n_ranges - 1] : NULL;
@@ -84,6 +100,24 @@ static int find_first_back(const struct step *step)
 	while (step->ranges[range].end_module <= step->model->first_trained)
 		range++;
 	return slot_begin(step, range);
+}
+
+/* Before and behind which ranges something is exchanged. A slot begins and ends on the residual
+ * stream, but with the tokens themselves, and with logits, which stay cut. */
+static void find_exchanges(struct step *step)
+{
+	const struct mesh *mesh = &step->plan->mesh;
+	for (int r = 0; r < step->n_ranges; r++) {
+		struct range *range = &step->ranges[r];
+		bool inside = mesh->tensor > 1 && !is_on_stream(step, range->first_module);
+		bool from = range->first_of_slot || is_on_stream(step, range->first_module - 1);
+		bool to = range->last_of_slot || is_on_stream(step, range->end_module);
+		range->leaves_stream = inside && from && range->slot >= 0;
+		range->joins_stream = inside && to && !range_has_head(step, r);
+		range->gathers_keys =
+			mesh->context > 1 &&
+			step->model->modules[range->first_module].kind == MODULE_ATTENTION_CORE;
+	}
 }
 
 /* --- buckets -------------------------------------------------------------------------------------
@@ -139,6 +173,7 @@ void pass_ranges(struct step *step)
 	}
 	exit_units(&walk, model->n_modules);
 	step->first_back = find_first_back(step);
+	find_exchanges(step);
 	for (int r = 0; r < step->n_ranges; r++)
 		step->ranges[r].saved_bytes = range_saved_bytes(step, r);
 	if (step->method.reduces != REDUCES_BUCKETS)

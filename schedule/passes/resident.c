@@ -89,7 +89,7 @@ static void add_unit(struct step *step, int unit)
 		resident->kept = buffer_new_resident(
 			step, BUFFER_UNSHARDED, unit, u->gathered * dtype_bytes(compute), compute);
 	/* One rank is not wrapped: there is nothing to reduce. */
-	if (step->method.weights == WEIGHTS_OF_BUCKETS && plan_data_parallel(step->plan) > 1 &&
+	if (step->method.weights == WEIGHTS_OF_BUCKETS && plan_reduce_ranks(step->plan) > 1 &&
 		!unit_is_frozen(u))
 		resident->reduce_input = buffer_new_resident(
 			step, BUFFER_REDUCE_INPUT, unit, u->elements * dtype_bytes(master), master);

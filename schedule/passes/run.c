@@ -11,6 +11,8 @@ static void (*const passes[])(struct step *step) = {
 	pass_order,
 	pass_compute,
 	pass_recompute,
+	pass_tensor,
+	pass_context,
 	pass_delay,
 	pass_gather_by_hook,
 	pass_gather_by_trace,

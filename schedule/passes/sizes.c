@@ -3,7 +3,7 @@
 
 static int64_t tokens_of(const struct step *step)
 {
-	return step->plan->micro_batch * step->plan->seq_len;
+	return model_tokens(step->model, step->plan->micro_batch, step->plan->seq_len);
 }
 
 /* --- activations ---------------------------------------------------------------------------------
@@ -83,7 +83,32 @@ int64_t residual_bytes(const struct step *step)
 /* Inputs and targets: windows of seq_len + 1 tokens. */
 int64_t tokens_bytes(const struct step *step)
 {
-	return step->plan->micro_batch * (step->plan->seq_len + 1) * dtype_bytes(DTYPE_INT32);
+	int64_t window = step->plan->seq_len / step->plan->mesh.context + 1;
+	return step->plan->micro_batch * window * dtype_bytes(DTYPE_INT32);
+}
+
+/* --- exchanges -----------------------------------------------------------------------------------
+ */
+
+int64_t exchanged_tokens_bytes(const struct step *step)
+{
+	return tokens_of(step) * step->model->architecture.hidden *
+	       dtype_bytes(step->plan->param_dtype);
+}
+
+int64_t exchanged_loss_bytes(const struct step *step)
+{
+	return tokens_of(step) * dtype_bytes(DTYPE_FP32);
+}
+
+int64_t exchanged_keys_bytes(const struct step *step)
+{
+	const struct architecture *a = &step->model->architecture;
+	int64_t widths = a->kv_heads * a->head_dim * 2;
+	if (a->kv_rank > 0)
+		widths = a->kv_rank + a->rope_dim;
+	return step->plan->micro_batch * step->plan->seq_len * widths *
+	       dtype_bytes(step->plan->param_dtype);
 }
 
 /* --- loss ----------------------------------------------------------------------------------------

@@ -11,6 +11,11 @@ int64_t range_kept_bytes(const struct step *step, int range);
 int64_t residual_bytes(const struct step *step);
 int64_t tokens_bytes(const struct step *step);
 int64_t logits_bytes(const struct step *step);
+/* Payloads of what ranks exchange that divide the model: the residual stream of all tensor ranks;
+ * one figure a token in the loss; keys and values of all context ranks. */
+int64_t exchanged_tokens_bytes(const struct step *step);
+int64_t exchanged_loss_bytes(const struct step *step);
+int64_t exchanged_keys_bytes(const struct step *step);
 /* Beyond the logits. */
 int64_t loss_work_bytes(const struct step *step);
 

@@ -7,6 +7,7 @@ struct step *step_begin(struct arena *arena, const struct plan *plan, const stru
 	const struct topology *topology)
 {
 	struct step *step = ARENA_NEW(arena, struct step);
+	model = plan_model(plan, model, arena);
 	*step = (struct step){.arena = arena,
 		.model = model,
 		.topology = topology,

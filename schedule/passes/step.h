@@ -15,6 +15,10 @@ struct range {
 	bool first_of_slot, last_of_slot;
 	int visit;
 	int64_t saved_bytes; /* of the tensors that it saves, or that are computed again */
+	/* Cut over tensor ranks: it reads the residual stream as a column-parallel layer; it
+	 * returns to it as a row-parallel one. */
+	bool leaves_stream, joins_stream;
+	bool gathers_keys; /* attention over tokens of other context ranks */
 };
 
 /* What a forward pass meets; backward goes the same way in reverse. */
@@ -76,7 +80,7 @@ struct step {
 	int first_back;   /* the least range that backward comes to: the beginning of a slot */
 
 	/* groups; -1: none */
-	int group_gather, group_reduce, group_replicate;
+	int group_gather, group_reduce, group_replicate, group_tensor, group_context;
 	int *group_reshard; /* per unit */
 
 	/* resident */

@@ -27,7 +27,7 @@ static void add_norm(struct step *step, bool on_device, bool on_host)
 		add(step, ACTION_NORM, STREAM_COMPUTE, -1, FIRST);
 	if (on_host)
 		add(step, ACTION_NORM, STREAM_HOST, -1, on_device ? 0 : FIRST);
-	if (step->method.shards && step->plan->mesh.shard > 1)
+	if (step->method.shards && plan_shard_ranks(step->plan) > 1)
 		add(step, ACTION_REDUCE_NORM, STREAM_REDUCE, -1, 0);
 }
 

@@ -37,6 +37,7 @@ enum need {
 		   * never run further ahead than the buffers (docs/runtimes.md) */
 	INPUT_IN_FLIGHT, /* FSDP2: the reduction whose input is released */
 	MOVED,           /* activations: the last copy */
+	EXCHANGED,       /* what the ranks that divide the model have exchanged so far */
 };
 
 enum result {
@@ -160,6 +161,14 @@ static void wait_for_begin(struct waiting *w)
 		wait_for(w, w->optimizer);
 }
 
+static void wait_for_exchanges(struct waiting *w)
+{
+	static const enum stream streams[] = {STREAM_TENSOR, STREAM_CONTEXT};
+	for (int i = 0; i < COUNT_OF(streams); i++)
+		if (w->last[streams[i]].step == w->here.step)
+			wait_for(w, w->last[streams[i]]);
+}
+
 static bool is_kept(const struct waiting *w)
 {
 	return w->step->resident[w->at->unit].kept >= 0;
@@ -241,6 +250,9 @@ static void wait_for_need(struct waiting *w, enum need need)
 		break;
 	case MOVED:
 		wait_for(w, w->moved);
+		break;
+	case EXCHANGED:
+		wait_for_exchanges(w);
 		break;
 	}
 }

@@ -18,6 +18,7 @@ static const char dtypes[] = "fp32|bf16|fp16", on_off[] = "on|off";
 
 const char *const knob_group_names[] = {
 	[KNOB_GROUP_BATCH] = "Machine and batch",
+	[KNOB_GROUP_AXES] = "Parallelism beside data",
 	[KNOB_GROUP_SHARDING] = "Sharding",
 	[KNOB_GROUP_COMPUTE] = "Computation",
 };
@@ -367,6 +368,43 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.help = "what waits for backward in host memory: the inputs of "
 				"checkpointed blocks, or all that blocks save",
 		},
+	[KNOB_SEQUENCE_PARALLEL] =
+		{
+			FIELD_BOOL(struct plan, sequence_parallel, "sequence_parallel",
+				FIELD_OMIT_ZERO),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
+				    BIT(RUNTIME_NANOTRON) | BIT(RUNTIME_INTERNEVO),
+			.refusal = "it has no tensor parallelism; use off",
+			.metavar = on_off,
+			.help = "the tokens of the residual stream are cut over the tensor ranks "
+				"between linear layers",
+			.remark = "on with tensor parallelism",
+		},
+	[KNOB_TENSOR] =
+		{
+			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_ONE_VALUE,
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
+				    BIT(RUNTIME_NANOTRON) | BIT(RUNTIME_INTERNEVO),
+			.metavar = "N",
+			.help = "ranks that heads, MLPs and vocabulary are cut over (tensor "
+				"parallelism)",
+			.shown = "1",
+		},
+	[KNOB_CONTEXT] =
+		{
+			FIELD_INT(struct plan, mesh.context, "context", FIELD_POSITIVE),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_ONE_VALUE,
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2),
+			.metavar = "N",
+			.help = "ranks that the tokens of a sequence are cut over (context "
+				"parallelism)",
+			.shown = "1",
+		},
 	[KNOB_SHARD_GROUP] =
 		{
 			FIELD_INT(struct plan, mesh.shard, "shard_group", FIELD_POSITIVE),
@@ -388,6 +426,10 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	KNOB_GRAD_ACCUM,
 	KNOB_SYNC_EACH_MICRO_BATCH,
 	KNOB_LATE_ALL_REDUCE,
+	/* Parallelism beside data */
+	KNOB_TENSOR,
+	KNOB_SEQUENCE_PARALLEL,
+	KNOB_CONTEXT,
 	/* Sharding */
 	KNOB_STRATEGY,
 	KNOB_SHARD_GROUP,

@@ -97,14 +97,16 @@ struct plan {
 	bool sync_each_micro_batch; /* reduce gradients after every micro-batch */
 	bool late_all_reduce;       /* hybrid: over the replicas only after the last one */
 	enum activation_offload activation_offload;
-	double clip;        /* gradient norm; 0 = no clipping */
-	double loader_rate; /* tokens/s of a rank's data loader; 0 = it is never waited for */
+	bool sequence_parallel; /* the residual stream's tokens are cut over the tensor ranks */
+	double clip;            /* gradient norm; 0 = no clipping */
+	double loader_rate;     /* tokens/s of a rank's data loader; 0 = it is never waited for */
 	struct trainable trainable; /* of the model, which was built for it */
 };
 
 /* --- the knobs -------------------------------------------------------------------------------- */
 
-/* In the order of plan files. The last one is no key of its own there: it is in the mesh. */
+/* In the order of plan files. The last ones are no keys of their own there: they are in the mesh.
+ */
 enum knob_id {
 	KNOB_STRATEGY,
 	KNOB_RESHARD_AFTER_FORWARD,
@@ -136,8 +138,11 @@ enum knob_id {
 	KNOB_LATE_ALL_REDUCE,
 	KNOB_TRAINABLE,
 	KNOB_ACTIVATION_OFFLOAD,
+	KNOB_SEQUENCE_PARALLEL,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
+	KNOB_TENSOR,
+	KNOB_CONTEXT,
 	KNOB_COUNT
 };
 

@@ -36,11 +36,39 @@ int64_t plan_data_parallel(const struct plan *plan)
 	return plan->mesh.replicate * plan->mesh.shard;
 }
 
+int64_t plan_shard_ranks(const struct plan *plan)
+{
+	return plan->mesh.shard * plan->mesh.context;
+}
+
+int64_t plan_reduce_ranks(const struct plan *plan)
+{
+	return plan->mesh.replicate * plan_shard_ranks(plan);
+}
+
+struct division plan_division(const struct plan *plan)
+{
+	const struct mesh *mesh = &plan->mesh;
+	return (struct division){.tensor = mesh->tensor,
+		.stream = plan->sequence_parallel ? mesh->tensor : 1,
+		.context = mesh->context};
+}
+
+const struct model *plan_model(
+	const struct plan *plan, const struct model *model, struct arena *arena)
+{
+	const struct division division = plan_division(plan);
+	struct model *part;
+	struct error error = {0};
+	if ((division.tensor == 1 && division.context == 1) || model->whole != NULL)
+		return model;
+	return model_divide(arena, model, &division, &part, &error) ? part : model;
+}
+
 int64_t plan_ranks(const struct plan *plan)
 {
 	const struct mesh *mesh = &plan->mesh;
-	return mesh->replicate * mesh->shard * mesh->tensor * mesh->pipeline * mesh->context *
-	       mesh->expert;
+	return mesh->replicate * mesh->shard * mesh->tensor * mesh->pipeline * mesh->context;
 }
 
 double plan_loader_time(const struct plan *plan)
@@ -126,6 +154,7 @@ struct activation_rules plan_activation_rules(const struct plan *plan)
 		.keeps_activated_gate = runtime->keeps_activated_gate && !plan->compile,
 		.softmax_fp32 = eager && plan->param_dtype != DTYPE_FP32,
 		.drops_unread = !runtime->keeps_unread,
+		.keeps_gathered_input = runtime->keeps_gathered_input,
 		.alignment = runtime->tensor_alignment,
 	};
 }

@@ -13,6 +13,16 @@ extern const struct field mesh_fields[];
 
 int64_t plan_data_parallel(const struct plan *plan); /* mesh.replicate * mesh.shard */
 int64_t plan_ranks(const struct plan *plan);
+/* Ranks that states are sharded over: context ranks hold different tokens of the same sequences,
+ * and shard what they have alike. And those that gradients are reduced over. */
+int64_t plan_shard_ranks(const struct plan *plan);  /* shard * context */
+int64_t plan_reduce_ranks(const struct plan *plan); /* replicate * shard * context */
+/* How its ranks divide the model. */
+struct division plan_division(const struct plan *plan);
+/* What one rank has of the model: the model itself where nothing divides it, or where it is that
+ * part already. Else from `arena`. The plan must have passed plan_check. */
+const struct model *plan_model(
+	const struct plan *plan, const struct model *model, struct arena *arena);
 /* Seconds that the data loader takes for one step; 0: it has no rate. */
 double plan_loader_time(const struct plan *plan);
 /* Size of the group that parameters are resharded to after forward: 0 = not resharded, -1 = the

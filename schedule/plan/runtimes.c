@@ -90,6 +90,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_PARAMETERS),
 			.accumulates_on_host = true,
 			.waits_for_batch = true, /* torchtitan */
+			.keeps_gathered_input = true,
 			.host_per_hook = 150e-6,
 		},
 	[RUNTIME_PYTORCH_DDP] =

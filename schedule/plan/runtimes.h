@@ -85,6 +85,9 @@ struct runtime {
 	 * computed again, and once more for their backward; else they stay from then on. */
 	bool recomputes_by_unit;
 	bool keeps_activated_gate;
+	/* Sequence parallel: autograd keeps the input of a column-parallel layer as it was gathered
+	 * (DTensor's redistribution); else it is gathered again in backward (Megatron-LM). */
+	bool keeps_gathered_input;
 	bool norm_unfused;
 	int tensor_alignment;   /* of saved tensors */
 	bool caching_allocator; /* PyTorch's: its segments may be expandable */

@@ -10,7 +10,13 @@
 #define KNOBS_OF_FILES (KNOB_BIT(KNOB_IN_MESH) - 1) /* all keys of a plan but the mesh */
 _Static_assert(KNOB_COUNT <= 64, "sets of knobs are 64 bits");
 
-enum knob_group { KNOB_GROUP_BATCH, KNOB_GROUP_SHARDING, KNOB_GROUP_COMPUTE, KNOB_GROUP_COUNT };
+enum knob_group {
+	KNOB_GROUP_BATCH,
+	KNOB_GROUP_AXES,
+	KNOB_GROUP_SHARDING,
+	KNOB_GROUP_COMPUTE,
+	KNOB_GROUP_COUNT
+};
 extern const char *const knob_group_names[];
 
 /* What a knob is to those who walk the table. */

@@ -60,8 +60,9 @@ struct rows {
 	const int32_t *of; /* by block or unit (rows.h) */
 };
 
-/* Named axes, innermost last; rank = replicate index * shard + shard index (row-major). The last
- * four are 1 until tensor, pipeline, context and expert parallelism exist. */
+/* Named axes. Ranks are row-major over {pipeline, replicate, shard, context, tensor}, the last one
+ * innermost: tensor ranks are neighbours. `expert` regroups the ranks of shard x context x tensor
+ * and is no factor of the world. Pipeline and expert are 1 until they exist. */
 struct mesh {
 	int64_t replicate, shard, tensor, pipeline, context, expert;
 };

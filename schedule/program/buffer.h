@@ -53,7 +53,11 @@ extern const char *const category_names[];
 	X(OPTIMIZER_WORK, "optimizer_work", TEMPORARY_BUFFERS, false)                              \
 	X(TOKENS, "tokens", TEMPORARY_BUFFERS, false) /* int32 inputs and targets */               \
 	X(NORM_SCALARS, "norm_scalars", COMMUNICATION_BUFFERS, true)                               \
-	X(BUCKET, "bucket", COMMUNICATION_BUFFERS, true) /* DeepSpeed collects gradients in it */
+	X(BUCKET, "bucket", COMMUNICATION_BUFFERS, true) /* DeepSpeed collects gradients in it */  \
+	X(GATHERED_TOKENS, "gathered_tokens", COMMUNICATION_BUFFERS, true) /* of all tensor ranks  \
+									    */                     \
+	X(PARTIAL_SUMS, "partial_sums", COMMUNICATION_BUFFERS, true) /* not yet summed over them   \
+								      */
 
 enum buffer_role {
 #define X(suffix, name, category, shared) BUFFER_##suffix,

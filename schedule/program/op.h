@@ -13,6 +13,8 @@
 	X(GATHER, "gather")                 /* FSDP1's unshard */                                  \
 	X(REDUCE, "reduce")                 /* FSDP1's post_backward */                            \
 	X(REPLICATE, "replicate")           /* hybrid: all-reduce over the replica group */        \
+	X(TENSOR, "tensor")                 /* tokens between tensor ranks */                      \
+	X(CONTEXT, "context")               /* keys and values between context ranks */            \
 	X(COPY_IN, "copy_in")               /* host to device */                                   \
 	X(COPY_OUT, "copy_out")             /* device to host */                                   \
 	X(HOST, "host") /* host memory and cores: carried out by the issuing thread, which waits   \

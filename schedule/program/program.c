@@ -1,7 +1,8 @@
 /* Small questions about programs and their groups. */
 #include "schedule/program/program.h"
 
-const char *const group_kind_names[] = {"shard", "replicate", "world", "reshard", NULL};
+const char *const group_kind_names[] = {
+	"shard", "replicate", "world", "reshard", "tensor", "context", NULL};
 
 int program_times(const struct program *program, int index)
 {

@@ -8,7 +8,14 @@
 #include "schedule/program/op.h"
 #include "schedule/units/units.h"
 
-enum group_kind { GROUP_SHARD, GROUP_REPLICATE, GROUP_WORLD, GROUP_RESHARD };
+enum group_kind {
+	GROUP_SHARD,
+	GROUP_REPLICATE,
+	GROUP_WORLD,
+	GROUP_RESHARD,
+	GROUP_TENSOR,
+	GROUP_CONTEXT
+};
 extern const char *const group_kind_names[];
 
 /* Ranks {first, first + stride, ...}; rank r is in the group of its axis. */

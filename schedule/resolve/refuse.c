@@ -298,16 +298,18 @@ static bool check_mesh(
 	const struct plan *plan, const struct topology *topology, struct error *error)
 {
 	const struct mesh *mesh = &plan->mesh;
-	if (mesh->tensor != 1 || mesh->pipeline != 1 || mesh->context != 1 || mesh->expert != 1)
+	if (mesh->pipeline != 1 || mesh->expert != 1)
 		return error_set(error, EXIT_CODE_USAGE,
-			"mesh: tensor, pipeline, context and expert axes must be 1 in this "
-			"version");
+			"mesh: pipeline and expert axes must be 1 in this version");
 	int64_t ranks;
 	if (!checked_mul(mesh->replicate, mesh->shard, &ranks) ||
-		ranks != topology_devices(topology))
+		!checked_mul(ranks, mesh->tensor, &ranks) ||
+		!checked_mul(ranks, mesh->context, &ranks) || ranks != topology_devices(topology))
 		return error_set(error, EXIT_CODE_USAGE,
-			"mesh: replicate %lld x shard %lld is not the topology's %lld devices",
+			"mesh: replicate %lld x shard %lld x context %lld x tensor %lld is not the "
+			"topology's %lld devices",
 			(long long)mesh->replicate, (long long)mesh->shard,
+			(long long)mesh->context, (long long)mesh->tensor,
 			(long long)topology_devices(topology));
 	if (plan->strategy == STRATEGY_NO_SHARD
 			? mesh->shard != 1
@@ -317,6 +319,93 @@ static bool check_mesh(
 			strategy_names[plan->strategy], (long long)mesh->replicate,
 			(long long)mesh->shard);
 	return true;
+}
+
+/* The divisors of n nearest to `size`, as "4 or 8". */
+static const char *nearest_divisors(int64_t n, int64_t size, char text[48])
+{
+	int64_t below = min_i64(n, size), above = size;
+	while (n % below != 0)
+		below--;
+	while (above < n && n % above != 0)
+		above++;
+	if (above > n || above == below || n % above != 0)
+		snprintf(text, 48, "%lld", (long long)below);
+	else
+		snprintf(text, 48, "%lld or %lld", (long long)below, (long long)above);
+	return text;
+}
+
+static bool check_divides(const char *option, int64_t size, int64_t whole, const char *what,
+	const struct model *model, struct error *error)
+{
+	char nearest[48];
+	if (whole % size == 0)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--%s %lld: does not divide the %s of %s, %lld; use %s", option, (long long)size,
+		what, model->architecture.name, (long long)whole,
+		nearest_divisors(whole, size, nearest));
+}
+
+static bool check_axis(const struct plan *plan, enum knob_id id, struct error *error)
+{
+	char size[24];
+	int64_t value = knob_get(id, plan).number;
+	if (value == 1 || knob_table[id].runtimes >> plan->runtime & 1)
+		return true;
+	snprintf(size, sizeof(size), "%lld", (long long)value);
+	return refuse(plan, knob_table[id].field.name, size, "use 1", error);
+}
+
+/* Heads are whole; key and value heads are repeated where there are fewer than ranks. */
+static bool check_tensor(const struct plan *plan, const struct model *model, struct error *error)
+{
+	const struct architecture *a = &model->architecture;
+	int64_t t = plan->mesh.tensor;
+	if (plan->sequence_parallel && t == 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--sequence-parallel on: there is one tensor rank; leave it out, or give "
+			"--tensor");
+	if (t == 1)
+		return true;
+	if (a->encoder_layers > 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--tensor %lld: an encoder's decoder is not cut over tensor ranks yet; use "
+			"1",
+			(long long)t);
+	if (!trainable_is_all(&plan->trainable))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--tensor %lld: frozen parameters are not cut over tensor ranks yet; use "
+			"1, "
+			"or --trainable all",
+			(long long)t);
+	return check_divides("tensor", t, a->heads, "attention heads", model, error) &&
+	       (t % a->kv_heads == 0 || check_divides("tensor", t, a->kv_heads,
+						"key and value heads", model, error)) &&
+	       (a->ffn == 0 ||
+		       check_divides("tensor", t, a->ffn, "feed-forward width", model, error)) &&
+	       (a->experts == 0 || check_divides("tensor", t, a->expert_ffn, "width of an expert",
+					   model, error));
+}
+
+/* A rank has two chunks of each sequence, from its two ends: causal attention is balanced then. */
+static bool check_context(const struct plan *plan, struct error *error)
+{
+	int64_t c = plan->mesh.context;
+	if (c == 1 || plan->seq_len % (2 * c) == 0)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--context %lld: %lld tokens do not make %lld chunks; use --seq-len %lld or %lld",
+		(long long)c, (long long)plan->seq_len, (long long)(2 * c),
+		(long long)max_i64(plan->seq_len / (2 * c), 1) * 2 * c,
+		(long long)(plan->seq_len / (2 * c) + 1) * 2 * c);
+}
+
+static bool check_axes(const struct plan *plan, const struct model *model, struct error *error)
+{
+	return check_axis(plan, KNOB_TENSOR, error) && check_axis(plan, KNOB_CONTEXT, error) &&
+	       check_tensor(plan, model, error) && check_context(plan, error);
 }
 
 /* Sizes that would overflow further on: the logits and the loss take up to 16 bytes an element. */
@@ -354,8 +443,8 @@ static bool check_batch(const struct plan *plan, const struct model *model, stru
 bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
 	struct error *error)
 {
-	return check_mesh(plan, topology, error) && check_batch(plan, model, error) &&
-	       check_dtypes(plan, topology, error) &&
+	return check_mesh(plan, topology, error) && check_axes(plan, model, error) &&
+	       check_batch(plan, model, error) && check_dtypes(plan, topology, error) &&
 	       check_attention(plan, &topology->device, error) && check_wrap(plan, model, error) &&
 	       check_knobs(plan, error) && check_offload(plan, topology, error) &&
 	       check_activations(plan, topology, error) &&

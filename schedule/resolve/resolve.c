@@ -89,6 +89,15 @@ static void adapt_to_runtime(struct plan *plan, const struct question *question)
 /* --- mesh ----------------------------------------------------------------------------------------
  */
 
+/* The largest divisor of n that is not above `most`. */
+static int64_t greatest_divisor(int64_t n, int64_t most)
+{
+	int64_t divisor = min_i64(n, most);
+	while (n % divisor != 0)
+		divisor--;
+	return divisor;
+}
+
 static const char *smaller_groups(enum strategy strategy)
 {
 	if (strategy_stage(strategy) > 0)
@@ -97,11 +106,44 @@ static const char *smaller_groups(enum strategy strategy)
 					       : "use HYBRID_SHARD_ZERO2 for smaller groups";
 }
 
+/* Ranks that do other parts of the same work: one replica's, in one shard. */
+static int64_t beside_data(const struct plan *plan)
+{
+	return plan->mesh.tensor * plan->mesh.context * plan->mesh.pipeline;
+}
+
+/* The axes that the question gives, and how many ranks they leave to data parallelism. */
+static bool lay_out_axes(
+	struct plan *plan, const struct question *question, int64_t *ranks, struct error *error)
+{
+	static const enum knob_id axes[] = {KNOB_TENSOR, KNOB_CONTEXT};
+	*ranks = topology_devices(question->topology);
+	for (int i = 0; i < COUNT_OF(axes); i++) {
+		int64_t size = 1;
+		if (question_gives(question, axes[i]))
+			size = knob_get(axes[i], &question->asked).number;
+		if (*ranks % size != 0)
+			return error_set(error, EXIT_CODE_USAGE,
+				"--%s %lld: does not divide the %lld ranks%s; use %lld",
+				knob_table[axes[i]].field.name, (long long)size, (long long)*ranks,
+				i > 0 ? " that the axes before it leave" : "",
+				(long long)greatest_divisor(*ranks, size));
+		knob_put(axes[i], plan, (union knob_value){.number = size});
+		*ranks /= size;
+	}
+	if (!question_gives(question, KNOB_SEQUENCE_PARALLEL))
+		plan->sequence_parallel = plan->mesh.tensor > 1;
+	return true;
+}
+
 static bool lay_out_mesh(struct plan *plan, const struct question *question, struct error *error)
 {
 	const struct topology *topology = question->topology;
-	int64_t ranks = topology_devices(topology);
-	int64_t shard = question_gives(question, KNOB_SHARD_GROUP) ? question->asked.mesh.shard : 0;
+	int64_t ranks, shard, node;
+	if (!lay_out_axes(plan, question, &ranks, error))
+		return false;
+	node = max_i64(topology->devices_per_node / beside_data(plan), 1);
+	shard = question_gives(question, KNOB_SHARD_GROUP) ? question->asked.mesh.shard : 0;
 	if (plan->strategy == STRATEGY_NO_SHARD) {
 		if (shard > 1)
 			return error_set(error, EXIT_CODE_USAGE,
@@ -109,7 +151,7 @@ static bool lay_out_mesh(struct plan *plan, const struct question *question, str
 				(long long)shard);
 		shard = 1;
 	} else if (strategy_is_hybrid(plan->strategy)) {
-		shard = shard > 0 ? shard : topology->devices_per_node;
+		shard = shard > 0 ? shard : node > 1 ? node : ranks;
 	} else {
 		if (shard > 0 && shard != ranks && !plan_has_zero_groups(plan))
 			return error_set(error, EXIT_CODE_USAGE,

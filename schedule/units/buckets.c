@@ -50,7 +50,7 @@ static int add_frozen(const struct plan *plan, const struct model *model, struct
 	for (int p = 0; p < model->n_parameters; p++)
 		if (!model->parameters[p].trainable)
 			unit_add_slice(unit, model, p);
-	unit_lay_out_flat(unit, model, 1, plan->mesh.shard);
+	unit_lay_out_flat(unit, model, 1, plan_shard_ranks(plan));
 	return unit->n_slices > 0;
 }
 
@@ -71,7 +71,7 @@ int buckets_build(const struct plan *plan, const struct model *model, struct are
 		p = next;
 		if (!closes(plan, model, n, p, bucket->parameters))
 			continue;
-		unit_lay_out_flat(bucket, model, 1, plan->mesh.shard);
+		unit_lay_out_flat(bucket, model, 1, plan_shard_ranks(plan));
 		n++;
 	}
 	n += add_frozen(plan, model, &(*units)[n], slices + used);

@@ -136,11 +136,12 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 	int64_t alignment = max_i64(1, runtime->alignment_bytes / dtype_bytes(plan->param_dtype));
 	for (int u = 0; u < n; u++) {
 		if (plan_layout(plan) == LAYOUT_PARTITIONED)
-			unit_lay_out_flat(&(*units)[u], model, plan->mesh.shard, plan->mesh.shard);
+			unit_lay_out_flat(&(*units)[u], model, plan_shard_ranks(plan),
+				plan_shard_ranks(plan));
 		else if (plan_layout(plan) == LAYOUT_PER_PARAMETER)
-			unit_lay_out_per_parameter(&(*units)[u], model, plan->mesh.shard);
+			unit_lay_out_per_parameter(&(*units)[u], model, plan_shard_ranks(plan));
 		else
-			unit_lay_out_flat(&(*units)[u], model, alignment, plan->mesh.shard);
+			unit_lay_out_flat(&(*units)[u], model, alignment, plan_shard_ranks(plan));
 	}
 	units_choose(plan, *units, n);
 	return n;

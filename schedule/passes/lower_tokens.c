@@ -1,0 +1,64 @@
+/* What ranks exchange that divide the model: tokens of the residual stream, sums of the loss, keys
+ * and values. */
+#include "schedule/passes/lower.h"
+
+/* The operation belongs to the leaves of its range, and is of no unit: no parameters move. */
+static void set_exchange(struct lowering *l, int group, int64_t bytes)
+{
+	op_set_range(l, l->at->range);
+	l->op.group = group;
+	l->op.bytes = bytes;
+}
+
+static void take_gathered(struct lowering *l, int *buffer)
+{
+	*buffer =
+		op_take_new(l, BUFFER_GATHERED_TOKENS, -1, l->op.bytes, l->step->plan->param_dtype);
+}
+
+/* Where autograd keeps the gathered input, it is among the tensors of the norm before. */
+void lower_GATHER_TOKENS(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	const struct range *range = &l->step->ranges[l->at->range];
+	bool is_input = l->at->flags & OF_INPUT;
+	set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
+	if (is_input && l->step->rules.keeps_gathered_input && !range->first_of_slot)
+		op_use(l, flight->saved[l->at->range - 1]);
+	else
+		take_gathered(l, &flight->gathered[is_input]);
+}
+
+void lower_SCATTER_TOKENS(struct lowering *l)
+{
+	set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
+	op_use(l, flight_of(l)->partial);
+	op_give(l, &flight_of(l)->partial);
+}
+
+void lower_REDUCE_TOKENS(struct lowering *l)
+{
+	lower_SCATTER_TOKENS(l);
+}
+
+void lower_REDUCE_LOSS(struct lowering *l)
+{
+	l->op.group = l->step->group_tensor;
+	l->op.dtype = DTYPE_FP32;
+	l->op.bytes = exchanged_loss_bytes(l->step);
+	int sums = op_take_new(l, BUFFER_PARTIAL_SUMS, -1, l->op.bytes, DTYPE_FP32);
+	op_give(l, &sums);
+}
+
+void lower_GATHER_KEYS(struct lowering *l)
+{
+	set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
+	take_gathered(l, &flight_of(l)->keys);
+}
+
+void lower_SCATTER_KEYS(struct lowering *l)
+{
+	set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
+	op_use(l, flight_of(l)->partial_keys);
+	op_give(l, &flight_of(l)->partial_keys);
+}

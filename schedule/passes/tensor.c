@@ -1,0 +1,90 @@
+/* Tensor parallelism: what the ranks that cut the model's layers exchange (docs/runtimes.md).
+ * Between the column-parallel and the row-parallel layers every rank has all tokens. Without
+ * sequence parallelism it has them on the residual stream too: partial sums are reduced behind a
+ * row-parallel layer, and in backward behind a column-parallel one. With it they are scattered
+ * there, and gathered on the way back. */
+#include "schedule/passes/step.h"
+
+static void add(struct step *step, const struct action *at, enum action_kind kind, unsigned flags)
+{
+	struct action action = action_at(at, kind, -1);
+	action.range = at->range;
+	action.flags |= flags;
+	action_add(step, action);
+}
+
+static void add_gather(struct step *step, const struct action *at, unsigned flags)
+{
+	if (step->plan->sequence_parallel)
+		add(step, at, ACTION_GATHER_TOKENS, flags);
+}
+
+/* The compute, and the sum of what it leaves behind. */
+static void add_summed(struct step *step, const struct action *at, bool is_summed)
+{
+	struct action compute = *at;
+	compute.flags |= is_summed ? LEAVES_SUM : 0;
+	action_add(step, compute);
+	if (is_summed)
+		add(step, at,
+			step->plan->sequence_parallel ? ACTION_SCATTER_TOKENS
+						      : ACTION_REDUCE_TOKENS,
+			0);
+}
+
+/* Of the recomputed parts of a range, the one that ends it. Where the last layer of a block is left
+ * out, so is what comes behind it. */
+static bool ends_range(const struct step *step, const struct action *action)
+{
+	return action->kind == ACTION_FORWARD ||
+	       action->end_module == step->ranges[action->range].end_module;
+}
+
+static void add_forward(struct step *step, const struct action *action)
+{
+	const struct range *range = &step->ranges[action->range];
+	bool recomputed = action->kind == ACTION_RECOMPUTE;
+	bool needed = !recomputed || !range->last_of_slot || step->method.recomputes_to_end;
+	if (range->leaves_stream && (!recomputed || action->flags & FIRST))
+		add_gather(step, action, OF_INPUT);
+	add_summed(step, action, range->joins_stream && ends_range(step, action) && needed);
+}
+
+/* The gradient of what it returned, and its input again. */
+static void add_backward(struct step *step, const struct action *action)
+{
+	const struct range *range = &step->ranges[action->range];
+	if (range->joins_stream)
+		add_gather(step, action, 0);
+	if (range->leaves_stream && !step->rules.keeps_gathered_input)
+		add_gather(step, action, OF_INPUT);
+	add_summed(step, action, range->leaves_stream);
+}
+
+/* The largest logit of a token, its sum of exponentials, the logit of its target. */
+static void add_loss(struct step *step, const struct action *action)
+{
+	enum { SUMS = 3 };
+	for (int i = 0; i < SUMS; i++)
+		add(step, action, ACTION_REDUCE_LOSS, 0);
+	action_add(step, *action);
+}
+
+void pass_tensor(struct step *step)
+{
+	if (step->group_tensor < 0)
+		return;
+	struct action_list old = actions_begin(step);
+	for (int i = 0; i < old.n; i++) {
+		const struct action *action = &old.items[i];
+		if (action->kind == ACTION_FORWARD || action->kind == ACTION_RECOMPUTE)
+			add_forward(step, action);
+		else if (action->kind == ACTION_BACKWARD)
+			add_backward(step, action);
+		else if (action->kind == ACTION_LOSS)
+			add_loss(step, action);
+		else
+			action_add(step, *action);
+	}
+	actions_end(&old);
+}
