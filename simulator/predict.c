@@ -361,6 +361,7 @@ void predict(const struct finished *finished, const struct simulation_options *o
 	fill_wire(engine, prediction);
 	if (options->no_bounds)
 		return;
-	prediction->lower_bound = lower_bound(&schedule->plan, schedule->model, engine->topology);
+	prediction->lower_bound = lower_bound(
+		&schedule->plan, model_whole(schedule->model), engine->topology);
 	prediction->plan_lower_bound = plan_lower_bound(schedule);
 }

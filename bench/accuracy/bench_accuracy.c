@@ -1,5 +1,7 @@
 /* The judge of the cost model: every published measurement beside what is predicted for it.
- * Run: bench_accuracy [--rows] [FOLDER]   (FOLDER: bench/published) */
+ * Run: bench_accuracy [--axes] [--rows] [FOLDER]   (FOLDER: bench/published)
+ * --axes: the rows whose ranks divide the model (tensor parallelism), which have a file of their
+ * own: of one source, they are more than all others. */
 #include "accuracy.h"
 
 #include <stdio.h>
@@ -8,8 +10,9 @@
 
 static const struct {
 	const char *name;
-	bool later;
-} files[] = {{"steps.csv", false}, {"memory.csv", false}, {"steps_later.csv", true}};
+	bool later, axes;
+} files[] = {{"steps.csv", false, false}, {"memory.csv", false, false},
+	{"steps_later.csv", true, false}, {"steps_axes.csv", false, true}};
 
 static void check(bool ok, const struct error *error)
 {
@@ -19,9 +22,11 @@ static void check(bool ok, const struct error *error)
 	exit(error->code);
 }
 
-static void read_files(const char *folder, struct arena *arena, struct row_list *rows)
+static void read_files(const char *folder, bool axes, struct arena *arena, struct row_list *rows)
 {
 	for (int i = 0; i < COUNT_OF(files); i++) {
+		if (files[i].axes != axes)
+			continue;
 		struct error error = {0};
 		const char *path = arena_printf(arena, "%s/%s", folder, files[i].name);
 		int first = rows->n;
@@ -88,17 +93,30 @@ void report_rows(const struct row_list *rows)
 	}
 }
 
+/* Takes the option out of the arguments. */
+static bool has_option(int *argc, char **argv, const char *option)
+{
+	if (*argc < 2 || strcmp(argv[1], option) != 0)
+		return false;
+	argv[1] = argv[0];
+	--*argc;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
-	bool as_rows = argc > 1 && strcmp(argv[1], "--rows") == 0;
-	const char *folder = argc > 1 + as_rows ? argv[1 + as_rows] : "bench/published";
+	bool axes = has_option(&argc, argv, "--axes");
+	argv += axes;
+	bool as_rows = has_option(&argc, argv, "--rows");
+	argv += as_rows;
+	const char *folder = argc > 1 ? argv[1] : "bench/published";
 	struct arena arena = {0};
 	struct catalogue catalogue;
 	struct row_list rows = {0}, ratios = {0};
 	struct error error = {0};
 
 	check(catalogue_read(&arena, folder, &catalogue, &error), &error);
-	read_files(folder, &arena, &rows);
+	read_files(folder, axes, &arena, &rows);
 	read_ratios(folder, &arena, &ratios);
 	predict_all(&catalogue, &rows, &arena);
 	if (as_rows) {

@@ -17,9 +17,11 @@ static const char *const sharded[STRATEGY_COUNT] = {
 
 static void add_sharded(const struct plan *plan, const char *devices, struct text *text)
 {
-	long long shard = (long long)plan->mesh.shard, copies = (long long)plan->mesh.replicate;
+	long long shard = plan_shard_ranks(plan), copies = (long long)plan->mesh.replicate;
 
-	if (shard * copies == 1)
+	if (plan_ranks(plan) > plan_data_parallel(plan))
+		text_add(text, "of a rank's part of the model, ");
+	if (plan_ranks(plan) == 1)
 		text_printf(text, "the whole model on one %.*s", (int)strlen(devices) - 1, devices);
 	else if (sharded[plan->strategy] == NULL || shard == 1)
 		text_printf(text, "the whole model on each of %lld %s", shard * copies, devices);
@@ -32,6 +34,7 @@ static void add_sharded(const struct plan *plan, const char *devices, struct tex
 
 static void add_strategy(const struct plan *plan, const char *devices, struct text *text)
 {
+	plan_add_axes(plan, text);
 	text_add(text, strategy_names[plan->strategy]);
 	if (strategy_is_hybrid(plan->strategy))
 		text_printf(text, "/%lld", (long long)plan->mesh.shard);

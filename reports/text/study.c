@@ -23,6 +23,7 @@ static void add_difference(const struct field *field, const struct plan *plan,
 
 void candidate_name(const struct plan *plan, const struct plan *chosen, struct text *text)
 {
+	plan_add_axes(plan, text);
 	text_add(text, strategy_names[plan->strategy]);
 	if (strategy_is_hybrid(plan->strategy))
 		text_printf(text, "/%lld", (long long)plan->mesh.shard);

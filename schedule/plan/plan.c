@@ -199,8 +199,21 @@ void plan_write(const struct plan *plan, struct writer *writer)
 	writer_end_map(writer);
 }
 
+void plan_add_axes(const struct plan *plan, struct text *text)
+{
+	const struct mesh *mesh = &plan->mesh;
+	const struct {
+		const char *name;
+		int64_t size;
+	} axes[] = {{"PP", mesh->pipeline}, {"TP", mesh->tensor}, {"CP", mesh->context}};
+	for (int i = 0; i < COUNT_OF(axes); i++)
+		if (axes[i].size > 1)
+			text_printf(text, "%s %lld x ", axes[i].name, (long long)axes[i].size);
+}
+
 void plan_summary(const struct plan *plan, struct text *text)
 {
+	plan_add_axes(plan, text);
 	text_add(text, strategy_names[plan->strategy]);
 	if (strategy_is_hybrid(plan->strategy))
 		text_printf(text, " (groups of %lld)", (long long)plan->mesh.shard);

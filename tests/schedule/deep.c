@@ -75,3 +75,21 @@ struct plan deep_plan(struct arena *arena, uint64_t *state, const struct model *
 	with = plan_check(&with, model, topology, &error) ? with : plan;
 	return random_below(state, 4) ? with : split(arena, state, with, model, topology);
 }
+
+bool divide_plan(struct arena *arena, uint64_t *state, const struct model *model,
+	struct topology **topology, struct plan *plan)
+{
+	struct topology *larger = ARENA_NEW(arena, struct topology);
+	struct plan with = *plan;
+	struct error error = {0};
+	*larger = **topology;
+	with.mesh.tensor = INT64_C(1) << random_below(state, 3);
+	with.mesh.context = INT64_C(1) << random_below(state, 3);
+	with.sequence_parallel = with.mesh.tensor > 1 && random_below(state, 2);
+	larger->devices_per_node *= with.mesh.tensor * with.mesh.context;
+	if (plan_ranks(&with) == plan_ranks(plan) || !plan_check(&with, model, larger, &error))
+		return false;
+	*plan = with;
+	*topology = larger;
+	return true;
+}

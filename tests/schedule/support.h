@@ -47,6 +47,11 @@ struct model *deep_model(struct arena *arena, uint64_t *state);
 struct plan deep_plan(struct arena *arena, uint64_t *state, const struct model *model,
 	const struct topology *topology);
 
+/* The plan with some ranks that divide the model: the topology has as many more devices. Where
+ * nothing allows it, as it is, and false. */
+bool divide_plan(struct arena *arena, uint64_t *state, const struct model *model,
+	struct topology **topology, struct plan *plan);
+
 /* What every block and unit has: offload and reshard group at first as in the plan. */
 struct mix {
 	int64_t blocks, units;

@@ -1,0 +1,297 @@
+/* Ranks that divide the model between them: what they hold, compute and send. */
+#include "schedule/fold/fold.h"
+#include "support.h"
+#include "tests/sampled.h"
+
+/* --- random plans: laws, and the fold ------------------------------------------------------------
+ */
+
+static const char *text_of(const struct schedule *schedule)
+{
+	return schedule_digest(schedule).hex;
+}
+
+static void test_random(void **state)
+{
+	int divided = 0, folded = 0;
+	(void)state;
+	for (int round = 0; round < SAMPLED(600); round++) {
+		struct arena arena = {0};
+		uint64_t seed = 271828182ull + (uint64_t)round * 7919;
+		struct model *model = deep_model(&arena, &seed);
+		struct topology *topology = random_topology(&arena, &seed);
+		struct plan plan = deep_plan(&arena, &seed, model, topology);
+		struct schedule *whole, *fold;
+		struct error error = {0};
+		if (divide_plan(&arena, &seed, model, &topology, &plan)) {
+			divided++;
+			if (!schedule_build(&arena, &plan, model, topology, &whole, &error)) {
+				struct text text = {0};
+				plan_summary(&plan, &text);
+				fail_msg("round %d: %s: %s", round, text_string(&text),
+					error.message);
+			}
+			fold = schedule_fold_printable(&arena, &plan, model, topology);
+			folded += fold->programs->n_loops > 0;
+			char hex[64];
+			snprintf(hex, sizeof(hex), "%s", text_of(whole));
+			assert_string_equal(hex, text_of(fold));
+		}
+		arena_finish(&arena);
+	}
+	print_message("%d divided, %d of them fold\n", divided, folded);
+	assert_true(divided > SAMPLED(600) / 20);
+	assert_true(2 * folded > divided);
+}
+
+/* --- what a rank has -----------------------------------------------------------------------------
+ */
+
+static const struct model *part_of(struct arena *arena, const struct model *model, int64_t tensor,
+	int64_t stream, int64_t context)
+{
+	const struct division division = {tensor, stream, context};
+	struct error error = {0};
+	struct model *part;
+	if (!model_divide(arena, model, &division, &part, &error))
+		fail_msg("%s", error.message);
+	return part;
+}
+
+/* Norms, and biases behind row-parallel layers: every tensor rank has them. */
+static bool is_replicated(const struct model *model, const struct parameter *parameter)
+{
+	enum module_kind kind = model->modules[parameter->module].kind;
+	return module_tensor_place(kind) == PLACE_STREAM || kind == MODULE_QUERY_NORM ||
+	       kind == MODULE_KEY_NORM ||
+	       (parameter->n_dims == 1 && (kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_DOWN));
+}
+
+static void test_parameters(void **state)
+{
+	static const char *const names[] = {
+		"llama-2-7b", "llama-3-70b", "gpt3-175b", "gpt2-1.5b", "mpt-7b"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(names); i++)
+		for (int64_t t = 1; t <= 4; t *= 2) {
+			struct arena arena = {0};
+			struct model *model = preset_model(&arena, names[i]);
+			if (model->architecture.heads % t != 0)
+				continue;
+			const struct model *part = part_of(&arena, model, t, t, 1);
+			assert_int_equal(part->n_parameters, model->n_parameters);
+			for (int p = 0; p < model->n_parameters; p++) {
+				int64_t whole = model->parameters[p].elements;
+				int64_t mine = part->parameters[p].elements;
+				bool words = model->modules[model->parameters[p].module].kind ==
+						     MODULE_EMBEDDING ||
+					     model->modules[model->parameters[p].module].kind ==
+						     MODULE_HEAD;
+				if (is_replicated(model, &model->parameters[p]))
+					assert_int_equal(mine, whole);
+				else if (words)
+					assert_in_range(mine * t, whole,
+						whole + t * model->architecture.hidden);
+				else
+					assert_int_equal(mine * t, whole);
+			}
+			arena_finish(&arena);
+		}
+}
+
+static double products(const struct model *model, int64_t sequences, int64_t seq_len)
+{
+	double flops = 0;
+	for (int m = 0; m < model->n_modules; m++)
+		for (int pass = PASS_FORWARD; pass <= PASS_BACKWARD; pass++) {
+			struct module_work work;
+			if (!module_kind_is_leaf(model->modules[m].kind))
+				continue;
+			model_module_work(model, m, (enum pass)pass, sequences, seq_len, 2,
+				ATTENTION_FLASH, &work);
+			flops += work.attention_flops;
+			for (int g = 0; g < work.n_gemms; g++)
+				flops += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *
+					 (double)work.gemms[g].k * (double)work.gemms[g].count;
+		}
+	return flops;
+}
+
+/* All ranks together compute what one would. */
+static void test_work_is_divided(void **state)
+{
+	(void)state;
+	for (int64_t t = 1; t <= 8; t *= 2)
+		for (int64_t c = 1; c <= 8; c *= 2) {
+			struct arena arena = {0};
+			struct model *model = preset_model(&arena, "llama-3-8b");
+			double whole = products(model, 2, 4096);
+			double mine = products(part_of(&arena, model, t, t, c), 2, 4096);
+			assert_true(mine * (double)(t * c) < whole * (1 + 1e-12));
+			assert_true(mine * (double)(t * c) > whole * (1 - 1e-12));
+			arena_finish(&arena);
+		}
+}
+
+/* Korthikanti et al. (2205.05198, section 4), per block of s tokens of width h, in 2-byte elements:
+ * attention and MLP keep parts of t, the norms' inputs and outputs whole without sequence
+ * parallelism and parts of t with it. */
+static void test_saved(void **state)
+{
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "gpt3-175b");
+	struct activation_rules rules = {
+		.dtype = DTYPE_BF16, .attention = ATTENTION_FLASH, .alignment = 1};
+	int block = 0;
+	(void)state;
+	while (model->modules[block].kind != MODULE_BLOCK)
+		block++;
+	int end = model->modules[block].end;
+	int64_t s = 2048, h = model->architecture.hidden, t = 8;
+	int64_t whole = model_saved_bytes(model, block, end, &rules, 1, s);
+	int64_t tensor =
+		model_saved_bytes(part_of(&arena, model, t, 1, 1), block, end, &rules, 1, s);
+	int64_t sequence =
+		model_saved_bytes(part_of(&arena, model, t, t, 1), block, end, &rules, 1, s);
+	/* Two norms' outputs and statistics, and the residual stream between attention and MLP. */
+	int64_t stream = s * h * 2 * 3 + 2 * (2 * s * 4);
+	assert_int_equal(tensor, (whole - stream) / t + stream);
+	assert_int_equal(sequence, whole / t);
+	arena_finish(&arena);
+}
+
+/* --- what is exchanged ---------------------------------------------------------------------------
+ */
+
+struct exchanged {
+	int n;
+	int64_t bytes;
+};
+
+static struct exchanged exchanged(
+	const struct schedule *schedule, enum op_kind kind, enum group_kind group)
+{
+	const struct program *program = &schedule->programs[0];
+	struct exchanged all = {0, 0};
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		if (op->kind != kind || op->group < 0 || schedule->groups[op->group].kind != group)
+			continue;
+		all.n++;
+		all.bytes += op->bytes;
+	}
+	return all;
+}
+
+static struct schedule *built(struct arena *arena, const char *words)
+{
+	struct model *model = preset_model(arena, "llama-2-7b");
+	struct topology *topology = cluster(arena, "2xdgx-h100");
+	struct plan plan = plan_of_words(arena, model, topology, words);
+	struct schedule *schedule;
+	struct error error = {0};
+	if (!schedule_build(arena, &plan, model, topology, &schedule, &error))
+		fail_msg("%s", error.message);
+	return schedule;
+}
+
+enum { BLOCKS = 32, TOKENS_BYTES = 2048 * 4096 * 2, LOSS_SUMS = 3 };
+
+/* Two each way a block; behind the embedding, and behind the head's backward. */
+static void test_tensor(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *schedule =
+		built(&arena, "tensor=8 sequence_parallel=off seq_len=2048");
+	struct exchanged reduces = exchanged(schedule, OP_ALL_REDUCE, GROUP_TENSOR);
+	(void)state;
+	assert_int_equal(reduces.n, 4 * BLOCKS + 2 + LOSS_SUMS);
+	assert_int_equal(
+		reduces.bytes, (int64_t)(4 * BLOCKS + 2) * TOKENS_BYTES + LOSS_SUMS * 2048 * 4);
+	assert_int_equal(exchanged(schedule, OP_ALL_GATHER, GROUP_TENSOR).n, 0);
+	assert_int_equal(exchanged(schedule, OP_REDUCE_SCATTER, GROUP_TENSOR).n, 0);
+	arena_finish(&arena);
+}
+
+/* The same bytes as gathers and scatters; runtimes that keep no gathered input gather it again. */
+static void test_sequence(void **state)
+{
+	static const struct {
+		const char *words;
+		int gathers;
+	} rows[] = {{"tensor=8 seq_len=2048", 4 * BLOCKS + 2},
+		{"tensor=8 seq_len=2048 runtime=nanotron", 6 * BLOCKS + 3}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *schedule = built(&arena, rows[i].words);
+		struct exchanged gathers = exchanged(schedule, OP_ALL_GATHER, GROUP_TENSOR);
+		struct exchanged scatters = exchanged(schedule, OP_REDUCE_SCATTER, GROUP_TENSOR);
+		assert_int_equal(gathers.n, rows[i].gathers);
+		assert_int_equal(gathers.bytes, (int64_t)rows[i].gathers * TOKENS_BYTES);
+		assert_int_equal(scatters.n, 4 * BLOCKS + 2);
+		assert_int_equal(scatters.bytes, (int64_t)(4 * BLOCKS + 2) * TOKENS_BYTES);
+		assert_int_equal(exchanged(schedule, OP_ALL_REDUCE, GROUP_TENSOR).n, LOSS_SUMS);
+		arena_finish(&arena);
+	}
+}
+
+/* Keys and values of the whole sequence in forward and in backward; their gradients back. With full
+ * checkpointing in forward twice. */
+static void test_context(void **state)
+{
+	static const struct {
+		const char *words;
+		int gathers;
+	} rows[] = {{"context=8 seq_len=2048", 2 * BLOCKS},
+		{"context=8 seq_len=2048 activation_checkpointing=full", 3 * BLOCKS}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *schedule = built(&arena, rows[i].words);
+		struct exchanged gathers = exchanged(schedule, OP_ALL_GATHER, GROUP_CONTEXT);
+		struct exchanged scatters = exchanged(schedule, OP_REDUCE_SCATTER, GROUP_CONTEXT);
+		assert_int_equal(gathers.n, rows[i].gathers);
+		assert_int_equal(gathers.bytes, (int64_t)rows[i].gathers * 2 * TOKENS_BYTES);
+		assert_int_equal(scatters.n, BLOCKS);
+		arena_finish(&arena);
+	}
+}
+
+/* Context ranks have other tokens, so they shard what tensor ranks do not hold alike. */
+static void test_groups(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *s = built(
+		&arena, "tensor=2 context=2 strategy=HYBRID_SHARD shard_group=2 seq_len=2048");
+	(void)state;
+	assert_int_equal(s->plan.mesh.replicate, 2);
+	assert_int_equal(s->n_groups, 4);
+	assert_int_equal(s->groups[0].kind, GROUP_SHARD);
+	assert_int_equal(s->groups[0].size, 4);
+	assert_int_equal(s->groups[0].stride, 2);
+	assert_int_equal(s->groups[1].kind, GROUP_REPLICATE);
+	assert_int_equal(s->groups[1].size, 2);
+	assert_int_equal(s->groups[1].stride, 8);
+	assert_int_equal(s->groups[2].kind, GROUP_TENSOR);
+	assert_int_equal(s->groups[2].stride, 1);
+	assert_int_equal(s->groups[3].kind, GROUP_CONTEXT);
+	assert_int_equal(s->groups[3].stride, 2);
+	assert_int_equal(s->plan.global_batch, 4);
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_parameters),
+		cmocka_unit_test(test_work_is_divided),
+		cmocka_unit_test(test_saved),
+		cmocka_unit_test(test_tensor),
+		cmocka_unit_test(test_sequence),
+		cmocka_unit_test(test_context),
+		cmocka_unit_test(test_groups),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
