@@ -25,7 +25,7 @@ struct step *step_begin(struct arena *arena, const struct plan *plan, const stru
 void step_repeat(struct step *step, const int *times, struct unit *units, int n_units)
 {
 	step->times = times;
-	step->schedule->units = units;
+	step->units = units;
 	step->n_units = n_units;
 }
 
