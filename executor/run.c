@@ -371,7 +371,7 @@ static void describe(struct text *text, int op, void *data)
 	const struct op *o = &run->schedule->programs[0].ops[op];
 
 	text_printf(text, "%s of %s", op_kind_name(o->kind),
-		o->unit >= 0 ? run->schedule->units[o->unit].name : "all units");
+		o->unit >= 0 ? run->schedule->programs->units[o->unit].name : "all units");
 }
 
 static void tell_notes(struct run *run)

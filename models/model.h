@@ -3,66 +3,8 @@
 #define MODELS_MODEL_H
 
 #include "models/architecture.h"
-
-/* X(suffix, name, is_leaf). Leaves compute, in preorder. The residual additions belong to
- * ATTENTION_OUTPUT and DOWN (EXPERTS_DOWN); the loss is not a module (it belongs to the schedule).
- * An EXPERTS leaf holds the matrices of all experts, below one another in one parameter; ROUTER
- * also sorts the tokens to their experts. */
-#define MODULE_KINDS(X)                                                                            \
-	X(MODEL, "model", false)   /* the top, and HF's inner "model" / "transformer" */           \
-	X(LAYERS, "layers", false) /* a ModuleList: never wrapped by itself */                     \
-	X(BLOCK, "block", false)                                                                   \
-	X(ATTENTION, "attention", false)                                                           \
-	X(CROSS_ATTENTION, "cross_attention", false) /* of a decoder to its encoder (T5) */        \
-	X(MLP, "mlp", false)                         /* also what holds router and experts */      \
-	X(EXPERTS, "experts", false)                                                               \
-	X(SHARED_EXPERT, "shared_expert", false)                                                   \
-	X(EMBEDDING, "embedding", true)                                                            \
-	X(POSITION_EMBEDDING, "position_embedding", true)                                          \
-	X(EMBEDDING_PROJECTION, "embedding_projection", true) /* embedding_width -> h */           \
-	X(EMBEDDING_NORM, "embedding_norm", true)                                                  \
-	X(NORM, "norm", true) /* those of a block, and the final one */                            \
-	X(RELATIVE_BIAS, "relative_bias", true)                                                    \
-	X(QKV, "qkv", true)               /* fused projection */                                   \
-	X(QUERY_DOWN, "query_down", true) /* latent attention: h -> query_rank */                  \
-	X(QUERY_DOWN_NORM, "query_down_norm", true)                                                \
-	X(QUERY, "query", true)                                                                    \
-	X(KEY, "key", true)                                                                        \
-	X(VALUE, "value", true)                                                                    \
-	X(KV_DOWN, "kv_down", true) /* latent attention: h -> kv_rank + rope_dim */                \
-	X(KV_DOWN_NORM, "kv_down_norm", true)                                                      \
-	X(KV_UP, "kv_up", true)           /* kv_rank -> k without positions, and v */              \
-	X(QUERY_NORM, "query_norm", true) /* qk_norm */                                            \
-	X(KEY_NORM, "key_norm", true)                                                              \
-	X(ATTENTION_CORE, "attention_core", true) /* positions + softmax(QK)V */                   \
-	X(ATTENTION_OUTPUT, "attention_output", true)                                              \
-	X(GATE, "gate", true)             /* gated MLPs only */                                    \
-	X(UP, "up", true)                 /* SwiGLU's up, GPT's fc1 */                             \
-	X(GATE_UP, "gate_up", true)       /* both in one parameter */                              \
-	X(ACTIVATION, "activation", true) /* GELU, or SiLU(gate) * up; no parameters */            \
-	X(DOWN, "down", true)                                                                      \
-	X(ROUTER, "router", true)                                                                  \
-	X(EXPERTS_GATE, "experts_gate", true)                                                      \
-	X(EXPERTS_UP, "experts_up", true)                                                          \
-	X(EXPERTS_ACTIVATION, "experts_activation", true)                                          \
-	X(EXPERTS_DOWN, "experts_down", true) /* and the weighted sum over a token's experts */    \
-	X(SHARED_GATE, "shared_gate", true)                                                        \
-	X(SHARED_UP, "shared_up", true)                                                            \
-	X(SHARED_ACTIVATION, "shared_activation", true)                                            \
-	X(SHARED_DOWN, "shared_down", true)                                                        \
-	X(SHARED_WEIGHT, "shared_weight", true)     /* Qwen2-MoE: h -> 1, weighs the shared one */ \
-	X(HEAD_PROJECTION, "head_projection", true) /* h -> embedding_width */                     \
-	X(HEAD, "head", true)
-
-enum module_kind {
-#define X(suffix, name, leaf) MODULE_##suffix,
-	MODULE_KINDS(X)
-#undef X
-		MODULE_KIND_COUNT
-};
-
-const char *module_kind_name(enum module_kind kind);
-bool module_kind_is_leaf(enum module_kind kind);
+#include "models/division.h"
+#include "models/modules.h"
 
 /* How a parameter starts (N(0, 0.02); residual projections 0.02 / sqrt(2L)). */
 enum parameter_init {
@@ -72,20 +14,6 @@ enum parameter_init {
 	INIT_ZERO,
 	INIT_ADAPTER, /* N(0, 1 / (3 in)): the variance of peft's kaiming_uniform_(a = sqrt(5)) */
 };
-
-/* How the ranks of a model divide it between them, beside data parallelism. 0 means 1. */
-struct division {
-	int64_t tensor;  /* heads, widths of MLPs and the vocabulary are cut over so many */
-	int64_t stream;  /* and the tokens of the residual stream: sequence parallelism. Between
-			    the column-parallel and the row-parallel layers every rank has all of
-			    them */
-	int64_t context; /* the tokens of a sequence are cut over so many */
-};
-
-/* Where a leaf stands in a model that is cut over tensor ranks (Megatron-LM, 1909.08053 and
- * 2205.05198): on the residual stream; a column-parallel layer, which reads the stream; or between
- * that and the row-parallel layer which returns to it, inclusively. */
-enum tensor_place { PLACE_STREAM, PLACE_COLUMN, PLACE_INNER };
 
 struct parameter {
 	const char *name; /* fully qualified, Hugging Face's:
@@ -135,7 +63,7 @@ struct model {
 	const char *part;  /* what of the file this is, when not all; NULL */
 	/* What one rank has of a model: every size is that of its part. {0}: the whole one. */
 	struct division division;
-	const struct model *whole; /* NULL: itself */
+	const struct model *whole; /* that it is a part of; NULL: itself */
 };
 
 /* Builds the tree. The architecture must have passed architecture_check; overflow is an error, and
@@ -148,21 +76,11 @@ bool model_build(struct arena *arena, const struct architecture *architecture, s
 bool model_train(struct arena *arena, const struct model *model, const struct trainable *trainable,
 	struct model **trained, struct error *error);
 
-/* What one of the ranks that divide the model has: heads, widths and words of its own. Key and
- * value heads are repeated where there are fewer than ranks. The vocabulary may have a remainder:
- * the largest part stands for all. Heads and widths must divide. */
-bool model_divide(struct arena *arena, const struct model *model, const struct division *division,
-	struct model **divided, struct error *error);
 /* The model of all ranks together. */
 static inline const struct model *model_whole(const struct model *model)
 {
 	return model->whole != NULL ? model->whole : model;
 }
-
-/* Tokens of `sequences` that a rank computes, and those of them on the residual stream. */
-int64_t model_tokens(const struct model *model, int64_t sequences, int64_t seq_len);
-int64_t model_stream_tokens(const struct model *model, int64_t sequences, int64_t seq_len);
-enum tensor_place module_tensor_place(enum module_kind kind);
 
 /* The same model with more words than its tokenizer has: rows of the embedding and of the head that
  * no token names. EXIT_CODE_USAGE: fewer words. */

@@ -200,18 +200,17 @@ static double least_egress(const struct schedule *schedule, const struct op *op)
 	       collective_wire_bytes(op->kind, placement.nodes, op->bytes);
 }
 
-static double range_flops(const struct schedule *schedule, const struct op *op)
+static double range_flops(const struct plan *plan, const struct model *model, const struct op *op)
 {
-	const struct plan *plan = &schedule->plan;
 	enum pass pass = op->kind == OP_BACKWARD ? PASS_BACKWARD : PASS_FORWARD;
 	double flops = 0;
 
 	for (int i = op->first_module; i < op->end_module && op->kind != OP_LOSS; i++) {
 		struct module_work work;
 
-		if (!module_kind_is_leaf(schedule->model->modules[i].kind))
+		if (!module_kind_is_leaf(model->modules[i].kind))
 			continue;
-		model_module_work(schedule->model, i, pass, plan->micro_batch, plan->seq_len, 1,
+		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len, 1,
 			plan->attention, &work);
 		flops += product_flops(&work) + work.attention_flops;
 	}
@@ -231,7 +230,7 @@ double plan_lower_bound(const struct schedule *schedule)
 		double times = program_times(program, i);
 
 		if (op_kind_class(op->kind) == OP_CLASS_COMPUTE)
-			flops += times * range_flops(schedule, op);
+			flops += times * range_flops(&schedule->plan, program->model, op);
 		if (op->kind == OP_OPTIMIZER && op->stream != STREAM_HOST)
 			optimizer += times * (double)op->bytes;
 		if (op_kind_class(op->kind) == OP_CLASS_COPY)
@@ -239,7 +238,7 @@ double plan_lower_bound(const struct schedule *schedule)
 		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
 			egress += times * least_egress(schedule, op);
 	}
-	bound = lower_bound(&schedule->plan, model_whole(schedule->model), topology);
+	bound = lower_bound(&schedule->plan, schedule->model, topology);
 	bound = fmax(bound, plan_loader_time(&schedule->plan));
 	bound = fmax(bound, quotient(flops, most_flops(&machine)));
 	bound = fmax(bound, quotient(optimizer, most_memory_bandwidth(topology)));

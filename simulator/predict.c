@@ -29,7 +29,7 @@ static void fill_time(const struct engine *engine, double waited, struct predict
 static double recomputed_flops(const struct engine *engine)
 {
 	const struct plan *plan = &engine->schedule->plan;
-	const struct model *model = engine->schedule->model;
+	const struct model *model = engine->program->model;
 	double flops = 0;
 
 	for (int i = 0; i < engine->n_ops; i++) {
@@ -78,7 +78,7 @@ static void fill_utilisation(
 	const struct plan *plan = &schedule->plan;
 	double tokens = (double)(plan->global_batch * plan->seq_len) / (double)plan_ranks(plan);
 	double rate = tokens / prediction->step_time;
-	double model_flops = model_flops_per_token(model_whole(schedule->model), plan->seq_len);
+	double model_flops = model_flops_per_token(schedule->model, plan->seq_len);
 
 	prediction->tokens_per_s_per_gpu = rate;
 	fill_peak(engine->topology, plan->param_dtype, arena, prediction);
@@ -86,9 +86,8 @@ static void fill_utilisation(
 		return;
 	rate /= prediction->peak_flops;
 	prediction->mfu = model_flops * rate;
-	prediction->mfu_6n = model_flops_6n(model_whole(schedule->model)) * rate;
-	prediction->mfu_causal =
-		model_flops_causal(model_whole(schedule->model), plan->seq_len) * rate;
+	prediction->mfu_6n = model_flops_6n(schedule->model) * rate;
+	prediction->mfu_causal = model_flops_causal(schedule->model, plan->seq_len) * rate;
 	prediction->hfu = prediction->mfu +
 			  recomputed_flops(engine) / prediction->step_time / prediction->peak_flops;
 }
@@ -121,22 +120,22 @@ static struct op op_at(const struct program *program, int index, const struct cu
 					  : program->ops[index];
 }
 
-static const char *unit_name_of(const struct schedule *schedule, int unit)
+static const char *unit_name_of(const struct program *program, int unit)
 {
-	const struct unfolding *unfolding = schedule->programs[0].unfolding;
+	const struct unfolding *unfolding = program->unfolding;
 
 	if (unit < 0)
 		return "";
-	return unfolding != NULL ? unfolding->units[unit].name : schedule->units[unit].name;
+	return unfolding != NULL ? unfolding->units[unit].name : program->units[unit].name;
 }
 
-static const char *module_name(const struct schedule *schedule, const struct op *op)
+static const char *module_name(const struct program *program, const struct op *op)
 {
-	const struct model *model = schedule->model;
+	const struct model *model = program->model;
 	int module = op->end_module - 1;
 
 	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE)
-		return unit_name_of(schedule, op->unit);
+		return unit_name_of(program, op->unit);
 	if (op->kind == OP_LOSS)
 		return "";
 	while (op->layer >= 0 && module > 0 && model->modules[module].kind != MODULE_BLOCK)
@@ -153,7 +152,7 @@ static const char *describe(
 	if (program->n_loops > 0 && program->unfolding == NULL)
 		return "";
 	const struct op op = op_at(program, index, at);
-	const char *kind = op_kind_name(op.kind), *name = module_name(engine->schedule, &op);
+	const char *kind = op_kind_name(op.kind), *name = module_name(program, &op);
 	const char *blank = name[0] != '\0' ? " " : "";
 
 	if (op.micro_batch < 0)
@@ -177,9 +176,9 @@ static void fill_ledger(const struct ledger *ledger, struct prediction *predicti
 		sizeof(prediction->ledger_category_peak));
 }
 
-static void fill_states(const struct schedule *schedule, struct prediction *prediction)
+static void fill_states(const struct engine *engine, struct prediction *prediction)
 {
-	struct model_states states = schedule_model_states(schedule);
+	struct model_states states = schedule_model_states(engine->schedule, engine->class);
 
 	prediction->model_states_parameters = states.parameters;
 	prediction->model_states_gradients = states.gradients;
@@ -355,13 +354,12 @@ void predict(const struct finished *finished, const struct simulation_options *o
 	if (finished->unlimited != NULL)
 		prediction->step_time = fmax(prediction->step_time, finished->unlimited->step_time);
 	fill_utilisation(engine, arena, prediction);
-	fill_states(schedule, prediction);
+	fill_states(engine, prediction);
 	fill_ledger(finished->ledger, prediction);
 	fill_memory(finished, options, scratch, arena, prediction);
 	fill_wire(engine, prediction);
 	if (options->no_bounds)
 		return;
-	prediction->lower_bound = lower_bound(
-		&schedule->plan, model_whole(schedule->model), engine->topology);
+	prediction->lower_bound = lower_bound(&schedule->plan, schedule->model, engine->topology);
 	prediction->plan_lower_bound = plan_lower_bound(schedule);
 }

@@ -91,7 +91,8 @@ static void init_buffer(
 	struct init *init, const struct unit *unit, enum buffer_role role, int64_t first, int64_t n)
 {
 	const struct weights *weights = init->weights;
-	int buffer = weights_buffer(weights, role, (int)(unit - weights->schedule->units));
+	int buffer =
+		weights_buffer(weights, role, (int)(unit - weights->schedule->programs->units));
 	void *address = buffer >= 0 ? buffers_address(weights->buffers, buffer) : NULL;
 
 	if (address == NULL)
@@ -109,8 +110,8 @@ static void *init_units(void *data)
 	struct init *init = data;
 	const struct weights *weights = init->weights;
 
-	for (int u = 0; u < weights->schedule->n_units; u++) {
-		const struct unit *unit = &weights->schedule->units[u];
+	for (int u = 0; u < weights->schedule->programs->n_units; u++) {
+		const struct unit *unit = &weights->schedule->programs->units[u];
 		int64_t first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk;
 
 		init_buffer(init, unit, BUFFER_PARAMETER_SHARD, first, unit->chunk);

@@ -131,8 +131,8 @@ int checkpoint_pieces(const struct schedule *schedule, int rank, int arrays,
 	int n = 0;
 
 	*bytes = 0;
-	for (int u = 0; u < schedule->n_units; u++) {
-		const struct unit *unit = &schedule->units[u];
+	for (int u = 0; u < schedule->programs->n_units; u++) {
+		const struct unit *unit = &schedule->programs->units[u];
 		/* Replicas hold the same, so each writes some of the units. */
 		if (u % mesh->replicate == replica)
 			n += unit_pieces(unit, index * unit->chunk, arrays, rank,

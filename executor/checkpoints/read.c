@@ -123,7 +123,7 @@ static bool load_range(const struct loader *loader, int parameter, int64_t begin
 static bool load_unit(const struct loader *loader, int index, struct error *error)
 {
 	const struct weights *w = loader->weights;
-	const struct unit *unit = &w->schedule->units[index];
+	const struct unit *unit = &w->schedule->programs->units[index];
 	struct weights_shard shard;
 
 	if (!weights_shard(w, index, &shard))
@@ -143,7 +143,7 @@ static bool load(struct loader *loader, struct error *error)
 {
 	bool ok = open_files(loader, error);
 
-	for (int u = 0; ok && u < loader->weights->schedule->n_units; u++)
+	for (int u = 0; ok && u < loader->weights->schedule->programs->n_units; u++)
 		ok = load_unit(loader, u, error);
 	close_files(loader);
 	return ok;

@@ -321,8 +321,8 @@ void safetensors_load(const struct safetensors *weights, const struct weights *t
 	const struct schedule *schedule = to->schedule;
 	struct weights_shard shard;
 
-	for (int u = 0; u < schedule->n_units; u++) {
-		const struct unit *unit = &schedule->units[u];
+	for (int u = 0; u < schedule->programs->n_units; u++) {
+		const struct unit *unit = &schedule->programs->units[u];
 		if (!weights_shard(to, u, &shard))
 			continue;
 		for (int i = 0; i < unit->n_slices; i++) {

@@ -37,7 +37,7 @@ static void *master(const struct weights *weights, int unit)
 
 bool weights_shard(const struct weights *weights, int index, struct weights_shard *shard)
 {
-	const struct unit *unit = &weights->schedule->units[index];
+	const struct unit *unit = &weights->schedule->programs->units[index];
 	void *moments = resident(weights, BUFFER_OPTIMIZER_STATE, index);
 	const struct plan *plan = &weights->schedule->plan;
 
@@ -66,8 +66,8 @@ static const void *find_element(
 	const struct schedule *schedule = weights->schedule;
 	struct weights_shard shard;
 
-	for (int u = 0; u < schedule->n_units; u++) {
-		const struct unit *unit = &schedule->units[u];
+	for (int u = 0; u < schedule->programs->n_units; u++) {
+		const struct unit *unit = &schedule->programs->units[u];
 		for (int i = 0; i < unit->n_slices; i++) {
 			if (unit->slices[i].parameter != parameter ||
 				!weights_shard(weights, u, &shard) || array >= shard.n_arrays)
@@ -148,10 +148,10 @@ static bool gather_part(const struct weights *weights, struct comm *comm, int64_
 static bool spread_unit(
 	const struct weights *weights, struct comm *comm, int index, struct error *error)
 {
-	int64_t chunk = weights->schedule->units[index].chunk;
+	int64_t chunk = weights->schedule->programs->units[index].chunk;
 	enum dtype dtype = weights->schedule->plan.param_dtype;
 	void *kept = resident(weights, BUFFER_UNSHARDED, index);
-	bool frozen = unit_is_frozen(&weights->schedule->units[index]);
+	bool frozen = unit_is_frozen(&weights->schedule->programs->units[index]);
 	struct part updated = {
 		frozen ? dtype : weights->schedule->plan.master_dtype, master(weights, index)};
 
@@ -166,7 +166,7 @@ bool weights_spread(const struct weights *weights, struct comm *comm, struct err
 	struct comm_counters counters = comm->counters;
 	bool ok = true;
 
-	for (int u = 0; u < weights->schedule->n_units && ok; u++)
+	for (int u = 0; u < weights->schedule->programs->n_units && ok; u++)
 		ok = spread_unit(weights, comm, u, error);
 	comm->counters = counters; /* not operations of the schedule */
 	return ok;
@@ -232,7 +232,7 @@ static bool add_tensor(struct digester *d, const struct unit *unit, struct part 
 static bool add_unit(struct digester *d, int index)
 {
 	const struct weights *w = d->weights;
-	const struct unit *unit = &w->schedule->units[index];
+	const struct unit *unit = &w->schedule->programs->units[index];
 	const struct model *model = w->schedule->model;
 	struct weights_shard shard;
 	bool ok = weights_shard(w, index, &shard);
@@ -252,7 +252,7 @@ static bool add_unit(struct digester *d, int index)
 /* Room for the gathered unit comes from the heap, where the step had it too. */
 static bool add_unit_in_heap(struct digester *d, int index, struct error *error)
 {
-	const struct unit *unit = &d->weights->schedule->units[index];
+	const struct unit *unit = &d->weights->schedule->programs->units[index];
 	struct heap *heap = &d->weights->buffers->heap;
 
 	if (unit->n_slices == 0)
@@ -284,7 +284,7 @@ bool weights_digest(const struct weights *weights, struct comm *comm, struct dig
 	bool ok = true;
 
 	d.leads = weights->rank % schedule->plan.mesh.shard == 0;
-	for (int u = 0; u < schedule->n_units && ok; u++)
+	for (int u = 0; u < schedule->programs->n_units && ok; u++)
 		ok = add_unit_in_heap(&d, u, error);
 	comm->counters = counters; /* not operations of the schedule */
 	*digest =

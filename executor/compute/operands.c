@@ -296,9 +296,9 @@ static void find_homes(struct compute *compute)
 
 	compute->locations =
 		ARENA_ARRAY(&compute->arena, struct location, compute->model->n_parameters);
-	for (int u = 0; u < schedule->n_units; u++)
-		for (int i = 0; i < schedule->units[u].n_slices; i++) {
-			const struct unit_slice *slice = &schedule->units[u].slices[i];
+	for (int u = 0; u < schedule->programs->n_units; u++)
+		for (int i = 0; i < schedule->programs->units[u].n_slices; i++) {
+			const struct unit_slice *slice = &schedule->programs->units[u].slices[i];
 
 			compute->locations[slice->parameter] = (struct location){u, slice->offset};
 		}

@@ -94,7 +94,7 @@ static void zero_run(
  * half of the memory traffic of zeros that are added to. Integers are added to always. */
 static void begin_gradient(struct compute *c, const struct buffer *buffer, void *address)
 {
-	const struct unit *unit = &c->schedule->units[buffer->unit];
+	const struct unit *unit = &c->schedule->programs->units[buffer->unit];
 	int64_t elements = buffer->bytes / dtype_bytes(buffer->dtype), end = 0;
 
 	for (int i = 0; i < unit->n_slices && !compute_sums_exactly(c); i++) {
@@ -456,7 +456,7 @@ bool compute_open(struct compute *c, struct error *error)
 {
 	const struct plan *plan = &c->schedule->plan;
 
-	c->model = c->schedule->model;
+	c->model = c->schedule->programs->model;
 	c->dtype = plan->param_dtype;
 	c->gradient_dtype = plan->reduce_dtype;
 	c->sequences = plan->micro_batch;

@@ -216,9 +216,9 @@ static double recompute_flops(const struct schedule *schedule)
 			m++) {
 			struct module_work work;
 
-			model_module_work(schedule->model, m, PASS_FORWARD, plan->micro_batch,
-				plan->seq_len, dtype_bytes(plan->param_dtype), plan->attention,
-				&work);
+			model_module_work(schedule->programs->model, m, PASS_FORWARD,
+				plan->micro_batch, plan->seq_len, dtype_bytes(plan->param_dtype),
+				plan->attention, &work);
 			flops += work.attention_flops;
 			for (int g = 0; g < work.n_gemms; g++)
 				flops += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *
@@ -269,7 +269,7 @@ static int64_t allocated_in_role(const struct measure_inputs *in, enum buffer_ro
 static const char *describe_op(const struct schedule *schedule, int index, struct arena *arena)
 {
 	const struct op *op = &schedule->programs[0].ops[index];
-	const char *unit = op->unit >= 0 ? schedule->units[op->unit].name : "all units";
+	const char *unit = op->unit >= 0 ? schedule->programs->units[op->unit].name : "all units";
 
 	if (op->micro_batch < 0)
 		return arena_printf(arena, "%s %s", op_kind_name(op->kind), unit);

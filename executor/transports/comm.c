@@ -36,8 +36,8 @@ void comm_tell_unit(const struct comm *comm, int unit, struct text *text)
 {
 	const struct schedule *s = comm->schedule;
 
-	if (unit >= 0 && s != NULL && unit < s->n_units)
-		text_printf(text, " of %s", s->units[unit].name);
+	if (unit >= 0 && s != NULL && unit < s->programs->n_units)
+		text_printf(text, " of %s", s->programs->units[unit].name);
 	else if (unit >= 0)
 		text_printf(text, " of unit %d", unit);
 }

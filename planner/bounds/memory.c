@@ -67,7 +67,7 @@ static void count(const struct schedule *schedule, int index, struct slice slice
 		struct stand *stand = &stands[buffers[i]];
 		int times = repeated > 1
 				    ? repeated
-				    : buffers_at_once(schedule, &program->ops[index], buffers[i]);
+				    : buffers_at_once(program, &program->ops[index], buffers[i]);
 		stand->times = stand->times < times ? stand->times : times;
 	}
 }

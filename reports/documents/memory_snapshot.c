@@ -222,8 +222,8 @@ static void add_frames(const struct heap *heap, int buffer, int op, struct text 
 	struct text raw = {0}, name = {0};
 
 	text_add(&raw, buffer_role_name(what->role));
-	if (what->unit >= 0 && what->unit < schedule->n_units)
-		text_printf(&raw, " %s", or_empty(schedule->units[what->unit].name));
+	if (what->unit >= 0 && what->unit < schedule->programs->n_units)
+		text_printf(&raw, " %s", or_empty(schedule->programs->units[what->unit].name));
 	add_terminal(&name, text_string(&raw));
 	pickle_string(text, "frames");
 	begin_list(text);

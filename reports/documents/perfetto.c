@@ -113,8 +113,8 @@ static void write_arguments(struct trace *trace, const struct op *op, int i)
 	writer_string(writer, "kind", op_kind_name(op->kind));
 	writer_int(writer, "device", 0);
 	writer_int(writer, "stream", (int)op->stream);
-	if (op->unit >= 0 && op->unit < schedule->n_units)
-		writer_string(writer, "unit", schedule->units[op->unit].name);
+	if (op->unit >= 0 && op->unit < schedule->programs->n_units)
+		writer_string(writer, "unit", schedule->programs->units[op->unit].name);
 	if (op->micro_batch >= 0)
 		writer_int(writer, "micro_batch", op->micro_batch);
 	if (op->bytes > 0)

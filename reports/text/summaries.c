@@ -62,15 +62,15 @@ static const char *range_name(const struct model *model, int first, int end)
 /* What the operation is about: a module, a layer, a unit. */
 static void add_subject(const struct schedule *schedule, const struct op *op, struct text *text)
 {
-	const struct model *model = schedule->model;
+	const struct model *model = schedule->programs->model;
 	bool has_range = op->first_module >= 0 && op->first_module < op->end_module;
 
 	if (has_range && model != NULL && op->end_module <= model->n_modules)
 		text_printf(text, " %s", range_name(model, op->first_module, op->end_module));
 	else if (op->layer >= 0)
 		text_printf(text, " layer %d", op->layer);
-	else if (op->unit >= 0 && op->unit < schedule->n_units)
-		text_printf(text, " %s", or_empty(schedule->units[op->unit].name));
+	else if (op->unit >= 0 && op->unit < schedule->programs->n_units)
+		text_printf(text, " %s", or_empty(schedule->programs->units[op->unit].name));
 }
 
 void operation_label(const struct schedule *schedule, const struct op *op, struct text *text)

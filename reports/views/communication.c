@@ -79,21 +79,23 @@ static void add_patterns(
 	struct grid grid;
 
 	grid_init(&grid, columns, COUNT_OF(columns) - (last == 0));
-	for (int u = 0, end; u < schedule->n_units; u = end) {
+	for (int u = 0, end; u < schedule->programs->n_units; u = end) {
 		text_clear(&pattern);
 		unit_pattern(schedule, u, 0, &pattern);
-		for (end = u + 1; end < schedule->n_units; end++) {
+		for (end = u + 1; end < schedule->programs->n_units; end++) {
 			text_clear(&next);
 			unit_pattern(schedule, end, 0, &next);
 			if (strcmp(text_string(&next), text_string(&pattern)) != 0 ||
-				schedule->units[end].gathered != schedule->units[u].gathered)
+				schedule->programs->units[end].gathered !=
+					schedule->programs->units[u].gathered)
 				break;
 		}
 		grid_row(&grid, GRID_PLAIN);
-		grid_add(&grid, end - u > 1 ? "%s to %s" : "%s", or_empty(schedule->units[u].name),
-			or_empty(schedule->units[end - 1].name));
+		grid_add(&grid, end - u > 1 ? "%s to %s" : "%s",
+			or_empty(schedule->programs->units[u].name),
+			or_empty(schedule->programs->units[end - 1].name));
 		grid_add_count(&grid, end - u);
-		grid_add_count(&grid, schedule->units[u].gathered);
+		grid_add_count(&grid, schedule->programs->units[u].gathered);
 		grid_add(&grid, "%s", text_string(&pattern));
 		if (last > 0) {
 			text_clear(&next);
@@ -132,7 +134,8 @@ static void add_strategy(const struct schedule *schedule, bool own, struct grid 
 	else
 		grid_add(grid, "%s%s", strategy_names[plan->strategy], own ? " *" : "");
 	grid_add(grid, "%s", runtime_names[plan->runtime]);
-	unit_pattern(schedule, schedule->n_units / 2, (int)plan->grad_accum - 1, &pattern);
+	unit_pattern(
+		schedule, schedule->programs->n_units / 2, (int)plan->grad_accum - 1, &pattern);
 	grid_add(grid, "%s", text_string(&pattern));
 	for (int k = 0; k < COUNT_OF(kinds); k++) {
 		add_sum(schedule, kinds[k], grid);

@@ -124,8 +124,9 @@ static double place(const struct drawing *drawing, double time)
 static void short_label(
 	const struct schedule *schedule, enum op_kind kind, int unit, struct text *label)
 {
-	const char *name =
-		unit >= 0 && unit < schedule->n_units ? or_empty(schedule->units[unit].name) : "";
+	const char *name = unit >= 0 && unit < schedule->programs->n_units
+				   ? or_empty(schedule->programs->units[unit].name)
+				   : "";
 	const char *dot = strrchr(name, '.');
 
 	text_clear(label);

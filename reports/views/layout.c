@@ -107,7 +107,8 @@ static void add_flat(const struct schedule *schedule, const struct unit *unit,
 static void add_cut(const struct schedule *schedule, const struct unit *unit, int s, int64_t ranks,
 	bool bars, struct grid *grid)
 {
-	const struct parameter *parameter = &schedule->model->parameters[unit->slices[s].parameter];
+	const struct parameter *parameter =
+		&schedule->programs->model->parameters[unit->slices[s].parameter];
 	struct cut cut = cut_of(parameter, ranks);
 	const int width = 32;
 	char bar[200];
@@ -137,7 +138,7 @@ static void add_cut(const struct schedule *schedule, const struct unit *unit, in
 /* Is a parameter not cut into equal parts? Else there is nothing to draw. */
 static bool is_uneven(const struct schedule *schedule, const struct unit *unit, int64_t ranks)
 {
-	const struct parameter *parameters = schedule->model->parameters;
+	const struct parameter *parameters = schedule->programs->model->parameters;
 
 	for (int s = 0; s < unit->n_slices; s++) {
 		if (cut_of(&parameters[unit->slices[s].parameter], ranks).whole < ranks)
@@ -204,10 +205,10 @@ static void add_names(const struct schedule *schedule, const struct unit *unit,
 static void add_unit(
 	const struct schedule *schedule, int u, const struct style *style, struct text *text)
 {
-	const struct unit *unit = &schedule->units[u];
+	const struct unit *unit = &schedule->programs->units[u];
 	int alike = 0;
 
-	for (int i = u + 1; i < schedule->n_units; i++)
+	for (int i = u + 1; i < schedule->programs->n_units; i++)
 		alike += layout_like(schedule, i) == u;
 	add_terminal(text, unit->name);
 	if (alike > 0)
@@ -248,11 +249,11 @@ void view_layout(const struct explained *explained, const struct style *style, s
 
 	text_printf(text, "How the units of %s under %s lie in memory, in elements\n\n",
 		runtime_names[schedule->plan.runtime], strategy_names[schedule->plan.strategy]);
-	if (schedule->model == NULL)
+	if (schedule->programs->model == NULL)
 		return;
 	add_legend(schedule, text);
-	for (int u = 0; u < schedule->n_units; u++) {
-		if (layout_like(schedule, u) == u && schedule->units[u].n_slices > 0)
+	for (int u = 0; u < schedule->programs->n_units; u++) {
+		if (layout_like(schedule, u) == u && schedule->programs->units[u].n_slices > 0)
 			add_unit(schedule, u, style, text);
 	}
 }

@@ -14,7 +14,7 @@ static int64_t ranks_of(const struct unit *unit)
 
 static bool is_drawn(const struct schedule *schedule, int u)
 {
-	return layout_like(schedule, u) == u && schedule->units[u].n_slices > 0;
+	return layout_like(schedule, u) == u && schedule->programs->units[u].n_slices > 0;
 }
 
 static int unit_height(const struct schedule *schedule, const struct unit *unit)
@@ -31,11 +31,11 @@ static const char *color(int64_t index)
 
 static void add_heading(const struct schedule *schedule, int u, double y, struct text *text)
 {
-	const struct unit *unit = &schedule->units[u];
+	const struct unit *unit = &schedule->programs->units[u];
 	struct text line = {0};
 	int alike = 0;
 
-	for (int i = u + 1; i < schedule->n_units; i++)
+	for (int i = u + 1; i < schedule->programs->n_units; i++)
 		alike += layout_like(schedule, i) == u;
 	text_add(&line, or_empty(unit->name));
 	if (alike > 0)
@@ -181,7 +181,8 @@ static void describe_cell(const struct parameter *parameter, const char *name,
 static void add_cut(const struct schedule *schedule, const struct unit *unit, int s, double y,
 	struct text *text)
 {
-	const struct parameter *parameter = &schedule->model->parameters[unit->slices[s].parameter];
+	const struct parameter *parameter =
+		&schedule->programs->model->parameters[unit->slices[s].parameter];
 	const char *name = short_name(schedule, unit, s);
 	int64_t ranks = ranks_of(unit);
 	struct cut cut = cut_of(parameter, ranks);
@@ -216,8 +217,10 @@ void picture_layout(const struct explained *explained, struct text *text)
 	int height = 16;
 	double y = 8;
 
-	for (int u = 0; u < schedule->n_units; u++)
-		height += is_drawn(schedule, u) ? unit_height(schedule, &schedule->units[u]) : 0;
+	for (int u = 0; u < schedule->programs->n_units; u++)
+		height += is_drawn(schedule, u)
+				  ? unit_height(schedule, &schedule->programs->units[u])
+				  : 0;
 	text_printf(&title, "How units lie in memory under %s, %s",
 		strategy_names[schedule->plan.strategy], runtime_names[schedule->plan.runtime]);
 	picture_begin(WIDTH + 2 * LEFT, height, text_string(&title),
@@ -227,8 +230,8 @@ void picture_layout(const struct explained *explained, struct text *text)
 			: "Parameters in one line above, the ranks that own them below; hatched: "
 			  "padding",
 		true, text);
-	for (int u = 0; u < schedule->n_units && schedule->model != NULL; u++) {
-		const struct unit *unit = &schedule->units[u];
+	for (int u = 0; u < schedule->programs->n_units && schedule->programs->model != NULL; u++) {
+		const struct unit *unit = &schedule->programs->units[u];
 		if (!is_drawn(schedule, u))
 			continue;
 		add_heading(schedule, u, y, text);

@@ -60,7 +60,7 @@ static bool same_layout(const struct unit *a, const struct unit *b)
 int layout_like(const struct schedule *schedule, int u)
 {
 	for (int i = 0; i < u; i++) {
-		if (same_layout(&schedule->units[i], &schedule->units[u]))
+		if (same_layout(&schedule->programs->units[i], &schedule->programs->units[u]))
 			return i;
 	}
 	return u;
@@ -71,9 +71,10 @@ const char *short_name(const struct schedule *schedule, const struct unit *unit,
 	int parameter = unit->slices[slice].parameter;
 	size_t length = strlen(or_empty(unit->name));
 
-	if (schedule->model == NULL || parameter < 0 || parameter >= schedule->model->n_parameters)
+	if (schedule->programs->model == NULL || parameter < 0 ||
+		parameter >= schedule->programs->model->n_parameters)
 		return "";
-	const char *name = or_empty(schedule->model->parameters[parameter].name);
+	const char *name = or_empty(schedule->programs->model->parameters[parameter].name);
 	bool inside = length > 0 && strncmp(name, unit->name, length) == 0 && name[length] == '.';
 	return inside ? name + length + 1 : name;
 }

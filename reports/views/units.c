@@ -5,13 +5,13 @@
 /* Units that follow one another and are laid out alike are one row. */
 static void add_units(const struct schedule *schedule, int first, int n, struct grid *grid)
 {
-	const struct unit *unit = &schedule->units[first];
+	const struct unit *unit = &schedule->programs->units[first];
 	int64_t padding = unit->gathered - unit->parameters;
 
 	grid_row(grid, GRID_PLAIN);
 	if (n > 1)
 		grid_add(grid, "%s to %s", or_empty(unit->name),
-			or_empty(schedule->units[first + n - 1].name));
+			or_empty(schedule->programs->units[first + n - 1].name));
 	else
 		grid_add(grid, "%s", or_empty(unit->name));
 	grid_add_count(grid, n);
@@ -29,9 +29,9 @@ static void units_grid(const struct schedule *schedule, struct grid *grid)
 		{"gathered", GRID_RIGHT}, {"per rank", GRID_RIGHT}};
 
 	grid_init(grid, columns, COUNT_OF(columns));
-	for (int u = 0, n; u < schedule->n_units; u += n) {
+	for (int u = 0, n; u < schedule->programs->n_units; u += n) {
 		n = 1;
-		while (u + n < schedule->n_units &&
+		while (u + n < schedule->programs->n_units &&
 			layout_like(schedule, u + n) == layout_like(schedule, u))
 			n++;
 		add_units(schedule, u, n, grid);
@@ -40,7 +40,7 @@ static void units_grid(const struct schedule *schedule, struct grid *grid)
 
 static const char *parameter_name(const struct schedule *schedule, int parameter)
 {
-	const struct model *model = schedule->model;
+	const struct model *model = schedule->programs->model;
 
 	if (model == NULL || parameter < 0 || parameter >= model->n_parameters)
 		return "";
@@ -91,7 +91,7 @@ static void add_layout(
 	/* FSDP2 cuts each parameter for itself: it has no place in a whole. */
 	static const struct grid_column apart[] = {{"parameter", GRID_LEFT},
 		{"elements", GRID_RIGHT}, {"padding", GRID_RIGHT}, {"owned by", GRID_LEFT}};
-	const struct unit *unit = &schedule->units[u];
+	const struct unit *unit = &schedule->programs->units[u];
 	struct grid grid;
 
 	if (layout_is_per_parameter(schedule))
@@ -108,18 +108,18 @@ void view_units(const struct explained *explained, const struct style *style, st
 	const struct schedule *schedule = explained->schedule;
 	struct grid grid;
 
-	text_printf(text, "%d units, elements; shard group of %lld ranks\n\n", schedule->n_units,
-		(long long)schedule->plan.mesh.shard);
+	text_printf(text, "%d units, elements; shard group of %lld ranks\n\n",
+		schedule->programs->n_units, (long long)schedule->plan.mesh.shard);
 	units_grid(schedule, &grid);
 	put_text(&grid, style, text);
-	for (int u = 0; u < schedule->n_units; u++) {
+	for (int u = 0; u < schedule->programs->n_units; u++) {
 		int alike = 0;
-		if (layout_like(schedule, u) != u || schedule->units[u].n_slices == 0)
+		if (layout_like(schedule, u) != u || schedule->programs->units[u].n_slices == 0)
 			continue;
-		for (int i = u + 1; i < schedule->n_units; i++)
+		for (int i = u + 1; i < schedule->programs->n_units; i++)
 			alike += layout_like(schedule, i) == u;
 		text_add(text, "Layout of ");
-		add_terminal(text, schedule->units[u].name);
+		add_terminal(text, schedule->programs->units[u].name);
 		if (alike > 0)
 			text_printf(text, " (and of %d more units)", alike);
 		text_add_char(text, '\n');

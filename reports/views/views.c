@@ -69,7 +69,7 @@ void view_summary(const struct explained *explained, const struct style *style, 
 	text_add_char(text, '\n');
 	plan_summary(&schedule->plan, text);
 	text_printf(text, "\n%d operations a step, %d units\n\n", schedule->programs[0].n_ops,
-		schedule->n_units);
+		schedule->programs->n_units);
 	add_prediction_lines(explained->prediction, text);
 	put_said_by(explained->n_said_by, explained->said_by, text);
 	text_add_char(text, '\n');

@@ -32,8 +32,8 @@ static int end_of_modules(const struct shorter *shorter, int end)
 static void number_units(const struct folding *f)
 {
 	const struct shorter *shorter = f->shorter;
-	for (int u = 0; u < f->schedule->n_units; u++) {
-		struct unit *unit = &f->schedule->units[u];
+	for (int u = 0; u < f->program->n_units; u++) {
+		struct unit *unit = &f->program->units[u];
 		unit->module = shorter_module(shorter, unit->module);
 		unit->end_module = end_of_modules(shorter, unit->end_module);
 		for (int i = 0; i < unit->n_slices && shorter->units == NULL; i++)
@@ -112,7 +112,8 @@ static struct schedule *fold(struct arena *arena, const struct plan *plan,
 	number_buffers(&f);
 	number_ops(&f);
 	f.schedule->plan = *plan;
-	f.schedule->model = model;
+	f.program->model = model;
+	f.schedule->model = model_whole(model);
 	return f.schedule;
 }
 

@@ -29,7 +29,7 @@ static void make_groups(struct folding *f)
 static int group_of_unit(const struct folding *f, int unit)
 {
 	int layer =
-		unit >= 0 ? f->shorter->model.modules[f->schedule->units[unit].module].layer : -1;
+		unit >= 0 ? f->shorter->model.modules[f->program->units[unit].module].layer : -1;
 	return layer >= 0 ? f->group_of[layer] : -1;
 }
 
@@ -285,7 +285,7 @@ static void find_times(struct folding *f)
 		struct buffer *buffer = &f->program->buffers[b];
 		int taker = f->takers[b];
 		if (buffer->resident && buffer->unit >= 0)
-			buffer->times = f->schedule->units[buffer->unit].times;
+			buffer->times = f->program->units[buffer->unit].times;
 		else if (taker >= 0 && f->laps_of[taker] >= 0)
 			buffer->times = f->laps[f->laps_of[taker]].times;
 	}

@@ -8,7 +8,7 @@
 static int group_of_unit(const struct listing_work *w, int unit)
 {
 	const struct folding *f = w->f;
-	int layer = f->shorter->model.modules[f->schedule->units[unit].module].layer;
+	int layer = f->shorter->model.modules[f->program->units[unit].module].layer;
 	return layer >= 0 ? f->group_of[layer] : -1;
 }
 
@@ -94,7 +94,7 @@ bool listing_find_spaces(struct listing_work *w)
 {
 	const struct folding *f = w->f;
 	const struct model *model = &f->shorter->model;
-	return number_all(w, UNITS, f->schedule->n_units) &&
+	return number_all(w, UNITS, f->program->n_units) &&
 	       number_all(w, LAYERS, (int)model->architecture.layers + 1) &&
 	       number_all(w, MODULES, model->n_modules) &&
 	       number_all(w, RESIDENTS, count_residents(f->program));

@@ -17,7 +17,7 @@ static bool takes_in_order(const struct listing_work *w, const struct op *op, in
 {
 	const int *takes = slice_of(w->f->program, op->takes);
 	for (int i = 0; i < op->takes.count; i++) {
-		if (takes[i] != *next + i || buffers_at_once(w->f->schedule, op, takes[i]) > 1)
+		if (takes[i] != *next + i || buffers_at_once(w->f->program, op, takes[i]) > 1)
 			return false;
 	}
 	*next += op->takes.count;
@@ -158,7 +158,7 @@ struct column {
 
 static int layer_of_unit(const struct folding *f, int unit)
 {
-	return unit >= 0 ? f->shorter->model.modules[f->schedule->units[unit].module].layer : -1;
+	return unit >= 0 ? f->shorter->model.modules[f->program->units[unit].module].layer : -1;
 }
 
 static int run_of_layer(const struct folding *f, int layer)
@@ -172,7 +172,7 @@ static bool find_column(
 	const struct folding *f = w->f;
 	int index = fold_slice(f, op, list).first + i, buffer = f->program->indices[index];
 	const struct buffer *b = &f->program->buffers[buffer];
-	int times = buffers_at_once(f->schedule, &f->program->ops[op], buffer);
+	int times = buffers_at_once(f->program, &f->program->ops[op], buffer);
 	const struct numbering *residents = &w->spaces[RESIDENTS];
 	*column = (struct column){{0, 0, 0}, times};
 	if (b->resident) {
@@ -246,7 +246,7 @@ static int rows_of(const struct listing_work *w, const struct table *table)
 	const int *buffers = slice_of(w->f->program, fold_slice(w->f, table->op, table->list));
 	int n = 0;
 	for (int i = table->first; i < table->end; i += table->width)
-		n += buffers_at_once(w->f->schedule, op, buffers[i]);
+		n += buffers_at_once(w->f->program, op, buffers[i]);
 	return n;
 }
 
@@ -289,8 +289,8 @@ static bool is_at_once(const struct listing_work *w, int op, enum fold_list list
 	const struct program *program = w->f->program;
 	struct slice slice = fold_slice(w->f, op, list);
 	for (int i = 0; i < slice.count; i++)
-		if (buffers_at_once(
-			    w->f->schedule, &program->ops[op], slice_of(program, slice)[i]) > 1)
+		if (buffers_at_once(w->f->program, &program->ops[op], slice_of(program, slice)[i]) >
+			1)
 			return true;
 	return false;
 }
@@ -366,7 +366,7 @@ static void list_residents(struct listing_work *w)
 		*names = (struct listed_names){{-1, 0}, {-1, 0}, {-1, 0}};
 		if (unit < 0)
 			continue;
-		int layer = w->f->shorter->model.modules[w->f->schedule->units[unit].module].layer;
+		int layer = w->f->shorter->model.modules[w->f->program->units[unit].module].layer;
 		names->unit.first = w->spaces[UNITS].first[unit];
 		if (buffer_times(&program->buffers[b]) > 1)
 			names->unit.by = w->spaces[UNITS].by[w->f->run_of[w->f->group_of[layer]]];
@@ -386,8 +386,8 @@ bool fold_list_all(const struct folding *f, const struct model *model, const str
 		if (!list_op(&w, x) || !list_taken(&w, x))
 			return false;
 	list_residents(&w);
-	w.unfolding->n_units = f->schedule->n_units;
-	w.unfolding->units = f->schedule->units;
+	w.unfolding->n_units = f->program->n_units;
+	w.unfolding->units = f->program->units;
 	if (f->shorter->n_cuts > 0)
 		w.unfolding->n_units = units_build(plan, model, f->arena, &w.unfolding->units);
 	if (w.unfolding->n_units != w.spaces[UNITS].n)

@@ -174,7 +174,7 @@ static int position_of_taken(const struct folding *f, struct asking asking, int 
 {
 	int buffer = f->program->indices[index_asked(f, asking)];
 	bool for_all = is_of_buffer(asking) && lap_of(f, target) != NULL &&
-		       buffers_at_once(f->schedule, &f->program->ops[asking.op], buffer) > 1;
+		       buffers_at_once(f->program, &f->program->ops[asking.op], buffer) > 1;
 	return for_all ? f->bases[target] : position_from_outside(f, asking, target);
 }
 

@@ -62,9 +62,10 @@ static bool check_group(const struct schedule *schedule, int index, struct error
 		group->engine);
 }
 
-static bool check_unit(const struct schedule *schedule, int index, struct error *error)
+static bool check_unit(const struct schedule *schedule, const struct program *program, int index,
+	struct error *error)
 {
-	const struct unit *unit = &schedule->units[index];
+	const struct unit *unit = &program->units[index];
 	int64_t shard = plan_shard_ranks(&schedule->plan), gathered;
 	bool sound = unit->module >= 0 && unit->end_module >= unit->module &&
 		     unit->parameters >= 0 && unit->elements >= unit->parameters &&
@@ -81,14 +82,14 @@ static bool check_unit(const struct schedule *schedule, int index, struct error 
 				unit->name);
 }
 
-static bool check_buffer(const struct schedule *schedule, const struct program *program, int index,
-	int64_t *total, struct error *error)
+static bool check_buffer(
+	const struct program *program, int index, int64_t *total, struct error *error)
 {
 	const struct buffer *buffer = &program->buffers[index];
 	if ((int)buffer->role < 0 || buffer->role >= BUFFER_ROLE_COUNT || (int)buffer->pool < 0 ||
 		buffer->pool >= STREAM_COUNT)
 		return law_broken(error, "buffer %d: no such role or pool", index);
-	if (buffer->unit < -1 || buffer->unit >= schedule->n_units || buffer->layer < -1 ||
+	if (buffer->unit < -1 || buffer->unit >= program->n_units || buffer->layer < -1 ||
 		buffer->first_module < 0 || buffer->end_module < buffer->first_module)
 		return law_broken(error, "buffer %d: unit %d, layer %d, modules %d..%d", index,
 			buffer->unit, buffer->layer, buffer->first_module, buffer->end_module);
@@ -107,11 +108,11 @@ bool schedule_check_tables(
 	for (int i = 0; i < schedule->n_groups; i++)
 		if (!check_group(schedule, i, error))
 			return false;
-	for (int i = 0; i < schedule->n_units; i++)
-		if (!check_unit(schedule, i, error))
+	for (int i = 0; i < program->n_units; i++)
+		if (!check_unit(schedule, program, i, error))
 			return false;
 	for (int i = 0; i < program->n_buffers; i++)
-		if (!check_buffer(schedule, program, i, &total, error) ||
+		if (!check_buffer(program, i, &total, error) ||
 			!schedule_check_home(schedule, program, i, error))
 			return false;
 	return true;
@@ -340,7 +341,7 @@ static bool check_gathered(
 	const int *uses = slice_of(program, op->uses);
 	unsigned readable = BIT(BUFFER_UNSHARDED) | BIT(BUFFER_COMPUTE_COPY);
 	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE || op->unit < 0 ||
-		schedule->units[op->unit].parameters == 0 ||
+		program->units[op->unit].parameters == 0 ||
 		(op->kind == OP_RECOMPUTE && op->end_module - op->first_module == 1))
 		return true;
 	if (!strategy_shards(schedule->plan.strategy))
@@ -444,20 +445,20 @@ static void note_updates(
 	}
 }
 
-static bool check_progress(
-	const struct schedule *schedule, int unit, const struct progress *p, struct error *error)
+static bool check_progress(const struct schedule *schedule, const struct program *program, int unit,
+	const struct progress *p, struct error *error)
 {
 	const struct plan *plan = &schedule->plan;
 	int64_t ranks = plan_reduce_ranks(plan);
 	int64_t reductions = plan->sync_each_micro_batch ? plan->grad_accum : 1;
-	if (schedule->units[unit].parameters == 0)
+	if (program->units[unit].parameters == 0)
 		return true;
-	if (unit_is_frozen(&schedule->units[unit]))
+	if (unit_is_frozen(&program->units[unit]))
 		return (p->updates == 0 && p->reductions == 0) ||
 		       law_broken(error, "unit %d: is frozen, and reduced or updated", unit);
 	if (p->updates != 1)
 		return law_broken(error, "unit %d: updated by %d optimizers", unit, p->updates);
-	if (schedule->units[unit].offload != OFFLOAD_NONE && p->landed_in != plan->grad_accum - 1)
+	if (program->units[unit].offload != OFFLOAD_NONE && p->landed_in != plan->grad_accum - 1)
 		return law_broken(error,
 			"unit %d: the host updates it with the gradient of micro-batch %d", unit,
 			p->landed_in);
@@ -491,7 +492,7 @@ static bool check_op_meaning(const struct schedule *schedule, const struct progr
 bool schedule_check_meaning(
 	const struct schedule *schedule, const struct program *program, struct error *error)
 {
-	int capacity = 0, n = schedule->n_units;
+	int capacity = 0, n = program->n_units;
 	struct progress *progress = array_grow(NULL, &capacity, n + 1, sizeof(*progress));
 	bool ok = true;
 	for (int u = 0; u < n; u++)
@@ -500,7 +501,7 @@ bool schedule_check_meaning(
 	for (int i = 0; i < program->n_ops && ok; i++)
 		ok = check_op_meaning(schedule, program, i, progress, error);
 	for (int u = 0; u < n && ok; u++)
-		ok = check_progress(schedule, u, &progress[u], error);
+		ok = check_progress(schedule, program, u, &progress[u], error);
 	free(progress);
 	return ok;
 }

@@ -57,8 +57,8 @@ static bool check_op(struct validation *v, int i)
 	if ((int)op->kind < 0 || op->kind >= OP_KIND_COUNT || (int)op->stream < 0 ||
 		op->stream >= STREAM_COUNT)
 		return broken(v, "op %d: no such kind or stream", i);
-	if (op->unit < -1 || op->unit >= v->schedule->n_units || op->cause < -1 ||
-		op->cause >= v->schedule->n_units)
+	if (op->unit < -1 || op->unit >= v->program->n_units || op->cause < -1 ||
+		op->cause >= v->program->n_units)
 		return broken(v, "op %d: no unit %d, cause %d", i, op->unit, op->cause);
 	if (op->micro_batch < -1 || op->micro_batch >= v->schedule->plan.grad_accum ||
 		op->layer < -1 || op->first_module < 0 || op->end_module < op->first_module)

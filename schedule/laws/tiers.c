@@ -113,7 +113,7 @@ bool schedule_check_home(
 		return !buffer_in_host(buffer) ||
 		       law_broken(error, "buffer %d (%s): of no unit, in host memory", i,
 			       buffer_role_name(buffer->role));
-	enum offload offload = schedule->units[buffer->unit].offload;
+	enum offload offload = program->units[buffer->unit].offload;
 	if (buffer_in_host(buffer) && offload == OFFLOAD_NONE)
 		return law_broken(error, "buffer %d (%s): in host memory, unit %d is not offloaded",
 			i, buffer_role_name(buffer->role), buffer->unit);

@@ -16,14 +16,13 @@ static void count_buffer(const struct buffer *buffer, struct live *live, int tim
 		live->device[buffer_role_category(buffer->role)] += times * buffer->bytes;
 }
 
-static void count(const struct schedule *schedule, const struct op *op, struct slice slice,
+static void count(const struct program *program, const struct op *op, struct slice slice,
 	struct live *live, int sign)
 {
-	const struct program *program = &schedule->programs[0];
 	const int *buffers = slice_of(program, slice);
 	for (int i = 0; i < slice.count; i++)
 		count_buffer(&program->buffers[buffers[i]], live,
-			sign * buffers_at_once(schedule, op, buffers[i]));
+			sign * buffers_at_once(program, op, buffers[i]));
 }
 
 static int64_t sum(const int64_t *live)
@@ -48,7 +47,6 @@ static void note_peaks(struct ledger *ledger, int op, const struct live *now)
 }
 
 struct walk {
-	const struct schedule *schedule;
 	const struct program *program;
 	struct ledger *ledger;
 	struct live live;
@@ -57,10 +55,10 @@ struct walk {
 static void carry_out(struct walk *walk, int op)
 {
 	const struct op *here = &walk->program->ops[op];
-	count(walk->schedule, here, here->takes, &walk->live, 1);
+	count(walk->program, here, here->takes, &walk->live, 1);
 	memcpy(walk->ledger->live[op], walk->live.device, sizeof(walk->live.device));
 	note_peaks(walk->ledger, op, &walk->live);
-	count(walk->schedule, here, here->gives, &walk->live, -1);
+	count(walk->program, here, here->gives, &walk->live, -1);
 }
 
 static void skip(struct live *live, const struct live *before, int times)
@@ -94,7 +92,7 @@ void schedule_ledger(
 	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger)
 {
 	const struct program *program = &schedule->programs[class];
-	struct walk walk = {.schedule = schedule, .program = program, .ledger = ledger};
+	struct walk walk = {.program = program, .ledger = ledger};
 	*ledger = (struct ledger){.peak_op = -1};
 	ledger->live = arena_alloc(arena, (size_t)program->n_ops, sizeof(*ledger->live));
 	for (int i = 0; i < program->n_buffers; i++)
@@ -105,14 +103,13 @@ void schedule_ledger(
 }
 
 /* On the device, and to stay: an offloaded unit's gradient only passes through. */
-static int64_t role_bytes(const struct schedule *schedule, enum buffer_role role)
+static int64_t role_bytes(const struct program *program, enum buffer_role role)
 {
-	const struct program *program = &schedule->programs[0];
 	int64_t total = 0;
 	for (int i = 0; i < program->n_buffers; i++) {
 		const struct buffer *buffer = &program->buffers[i];
 		bool passes = !buffer->resident && buffer->unit >= 0 &&
-			      schedule->units[buffer->unit].offload != OFFLOAD_NONE;
+			      program->units[buffer->unit].offload != OFFLOAD_NONE;
 		if (buffer->role == role && !buffer_in_host(buffer) && !passes)
 			total += buffer_times(buffer) * buffer->bytes;
 	}
@@ -120,9 +117,8 @@ static int64_t role_bytes(const struct schedule *schedule, enum buffer_role role
 }
 
 /* Copies of the parameters that are there between steps. */
-static int64_t resident_parameters(const struct schedule *schedule)
+static int64_t resident_parameters(const struct program *program)
 {
-	const struct program *program = &schedule->programs[0];
 	int64_t total = 0;
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident && !buffer_in_host(&program->buffers[i]) &&
@@ -133,10 +129,9 @@ static int64_t resident_parameters(const struct schedule *schedule)
 
 /* ZeRO-1 holds gradients of all parameters until the last micro-batch ends. What lives for
  * one operation only (a tied weight's second part) is not among them. */
-static int64_t whole_gradients(const struct schedule *schedule)
+static int64_t whole_gradients(const struct program *program)
 {
-	const struct program *program = &schedule->programs[0];
-	int64_t total = role_bytes(schedule, BUFFER_GRADIENT);
+	int64_t total = role_bytes(program, BUFFER_GRADIENT);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 		const int *takes = slice_of(program, op->takes),
@@ -150,9 +145,8 @@ static int64_t whole_gradients(const struct schedule *schedule)
 	return total;
 }
 
-static int64_t resident_gradients(const struct schedule *schedule)
+static int64_t resident_gradients(const struct program *program)
 {
-	const struct program *program = &schedule->programs[0];
 	int64_t total = 0;
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident && program->buffers[i].role == BUFFER_GRADIENT)
@@ -160,22 +154,23 @@ static int64_t resident_gradients(const struct schedule *schedule)
 	return total;
 }
 
-static int64_t gradients(const struct schedule *schedule)
+static int64_t gradients(const struct schedule *schedule, const struct program *program)
 {
-	int64_t resident = resident_gradients(schedule);
+	int64_t resident = resident_gradients(program);
 	if (resident > 0)
 		return resident;
 	if (strategy_stage(schedule->plan.strategy) == 1 &&
 		runtime_of(schedule->plan.runtime)->zero != NULL)
-		return whole_gradients(schedule);
-	return role_bytes(schedule, BUFFER_GRADIENT_SHARD);
+		return whole_gradients(program);
+	return role_bytes(program, BUFFER_GRADIENT_SHARD);
 }
 
-struct model_states schedule_model_states(const struct schedule *schedule)
+struct model_states schedule_model_states(const struct schedule *schedule, int class)
 {
+	const struct program *program = &schedule->programs[class];
 	return (struct model_states){
-		.parameters = resident_parameters(schedule),
-		.gradients = gradients(schedule),
-		.optimizer_state = role_bytes(schedule, BUFFER_OPTIMIZER_STATE),
+		.parameters = resident_parameters(program),
+		.gradients = gradients(schedule, program),
+		.optimizer_state = role_bytes(program, BUFFER_OPTIMIZER_STATE),
 	};
 }

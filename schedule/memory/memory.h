@@ -32,6 +32,6 @@ struct fixed_memory schedule_fixed_memory(const struct schedule *schedule);
 struct model_states {
 	int64_t parameters, gradients, optimizer_state;
 };
-struct model_states schedule_model_states(const struct schedule *schedule);
+struct model_states schedule_model_states(const struct schedule *schedule, int class);
 
 #endif

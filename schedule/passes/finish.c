@@ -14,6 +14,9 @@ static void *keep(struct step *step, const void *items, int n, size_t size)
 void pass_finish(struct step *step)
 {
 	struct program *program = ARENA_NEW(step->arena, struct program);
+	program->model = step->model;
+	program->n_units = step->n_units;
+	program->units = step->units;
 	program->n_ops = step->n_ops;
 	program->ops = step->ops;
 	program->n_buffers = step->n_buffers;

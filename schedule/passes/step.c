@@ -14,7 +14,7 @@ struct step *step_begin(struct arena *arena, const struct plan *plan, const stru
 		.method = method_of(plan, topology)};
 	step->schedule = ARENA_NEW(arena, struct schedule);
 	*step->schedule = (struct schedule){
-		.arena = arena, .plan = *plan, .model = model, .topology = topology};
+		.arena = arena, .plan = *plan, .model = model_whole(model), .topology = topology};
 	step->plan = &step->schedule->plan;
 	step->rules = plan_activation_rules(plan);
 	step->checkpointing = ARENA_ARRAY(arena, enum checkpointing, model->architecture.layers);
@@ -26,7 +26,7 @@ struct step *step_begin(struct arena *arena, const struct plan *plan, const stru
 void step_repeat(struct step *step, const int *times, struct unit *units, int n_units)
 {
 	step->times = times;
-	step->schedule->units = units;
+	step->units = units;
 	step->n_units = n_units;
 }
 

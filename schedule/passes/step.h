@@ -65,7 +65,7 @@ struct step {
 	const int *times; /* per block: how many alike ones it stands for; NULL: itself */
 
 	/* units, ranges */
-	const struct unit *units;
+	struct unit *units;
 	int n_units;
 	struct range *ranges;
 	int n_ranges;

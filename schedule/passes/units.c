@@ -10,19 +10,15 @@ static int times_of(const struct step *step, const struct unit *unit)
 
 static int build(struct step *step)
 {
-	struct unit **units = &step->schedule->units;
 	return step->method.reduces == REDUCES_BUCKETS
-		       ? buckets_build(step->plan, step->model, step->arena, units)
-		       : units_build(step->plan, step->model, step->arena, units);
+		       ? buckets_build(step->plan, step->model, step->arena, &step->units)
+		       : units_build(step->plan, step->model, step->arena, &step->units);
 }
 
 void pass_units(struct step *step)
 {
-	struct schedule *schedule = step->schedule;
-	if (schedule->units == NULL)
+	if (step->units == NULL)
 		step->n_units = build(step);
-	schedule->n_units = step->n_units;
-	step->units = schedule->units;
 	for (int u = 0; u < step->n_units; u++)
-		schedule->units[u].times = times_of(step, &schedule->units[u]);
+		step->units[u].times = times_of(step, &step->units[u]);
 }

@@ -50,7 +50,7 @@ struct activation_rules plan_activation_rules(const struct plan *plan);
 /* The `plan:` map of a plan file and its inverse. */
 bool plan_read(struct arena *arena, const struct node *map, struct plan *plan, struct error *error);
 void plan_write(const struct plan *plan, struct writer *writer);
-/* "TP 8 x CP 2 x ": the axes that divide the model, to stand before the strategy's name. "": none. */
+/* "TP 8 x CP 2 x ": the axes that divide the model, to stand before the strategy's name. */
 void plan_add_axes(const struct plan *plan, struct text *text);
 /* One line for people: "FULL_SHARD, wrap block, prefetch pre, ...", only what distinguishes plans.
  */

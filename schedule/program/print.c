@@ -161,6 +161,17 @@ static void print_groups(const struct schedule *schedule, struct text *text)
 	}
 }
 
+/* Units stand before the line of their class, what is numbered from 0 on behind it. */
+static void print_units(const struct program *program, struct text *text)
+{
+	const struct unfolding *unfolding = program->unfolding;
+	const struct unit *units = unfolding != NULL ? unfolding->units : program->units;
+	int n_units = unfolding != NULL ? unfolding->n_units : program->n_units;
+
+	for (int i = 0; i < n_units; i++)
+		print_unit(&units[i], i, text);
+}
+
 static void print_program(struct printer *printer, const struct program *program)
 {
 	if (program->unfolding != NULL) {
@@ -175,16 +186,11 @@ static void print_program(struct printer *printer, const struct program *program
 
 static void print(const struct schedule *schedule, struct printer *printer)
 {
-	const struct unfolding *unfolding = schedule->programs[0].unfolding;
-	const struct unit *units = unfolding != NULL ? unfolding->units : schedule->units;
-	int n_units = unfolding != NULL ? unfolding->n_units : schedule->n_units;
-
 	text_add(printer->text, "schedule 1\n");
 	print_plan(schedule, printer->text);
 	print_groups(schedule, printer->text);
-	for (int i = 0; i < n_units; i++)
-		print_unit(&units[i], i, printer->text);
 	for (int c = 0; c < schedule->n_classes; c++) {
+		print_units(&schedule->programs[c], printer->text);
 		text_printf(printer->text, "class %d\n", c);
 		print_program(printer, &schedule->programs[c]);
 	}

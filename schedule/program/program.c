@@ -23,17 +23,16 @@ int program_loop(const struct program *program, int index, int outer)
 	return -1;
 }
 
-static bool is_of_block(const struct schedule *schedule, const struct op *op)
+static bool is_of_block(const struct program *program, const struct op *op)
 {
 	return op->layer >= 0 ||
 	       (op->unit >= 0 &&
-		       schedule->model->modules[schedule->units[op->unit].module].layer >= 0);
+		       program->model->modules[program->units[op->unit].module].layer >= 0);
 }
 
-int buffers_at_once(const struct schedule *schedule, const struct op *op, int buffer)
+int buffers_at_once(const struct program *program, const struct op *op, int buffer)
 {
-	const struct program *program = &schedule->programs[0];
-	if (program->n_loops == 0 || is_of_block(schedule, op))
+	if (program->n_loops == 0 || is_of_block(program, op))
 		return 1;
 	return buffer_times(&program->buffers[buffer]);
 }

@@ -68,6 +68,12 @@ struct unfolding {
 
 /* What all ranks of one class do in one step. */
 struct program {
+	/* The part of the model that they hold, whose modules and parameters the operations,
+	 * buffers and units number; its architecture is that of the whole. NULL when read from
+	 * text. */
+	const struct model *model;
+	int n_units;
+	struct unit *units;
 	int n_ops;
 	struct op *ops;
 	int n_buffers;
@@ -87,10 +93,8 @@ struct program {
 struct schedule {
 	struct arena *arena; /* owner of everything below; not owned */
 	struct plan plan;
-	const struct model *model;       /* NULL when read from text */
+	const struct model *model;       /* the whole one; NULL when read from text */
 	const struct topology *topology; /* NULL when read from text */
-	int n_units;
-	struct unit *units;
 	int n_groups;
 	struct group *groups;
 	int n_engines;
@@ -117,7 +121,7 @@ int program_loop(const struct program *program, int index, int outer);
 
 /* How many alike buffers an operation takes or gives where it names `buffer`: one that belongs to
  * no block does so for all blocks at once. */
-int buffers_at_once(const struct schedule *schedule, const struct op *op, int buffer);
+int buffers_at_once(const struct program *program, const struct op *op, int buffer);
 
 /* Of a program with an unfolding: operation `index` with the unit, cause, layer, modules and
  * micro-batch that it has in iteration i of the inner loop round it, j of the outer one. Its slices

@@ -80,11 +80,10 @@ static double rate_time(const struct machine *machine, double elements, double r
 }
 
 /* All three products of the head have rows of logits on one side. torch.compile pads them. */
-static double head_times(
-	const struct machine *machine, const struct schedule *schedule, enum module_kind kind)
+static double head_times(const struct machine *machine, const struct plan *plan,
+	const struct model *model, enum module_kind kind)
 {
-	const struct plan *plan = &schedule->plan;
-	int64_t row = plan_logits_stride(plan, schedule->model->architecture.vocab);
+	int64_t row = plan_logits_stride(plan, model->architecture.vocab);
 
 	if (kind != MODULE_HEAD || !machine->gpu || plan->compile ||
 		dtype_bytes(machine->dtype) != 2 || row * 2 % 16 == 0)
@@ -92,10 +91,9 @@ static double head_times(
 	return generation_unaligned(machine->topology->device.generation);
 }
 
-static void add_products(const struct machine *machine, const struct schedule *schedule,
-	const struct module_work *work, enum module_kind kind, struct cost *cost)
+static void add_products(const struct machine *machine, const struct module_work *work,
+	double times, struct cost *cost)
 {
-	double times = head_times(machine, schedule, kind);
 
 	for (int i = 0; i < work->n_gemms; i++) {
 		struct cost one = {0};
@@ -108,18 +106,18 @@ static void add_products(const struct machine *machine, const struct schedule *s
 }
 
 static double add_module(const struct machine *machine, const struct schedule *schedule,
-	const struct module_work *work, int module, enum pass pass, struct cost *cost)
+	const struct model *model, const struct module_work *work, enum module_kind kind,
+	enum pass pass, struct cost *cost)
 {
 	const struct plan *plan = &schedule->plan;
 	bool fused = is_fused(schedule, work);
 	double kernels = fused ? work->kernels : work->eager_kernels;
 
-	add_products(machine, schedule, work, schedule->model->modules[module].kind, cost);
+	add_products(machine, work, head_times(machine, plan, model, kind), cost);
 	if (work->attention_flops > 0) {
-		const struct attention_shape shape = {&schedule->model->architecture,
-			plan->micro_batch, plan->seq_len,
-			plan_attention(plan, schedule->model, machine->topology->device.generation),
-			pass};
+		const struct attention_shape shape = {&model->architecture, plan->micro_batch,
+			plan->seq_len,
+			plan_attention(plan, model, machine->topology->device.generation), pass};
 
 		cost->flops += work->attention_flops;
 		add_bound(cost, work->attention_flops / attention_rate(machine, &shape), 0);
@@ -131,26 +129,24 @@ static double add_module(const struct machine *machine, const struct schedule *s
 }
 
 /* The same of what was measured kernel by kernel. */
-static double add_own_leaf(const struct machine *machine, const struct schedule *schedule,
-	const struct module_work *counted, int module, enum pass pass, struct cost *cost)
+static double add_own_leaf(const struct machine *machine, const struct own_work *work,
+	const struct module_work *counted, struct cost *cost)
 {
-	struct own_work work = own_leaf(machine, schedule, module, pass);
-	double kernels = work.kernels + counted->n_gemms;
+	double kernels = work->kernels + counted->n_gemms;
 
 	for (int i = 0; i < counted->n_gemms; i++)
 		add_gemm(machine, &counted->gemms[i], cost);
 	cost->flops += counted->attention_flops;
-	add_bound(cost, work.arithmetic, 0);
-	add_bound(cost, 0, work.memory);
+	add_bound(cost, work->arithmetic, 0);
+	add_bound(cost, 0, work->memory);
 	cost->device += kernels * machine->kernel_overhead;
 	return kernels;
 }
 
 /* The last leaf of a block: what recomputation may leave out. */
-static bool is_left_out(const struct schedule *schedule, const struct op *op, int module)
+static bool is_left_out(
+	const struct schedule *schedule, const struct op *op, const struct module *m)
 {
-	const struct module *m = &schedule->model->modules[module];
-
 	return op->kind == OP_RECOMPUTE && m->kind == MODULE_DOWN && m->adapter < 0 &&
 	       runtime_of(schedule->plan.runtime)->recompute_stops_early;
 }
@@ -168,14 +164,13 @@ static double gradient_elements(const struct model *model, const struct op *op)
 /* Exact sums: per sequence, a scratch that is zeroed and read, and sums of 8 bytes that are read
  * and written, one after the other. 1.3 ns an element (docs/reproducible.md). */
 static void add_exact_sums(const struct machine *machine, const struct schedule *schedule,
-	const struct op *op, struct cost *cost)
+	const struct op *op, double elements, struct cost *cost)
 {
 	static const double bytes_per_element = 24, seconds_per_element = 1.3e-9;
 
 	if (schedule->plan.gradient_sums != SUMS_EXACT || op->kind != OP_BACKWARD)
 		return;
-	double elements =
-		gradient_elements(schedule->model, op) * (double)schedule->plan.micro_batch;
+	elements *= (double)schedule->plan.micro_batch;
 	add_bound(cost, elements * seconds_per_element / machine->core_share,
 		elements * bytes_per_element / machine->memory_bandwidth);
 }
@@ -191,36 +186,40 @@ bool compute_adds_gradients(const struct schedule *schedule, const struct op *op
 
 /* The product that computes a gradient adds it to the one that is there: one more read. */
 static void add_gradients(const struct machine *machine, const struct schedule *schedule,
-	const struct op *op, struct cost *cost)
+	const struct op *op, double elements, struct cost *cost)
 {
-	double bytes = gradient_elements(schedule->model, op) *
-		       dtype_bytes(plan_gradient_dtype(&schedule->plan));
+	double bytes = elements * dtype_bytes(plan_gradient_dtype(&schedule->plan));
 
 	if (compute_adds_gradients(schedule, op))
 		add_bound(cost, 0, bytes / machine->memory_bandwidth);
 }
 
 double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
-	const struct op *op, struct cost *cost)
+	const struct model *model, const struct op *op, struct cost *cost)
 {
 	const struct plan *plan = &schedule->plan;
-	const struct model *model = schedule->model;
 	enum pass pass = op->kind == OP_BACKWARD ? PASS_BACKWARD : PASS_FORWARD;
 	bool own = own_kernels(machine, schedule);
-	double kernels = 0;
+	double kernels = 0, elements = gradient_elements(model, op);
 
 	for (int i = op->first_module; i < op->end_module; i++) {
+		const struct module *module = &model->modules[i];
 		struct module_work work;
 
-		if (!module_kind_is_leaf(model->modules[i].kind) || is_left_out(schedule, op, i))
+		if (!module_kind_is_leaf(module->kind) || is_left_out(schedule, op, module))
 			continue;
 		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len,
 			dtype_bytes(plan->param_dtype), plan->attention, &work);
-		kernels += own ? add_own_leaf(machine, schedule, &work, i, pass, cost)
-			       : add_module(machine, schedule, &work, i, pass, cost);
+		if (own) {
+			const struct own_work leaf = own_leaf(machine, plan, model, i, pass);
+			kernels += add_own_leaf(machine, &leaf, &work, cost);
+		} else {
+			kernels += add_module(
+				machine, schedule, model, &work, module->kind, pass, cost);
+		}
 	}
-	add_exact_sums(machine, schedule, op, cost);
-	add_gradients(machine, schedule, op, cost);
+	add_exact_sums(machine, schedule, op, elements, cost);
+	add_gradients(machine, schedule, op, elements, cost);
 	return kernels;
 }
 
@@ -260,12 +259,12 @@ static void limited_cost(const struct machine *machine, double bytes, double ban
 	cost->device += kernels * machine->kernel_overhead;
 }
 
-double compute_loss_cost(
-	const struct machine *machine, const struct schedule *schedule, struct cost *cost)
+double compute_loss_cost(const struct machine *machine, const struct schedule *schedule,
+	const struct model *model, struct cost *cost)
 {
 	const struct plan *plan = &schedule->plan;
-	const struct architecture *a = &schedule->model->architecture;
-	double logits = (double)plan->micro_batch * (double)plan->seq_len * (double)a->vocab;
+	double logits = (double)model_tokens(model, plan->micro_batch, plan->seq_len) *
+			(double)model->architecture.vocab;
 	double kernels = has_fused_loss(schedule) ? 2 : 8;
 
 	if (own_kernels(machine, schedule)) {

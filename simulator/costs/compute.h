@@ -8,12 +8,13 @@
 /* Does backward add to the gradients of an earlier micro-batch? Told only of CPUs that compute
  * themselves. */
 bool compute_adds_gradients(const struct schedule *schedule, const struct op *op);
-/* FORWARD, RECOMPUTE or BACKWARD over the leaves in [first, end). Fills device, flops, arithmetic,
+/* FORWARD, RECOMPUTE or BACKWARD over the leaves in [first, end) of `model`, the part that a rank
+ * holds. Fills device, flops, arithmetic,
  * memory; returns the number of kernels. */
 double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
-	const struct op *op, struct cost *cost);
-double compute_loss_cost(
-	const struct machine *machine, const struct schedule *schedule, struct cost *cost);
+	const struct model *model, const struct op *op, struct cost *cost);
+double compute_loss_cost(const struct machine *machine, const struct schedule *schedule,
+	const struct model *model, struct cost *cost);
 /* The sum of squares of gradients of so many bytes (fp32). */
 double compute_norm_cost(const struct machine *machine, const struct schedule *schedule,
 	double bytes, struct cost *cost);

@@ -244,11 +244,9 @@ static void (*const leaves[MODULE_KIND_COUNT])(const struct place *, struct own_
 	[MODULE_DOWN] = add_residual,
 };
 
-struct own_work own_leaf(
-	const struct machine *machine, const struct schedule *schedule, int module, enum pass pass)
+struct own_work own_leaf(const struct machine *machine, const struct plan *plan,
+	const struct model *model, int module, enum pass pass)
 {
-	const struct plan *plan = &schedule->plan;
-	const struct model *model = schedule->model;
 	const struct place place = {machine, plan, model, &model->architecture,
 		&model->modules[module], (double)plan->micro_batch * (double)plan->seq_len,
 		pass == PASS_FORWARD};

@@ -14,8 +14,8 @@ struct own_work {
 	double arithmetic, memory; /* s: of attention; of everything else */
 	double kernels;
 };
-struct own_work own_leaf(
-	const struct machine *machine, const struct schedule *schedule, int module, enum pass pass);
+struct own_work own_leaf(const struct machine *machine, const struct plan *plan,
+	const struct model *model, int module, enum pass pass);
 
 /* Seconds of the loss, both passes. */
 double own_loss(const struct machine *machine, const struct schedule *schedule);

@@ -25,6 +25,7 @@ struct key {
 
 struct costing {
 	const struct schedule *schedule;
+	const struct program *program;
 	const struct runtime *runtime;
 	struct machine machine;
 	double slowdown;                 /* of arithmetic, by the slowest device */
@@ -55,7 +56,7 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 	key.in_block = op->layer >= 0;
 	key.adds = compute_adds_gradients(costing->schedule, op);
 	if (key.in_block) {
-		int block = block_of(costing->schedule->model, op->first_module);
+		int block = block_of(costing->program->model, op->first_module);
 
 		key.first -= block;
 		key.end -= block;
@@ -102,8 +103,10 @@ static void host_cost(
 static double compute_cost(const struct costing *costing, const struct op *op, struct cost *cost)
 {
 	if (op->kind == OP_LOSS)
-		return compute_loss_cost(&costing->machine, costing->schedule, cost);
-	return compute_range_cost(&costing->machine, costing->schedule, op, cost);
+		return compute_loss_cost(
+			&costing->machine, costing->schedule, costing->program->model, cost);
+	return compute_range_cost(
+		&costing->machine, costing->schedule, costing->program->model, op, cost);
 }
 
 static void copy_cost(const struct machine *machine, const struct op *op, struct cost *cost)
@@ -154,7 +157,7 @@ static double traffic_bytes(const struct costing *costing, const struct op *op)
 static double update_kernels(const struct costing *costing, const struct op *op)
 {
 	return op->unit >= 0 && own_kernels(&costing->machine, costing->schedule)
-		       ? costing->schedule->units[op->unit].n_slices
+		       ? costing->program->units[op->unit].n_slices
 		       : OPTIMIZER_KERNELS;
 }
 
@@ -271,8 +274,9 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
 {
 	const struct program *program = &schedule->programs[class];
 	const struct libraries libraries = plan_libraries(&schedule->plan);
-	struct costing costing = {
-		.schedule = schedule, .runtime = runtime_of(schedule->plan.runtime)};
+	struct costing costing = {.schedule = schedule,
+		.program = program,
+		.runtime = runtime_of(schedule->plan.runtime)};
 	double batch = cost_batch(&schedule->plan, schedule->topology);
 	int micro_batch = -1;
 

@@ -72,6 +72,7 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 	const struct engine_options *options, struct arena *arena)
 {
 	*engine = (struct engine){.schedule = schedule,
+		.class = class,
 		.program = &schedule->programs[class],
 		.topology = schedule->topology,
 		.arena = arena,

@@ -56,6 +56,7 @@ struct observer {
 
 struct engine {
 	const struct schedule *schedule;
+	int class;
 	const struct program *program;
 	const struct topology *topology;
 	struct arena *arena;

@@ -103,7 +103,7 @@ static void on_start(void *self, int index, const struct cursor *at)
 	if (op->takes.count == 0)
 		return;
 	for (int i = 0; i < op->takes.count; i++)
-		change(meter, takes[i], buffers_at_once(meter->engine->schedule, op, takes[i]));
+		change(meter, takes[i], buffers_at_once(meter->engine->program, op, takes[i]));
 	note_peaks(meter, index, at);
 	plot(meter, meter->engine->now);
 }
@@ -118,7 +118,7 @@ static void on_end(void *self, int index)
 	if (op->gives.count == 0)
 		return;
 	for (int i = 0; i < op->gives.count; i++)
-		change(meter, gives[i], -buffers_at_once(meter->engine->schedule, op, gives[i]));
+		change(meter, gives[i], -buffers_at_once(meter->engine->program, op, gives[i]));
 	plot(meter, meter->engine->now);
 }
 

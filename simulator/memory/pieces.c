@@ -36,7 +36,7 @@ static void add_saved(struct cutter *cutter, const struct buffer *buffer)
 	struct tensor tensors[MODULE_TENSORS_MAX];
 	int64_t bytes;
 	for (int m = buffer->first_module; m < buffer->end_module; m++) {
-		int n = model_saved_tensors(schedule->model, m, &cutter->rules,
+		int n = model_saved_tensors(cutter->program->model, m, &cutter->rules,
 			schedule->plan.micro_batch, schedule->plan.seq_len, tensors, &bytes);
 		for (int i = 0; i < n; i++)
 			add(cutter->pieces, tensors[i].bytes);
@@ -51,7 +51,7 @@ static int64_t trained_elements(const struct model *model, int parameter)
 
 static void add_gradients(struct cutter *cutter, const struct buffer *buffer)
 {
-	const struct model *model = cutter->schedule->model;
+	const struct model *model = cutter->program->model;
 	for (int m = buffer->first_module; m < buffer->end_module; m++)
 		for (int p = 0; p < model->modules[m].n_parameters; p++)
 			add(cutter->pieces,
@@ -62,7 +62,7 @@ static void add_gradients(struct cutter *cutter, const struct buffer *buffer)
 /* FSDP2's parameters are tensors of their own, sharded and gathered. */
 static void add_parameters(struct cutter *cutter, const struct buffer *buffer, int times)
 {
-	const struct unit *unit = &cutter->schedule->units[buffer->unit];
+	const struct unit *unit = &cutter->program->units[buffer->unit];
 	int64_t whole = unit->gathered;
 	for (int i = 0; i < unit->n_slices && whole > 0; i++)
 		for (int k = 0; k < times; k++)
@@ -82,14 +82,14 @@ static int64_t shard_width(
 	const struct cutter *cutter, const struct buffer *buffer, const struct unit_slice *slice)
 {
 	const struct plan *plan = &cutter->schedule->plan;
-	if (cutter->schedule->model->parameters[slice->parameter].trainable)
+	if (cutter->program->model->parameters[slice->parameter].trainable)
 		return dtype_bytes(plan->master_dtype);
 	return buffer->role == BUFFER_PARAMETER_SHARD ? dtype_bytes(plan->param_dtype) : 0;
 }
 
 static void add_shards(struct cutter *cutter, const struct buffer *buffer, int times)
 {
-	const struct unit *unit = &cutter->schedule->units[buffer->unit];
+	const struct unit *unit = &cutter->program->units[buffer->unit];
 	bool apart = runtime_of(cutter->schedule->plan.runtime)->layout == LAYOUT_PER_PARAMETER;
 	for (int k = 0; k < times; k++) {
 		if (!apart)
@@ -105,7 +105,7 @@ static void cut_activations(struct cutter *cutter, const struct buffer *buffer)
 {
 	const struct plan *plan = &cutter->schedule->plan;
 	int64_t residual = model_residual_bytes(
-		cutter->schedule->model, &cutter->rules, plan->micro_batch, plan->seq_len);
+		cutter->program->model, &cutter->rules, plan->micro_batch, plan->seq_len);
 	if (buffer->end_module > buffer->first_module)
 		add_saved(cutter, buffer);
 	if (sum(cutter->pieces) == buffer->bytes)
@@ -117,8 +117,9 @@ static void cut_activations(struct cutter *cutter, const struct buffer *buffer)
 static void cut_loss(struct cutter *cutter, const struct buffer *buffer)
 {
 	const struct schedule *schedule = cutter->schedule;
-	int64_t logits = schedule->plan.micro_batch * schedule->plan.seq_len *
-			 schedule->model->architecture.vocab;
+	const struct model *model = cutter->program->model;
+	int64_t logits = model_tokens(model, schedule->plan.micro_batch, schedule->plan.seq_len) *
+			 model->architecture.vocab;
 	add_even(cutter, buffer->bytes, max_i64(4 * logits, buffer->bytes / 8));
 }
 
@@ -128,7 +129,7 @@ static void cut(struct cutter *cutter, const struct buffer *buffer)
 	const struct schedule *schedule = cutter->schedule;
 	bool flat = runtime_of(schedule->plan.runtime)->layout != LAYOUT_PER_PARAMETER;
 	cutter->pieces->n = 0;
-	if (schedule->model == NULL) {
+	if (cutter->program->model == NULL) {
 		add(cutter->pieces, buffer->bytes);
 		return;
 	}
@@ -165,8 +166,8 @@ static void cut(struct cutter *cutter, const struct buffer *buffer)
  * alike. */
 static bool alike(const struct cutter *cutter, const struct buffer *a, const struct buffer *b)
 {
-	const struct schedule *schedule = cutter->schedule;
-	const struct model *model = schedule->model;
+	const struct unit *units = cutter->program->units;
+	const struct model *model = cutter->program->model;
 	if (a->role != b->role || a->bytes != b->bytes || a->dtype != b->dtype ||
 		a->end_module - a->first_module != b->end_module - b->first_module ||
 		(a->unit < 0) != (b->unit < 0))
@@ -179,7 +180,7 @@ static bool alike(const struct cutter *cutter, const struct buffer *a, const str
 	}
 	if (a->unit < 0 || a->unit == b->unit)
 		return true;
-	const struct unit *left = &schedule->units[a->unit], *right = &schedule->units[b->unit];
+	const struct unit *left = &units[a->unit], *right = &units[b->unit];
 	return left->n_slices == right->n_slices && left->gathered == right->gathered &&
 	       left->chunk == right->chunk && left->elements == right->elements &&
 	       left->parameters == right->parameters &&
@@ -230,8 +231,8 @@ int64_t cutter_taken_at(
 int cutter_end_of_block(const struct cutter *cutter, const struct op *op, int first, int end)
 {
 	const int *buffers = cutter->program->indices;
-	int n = buffers_at_once(cutter->schedule, op, buffers[first]), i = first + 1;
-	while (i < end && buffers_at_once(cutter->schedule, op, buffers[i]) == n)
+	int n = buffers_at_once(cutter->program, op, buffers[first]), i = first + 1;
+	while (i < end && buffers_at_once(cutter->program, op, buffers[i]) == n)
 		i++;
 	return i;
 }

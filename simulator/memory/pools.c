@@ -121,12 +121,11 @@ static void give_one(
 /* Block by block. */
 void pools_give(struct pools *pools, const struct cursor *at, bool issued)
 {
-	const struct schedule *schedule = pools->engine->schedule;
 	const struct program *program = pools->engine->program;
 	const struct op *op = &program->ops[at->at];
 	int end = op->gives.first + op->gives.count;
 	for (int first = op->gives.first, next; first < end; first = next) {
-		int n = buffers_at_once(schedule, op, program->indices[first]);
+		int n = buffers_at_once(program, op, program->indices[first]);
 		next = cutter_end_of_block(&pools->cutter, op, first, end);
 		for (int block = 0; block < n; block++)
 			for (int i = first; i < next; i++)
@@ -137,13 +136,12 @@ void pools_give(struct pools *pools, const struct cursor *at, bool issued)
 /* Of a unit, or of all, block by block. */
 static void take_state(struct pools *pools, int index)
 {
-	const struct schedule *schedule = pools->engine->schedule;
 	const struct program *program = pools->engine->program;
 	const struct op *op = &program->ops[index];
 	int end = op->uses.first + op->uses.count;
 	for (int first = op->uses.first, next; first < end && op->kind == OP_OPTIMIZER;
 		first = next) {
-		int n = buffers_at_once(schedule, op, program->indices[first]);
+		int n = buffers_at_once(program, op, program->indices[first]);
 		next = cutter_end_of_block(&pools->cutter, op, first, end);
 		for (int block = 0; block < n; block++)
 			for (int i = first; i < next; i++)

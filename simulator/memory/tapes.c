@@ -135,12 +135,12 @@ static void count_events(struct lanes *lanes, const struct stretch *s)
 		for (int t = 0; t < op->takes.count; t++)
 			count_buffer(lanes, takes[t], times, 0);
 		for (int g = 0; g < op->gives.count; g++) {
-			int n = times * buffers_at_once(lanes->cutter.schedule, op, gives[g]);
+			int n = times * buffers_at_once(lanes->cutter.program, op, gives[g]);
 			count_buffer(lanes, gives[g], n, n);
 		}
 		for (int u = 0; u < op->uses.count && op->kind == OP_OPTIMIZER; u++)
 			count_buffer(lanes, uses[u],
-				times * buffers_at_once(lanes->cutter.schedule, op, uses[u]), 0);
+				times * buffers_at_once(lanes->cutter.program, op, uses[u]), 0);
 	}
 }
 
@@ -227,7 +227,7 @@ static void record_state(struct lanes *lanes, const struct op *op, int at)
 	int end = op->uses.first + op->uses.count;
 	for (int first = op->uses.first, next; first < end && op->kind == OP_OPTIMIZER;
 		first = next) {
-		int n = buffers_at_once(lanes->cutter.schedule, op, program->indices[first]);
+		int n = buffers_at_once(lanes->cutter.program, op, program->indices[first]);
 		next = cutter_end_of_block(&lanes->cutter, op, first, end);
 		for (int block = 0; block < n; block++)
 			for (int i = first; i < next; i++)
@@ -279,7 +279,7 @@ static void record_gives(
 	const struct op *op = &program->ops[cursor->at];
 	int end = op->gives.first + op->gives.count;
 	for (int first = op->gives.first, next; first < end; first = next) {
-		int n = buffers_at_once(lanes->cutter.schedule, op, program->indices[first]);
+		int n = buffers_at_once(lanes->cutter.program, op, program->indices[first]);
 		next = cutter_end_of_block(&lanes->cutter, op, first, end);
 		for (int block = 0; block < n; block++)
 			for (int i = first; i < next; i++)

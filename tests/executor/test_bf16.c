@@ -18,7 +18,7 @@ struct gradients {
 
 static const struct unit_slice *slice_at(const struct gradients *g, int unit, int i)
 {
-	return &g->run.schedule->units[unit].slices[i];
+	return &g->run.schedule->programs->units[unit].slices[i];
 }
 
 static bool record(void *data, int index, struct error *error)
@@ -32,7 +32,7 @@ static bool record(void *data, int index, struct error *error)
 		const float *shard = buffers_address(c->buffers, buffer);
 
 		assert_int_equal(c->program->buffers[buffer].dtype, DTYPE_FP32);
-		for (int i = 0; i < g->run.schedule->units[op->unit].n_slices; i++) {
+		for (int i = 0; i < g->run.schedule->programs->units[op->unit].n_slices; i++) {
 			const struct unit_slice *s = slice_at(g, op->unit, i);
 			size_t bytes = (size_t)s->elements * sizeof(float);
 
@@ -49,8 +49,8 @@ static void fill(struct gradients *g)
 	weights_init(&(struct weights){g->run.schedule, &g->run.schedule->programs[0],
 			     &g->solo.buffers, 0},
 		1, 2);
-	for (int u = 0; u < g->run.schedule->n_units; u++)
-		for (int i = 0; i < g->run.schedule->units[u].n_slices; i++) {
+	for (int u = 0; u < g->run.schedule->programs->n_units; u++)
+		for (int i = 0; i < g->run.schedule->programs->units[u].n_slices; i++) {
 			const struct unit_slice *s = slice_at(g, u, i);
 			float *weights = solo_shard(&g->solo, u) + s->offset;
 			float *noise = malloc((size_t)s->elements * sizeof(float));

@@ -141,7 +141,7 @@ static void enlarge(float *weights, int64_t n, int tensor)
 
 static void check_unit(struct solo *solo, const struct recording *recording, int index)
 {
-	const struct unit *unit = &solo->run->schedule->units[index];
+	const struct unit *unit = &solo->run->schedule->programs->units[index];
 	const struct model *model = solo->run->schedule->model;
 
 	for (int i = 0; i < unit->n_slices; i++) {
@@ -172,17 +172,17 @@ static void check_model(const char *text, const char *options)
 	int64_t total = 0, starts[64];
 
 	run_plan(&run, text, 1, options);
-	for (int u = 0; u < run.schedule->n_units; u++) {
+	for (int u = 0; u < run.schedule->programs->n_units; u++) {
 		starts[u] = total;
-		total += run.schedule->units[u].gathered;
+		total += run.schedule->programs->units[u].gathered;
 	}
 	solo_open(&solo, &run, kernels_reference(), false, still);
 	recording = (struct recording){&solo.compute, calloc((size_t)total, sizeof(float)), starts};
 	weights_init(&(struct weights){run.schedule, &run.schedule->programs[0], &solo.buffers, 0},
 		1, 3);
-	for (int u = 0; u < run.schedule->n_units; u++)
-		for (int i = 0; i < run.schedule->units[u].n_slices; i++) {
-			const struct unit_slice *s = &run.schedule->units[u].slices[i];
+	for (int u = 0; u < run.schedule->programs->n_units; u++)
+		for (int i = 0; i < run.schedule->programs->units[u].n_slices; i++) {
+			const struct unit_slice *s = &run.schedule->programs->units[u].slices[i];
 
 			enlarge(solo_shard(&solo, u) + s->offset, s->elements, s->parameter);
 		}
@@ -195,7 +195,7 @@ static void check_model(const char *text, const char *options)
 	/* Further steps write their own gradients elsewhere. */
 	recording.gradients = malloc((size_t)total * sizeof(float));
 	struct recording first = {&solo.compute, kept, starts};
-	for (int u = 0; u < run.schedule->n_units; u++)
+	for (int u = 0; u < run.schedule->programs->n_units; u++)
 		check_unit(&solo, &first, u);
 	free(kept);
 	free(recording.gradients);

@@ -52,7 +52,7 @@ static double expected_wire_bytes(const struct schedule *schedule, int64_t colle
 static void check_memory(const struct run *run)
 {
 	const struct prediction *v = &run->measurement.values;
-	struct model_states states = schedule_model_states(run->schedule);
+	struct model_states states = schedule_model_states(run->schedule, 0);
 	struct arena arena = {0};
 	struct ledger ledger;
 	int64_t sum = 0;

@@ -109,8 +109,8 @@ static void damage(struct laws *laws, struct run *run)
 		(int64_t)((double)run->p.model_states_optimizer_state * factor);
 	run->p.peak_reserved_bytes = (int64_t)((double)run->p.peak_reserved_bytes * factor);
 	run->p.wire_bytes_per_rank += 1;
-	for (int u = 0; u < run->schedule->n_units; u++)
-		run->schedule->units[u].chunk += 1;
+	for (int u = 0; u < run->schedule->programs->n_units; u++)
+		run->schedule->programs->units[u].chunk += 1;
 }
 
 /* False: refused, which not every runtime and topology deserves. */
@@ -186,8 +186,8 @@ static bool unit_is_sound(const struct unit *unit, const struct run *run)
 static void law_units(struct case_ *c, const struct run *run)
 {
 	int64_t parameters = 0;
-	for (int u = 0; u < run->schedule->n_units; u++) {
-		const struct unit *unit = &run->schedule->units[u];
+	for (int u = 0; u < run->schedule->programs->n_units; u++) {
+		const struct unit *unit = &run->schedule->programs->units[u];
 		parameters += unit->parameters;
 		judge(c, run, LAW_UNITS, unit_is_sound(unit, run));
 	}

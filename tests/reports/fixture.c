@@ -151,7 +151,7 @@ static void fill_prediction(struct fixture *fixture)
 {
 	const struct plan *plan = &fixture->schedule->plan;
 	struct prediction *prediction = &fixture->prediction;
-	struct model_states states = schedule_model_states(fixture->schedule);
+	struct model_states states = schedule_model_states(fixture->schedule, 0);
 	struct digest digest = schedule_digest(fixture->schedule);
 
 	prediction->schedule_digest = arena_strdup(&fixture->arena, digest.hex);
@@ -364,8 +364,8 @@ void fixture_rename(struct fixture *fixture, const char *name)
 	fixture->measurement.date = name;
 	fixture->answer.alternatives[1].why_not = name;
 	fixture->scaling.lines[0].name = name;
-	for (int u = 0; u < fixture->schedule->n_units; u++)
-		fixture->schedule->units[u].name = name;
+	for (int u = 0; u < fixture->schedule->programs->n_units; u++)
+		fixture->schedule->programs->units[u].name = name;
 	for (int m = 0; m < fixture->model->n_modules; m++)
 		fixture->model->modules[m].name = name;
 	for (int i = 0; i < fixture->model->n_parameters; i++)

@@ -51,13 +51,14 @@ static void test_sums(void **state)
 	struct collective_sum reductions = collective_sum(fixture->schedule, OP_REDUCE_SCATTER);
 	int64_t gathered = 0;
 
-	for (int u = 0; u < fixture->schedule->n_units; u++)
-		gathered += fixture->schedule->units[u].gathered;
+	for (int u = 0; u < fixture->schedule->programs->n_units; u++)
+		gathered += fixture->schedule->programs->units[u].gathered;
 	assert_int_equal(reductions.bytes, 4 * gathered);
-	assert_int_equal(gathers.bytes, 4 * gathered - 2 * fixture->schedule->units[0].gathered);
+	assert_int_equal(
+		gathers.bytes, 4 * gathered - 2 * fixture->schedule->programs->units[0].gathered);
 	assert_true(gathers.wire_bytes == (double)gathers.bytes / 16 * 15);
 	assert_int_equal(gathers.count + reductions.count + 1,
-		2 * fixture->schedule->n_units + fixture->schedule->n_units);
+		2 * fixture->schedule->programs->n_units + fixture->schedule->programs->n_units);
 	assert_int_equal(collective_sum(fixture->schedule, OP_ALL_REDUCE).count, 0);
 	assert_int_equal(collective_sum(fixture->schedule, OP_FORWARD).count, 0);
 }
@@ -136,8 +137,8 @@ static void test_cuts_of_units(void **state)
 	(void)state;
 	fixture_init(fixture, "gpt2-124m", "3xdgx-a100-80gb", options);
 	assert_true(layout_is_per_parameter(fixture->schedule));
-	for (int u = 0; u < fixture->schedule->n_units; u++) {
-		const struct unit *unit = &fixture->schedule->units[u];
+	for (int u = 0; u < fixture->schedule->programs->n_units; u++) {
+		const struct unit *unit = &fixture->schedule->programs->units[u];
 		int64_t chunk = 0, padding = 0;
 		for (int s = 0; s < unit->n_slices; s++) {
 			struct cut cut =
@@ -164,8 +165,8 @@ static void test_runs(void **state)
 	(void)state;
 	fixture_init(fixture, "gpt2-124m", "3xdgx-a100-80gb", options);
 	assert_false(layout_is_per_parameter(fixture->schedule));
-	for (int u = 0; u < fixture->schedule->n_units; u++) {
-		const struct unit *unit = &fixture->schedule->units[u];
+	for (int u = 0; u < fixture->schedule->programs->n_units; u++) {
+		const struct unit *unit = &fixture->schedule->programs->units[u];
 		struct run *runs;
 		int64_t at = 0, padding = 0;
 		int n = runs_of(unit, &arena, &runs);

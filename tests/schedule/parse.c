@@ -24,6 +24,7 @@ struct parser {
 	struct buffer *buffers;
 	int *indices;
 	struct unit *units;
+	int n_units;
 	struct group *groups;
 };
 
@@ -297,14 +298,14 @@ static bool read_trained(struct parser *p, struct unit *unit)
 
 static bool read_unit(struct parser *p)
 {
-	int n = p->schedule->n_units;
+	int n = p->n_units;
 	p->units = array_grow(p->units, &p->unit_capacity, n + 1, sizeof(struct unit));
 	struct unit *unit = &p->units[n];
 	*unit = (struct unit){0};
 	if (!read_index(p, n))
 		return false;
 	unit->name = arena_strdup(p->arena, next_word(p));
-	p->schedule->n_units++;
+	p->n_units++;
 	return read_range(p, &unit->module, &unit->end_module) &&
 	       read_int(p, "elements", &unit->elements) && read_int(p, "chunk", &unit->chunk) &&
 	       read_int(p, "gathered", &unit->gathered) &&
@@ -452,12 +453,13 @@ static bool finish(struct parser *p)
 		return error_at(p->error, EXIT_CODE_INPUT, p->name, p->line, 1,
 			"schedule: incomplete, a plan field or the class is missing");
 	schedule->groups = keep(p, p->groups, schedule->n_groups, sizeof(struct group));
-	schedule->units = keep(p, p->units, schedule->n_units, sizeof(struct unit));
+	p->program->n_units = p->n_units;
+	p->program->units = keep(p, p->units, p->n_units, sizeof(struct unit));
 	p->program->ops = keep(p, p->ops, p->program->n_ops, sizeof(struct op));
 	p->program->buffers = keep(p, p->buffers, p->program->n_buffers, sizeof(struct buffer));
 	p->program->indices = keep(p, p->indices, p->program->n_indices, sizeof(int));
 	schedule->programs = p->program;
-	units_choose(&schedule->plan, schedule->units, schedule->n_units);
+	units_choose(&schedule->plan, p->program->units, p->n_units);
 	struct error error = {0};
 	if (schedule_validate(schedule, &error))
 		return true;

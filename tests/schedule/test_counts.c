@@ -130,7 +130,7 @@ static void test_checkpointing_of_small_units(void **state)
 				build(&arena, model, topology, runtimes[r], strategies[s],
 					"wrap=size:100000", "activation_checkpointing=full", NULL);
 			int gathers = count_ops(plain.schedule, OP_ALL_GATHER, -1);
-			assert_in_range(gathers, plain.schedule->n_units, 1000);
+			assert_in_range(gathers, plain.schedule->programs->n_units, 1000);
 			bool again = r == 0 && s == 0; /* 6 blocks of 4 units */
 			assert_int_equal(count_ops(checkpointed.schedule, OP_ALL_GATHER, -1),
 				gathers + (again ? 6 * 3 : 0));
@@ -220,7 +220,7 @@ static void test_reshard_group(void **state)
 
 static void check_payload(const struct sample *sample, const struct op *op)
 {
-	const struct unit *unit = &sample->schedule->units[op->unit];
+	const struct unit *unit = &sample->schedule->programs->units[op->unit];
 	int64_t compute = dtype_bytes(sample->plan.param_dtype);
 	int64_t reduce = dtype_bytes(sample->plan.reduce_dtype);
 	int64_t shard = sample->plan.mesh.shard;

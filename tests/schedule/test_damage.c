@@ -187,10 +187,10 @@ static bool reduce_twice(struct schedule *s, uint64_t *seed)
 static bool reduce_other_unit(struct schedule *s, uint64_t *seed)
 {
 	int i = draw_reduction(s, seed);
-	if (i < 0 || s->n_units < 2)
+	if (i < 0 || s->programs->n_units < 2)
 		return false;
 	struct op *op = &s->programs[0].ops[i];
-	op->unit = (op->unit + 1) % s->n_units;
+	op->unit = (op->unit + 1) % s->programs->n_units;
 	return true;
 }
 
@@ -291,13 +291,13 @@ static bool out_of_range(struct schedule *s, uint64_t *seed)
 	struct buffer *buffer = &p->buffers[random_below(seed, p->n_buffers)];
 	switch (random_below(seed, 12)) {
 	case 0:
-		op->unit = s->n_units;
+		op->unit = s->programs->n_units;
 		break;
 	case 1:
 		op->unit = -2;
 		break;
 	case 2:
-		op->cause = s->n_units;
+		op->cause = s->programs->n_units;
 		break;
 	case 3:
 		op->micro_batch = (int)s->plan.grad_accum;
@@ -321,7 +321,7 @@ static bool out_of_range(struct schedule *s, uint64_t *seed)
 		buffer->bytes = -1;
 		break;
 	case 10:
-		buffer->unit = s->n_units;
+		buffer->unit = s->programs->n_units;
 		break;
 	default:
 		buffer->bytes = INT64_MAX;

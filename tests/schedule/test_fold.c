@@ -58,7 +58,7 @@ static bool gives_the_same(const struct carrying *c, int op, int i, int j)
 	for (int k = gives.first; k < gives.first + gives.count; k++) {
 		const struct position *place = &program->places[k];
 		int buffer = program->indices[k], taker = c->taken_by[buffer];
-		int times = buffers_at_once(c->folded, &program->ops[op], buffer);
+		int times = buffers_at_once(program, &program->ops[op], buffer);
 		const struct loop *loop = loop_at(c, c->inner[taker]);
 		bytes += times * program->buffers[buffer].bytes;
 		for (int t = 0; t < times && n < most; t++)
@@ -113,7 +113,8 @@ static bool is_same_unit(const struct carrying *c, int folded, int full)
 {
 	if (folded < 0 || full < 0)
 		return folded == full;
-	const struct unit *a = &c->folded->units[folded], *b = &c->full->units[full];
+	const struct unit *a = &c->folded->programs->units[folded],
+			  *b = &c->full->programs->units[full];
 	return a->chunk == b->chunk && a->gathered == b->gathered &&
 	       a->parameters == b->parameters &&
 	       a->end_module - a->module == b->end_module - b->module && a->offload == b->offload &&

@@ -24,7 +24,7 @@ struct tracer {
 
 static const char *unit_label(const struct tracer *t, int unit, char buffer[32])
 {
-	const char *name = t->schedule->units[unit].name;
+	const char *name = t->schedule->programs->units[unit].name;
 	if (strncmp(name, "layers.", 7) == 0)
 		snprintf(buffer, 32, "L%s", name + 7);
 	else

@@ -63,10 +63,10 @@ static void test_405b(void **state)
 		large(&arena, "256xdgx-a100-80gb", "pytorch-fsdp1", "FULL_SHARD", NULL);
 	assert_int_equal(full.model->parameter_count, narrow(P));
 	assert_int_equal(full.plan.mesh.shard, 2048);
-	assert_int_equal(full.schedule->n_units, LAYERS + 1);
+	assert_int_equal(full.schedule->programs->n_units, LAYERS + 1);
 	assert_int_equal(payload(full.schedule, OP_ALL_GATHER), narrow(2 * (2 * P - R)));
 	assert_int_equal(payload(full.schedule, OP_REDUCE_SCATTER), narrow(4 * P));
-	struct model_states states = schedule_model_states(full.schedule);
+	struct model_states states = schedule_model_states(full.schedule, 0);
 	assert_int_equal(states.parameters, narrow(4 * P / 2048));
 	assert_int_equal(states.optimizer_state, narrow(8 * P / 2048));
 	assert_int_equal(states.gradients, narrow(4 * P / 2048));
@@ -76,7 +76,7 @@ static void test_405b(void **state)
 	assert_int_equal(payload(hybrid.schedule, OP_ALL_REDUCE), narrow(4 * P / 8));
 	struct sample ddp = large(&arena, "256xdgx-a100-80gb", "pytorch-ddp", "NO_SHARD", NULL);
 	assert_int_equal(payload(ddp.schedule, OP_ALL_REDUCE), narrow(4 * P));
-	states = schedule_model_states(ddp.schedule);
+	states = schedule_model_states(ddp.schedule, 0);
 	assert_int_equal(
 		states.parameters + states.gradients + states.optimizer_state, narrow(16 * P));
 	arena_finish(&arena);
@@ -138,8 +138,8 @@ static void test_million_ranks(void **state)
 		const int64_t ranks = 1000000;
 		wide gathered = 0;
 		assert_int_equal(sample.plan.mesh.shard, ranks);
-		for (int u = 0; u < sample.schedule->n_units; u++) {
-			const struct unit *unit = &sample.schedule->units[u];
+		for (int u = 0; u < sample.schedule->programs->n_units; u++) {
+			const struct unit *unit = &sample.schedule->programs->units[u];
 			wide expected = r == 0 ? flat_unit(sample.model, unit, ranks)
 					       : row_unit(sample.model, unit, ranks);
 			assert_int_equal(unit->gathered, narrow(expected));
@@ -232,7 +232,7 @@ static void test_deep(void **state)
 	assert_true(model_build(&arena, &deep, &sample.model, &error));
 	sample.plan = toy_plan(&arena, sample.model, sample.topology, NULL);
 	sample.schedule = toy_schedule(&arena, &sample.plan, sample.model, sample.topology);
-	assert_int_equal(sample.schedule->n_units, 10001);
+	assert_int_equal(sample.schedule->programs->n_units, 10001);
 	assert_int_equal(count_ops(sample.schedule, OP_ALL_GATHER, -1), 20001);
 	arena_finish(&arena);
 }

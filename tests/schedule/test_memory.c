@@ -217,7 +217,7 @@ static void test_model_states(void **state)
 			arena_printf(&arena, "runtime=%s", rows[i].runtime),
 			arena_printf(&arena, "strategy=%s", rows[i].strategy), NULL);
 		struct model_states states =
-			schedule_model_states(toy_schedule(&arena, &plan, model, topology));
+			schedule_model_states(toy_schedule(&arena, &plan, model, topology), 0);
 		assert_int_equal(states.parameters, 4 * P / rows[i].shards);
 		assert_int_equal(states.gradients, 4 * P / rows[i].shards);
 		assert_int_equal(states.optimizer_state, 8 * P / rows[i].shards);
@@ -239,8 +239,8 @@ static void test_tied_states(void **state)
 			struct plan plan =
 				toy_plan(&arena, model, topology, runtimes[r], "strategy=NO_SHARD",
 					accum == 1 ? "grad_accum=1" : "grad_accum=2", NULL);
-			struct model_states states =
-				schedule_model_states(toy_schedule(&arena, &plan, model, topology));
+			struct model_states states = schedule_model_states(
+				toy_schedule(&arena, &plan, model, topology), 0);
 			assert_int_equal(states.gradients, states.parameters);
 			assert_in_range(states.gradients, 4 * model->parameter_count,
 				4 * model->parameter_count + 64 * model->n_parameters);
@@ -280,7 +280,7 @@ static void test_sgd_has_no_state(void **state)
 	struct topology *topology = gpu_cluster(&arena, 1, 4);
 	struct plan plan = toy_plan(&arena, model, topology, "optimizer=sgd", NULL);
 	struct model_states states =
-		schedule_model_states(toy_schedule(&arena, &plan, model, topology));
+		schedule_model_states(toy_schedule(&arena, &plan, model, topology), 0);
 	assert_int_equal(states.optimizer_state, 0);
 	assert_int_equal(states.parameters, 4 * model->parameter_count / 4);
 	arena_finish(&arena);

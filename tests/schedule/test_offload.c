@@ -72,7 +72,7 @@ static void test_parameters(void **state)
 	assert_in_range(shard, 4 * INT64_C(6738415616) / 16, 4 * INT64_C(6738415616) / 16 + 4096);
 	for (int i = 0; i < 2; i++) {
 		const struct sample *s = i == 0 ? &fsdp1 : &fsdp2;
-		struct model_states states = schedule_model_states(s->schedule);
+		struct model_states states = schedule_model_states(s->schedule, 0);
 		assert_int_equal(states.parameters, 0);
 		assert_int_equal(states.gradients, 0);
 		assert_int_equal(states.optimizer_state, 0);

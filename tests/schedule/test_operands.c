@@ -118,7 +118,7 @@ static bool is_embedding(const struct model *model, const struct op *op)
 static bool reads_weights(const struct sample *s, const struct op *op)
 {
 	if (op->unit >= 0)
-		return s->schedule->units[op->unit].parameters > 0;
+		return s->schedule->programs->units[op->unit].parameters > 0;
 	bool tied = s->model->architecture.tied_head && last_kind(s->model, op) == MODULE_HEAD;
 	return tied || range_parameters(s->model, op) > 0;
 }
@@ -222,7 +222,7 @@ static void check_tied(const struct sample *s, const struct program *p, const st
 		found = buffer->role == BUFFER_COMPUTE_COPY;
 		if (buffer->role != BUFFER_PARAMETER_SHARD)
 			continue;
-		const struct unit *bucket = &s->schedule->units[buffer->unit];
+		const struct unit *bucket = &s->schedule->programs->units[buffer->unit];
 		for (int k = 0; k < bucket->n_slices; k++)
 			found = found || bucket->slices[k].parameter == tied;
 	}
@@ -265,7 +265,7 @@ static void check_operands(struct arena *arena, const struct sample *s, int *see
 		if (!matches(pattern, text_string(&word)))
 			fail_msg("%s: op %d %s (%s) uses %s, expected %s",
 				runtime_names[s->plan.runtime], i, op_kind_name(op->kind),
-				op->unit >= 0 ? s->schedule->units[op->unit].name : "-",
+				op->unit >= 0 ? s->schedule->programs->units[op->unit].name : "-",
 				text_string(&word), pattern);
 		bool whole = op->kind == OP_GRADIENT_NORM || op->kind == OP_CLIP_GRADIENTS ||
 			     op->kind == OP_LOSS || op->kind == OP_END_BACKWARD;

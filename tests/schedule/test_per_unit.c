@@ -34,13 +34,13 @@ static void test_decoding(void **state)
 	assert_true(plan_checkpoints(plan, CHECKPOINTING_NONE));
 	for (int l = 0; l < 32; l++) {
 		assert_int_equal(plan_reshard_group_at(plan, l), l < 16 ? 8 : l < 28 ? -1 : 0);
-		assert_int_equal(
-			s.schedule->units[1 + l].reshard_group, plan_reshard_group_at(plan, l));
+		assert_int_equal(s.schedule->programs->units[1 + l].reshard_group,
+			plan_reshard_group_at(plan, l));
 		assert_int_equal(plan_offload_at(plan, l), OFFLOAD_NONE);
 		assert_int_equal(
 			plan_block_activation_rules(plan, l).drop_attention, l >= 8 && l < 12);
 	}
-	assert_int_equal(s.schedule->units[0].reshard_group, 0);
+	assert_int_equal(s.schedule->programs->units[0].reshard_group, 0);
 	assert_false(plan_offloads_any(plan));
 	arena_finish(&arena);
 }
@@ -66,11 +66,11 @@ static void test_root(void **state)
 				at_loss[all] = ledger.live[i][CATEGORY_PARAMETERS];
 		}
 	}
-	assert_int_equal(s.schedule->units[0].reshard_group, -1);
+	assert_int_equal(s.schedule->programs->units[0].reshard_group, -1);
 	assert_true(plan_reshards_root(&s.plan));
 	assert_int_equal(gathers[0], 1);
 	assert_int_equal(gathers[1], 2);
-	assert_int_equal(at_loss[0] - at_loss[1], 2 * s.schedule->units[0].gathered);
+	assert_int_equal(at_loss[0] - at_loss[1], 2 * s.schedule->programs->units[0].gathered);
 	arena_finish(&arena);
 }
 
@@ -211,21 +211,21 @@ static void test_apart(void **state)
 	struct arena arena = {0};
 	struct sample s = made(&arena, "llama-2-7b", "2xdgx-a100-80gb", "runtime=pytorch-fsdp2",
 		"wrap=block+embedding+head", "reshard_after_forward=33xtrue+1xfalse");
-	assert_int_equal(s.schedule->n_units, 35);
-	assert_int_equal(s.schedule->units[0].parameters, 0);
-	assert_int_equal(s.schedule->units[1].parameters, 131072000);
+	assert_int_equal(s.schedule->programs->n_units, 35);
+	assert_int_equal(s.schedule->programs->units[0].parameters, 0);
+	assert_int_equal(s.schedule->programs->units[1].parameters, 131072000);
 	for (int u = 2; u < 34; u++)
-		assert_int_equal(s.schedule->units[u].parameters, 202383360);
-	assert_int_equal(s.schedule->units[34].parameters, 131072000 + 4096);
-	assert_string_equal(s.schedule->units[34].name, "model.norm+lm_head");
-	assert_int_equal(s.schedule->units[34].reshard_group, 0);
+		assert_int_equal(s.schedule->programs->units[u].parameters, 202383360);
+	assert_int_equal(s.schedule->programs->units[34].parameters, 131072000 + 4096);
+	assert_string_equal(s.schedule->programs->units[34].name, "model.norm+lm_head");
+	assert_int_equal(s.schedule->programs->units[34].reshard_group, 0);
 	/* every unit once forward, all but the head again backward */
 	assert_int_equal(count_ops(s.schedule, OP_ALL_GATHER, -1), 34 + 33);
 	assert_int_equal(count_ops(s.schedule, OP_REDUCE_SCATTER, -1), 34);
 	struct sample h = made(&arena, "llama-2-7b", "2xdgx-a100-80gb", "runtime=pytorch-fsdp1",
 		"wrap=blocks:8+head", NULL);
-	assert_int_equal(h.schedule->n_units, 1 + 4 + 1);
-	assert_int_equal(h.schedule->units[0].parameters, 131072000);
+	assert_int_equal(h.schedule->programs->n_units, 1 + 4 + 1);
+	assert_int_equal(h.schedule->programs->units[0].parameters, 131072000);
 	arena_finish(&arena);
 }
 
@@ -238,12 +238,12 @@ static void test_apart_by_size(void **state)
 		"wrap=size:1e8", NULL);
 	struct sample apart = made(&arena, "llama-2-7b", "dgx-a100-80gb", "runtime=pytorch-fsdp1",
 		"wrap=size:1e8+embedding+head", NULL);
-	assert_int_equal(plain.schedule->n_units, apart.schedule->n_units);
+	assert_int_equal(plain.schedule->programs->n_units, apart.schedule->programs->n_units);
 	struct sample large = made(&arena, "llama-2-7b", "dgx-a100-80gb", "runtime=pytorch-fsdp1",
 		"wrap=size:2e8", NULL);
 	struct sample more = made(&arena, "llama-2-7b", "dgx-a100-80gb", "runtime=pytorch-fsdp1",
 		"wrap=size:2e8+embedding+head", NULL);
-	assert_int_equal(large.schedule->n_units + 2, more.schedule->n_units);
+	assert_int_equal(large.schedule->programs->n_units + 2, more.schedule->programs->n_units);
 	arena_finish(&arena);
 }
 

@@ -106,15 +106,15 @@ static void check_same(const struct schedule *a, const struct schedule *b)
 	const struct program *p = &a->programs[0], *q = &b->programs[0];
 	assert_int_equal(p->n_ops, q->n_ops);
 	assert_int_equal(p->n_buffers, q->n_buffers);
-	assert_int_equal(a->n_units, b->n_units);
+	assert_int_equal(p->n_units, q->n_units);
 	assert_int_equal(a->n_groups, b->n_groups);
 	assert_int_equal(a->n_engines, b->n_engines);
 	for (int i = 0; i < p->n_ops; i++)
 		check_same_op(p, q, i);
 	for (int i = 0; i < p->n_buffers; i++)
 		check_same_buffer(&p->buffers[i], &q->buffers[i]);
-	for (int i = 0; i < a->n_units; i++)
-		check_same_unit(&a->units[i], &b->units[i]);
+	for (int i = 0; i < p->n_units; i++)
+		check_same_unit(&p->units[i], &q->units[i]);
 	for (int i = 0; i < a->n_groups; i++) {
 		assert_int_equal(a->groups[i].kind, b->groups[i].kind);
 		assert_int_equal(a->groups[i].size, b->groups[i].size);

@@ -41,7 +41,7 @@ static void test_states(void **state)
 		struct arena arena = {0};
 		struct schedule *s = build(&arena, "lora:4:all-linear", ways[i].runtime,
 			ways[i].strategy, ways[i].checkpointing);
-		struct model_states states = schedule_model_states(s);
+		struct model_states states = schedule_model_states(s, 0);
 		int64_t least = 8 * s->model->trained_count / s->plan.mesh.shard;
 		assert_true(states.optimizer_state >= least);
 		assert_true(states.optimizer_state < 2 * least);
@@ -51,7 +51,7 @@ static void test_states(void **state)
 					  buffer->role == BUFFER_GRADIENT_SHARD ||
 					  buffer->role == BUFFER_REDUCE_INPUT;
 			if (of_trained && buffer->unit >= 0)
-				assert_false(unit_is_frozen(&s->units[buffer->unit]));
+				assert_false(unit_is_frozen(&s->programs->units[buffer->unit]));
 		}
 		arena_finish(&arena);
 	}
@@ -91,7 +91,8 @@ static void test_backward_ends(void **state)
 		const struct op *op = &s->programs->ops[x];
 		assert_false(op->kind == OP_BACKWARD && op->layer == 0);
 		if (op->kind == OP_REDUCE_SCATTER)
-			assert_int_equal(s->model->modules[s->units[op->unit].module].layer, 1);
+			assert_int_equal(
+				s->model->modules[s->programs->units[op->unit].module].layer, 1);
 	}
 	arena_finish(&arena);
 }

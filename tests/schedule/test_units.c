@@ -195,9 +195,9 @@ static void test_empty_root(void **state)
 	struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
 	struct plan plan = toy_plan(&arena, model, topology, "wrap=size:1e8", NULL);
 	struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
-	assert_string_equal(schedule->units[0].name, "root");
-	assert_int_equal(schedule->units[0].parameters, 0);
-	assert_int_equal(schedule->units[0].n_slices, 0);
+	assert_string_equal(schedule->programs->units[0].name, "root");
+	assert_int_equal(schedule->programs->units[0].parameters, 0);
+	assert_int_equal(schedule->programs->units[0].n_slices, 0);
 	for (int i = 0; i < schedule->programs[0].n_buffers; i++)
 		assert_int_not_equal(schedule->programs[0].buffers[i].unit, 0);
 	arena_finish(&arena);

@@ -75,7 +75,7 @@ static void test_bytes(void **state)
 		struct arena arena = {0};
 		struct sample s =
 			build(&arena, rows[r].runtime, rows[r].strategy, rows[r].option, NULL);
-		struct model_states held = schedule_model_states(s.schedule);
+		struct model_states held = schedule_model_states(s.schedule, 0);
 		double n = rows[r].shared_by, p = (double)P;
 		assert_close((double)held.parameters, p * (rows[r].parameters + 4 / n));
 		assert_close((double)held.gradients, p * rows[r].gradients);
@@ -108,7 +108,7 @@ static void test_known_figures(void **state)
 	for (int k = 0; k < COUNT_OF(known); k++) {
 		struct arena arena = {0};
 		struct sample s = build(&arena, "deepspeed", known[k].strategy, NULL, NULL);
-		struct model_states held = schedule_model_states(s.schedule);
+		struct model_states held = schedule_model_states(s.schedule, 0);
 		assert_true(fabs((double)held.parameters / 1e9 - known[k].parameters) < 0.001);
 		assert_true(fabs((double)held.gradients / 1e9 - known[k].gradients) < 0.001);
 		assert_true(fabs((double)held.optimizer_state / 1e9 - known[k].optimizer_state) <
@@ -222,10 +222,10 @@ static void test_accumulation(void **state)
 /* A bucket closes before it would exceed the limit, and not earlier. */
 static void check_buckets(const struct sample *s, int64_t limit)
 {
-	for (int u = 0; u < s->schedule->n_units; u++) {
-		const struct unit *unit = &s->schedule->units[u];
+	for (int u = 0; u < s->schedule->programs->n_units; u++) {
+		const struct unit *unit = &s->schedule->programs->units[u];
 		assert_true(unit->parameters <= limit || unit->n_slices == 1);
-		if (u + 1 < s->schedule->n_units)
+		if (u + 1 < s->schedule->programs->n_units)
 			assert_true(unit->parameters + unit[1].slices[0].elements > limit);
 	}
 }
@@ -255,9 +255,9 @@ static void test_copies(void **state)
 		for (int i = 0; i < p->n_ops; i++)
 			if (p->ops[i].kind == OP_ACCUMULATE_GRADIENTS)
 				copied += p->ops[i].bytes;
-		for (int u = 0; u < s.schedule->n_units; u++)
-			elements +=
-				r == 0 ? s.schedule->units[u].gathered : s.schedule->units[u].chunk;
+		for (int u = 0; u < s.schedule->programs->n_units; u++)
+			elements += r == 0 ? s.schedule->programs->units[u].gathered
+					   : s.schedule->programs->units[u].chunk;
 		assert_int_equal(copied, 4 * elements);
 		arena_finish(&arena);
 	}
@@ -282,9 +282,9 @@ static void test_stage3_gathers(void **state)
 	struct arena arena = {0};
 	struct sample s = build(&arena, "deepspeed", "ZERO_3", NULL, NULL);
 	const struct program *p = &s.schedule->programs[0];
-	int *gathers = ARENA_ARRAY(&arena, int, s.schedule->n_units);
+	int *gathers = ARENA_ARRAY(&arena, int, s.schedule->programs->n_units);
 	int64_t live = 0, most = 0;
-	assert_int_equal(s.schedule->n_units, 1 + 32 * 9 + 3);
+	assert_int_equal(s.schedule->programs->n_units, 1 + 32 * 9 + 3);
 	for (int i = 0; i < p->n_ops; i++) {
 		const struct op *op = &p->ops[i];
 		for (int k = 0; k < op->takes.count; k++) {
@@ -304,9 +304,9 @@ static void test_stage3_gathers(void **state)
 	}
 	assert_int_equal(live, 0);
 	assert_in_range(most, 900000000, 1000000000 + 131072000);
-	for (int u = 0; u < s.schedule->n_units; u++) {
-		const struct unit *unit = &s.schedule->units[u];
-		bool late = unit->module >= s.schedule->units[1 + 9 * 31].module;
+	for (int u = 0; u < s.schedule->programs->n_units; u++) {
+		const struct unit *unit = &s.schedule->programs->units[u];
+		bool late = unit->module >= s.schedule->programs->units[1 + 9 * 31].module;
 		if (unit->parameters == 0 || is_small(unit))
 			assert_int_equal(gathers[u], 0);
 		else if (u == 1 || late) /* the embedding is not read by backward: it is fetched */
@@ -323,7 +323,7 @@ static void test_stage3_reductions(void **state)
 	struct arena arena = {0};
 	struct sample s = build(&arena, "deepspeed", "ZERO_3", NULL, NULL);
 	const struct program *p = &s.schedule->programs[0];
-	int *reduced = ARENA_ARRAY(&arena, int, s.schedule->n_units), host_waits = 0;
+	int *reduced = ARENA_ARRAY(&arena, int, s.schedule->programs->n_units), host_waits = 0;
 	for (int i = 0; i < p->n_ops; i++) {
 		const struct op *op = &p->ops[i];
 		host_waits += op->host_waits.count;
@@ -333,8 +333,8 @@ static void test_stage3_reductions(void **state)
 		for (int k = 1; k < op->uses.count; k++)
 			reduced[p->buffers[slice_of(p, op->uses)[k]].unit]++;
 	}
-	for (int u = 0; u < s.schedule->n_units; u++)
-		assert_int_equal(reduced[u], s.schedule->units[u].parameters > 0);
+	for (int u = 0; u < s.schedule->programs->n_units; u++)
+		assert_int_equal(reduced[u], s.schedule->programs->units[u].parameters > 0);
 	assert_int_equal(count_ops(s.schedule, OP_REDUCE_SCATTER, -1), 14);
 	assert_int_equal(host_waits, 14 - 3 + 1);
 	arena_finish(&arena);

@@ -53,6 +53,7 @@ void sketch_init(struct sketch *sketch, double host)
 	assert_true(model_load_preset(&sketch->arena, "gpt2-nano", &model, &error));
 	for (int i = 0; i < 2; i++)
 		sketch->groups[i] = (struct group){GROUP_SHARD, SKETCH_RANKS, 1, i};
+	sketch->program.model = model;
 	sketch->schedule = (struct schedule){.arena = &sketch->arena,
 		.plan = {.strategy = STRATEGY_FULL_SHARD,
 			.mesh = {1, SKETCH_RANKS, 1, 1, 1, 1},

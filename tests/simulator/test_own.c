@@ -218,7 +218,7 @@ static void updates(void **state)
 	gpu.calibration.kernel_overhead = 2e-6;
 	for (int i = 0; i < program->n_ops; i++)
 		if (program->ops[i].kind == OP_OPTIMIZER) {
-			int slices = c.schedule->units[program->ops[i].unit].n_slices;
+			int slices = c.schedule->programs->units[program->ops[i].unit].n_slices;
 
 			assert_true(slices > 1);
 			expect("an update", seconds_of(&c, OP_OPTIMIZER, false) - before,

@@ -1,0 +1,33 @@
+/* What one rank has of a model that several divide between them. */
+#ifndef MODELS_DIVISION_H
+#define MODELS_DIVISION_H
+
+#include "models/modules.h"
+
+struct model;
+
+/* How the ranks of a model divide it between them, beside data parallelism. 0 means 1. */
+struct division {
+	int64_t tensor;  /* heads, widths of MLPs and the vocabulary are cut over so many */
+	int64_t stream;  /* and the tokens of the residual stream: sequence parallelism. Between
+			    the column-parallel and the row-parallel layers every rank has all of
+			    them */
+	int64_t context; /* the tokens of a sequence are cut over so many */
+};
+
+/* Where a leaf stands in a model that is cut over tensor ranks (Megatron-LM, 1909.08053 and
+ * 2205.05198): on the residual stream; a column-parallel layer, which reads the stream; or between
+ * that and the row-parallel layer which returns to it, inclusively. */
+enum tensor_place { PLACE_STREAM, PLACE_COLUMN, PLACE_INNER };
+
+/* What one of the ranks that divide the model has: heads, widths and words of its own. Key and
+ * value heads are repeated where there are fewer than ranks. The vocabulary may have a remainder:
+ * the largest part stands for all. Heads and widths must divide. */
+bool model_divide(struct arena *arena, const struct model *model, const struct division *division,
+	struct model **divided, struct error *error);
+/* Tokens of `sequences` that a rank computes, and those of them on the residual stream. */
+int64_t model_tokens(const struct model *model, int64_t sequences, int64_t seq_len);
+int64_t model_stream_tokens(const struct model *model, int64_t sequences, int64_t seq_len);
+enum tensor_place module_tensor_place(enum module_kind kind);
+
+#endif
