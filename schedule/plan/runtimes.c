@@ -171,6 +171,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.zero = &nanotron_rules,
 			.fused_kernels = true,
 			.parallel_loss = true,
+			.keeps_gathered_input = true,
 			.host_per_hook = 30e-6,
 		},
 	[RUNTIME_INTERNEVO] =

@@ -213,7 +213,7 @@ static void test_sequence(void **state)
 		const char *words;
 		int gathers;
 	} rows[] = {{"tensor=8 seq_len=2048", 4 * BLOCKS + 2},
-		{"tensor=8 seq_len=2048 runtime=nanotron", 6 * BLOCKS + 3}};
+		{"tensor=8 seq_len=2048 runtime=internevo", 6 * BLOCKS + 3}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct arena arena = {0};
