@@ -102,6 +102,7 @@ struct runtime {
 	/* Host cost, seconds: per operation issued, per unit hook, per micro-batch. Priors [U]
 	 * until calibrated. */
 	double host_per_kernel, host_per_hook, host_per_micro_batch;
+	double host_per_exchange; /* of tokens between tensor ranks, keys between context ranks */
 	/* Memory outside of the schedule's buffers, bytes; a topology's overheads replace it. */
 	int64_t context_bytes;      /* per process on a GPU */
 	int64_t process_bytes;      /* per process on a CPU device */

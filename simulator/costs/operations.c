@@ -19,7 +19,7 @@ struct key {
 	enum op_kind kind;
 	int group;
 	int first, end; /* relative to the block, so that blocks are alike */
-	bool in_block, on_host, adds;
+	bool in_block, on_host, adds, exchanges;
 	int64_t bytes;
 };
 
@@ -49,6 +49,7 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 		.bytes = op->bytes,
 		.on_host = op->stream == STREAM_HOST};
 
+	key.exchanges = op->unit < 0 && op->end_module > 0;
 	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE)
 		return key;
 	key.first = op->first_module;
@@ -68,7 +69,7 @@ static bool keys_equal(const struct key *a, const struct key *b)
 {
 	return a->kind == b->kind && a->bytes == b->bytes && a->first == b->first &&
 	       a->end == b->end && a->group == b->group && a->in_block == b->in_block &&
-	       a->on_host == b->on_host && a->adds == b->adds;
+	       a->on_host == b->on_host && a->adds == b->adds && a->exchanges == b->exchanges;
 }
 
 double cost_host_factor(const struct topology *topology)
@@ -78,23 +79,29 @@ double cost_host_factor(const struct topology *topology)
 	return factor > 0 ? factor : 1;
 }
 
-/* The issuing thread's time: a launch per kernel; FSDP's Python around gathers and reductions. A
- * calibration knows the whole of an operation. */
+/* The Python around a collective: FSDP's hooks; autograd functions between layers. */
+static double host_beside(const struct runtime *runtime, const struct op *op)
+{
+	bool collective = op_kind_class(op->kind) == OP_CLASS_COLLECTIVE;
+
+	if (op->unit >= 0)
+		return collective || op->kind == OP_RESHARD ? runtime->host_per_hook : 0;
+	return collective && op->end_module > 0 ? runtime->host_per_exchange : 0;
+}
+
+/* The issuing thread's time: a launch per kernel, and what is around collectives. A calibration
+ * knows the whole of an operation. */
 static void host_cost(
 	const struct costing *costing, const struct op *op, double kernels, struct cost *cost)
 {
 	const struct runtime *runtime = costing->runtime;
 	const struct topology *topology = costing->schedule->topology;
 	double measured = topology->calibration.host_overhead, factor = cost_host_factor(topology);
-	bool hook = op->unit >= 0 &&
-		    (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE || op->kind == OP_RESHARD);
-
 	if (measured > 0) {
 		cost->host = cost->host_before = factor * measured;
 		return;
 	}
-	cost->host_before =
-		factor * (runtime->host_per_kernel + (hook ? runtime->host_per_hook : 0));
+	cost->host_before = factor * (runtime->host_per_kernel + host_beside(runtime, op));
 	cost->host = cost->host_before;
 	if (kernels > 1)
 		cost->host += factor * (kernels - 1) * runtime->host_per_kernel;
