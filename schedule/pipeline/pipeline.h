@@ -31,10 +31,10 @@ struct pipeline {
 	int micro_batches;
 	/* Interleaved: micro-batches that a chunk takes before the next one has its turn; 0 is
 	 * torch's, m / max(1, m / p), which zb-h1 always has. Megatron's default is p
-	 * (--microbatch-group-size-per-virtual-pipeline-stage). The last group may be smaller. */
+	 * (microbatch_group_size_per_vp_stage). The last group may be smaller. */
 	int group;
 	/* Interleaved: one more forward before the first backward, and then each forward together
-	 * with the backward behind it (Megatron's --overlap-moe-expert-parallel-comm). Overlap of
+	 * with the backward behind it (Megatron's overlap_moe_expert_parallel_comm). Overlap of
 	 * point-to-point messages changes no order. */
 	bool pairs;
 };
@@ -79,8 +79,9 @@ int pipeline_order(const struct pipeline *pipeline, int rank, struct arena *aren
 	struct pipeline_slot **slots);
 
 /* The most forwards in these slots whose backward (dW, where it is split) has not ended: 1f1b
- * min(m, p-k), gpipe m, interleaved min(mv, 2(p-1-k) + (v-1)g + 1), zb-h1 min(mv, p + (v-1)g), zbv
- * 2p from m = 2p-1 on, dualpipev 2p+1. Each is one micro-batch of one stage. */
+ * min(m, p-k), gpipe m, interleaved min(mv, 2(p-1-k) + (v-1)g + 1), and 1 more with pairs, zb-h1
+ * min(mv, p + (v-1)g), zbv 2p from m = 2p-1 on, dualpipev 2p+1. Each is one micro-batch of one
+ * stage. */
 int pipeline_in_flight(const struct pipeline_slot *slots, int n);
 
 /* Seconds of the passes of one stage, and of two computed together. */
@@ -91,9 +92,9 @@ struct pipeline_times {
 /* Seconds of a step in which the rank that has least to do idles, where all stages are equal and
  * messages take no time:
  *
- * gpipe, 1f1b  (p-1)(F+I+W)      1811.06965, 2104.04473 section 2.1
- * interleaved  (p-1)(F+I+W)      where m >= p; of stages a v-th as long (2104.04473 section 2.2)
- * zb-h1        (p-1)(F+I-W)      where m >= p, W <= I and W <= F (2401.10241 table 2)
+ * gpipe, 1f1b  (p-1)(F+I+W)      1811.06965, 2104.04473 section 2.2.1
+ * interleaved  (p-1)(F+I+W)      where m >= p; of stages a v-th as long (2104.04473 section 2.2.2)
+ * zb-h1        (p-1)(F+I-W)      where m >= p, W <= I and W <= F (2401.10241 section 2)
  * zbv          (p-1)F            where m >= 2p-1 and F = I = W: each rank ends as much later than
  *                                the ranks before it as it begins, and does not idle between
  *                                (2401.10241 section 6: "zero bubble")
@@ -130,8 +131,8 @@ bool pipeline_split_listed(
 
 /* Seconds of each block, of the embedding and of the head: the split whose slowest stage is
  * fastest, exactly; of those the most even one (least sum of squares). Every stage between the ends
- * has a block; so has an end without embedding or head (0 s). Returns the seconds of the slowest
- * stage; n_stages <= blocks + 2. */
+ * has a block; so has an end without embedding or head (0 s), hence there are at most as many
+ * stages as blocks and such ends. Returns the seconds of the slowest stage. */
 struct pipeline_weights {
 	const double *blocks;
 	int n;
