@@ -4,7 +4,7 @@
 #ifndef SCHEDULE_PIPELINE_H
 #define SCHEDULE_PIPELINE_H
 
-#include "schedule/plan/values.h"
+#include "schedule/plan/plan.h"
 
 enum pipeline_pass {
 	PIPELINE_FORWARD,
