@@ -48,5 +48,11 @@ const char *const runtime_names[] = {
 #undef X
 		NULL};
 
+const char *const pipeline_schedule_names[] = {
+#define X(suffix, name) name,
+	PIPELINE_SCHEDULES(X)
+#undef X
+		NULL};
+
 const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
 const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};

@@ -52,6 +52,23 @@ enum runtime_kind {
 		RUNTIME_COUNT
 };
 
+/* X(suffix, name): in which order a pipeline rank takes its micro-batches; pipeline/pipeline.h says
+ * each. */
+#define PIPELINE_SCHEDULES(X)                                                                      \
+	X(GPIPE, "gpipe")                                                                          \
+	X(1F1B, "1f1b")                                                                            \
+	X(INTERLEAVED, "interleaved")                                                              \
+	X(ZB_H1, "zb-h1")                                                                          \
+	X(ZBV, "zbv")                                                                              \
+	X(DUALPIPEV, "dualpipev")
+
+enum pipeline_schedule {
+#define X(suffix, name) PIPELINE_##suffix,
+	PIPELINE_SCHEDULES(X)
+#undef X
+		PIPELINE_SCHEDULE_COUNT
+};
+
 /* One value for all blocks or units, or one each: "full", "8xfull+24xnone". */
 struct rows {
 	const char *text;  /* in normal form in a plan that plan_resolve made */
@@ -69,6 +86,7 @@ struct mesh {
 
 extern const char *const strategy_names[];
 extern const char *const runtime_names[];
+extern const char *const pipeline_schedule_names[];
 extern const char *const checkpointing_names[];
 extern const char *const offload_names[];
 

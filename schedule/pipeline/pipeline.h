@@ -1,0 +1,144 @@
+/* Orders of pipeline schedules, the places of stages, and the split of blocks over stages: pure
+ * functions of a few numbers. Orders equal torch.distributed.pipelining 2.15.0 and Megatron-Core
+ * d98e8a6 (tests/schedule/golden/pipeline). */
+#ifndef SCHEDULE_PIPELINE_H
+#define SCHEDULE_PIPELINE_H
+
+#include "schedule/plan/plan.h"
+
+enum pipeline_pass {
+	PIPELINE_FORWARD,
+	PIPELINE_BACKWARD,       /* of inputs and weights */
+	PIPELINE_BACKWARD_INPUT, /* dX, which the stage before waits for */
+	PIPELINE_BACKWARD_WEIGHT /* dW, for which nobody waits */
+};
+
+struct pipeline_slot {
+	enum pipeline_pass pass;
+	int chunk; /* which of the rank's stages, 0..chunks-1 */
+	int micro_batch;
+	/* Computed together with the next slot: a forward, then a backward of another stage or
+	 * micro-batch, neither of which waits for the other. */
+	bool with_next;
+};
+
+/* What the order depends on. Letters in formulas: p ranks, v chunks, m micro-batches, g group, k a
+ * rank, 0..p-1. */
+struct pipeline {
+	enum pipeline_schedule schedule;
+	int ranks;
+	int chunks; /* stages on each rank */
+	int micro_batches;
+	/* Interleaved: micro-batches that a chunk takes before the next one has its turn; 0 is
+	 * torch's, m / max(1, m / p), which zb-h1 always has. Megatron's default is p
+	 * (microbatch_group_size_per_vp_stage). The last group may be smaller. */
+	int group;
+	/* Interleaved: one more forward before the first backward, and then each forward together
+	 * with the backward behind it (Megatron's overlap_moe_expert_parallel_comm). Overlap of
+	 * point-to-point messages changes no order. */
+	bool pairs;
+};
+
+/* --- places --------------------------------------------------------------------------------------
+ */
+
+/* Stages run 0..p*v-1, embedding on the first, head on the last. In a loop, chunk c of rank k is
+ * stage c*p + k; zbv and dualpipev lay a V: chunk 0 is stage k, chunk 1 is stage 2p-1-k, so that
+ * rank 0 has both ends. */
+int pipeline_stage(const struct pipeline *pipeline, int rank, int chunk);
+void pipeline_place(const struct pipeline *pipeline, int stage, int *rank, int *chunk);
+
+/* --- orders --------------------------------------------------------------------------------------
+ */
+
+/* False with EXIT_CODE_USAGE where there is no such order; the message names the option and the
+ * nearest values that do. All counts are positive. What each needs:
+ *
+ * gpipe, 1f1b  v = 1 (torch's 1f1b: m >= p too)
+ * interleaved  v >= 2; g >= p, and m a multiple of g or p and more beyond one; g = 0: m a multiple
+ *              of max(1, m / p)
+ * zb-h1        m a multiple of max(1, m / p)
+ * zbv          v = 2
+ * dualpipev    v = 2, m >= 2p
+ *
+ * Whether there are blocks for so many stages is for the split to say. */
+bool pipeline_check(const struct pipeline *pipeline, bool torch, struct error *error);
+
+/* The slots of a rank in the order in which it computes them; returns their number. The pipeline
+ * has passed pipeline_check. The slots live as long as the arena.
+ *
+ * gpipe        all forwards, then all backwards (Huang et al. 1811.06965)
+ * 1f1b         min(m, p-1-k) forwards, then a forward and a backward by turns
+ *              (Narayanan et al. 2104.04473)
+ * interleaved  the same over chunks, in groups of g: min(mv, 2(p-1-k) + (v-1)g) forwards first
+ * zb-h1        min(mv, p-1-k + (v-1)g) forwards first; dW of a backward comes k backwards later
+ *              (Qi et al. 2401.10241; torch's ScheduleInterleavedZeroBubble)
+ * zbv          Qi et al. 2401.10241 section 6, torch's ScheduleZBVZeroBubble
+ * dualpipev    github.com/deepseek-ai/DualPipe, torch's ScheduleDualPipeV */
+int pipeline_order(const struct pipeline *pipeline, int rank, struct arena *arena,
+	struct pipeline_slot **slots);
+
+/* The most forwards in these slots whose backward (dW, where it is split) has not ended: 1f1b
+ * min(m, p-k), gpipe m, interleaved min(mv, 2(p-1-k) + (v-1)g + 1), and 1 more with pairs, zb-h1
+ * min(mv, p + (v-1)g), zbv 2p from m = 2p-1 on, dualpipev 2p+1. Each is one micro-batch of one
+ * stage. */
+int pipeline_in_flight(const struct pipeline_slot *slots, int n);
+
+/* Seconds of the passes of one stage, and of two computed together. */
+struct pipeline_times {
+	double forward, input, weight, pair;
+};
+
+/* Seconds of a step in which the rank that has least to do idles, where all stages are equal and
+ * messages take no time:
+ *
+ * gpipe, 1f1b  (p-1)(F+I+W)      1811.06965, 2104.04473 section 2.2.1
+ * interleaved  (p-1)(F+I+W)      where m >= p; of stages a v-th as long (2104.04473 section 2.2.2)
+ * zb-h1        (p-1)(F+I-W)      where m >= p, W <= I and W <= F (2401.10241 section 2)
+ * zbv          (p-1)F            where m >= 2p-1 and F = I = W: each rank ends as much later than
+ *                                the ranks before it as it begins, and does not idle between
+ *                                (2401.10241 section 6: "zero bubble")
+ * dualpipev    (p-1)(pair+I-2W)  where F = I = W (DeepSeek's DualPipe, README)
+ *
+ * NaN where none holds, and with `pairs`. */
+double pipeline_bubble(const struct pipeline *pipeline, const struct pipeline_times *times);
+
+/* --- splits --------------------------------------------------------------------------------------
+ */
+
+/* Each writes how many blocks every stage has, into stages[0..n_stages-1]. `embedding` and `head`
+ * are the blocks that the embedding, and the final norm with the head, count as. Where they fail,
+ * it is with EXIT_CODE_USAGE and the nearest values that do. */
+struct pipeline_split {
+	int blocks;
+	int ranks, chunks; /* stages are their product */
+	int embedding, head;
+};
+
+/* torchtitan's (both count as 1 by default): even, the first stages have one more; none is empty.
+ * (torchtitan/distributed/pipeline_parallel.py, _generate_llm_fqn_per_model_part) */
+bool pipeline_split_even(const struct pipeline_split *split, int *stages, struct error *error);
+
+/* Megatron's: all alike but for what the embedding and the head, 0 or 1 each
+ * (--account-for-embedding-in-pipeline-split, --account-for-loss-...), take away.
+ * (megatron/core/transformer/transformer_block.py, get_num_layers_to_build) */
+bool pipeline_split_equal(const struct pipeline_split *split, int *stages, struct error *error);
+
+/* Whether n counts of --layers-per-stage are one for every stage and make all blocks. Only the ends
+ * may have none. */
+bool pipeline_split_listed(
+	const struct pipeline_split *split, const int *listed, int n, struct error *error);
+
+/* Seconds of each block, of the embedding and of the head: the split whose slowest stage is
+ * fastest, exactly; of those the most even one (least sum of squares). Every stage between the ends
+ * has a block; so has an end without embedding or head (0 s), hence there are at most as many
+ * stages as blocks and such ends. Returns the seconds of the slowest stage. */
+struct pipeline_weights {
+	const double *blocks;
+	int n;
+	double embedding, head;
+};
+double pipeline_split_balanced(
+	const struct pipeline_weights *weights, int n_stages, struct arena *arena, int *stages);
+
+#endif

@@ -1,0 +1,130 @@
+/* How many blocks every stage has, by the rules of frameworks or as they are listed. */
+#include "schedule/pipeline/pipeline.h"
+
+static int count_stages(const struct pipeline_split *split)
+{
+	return split->ranks * split->chunks;
+}
+
+/* What there is to share out, in blocks. */
+static int count_all(const struct pipeline_split *split)
+{
+	return split->blocks + split->embedding + split->head;
+}
+
+/* Takes what embedding and head count as from the ends. */
+static void take_ends(const struct pipeline_split *split, int *stages)
+{
+	stages[0] -= split->embedding;
+	stages[count_stages(split) - 1] -= split->head;
+}
+
+/* --- even ----------------------------------------------------------------------------------------
+ */
+
+bool pipeline_split_even(const struct pipeline_split *split, int *stages, struct error *error)
+{
+	int n = count_stages(split), all = count_all(split), each = all / n;
+	int heavier = split->embedding > split->head ? split->embedding : split->head;
+
+	if (each == 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--pipeline %d: %d blocks, embedding and head do not fill %d stages; use "
+			"at "
+			"most %d",
+			split->ranks, split->blocks, n,
+			all / split->chunks > 0 ? all / split->chunks : 1);
+	if (n > 1 && heavier > each)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--pipeline %d: the %s counts as %d blocks, more than the %d of a stage; "
+			"use "
+			"fewer stages, or let it count as %d",
+			split->ranks, heavier == split->head ? "head" : "embedding", heavier, each,
+			each);
+	for (int s = 0; s < n; s++)
+		stages[s] = each + (s < all % n);
+	take_ends(split, stages);
+	return true;
+}
+
+/* --- equal ---------------------------------------------------------------------------------------
+ */
+
+/* The nearest number of ranks, from `ranks` on in steps of `by`, that shares all out; 0: none. */
+static int nearest_ranks(const struct pipeline_split *split, int by)
+{
+	int most = count_all(split) / split->chunks;
+
+	for (int ranks = split->ranks + by; ranks > 0 && ranks <= most; ranks += by)
+		if (count_all(split) % (ranks * split->chunks) == 0)
+			return ranks;
+	return 0;
+}
+
+static bool refuse_unequal(const struct pipeline_split *split, struct error *error)
+{
+	int most = count_all(split) / split->chunks;
+	struct pipeline_split from = *split;
+	/* Beyond what there is, the search would begin where nothing fits. */
+	from.ranks = from.ranks > most + 1 ? most + 1 : from.ranks;
+	int below = nearest_ranks(&from, -1), above = nearest_ranks(&from, 1);
+	const char *what = split->embedding + split->head > 0 ? " with embedding and head" : "";
+
+	if (below == 0 && above == 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--virtual-stages %d: %d blocks%s cannot be %d equal stages on each of any "
+			"number of ranks; use --layers-per-stage",
+			split->chunks, count_all(split), what, split->chunks);
+	if (below == 0 || above == 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--pipeline %d: %d blocks%s are not %d equal stages; use %d, or "
+			"--layers-per-stage",
+			split->ranks, count_all(split), what, count_stages(split), below + above);
+	return error_set(error, EXIT_CODE_USAGE,
+		"--pipeline %d: %d blocks%s are not %d equal stages; use %d or %d, or "
+		"--layers-per-stage",
+		split->ranks, count_all(split), what, count_stages(split), below, above);
+}
+
+bool pipeline_split_equal(const struct pipeline_split *split, int *stages, struct error *error)
+{
+	int n = count_stages(split), all = count_all(split);
+
+	if (all % n != 0)
+		return refuse_unequal(split, error);
+	for (int s = 0; s < n; s++)
+		stages[s] = all / n;
+	take_ends(split, stages);
+	return true;
+}
+
+/* --- listed --------------------------------------------------------------------------------------
+ */
+
+bool pipeline_split_listed(
+	const struct pipeline_split *split, const int *listed, int n, struct error *error)
+{
+	int64_t sum = 0;
+
+	if (n != count_stages(split))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--layers-per-stage: %d counts for %d stages (--pipeline %d, "
+			"--virtual-stages "
+			"%d); give one for each",
+			n, count_stages(split), split->ranks, split->chunks);
+	for (int s = 0; s < n; s++) {
+		if (listed[s] < (s > 0 && s < n - 1))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--layers-per-stage: stage %d has %d blocks; only the first and "
+				"the "
+				"last may have 0, beside embedding and head",
+				s, listed[s]);
+		sum += listed[s];
+	}
+	return sum == split->blocks ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--layers-per-stage: the counts make %lld blocks, the model has %d; %s %lld",
+		       (long long)sum, split->blocks, sum < split->blocks ? "add" : "take away",
+		       (long long)(sum < split->blocks ? split->blocks - sum
+						       : sum - split->blocks));
+}

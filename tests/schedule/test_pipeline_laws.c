@@ -1,0 +1,234 @@
+/* Laws of pipeline orders, for random numbers of ranks, stages and micro-batches: each pass once,
+ * no deadlock, the published bubbles, and what is in flight. */
+#include <math.h>
+
+#include "pipelines.h"
+
+enum { TIMES = 2000 };
+
+/* One that pipeline_check accepts; half of the interleaved ones have Megatron's groups. */
+static struct pipeline random_pipeline(uint64_t *state)
+{
+	for (;;) {
+		struct pipeline pipeline = {.schedule = (enum pipeline_schedule)random_below(
+						    state, PIPELINE_SCHEDULE_COUNT),
+			.ranks = 1 + (int)random_below(state, 10),
+			.chunks = 1 + (int)random_below(state, 5),
+			.micro_batches = 1 + (int)random_below(state, 40)};
+		if (pipeline.schedule == PIPELINE_INTERLEAVED) {
+			pipeline.group = (int)random_below(state, 2) *
+					 (pipeline.ranks + (int)random_below(state, 3));
+			pipeline.pairs = random_below(state, 4) == 0;
+		}
+		if (pipeline_check(&pipeline, false, NULL))
+			return pipeline;
+	}
+}
+
+static int group_of(const struct pipeline *pipeline)
+{
+	int m = pipeline->micro_batches, p = pipeline->ranks;
+	return pipeline->group > 0 ? pipeline->group : m < p ? m : m / (m / p);
+}
+
+static void fail_with(const struct pipeline *q, const char *what, double expected, double got)
+{
+	fail_msg("%s p %d v %d m %d g %d pairs %d: %s: expected %g, got %g",
+		pipeline_schedule_names[q->schedule], q->ranks, q->chunks, q->micro_batches,
+		q->group, q->pairs, what, expected, got);
+}
+
+/* --- each once -----------------------------------------------------------------------------------
+ */
+
+/* Every chunk and micro-batch has a forward, then its backward: whole, or dX and then dW. */
+static void check_slots(const struct pipeline *pipeline, int rank)
+{
+	struct arena arena = {0};
+	struct pipeline_slot *slots;
+	int m = pipeline->micro_batches, all = m * pipeline->chunks;
+	int n = pipeline_order(pipeline, rank, &arena, &slots);
+	int *passed = ARENA_ARRAY(&arena, int, all);
+	for (int i = 0; i < n; i++) {
+		struct pipeline_slot slot = slots[i];
+		assert_in_range(slot.chunk, 0, pipeline->chunks - 1);
+		assert_in_range(slot.micro_batch, 0, m - 1);
+		/* 0, forward: 1, dX: 2, dW or whole: 3. */
+		int *place = &passed[slot.chunk * m + slot.micro_batch];
+		static const int needs[] = {0, 1, 1, 2}, makes[] = {1, 3, 2, 3};
+		assert_int_equal(*place, needs[slot.pass]);
+		*place = makes[slot.pass];
+		if (slot.with_next) {
+			assert_int_equal(slot.pass, PIPELINE_FORWARD);
+			assert_int_equal(slots[i + 1].pass, PIPELINE_BACKWARD);
+		}
+	}
+	for (int i = 0; i < all; i++)
+		assert_int_equal(passed[i], 3);
+	arena_finish(&arena);
+}
+
+static void test_each_once(void **state)
+{
+	(void)state;
+	uint64_t seed = 1;
+	for (int i = 0; i < TIMES; i++) {
+		struct pipeline pipeline = random_pipeline(&seed);
+		check_slots(&pipeline, (int)random_below(&seed, pipeline.ranks));
+	}
+}
+
+/* --- runs ----------------------------------------------------------------------------------------
+ */
+
+/* Whatever the passes take. */
+static void test_no_deadlock(void **state)
+{
+	(void)state;
+	uint64_t seed = 2;
+	for (int i = 0; i < TIMES; i++) {
+		struct arena arena = {0};
+		struct pipeline pipeline = random_pipeline(&seed);
+		struct pass_times times = {1, 1, 1, 2};
+		if (!run_pipeline(&pipeline, &times, &arena).ends)
+			fail_with(&pipeline, "runs to its end", 1, 0);
+		arena_finish(&arena);
+	}
+}
+
+static double most_idle(const struct pipeline *pipeline, const struct pipeline_run *run)
+{
+	double most = 0;
+	for (int k = 0; k < pipeline->ranks; k++)
+		most = fmax(most, run->end - run->busy[k]);
+	return most;
+}
+
+/* The times for which a formula is published; dW is the shortest. */
+static struct pipeline_times random_times(uint64_t *state, enum pipeline_schedule schedule)
+{
+	bool even = schedule == PIPELINE_ZBV || schedule == PIPELINE_DUALPIPEV;
+	double forward = 1 + (double)random_below(state, 1000) / 1000;
+	double input = even ? forward : 1 + (double)random_below(state, 1000) / 1000;
+	double weight = even ? forward : (double)(1 + random_below(state, 1000)) / 1000;
+	return (struct pipeline_times){forward, input, weight,
+		(forward + input + weight) * (1 - (double)random_below(state, 300) / 1000)};
+}
+
+static void test_bubbles(void **state)
+{
+	(void)state;
+	uint64_t seed = 3;
+	int seen[PIPELINE_SCHEDULE_COUNT] = {0};
+	for (int i = 0; i < TIMES; i++) {
+		struct arena arena = {0};
+		struct pipeline pipeline = random_pipeline(&seed);
+		struct pipeline_times t = random_times(&seed, pipeline.schedule);
+		struct pass_times times = {t.forward, t.input, t.weight, t.pair};
+		double expected = pipeline_bubble(&pipeline, &t);
+		if (!isnan(expected)) {
+			struct pipeline_run run = run_pipeline(&pipeline, &times, &arena);
+			double got = most_idle(&pipeline, &run);
+			if (fabs(got - expected) > 1e-9 * run.end)
+				fail_with(&pipeline, "idle", expected, got);
+			seen[pipeline.schedule]++;
+		}
+		arena_finish(&arena);
+	}
+	for (int s = 0; s < PIPELINE_SCHEDULE_COUNT; s++)
+		assert_true(seen[s] > 20);
+}
+
+/* As shares of a step: (p-1)/(m+p-1) of it, interleaved (p-1)/(vm) of the work. */
+static void test_shares(void **state)
+{
+	(void)state;
+	for (int v = 1; v <= 4; v++)
+		for (int p = 1; p <= 8; p++) {
+			struct arena arena = {0};
+			struct pass_times times = {1, 1, 1, 0};
+			struct pipeline pipeline = {v == 1 ? PIPELINE_1F1B : PIPELINE_INTERLEAVED,
+				p, v, 3 * p, 0, false};
+			struct pipeline_run run = run_pipeline(&pipeline, &times, &arena);
+			double m = 3 * p, idle = run.end - run.busy[0];
+			assert_true(fabs(idle / run.busy[0] - (p - 1) / (v * m)) < 1e-9);
+			if (v == 1)
+				assert_true(fabs(idle / run.end - (p - 1) / (m + p - 1)) < 1e-9);
+			arena_finish(&arena);
+		}
+}
+
+/* "Zero bubble": between its first slot and its last one a rank of zbv never idles. */
+static void test_zbv_never_idles(void **state)
+{
+	(void)state;
+	for (int p = 1; p <= 8; p++)
+		for (int m = 2 * p - 1; m <= 4 * p; m++) {
+			struct arena arena = {0};
+			struct pass_times times = {1, 1, 1, 0};
+			struct pipeline pipeline = {PIPELINE_ZBV, p, 2, m, 0, false};
+			struct pipeline_run run = run_pipeline(&pipeline, &times, &arena);
+			for (int k = 0; k < p; k++)
+				assert_true(fabs(run.span[k] - run.busy[k]) < 1e-9);
+			arena_finish(&arena);
+		}
+}
+
+/* --- in flight -----------------------------------------------------------------------------------
+ */
+
+static int smaller(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+/* -1: no formula. */
+static int in_flight_of(const struct pipeline *q, int k)
+{
+	int p = q->ranks, v = q->chunks, m = q->micro_batches, g = group_of(q);
+	const int of[PIPELINE_SCHEDULE_COUNT] = {
+		[PIPELINE_GPIPE] = m,
+		[PIPELINE_1F1B] = smaller(m, p - k),
+		[PIPELINE_INTERLEAVED] =
+			smaller(m * v, 2 * (p - 1 - k) + (v - 1) * g + 1 + q->pairs),
+		[PIPELINE_ZB_H1] = smaller(m * v, p + (v - 1) * g),
+		[PIPELINE_ZBV] = m >= 2 * p - 1 ? 2 * p : -1,
+		[PIPELINE_DUALPIPEV] = 2 * p + 1,
+	};
+	return of[q->schedule];
+}
+
+static void test_in_flight(void **state)
+{
+	(void)state;
+	uint64_t seed = 4;
+	for (int i = 0; i < TIMES; i++) {
+		struct arena arena = {0};
+		struct pipeline pipeline = random_pipeline(&seed);
+		struct pass_times times = {1, 1, 1, 2};
+		struct pipeline_run run = run_pipeline(&pipeline, &times, &arena);
+		for (int k = 0; k < pipeline.ranks; k++) {
+			struct pipeline_slot *slots;
+			int n = pipeline_order(&pipeline, k, &arena, &slots);
+			int got = pipeline_in_flight(slots, n);
+			int expected = in_flight_of(&pipeline, k);
+			assert_int_equal(got, run.held[k]);
+			if (expected >= 0 && got != expected)
+				fail_with(&pipeline, "in flight", expected, got);
+		}
+		arena_finish(&arena);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_once),
+		cmocka_unit_test(test_no_deadlock),
+		cmocka_unit_test(test_bubbles),
+		cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_zbv_never_idles),
+		cmocka_unit_test(test_in_flight),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
