@@ -179,9 +179,6 @@ static double plain_time(const struct topology *topology, const struct published
 static bool predict_row(const struct catalogue *catalogue, struct arena *arena,
 	struct published *row, struct error *error)
 {
-	static const enum op_kind kinds[] = {[COLLECTIVE_ALL_GATHER] = OP_ALL_GATHER,
-		[COLLECTIVE_REDUCE_SCATTER] = OP_REDUCE_SCATTER,
-		[COLLECTIVE_ALL_REDUCE] = OP_ALL_REDUCE};
 	const char *name = arena_printf(arena, "%lldx%s", (long long)row->nodes, row->topology);
 	const struct runtime *runtime = runtime_of(RUNTIME_PYTORCH_FSDP2);
 	struct group group = {.size = row->gpus, .stride = 1};
@@ -198,7 +195,7 @@ static bool predict_row(const struct catalogue *catalogue, struct arena *arena,
 	row->domain = row->nodes == 1 && topology->fabric.host_devices > 0 &&
 		      row->gpus > topology->fabric.host_devices;
 	choice = cost_collective_choice(
-		topology, &libraries, runtime, kinds[row->collective], &group, row->bytes);
+		topology, &libraries, runtime, row->collective, &group, row->bytes);
 	row->algorithm = choice.algorithm;
 	row->protocol = choice.protocol;
 	row->predicted = choice.seconds;
