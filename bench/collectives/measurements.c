@@ -106,8 +106,22 @@ bool measurements_read(
 		       error);
 }
 
+enum collective_bar collective_bar(enum collective_kind kind)
+{
+	static const enum collective_bar bars[] = {[COLLECTIVE_ALL_GATHER] = BAR_GATHERS,
+		[COLLECTIVE_REDUCE_SCATTER] = BAR_GATHERS,
+		[COLLECTIVE_ALL_REDUCE] = BAR_ALL_REDUCE,
+		[COLLECTIVE_ALL_TO_ALL] = BAR_MESSAGES,
+		[COLLECTIVE_SEND_RECV] = BAR_MESSAGES};
+
+	return bars[kind];
+}
+
+/* No message was in the files when the split was made: all of them take turns. */
 static bool is_handed(const struct published *row)
 {
+	if (collective_bar(row->collective) == BAR_MESSAGES)
+		return true;
 	for (int i = 0; i < COUNT_OF(handed); i++)
 		if (strcmp(row->source, handed[i]) == 0)
 			return true;
@@ -116,7 +130,7 @@ static bool is_handed(const struct published *row)
 
 static bool same_bar(const struct published *a, const struct published *b)
 {
-	return (a->collective == COLLECTIVE_ALL_REDUCE) == (b->collective == COLLECTIVE_ALL_REDUCE);
+	return collective_bar(a->collective) == collective_bar(b->collective);
 }
 
 /* Those of the split take turns among one another, those of the batch by bar. */
@@ -164,16 +178,35 @@ void measurements_split(struct published_set *rows)
 	}
 }
 
+/* A rank's own share of the NICs, and for what of an all-to-all goes to other nodes. */
+static double plain_messages(
+	const struct topology *topology, const struct published *row, double sent)
+{
+	double nodes = (double)row->nodes, local = (double)row->gpus / nodes;
+	double others = row->collective == COLLECTIVE_SEND_RECV
+				? 1
+				: (nodes - 1) * local / ((double)row->gpus - 1);
+
+	if (nodes <= 1)
+		return sent / topology->fabric.bandwidth;
+	return others * sent * local / topology_node_bandwidth(topology);
+}
+
 /* What a look at the datasheet gives: the bytes of a ring over the slowest link, no latency. */
 static double plain_time(const struct topology *topology, const struct published *row)
 {
 	double ranks = (double)row->gpus;
 	double passes = row->collective == COLLECTIVE_ALL_REDUCE ? 2 : 1;
+	double sent = passes * (ranks - 1) / ranks * (double)row->bytes;
 	double bandwidth = topology->fabric.bandwidth;
 
+	if (row->collective == COLLECTIVE_SEND_RECV)
+		sent = (double)row->bytes;
+	if (collective_bar(row->collective) == BAR_MESSAGES)
+		return plain_messages(topology, row, sent);
 	if (row->nodes > 1)
 		bandwidth = fmin(bandwidth, topology_node_bandwidth(topology));
-	return passes * (ranks - 1) / ranks * (double)row->bytes / bandwidth;
+	return sent / bandwidth;
 }
 
 static bool predict_row(const struct catalogue *catalogue, struct arena *arena,
@@ -192,6 +225,8 @@ static bool predict_row(const struct catalogue *catalogue, struct arena *arena,
 		return false;
 	topology->nodes = row->nodes;
 	row->device = topology->device.name;
+	row->links = row->nodes > 1 ? network_kind_names[topology->network.kind]
+				    : fabric_kind_names[topology->fabric.kind];
 	row->domain = row->nodes == 1 && topology->fabric.host_devices > 0 &&
 		      row->gpus > topology->fabric.host_devices;
 	choice = cost_collective_choice(

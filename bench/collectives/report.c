@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LISTED_BELOW = 10, WORST = 12, KEYS_MAX = 64 };
+enum { LISTED_BELOW = 10, WORST = 12, KEYS_MAX = 256 };
 
 /* What a row is grouped by, as text. */
 typedef const char *(*key_function)(struct arena *arena, const struct published *row);
@@ -21,12 +21,6 @@ static const char *key_device(struct arena *arena, const struct published *row)
 {
 	(void)arena;
 	return row->device;
-}
-
-static const char *key_collective(struct arena *arena, const struct published *row)
-{
-	(void)arena;
-	return collective_kind_names[row->collective];
 }
 
 static const char *key_nodes(struct arena *arena, const struct published *row)
@@ -51,12 +45,15 @@ static const char *key_size(struct arena *arena, const struct published *row)
 	return names[decade];
 }
 
-/* Which of the two bars a row belongs to. */
+/* Which bar a row belongs to. */
 static const char *key_bar(struct arena *arena, const struct published *row)
 {
+	static const char *const names[] = {[BAR_GATHERS] = "all-gather, reduce-scatter",
+		[BAR_ALL_REDUCE] = "all-reduce",
+		[BAR_MESSAGES] = "messages"};
+
 	(void)arena;
-	return row->collective == COLLECTIVE_ALL_REDUCE ? "all-reduce"
-							: "all-gather, reduce-scatter";
+	return names[collective_bar(row->collective)];
 }
 
 static const char *const level_names[] = {"one host", "NVLink domain of hosts", "across nodes"};
@@ -90,6 +87,28 @@ static const char *source_part(const struct published *row)
 static const char *key_part(struct arena *arena, const struct published *row)
 {
 	return arena_printf(arena, "%s: %s", part_name(row), key_bar(arena, row));
+}
+
+/* What decides the time: latency, both, or the links. */
+static const char *key_regime(struct arena *arena, const struct published *row)
+{
+	static const char *const names[] = {
+		"1: latency, to 1 MiB", "2: middle, to 64 MiB", "3: bandwidth, from 64 MiB"};
+	int regime = (row->bytes > (int64_t)1 << 20) + (row->bytes >= (int64_t)64 << 20);
+
+	return arena_printf(arena, "%s, %s", key_part(arena, row), names[regime]);
+}
+
+static const char *key_machine(struct arena *arena, const struct published *row)
+{
+	return arena_printf(arena, "%s, %s, %s%s", key_part(arena, row), row->device, row->links,
+		row->domain ? " of several hosts" : "");
+}
+
+static const char *key_kind(struct arena *arena, const struct published *row)
+{
+	return arena_printf(
+		arena, "%s: %s", part_name(row), collective_kind_names[row->collective]);
 }
 
 /* The split as it was before the batch, and the batch. */
@@ -201,10 +220,10 @@ static void print_worst(const struct published_set *rows, struct arena *arena)
 	}
 }
 
-enum { RESIDUAL_CELLS = 24 }; /* two bars, three levels, four sizes */
+enum { RESIDUAL_CELLS = 12 * BAR_COUNT }; /* three levels, four sizes */
 static int residual_cell(struct arena *arena, const struct published *row)
 {
-	return 12 * (row->collective == COLLECTIVE_ALL_REDUCE) + 4 * level_of(row) +
+	return 12 * (int)collective_bar(row->collective) + 4 * level_of(row) +
 	       key_size(arena, row)[0] - '1';
 }
 
@@ -288,6 +307,9 @@ void report_collectives(const struct published_set *all, struct arena *arena)
 
 	print_head(&rows);
 	print_table(&rows, "Calibration and test", key_part, arena);
+	print_table(all, "The same by collective, found later too", key_kind, arena);
+	print_table(all, "The same by regime", key_regime, arena);
+	print_table(all, "The same by machine", key_machine, arena);
 	print_table(&rows, "The same without and with what was handed", key_handed, arena);
 	print_table(&rows, "Both parts", key_bar, arena);
 	print_table(&later, "Found later", key_bar, arena);
@@ -297,8 +319,6 @@ void report_collectives(const struct published_set *all, struct arena *arena)
 	print_table(all, "The same by size", key_bar_size, arena);
 	print_table(&rows, "By source", key_source, arena);
 	print_table(&rows, "By GPU", key_device, arena);
-	print_table(&rows, "By collective", key_collective, arena);
-	print_table(&rows, "By size", key_size, arena);
 	print_table(&rows, "By number of nodes", key_nodes, arena);
 	print_table(&rows, "By algorithm and protocol", key_algorithm, arena);
 	print_worst(&rows, arena);
