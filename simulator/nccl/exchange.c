@@ -15,12 +15,26 @@
 
 /* init.cc: what moves at once. */
 static const double chunk_inside = 512 << 10, chunk_across = 128 << 10;
-/* What the host's thread spends on a message to another node, both ways [U]. */
+/* enqueue.cc: what one channel carries of a message inside a node, at least and at most: more
+ * channels are taken rather than pass the latter. */
+static const double part_least = 64 << 10, part_most = 16 << 20;
+/* What the host's thread spends on a message to another node, both ways: 16 ranks on two nodes
+ * whose GPUs have no NVLink take 30.5 us up to 8 KiB, and 20.9 without [U]. */
 static const double message_post = 1.2;
 
 /* paths.cc: channels of a message between nodes, 14 GB/s each. */
 static const double channel_network = 14;
 enum { CHANNELS_MAX = 32, CHANNELS_LEAST = 2 };
+
+/* GB/s that one multiprocessor copies over NVLink. Blackwell: 20.8 to 21.5 of eight B200 that send
+ * 16 MiB to 16 GiB (orcd-b200-rocky); Ampere: eight A100 that send 128 MiB over eight channels;
+ * Hopper, whose clock is Blackwell's, is taken for it [U]. */
+static double channel_bandwidth(const struct topology *topology)
+{
+	enum device_generation generation = topology->device.generation;
+
+	return generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL ? 21 : 13.9;
+}
 
 static int64_t local_of(const struct placement *placement)
 {
@@ -40,8 +54,33 @@ static double nics_reached(const struct topology *topology, const struct placeme
 static double flow_bandwidth(const struct topology *topology, const struct placement *placement,
 	const struct nccl_links *group)
 {
-	return group->ring * nics_reached(topology, placement) /
+	return group->flow * nics_reached(topology, placement) /
 	       (double)topology->network.nics_per_node;
+}
+
+/* Channels that every message of the group gets at least: as many as leave one for each. */
+static double channels_each(double ranks)
+{
+	double each = CHANNELS_MAX;
+
+	while (each * ranks > CHANNELS_MAX && each > 1)
+		each /= 2;
+	return each;
+}
+
+/* What `bytes` in messages of `message` take inside a node: the links, or the channel that carries
+ * a part of one of them. NCCL doubles the channels where a part would grow beyond its most; times
+ * would fall there, ours wait as long as for the largest part. */
+static double inside_time(const struct topology *topology, const struct nccl_links *group,
+	double bandwidth, double bytes, double message)
+{
+	double channel = channel_bandwidth(topology);
+	double part = fmax(message / channels_each(group->ranks), fmin(message, part_least));
+	double all = fmin(bandwidth, CHANNELS_MAX * channel);
+
+	if (topology->fabric.kind == FABRIC_PCIE || topology->fabric.kind == FABRIC_SHARED_MEMORY)
+		return bytes / (1e3 * bandwidth);
+	return fmax(bytes / all, fmin(part, part_most) / channel) / 1e3;
 }
 
 /* --- send and receive ------------------------------------------------------------------------- */
@@ -50,9 +89,11 @@ static double flow_bandwidth(const struct topology *topology, const struct place
 static double send_time(const struct topology *topology, const struct placement *placement,
 	const struct nccl_links *group, double bytes)
 {
+	double pair = nccl_pair_bandwidth(topology, group);
+
 	if (group->nodes <= 1)
 		return nccl_hop_inside(group, fmin(bytes, chunk_inside)) +
-		       bytes / (1e3 * nccl_pair_bandwidth(topology, group));
+		       inside_time(topology, group, pair, bytes, bytes);
 	return message_post + nccl_hop_across(group, fmin(bytes, chunk_across)) +
 	       bytes / (1e3 * flow_bandwidth(topology, placement, group));
 }
@@ -60,18 +101,20 @@ static double send_time(const struct topology *topology, const struct placement 
 /* --- all-to-all ------------------------------------------------------------------------------- */
 
 /* Each rank's parts for its own node pass its port, those for others the NICs; the two go side by
- * side. */
-static double all_to_all_time(
-	const struct placement *placement, const struct nccl_links *group, double bytes)
+ * side. NICs deliver less to many streams than to one, as in a ring [U]: two nodes of eight H100
+ * are said to reach 80 GB/s of bus bandwidth at 4 GiB (NVIDIA/nccl-tests issue 355), here 82. */
+static double all_to_all_time(const struct topology *topology, const struct placement *placement,
+	const struct nccl_links *group, double bytes)
 {
 	double local = (double)local_of(placement), others = group->ranks - local;
 	double part = bytes / group->ranks;
-	double inside = (local - 1) * part / (1e3 * group->port);
+	double nics = others > 1 ? fmin(group->ring, group->flow) : group->flow;
+	double inside = inside_time(topology, group, group->port, (local - 1) * part, part);
 
 	if (group->nodes <= 1)
 		return nccl_hop_inside(group, fmin(part, chunk_inside)) + inside;
 	return others * message_post + nccl_hop_across(group, fmin(part, chunk_across)) +
-	       fmax(inside, local * others * part / (1e3 * group->ring));
+	       fmax(local > 1 ? inside : 0, local * others * part / (1e3 * nics));
 }
 
 double nccl_exchange_seconds(const struct topology *topology, const struct placement *placement,
@@ -80,7 +123,7 @@ double nccl_exchange_seconds(const struct topology *topology, const struct place
 	struct nccl_links group = nccl_links_of(topology, placement);
 	double time = kind == COLLECTIVE_SEND_RECV
 			      ? send_time(topology, placement, &group, (double)bytes)
-			      : all_to_all_time(placement, &group, (double)bytes);
+			      : all_to_all_time(topology, placement, &group, (double)bytes);
 
 	return 1e-6 * (group.launch + time);
 }

@@ -165,6 +165,7 @@ static void init_across(struct nccl_links *group, const struct topology *topolog
 	group->node = topology_node_bandwidth(topology) / 1e9 / (double)placement->groups_per_node /
 		      congestion_of(topology, placement->nodes);
 	group->ring = group->node * ring_efficiency(topology);
+	group->flow = group->node * networks[group->network].tree;
 	group->across = fmax(1, network_hop + latency - reference_network);
 }
 

@@ -23,7 +23,7 @@ struct nccl_links {
 	double ranks, nodes, local; /* local: ranks in a node */
 	double port;                /* one rank's link, as a ring gets it */
 	double node;                /* a node's NICs, this group's share */
-	double ring;                /* of it, what a ring gets */
+	double ring, flow;          /* of it, what a ring and one message get */
 	double inside, across;      /* latency of a small hop */
 };
 struct nccl_links nccl_links_of(const struct topology *topology, const struct placement *placement);
