@@ -18,9 +18,14 @@ static const double chunk_inside = 512 << 10, chunk_across = 128 << 10;
 /* enqueue.cc: what one channel carries of a message inside a node, at least and at most: more
  * channels are taken rather than pass the latter. */
 static const double part_least = 64 << 10, part_most = 16 << 20;
-/* What the host's thread spends on a message to another node, both ways: 16 ranks on two nodes
- * whose GPUs have no NVLink take 30.5 us up to 8 KiB, and 20.9 without [U]. */
-static const double message_post = 1.2;
+/* What the host's thread spends on a message to another node, both ways [U]: 16 ranks on two nodes
+ * take 30.5 us up to 8 KiB where GPUs have no NVLink (NCCL 2.30), which is 1.2 a message, and 49.8
+ * on A100 (2.17; 29.8 for two ranks), which is 2.8. */
+static const double message_post = 2;
+/* What NICs deliver to many messages: 0.81 of 8 x 200 Gbit/s over two nodes of eight A100
+ * (microsoft/mscclpp, performance-ndmv4.md), 0.85 of 8 x 400 over two of eight H100
+ * (NVIDIA/nccl-tests issue 355). */
+static const double many_share = 0.83;
 
 /* paths.cc: channels of a message between nodes, 14 GB/s each. */
 static const double channel_network = 14;
@@ -101,14 +106,13 @@ static double send_time(const struct topology *topology, const struct placement 
 /* --- all-to-all ------------------------------------------------------------------------------- */
 
 /* Each rank's parts for its own node pass its port, those for others the NICs; the two go side by
- * side. NICs deliver less to many streams than to one, as in a ring [U]: two nodes of eight H100
- * are said to reach 80 GB/s of bus bandwidth at 4 GiB (NVIDIA/nccl-tests issue 355), here 82. */
+ * side. */
 static double all_to_all_time(const struct topology *topology, const struct placement *placement,
 	const struct nccl_links *group, double bytes)
 {
 	double local = (double)local_of(placement), others = group->ranks - local;
 	double part = bytes / group->ranks;
-	double nics = others > 1 ? fmin(group->ring, group->flow) : group->flow;
+	double nics = others > 1 ? fmin(group->node * many_share, group->flow) : group->flow;
 	double inside = inside_time(topology, group, group->port, (local - 1) * part, part);
 
 	if (group->nodes <= 1)

@@ -75,18 +75,15 @@ static void test_networks_carry_what_leaves(void **state)
 		{COLLECTIVE_SEND_RECV, 32, 1, 1}, {COLLECTIVE_SEND_RECV, 8, 4, 4}};
 	struct arena arena = {0};
 	struct topology t = load_topology(&arena, "4xdgx-h100");
-	double link = topology_node_bandwidth(&t), ring;
+	double link = topology_node_bandwidth(&t);
 	(void)state;
-	t.fabric.bandwidth *= 2;
-	ring = slope(&t, COLLECTIVE_ALL_GATHER, 32, 1) * link * 32 / 31;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		double leaves = egress(&t, cases[i].kind, cases[i].size, cases[i].stride, 1 << 20);
 		double least = leaves / (1 << 20) / (link * cases[i].senders / 8);
 		double got = slope(&t, cases[i].kind, cases[i].size, cases[i].stride);
 
-		if (cases[i].kind == COLLECTIVE_ALL_TO_ALL)
-			assert_close(got, ring * least, 1e-6);
-		assert_true(got >= least && got <= ring * least * (1 + 1e-6));
+		assert_close(
+			got, least / (cases[i].kind == COLLECTIVE_ALL_TO_ALL ? 0.83 : 0.97), 1e-6);
 	}
 	arena_finish(&arena);
 }
