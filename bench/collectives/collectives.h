@@ -38,7 +38,7 @@ struct published_set {
 bool measurements_read(
 	struct arena *arena, const char *folder, struct published_set *rows, struct error *error);
 /* Sources in the order of their names take turns: the first, third, ... test, the others calibrate;
- * those of a handed batch, and of messages, among one another. */
+ * those of a handed batch among one another. */
 void measurements_split(struct published_set *rows);
 bool measurements_predict(const struct catalogue *catalogue, struct arena *arena,
 	struct published_set *rows, struct error *error);

@@ -13,9 +13,14 @@
 static const double launch_of_one_gpu = 5.6e-6;
 
 /* Sources found later that were handed to the split as one batch: tables over several hosts of one
- * NVLink domain. In the order of their names those with gathers or reduce-scatters take turns for
- * these, those with all-reduces for those. What is found after is not in it. */
-static const char *const handed[] = {"datacrunch-gb300", "oci-gb300", "torchtitan-gb300"};
+ * NVLink domain, and the first of messages. In the order of their names those of a bar take turns.
+ * What is found after is not in it. */
+static const struct {
+	const char *source;
+	bool messages;
+} handed[] = {{"datacrunch-gb300", false}, {"oci-gb300", false}, {"torchtitan-gb300", false},
+	{"aicr-b200-sweep", true}, {"orcd-b200-rocky", true}, {"orcd-b200-ubuntu", true},
+	{"superbench-a100", true}};
 
 enum column {
 	COLUMN_SOURCE,
@@ -117,13 +122,12 @@ enum collective_bar collective_bar(enum collective_kind kind)
 	return bars[kind];
 }
 
-/* No message was in the files when the split was made: all of them take turns. */
 static bool is_handed(const struct published *row)
 {
-	if (collective_bar(row->collective) == BAR_MESSAGES)
-		return true;
+	bool messages = collective_bar(row->collective) == BAR_MESSAGES;
+
 	for (int i = 0; i < COUNT_OF(handed); i++)
-		if (strcmp(row->source, handed[i]) == 0)
+		if (handed[i].messages == messages && strcmp(row->source, handed[i].source) == 0)
 			return true;
 	return false;
 }

@@ -260,6 +260,57 @@ static void print_residuals(const struct published_set *rows, struct arena *aren
 		print_residual(rows, cell, arena);
 }
 
+/* --- what machines of the same kind differ by ------------------------------------------------- */
+
+static bool same_case(const struct published *a, const struct published *b)
+{
+	return a->judged && b->judged && a->collective == b->collective && a->nodes == b->nodes &&
+	       a->gpus == b->gpus && a->bytes == b->bytes && strcmp(a->topology, b->topology) == 0;
+}
+
+/* The median of what other sources measured of the same case, s; 0 = none did. */
+static double others_measured(
+	const struct published_set *rows, const struct published *row, struct arena *arena)
+{
+	struct sample sample = {0};
+
+	for (int i = 0; i < rows->n; i++)
+		if (same_case(&rows->of[i], row) && strcmp(rows->of[i].source, row->source) != 0)
+			sample_add(arena, &sample, rows->of[i].measured);
+	return sample.n > 0 ? sample_summary(&sample).bias : 0;
+}
+
+/* A prediction that knows neither machine nor software beyond their names cannot do better than
+ * this by much: other machines of the same name, measured, as predictions of each one. */
+static void print_equals(const struct published_set *rows, struct arena *arena)
+{
+	const char *keys[KEYS_MAX];
+	int n = collect_keys(rows, key_part, arena, keys);
+
+	printf("\n## Cases that several sources measured\n\n| | n | others' median, as a "
+	       "prediction "
+	       "| ours |\n|---|---|---|---|\n");
+	for (int k = 0; k < n; k++) {
+		struct sample equals = {0}, ours = {0};
+
+		for (int i = 0; i < rows->n; i++) {
+			const struct published *row = &rows->of[i];
+			double others = 0;
+
+			if (row->judged && strcmp(key_part(arena, row), keys[k]) == 0)
+				others = others_measured(rows, row, arena);
+			if (others <= 0)
+				continue;
+			sample_add(arena, &equals, others / row->measured - 1);
+			sample_add(arena, &ours, measurement_error(row));
+		}
+		if (equals.n >= LISTED_BELOW)
+			printf("| %s | %d | %.1f | %.1f |\n", keys[k], equals.n,
+				100 * sample_summary(&equals).median,
+				100 * sample_summary(&ours).median);
+	}
+}
+
 static void print_head(const struct published_set *rows)
 {
 	int judged = 0;
@@ -321,6 +372,7 @@ void report_collectives(const struct published_set *all, struct arena *arena)
 	print_table(&rows, "By GPU", key_device, arena);
 	print_table(&rows, "By number of nodes", key_nodes, arena);
 	print_table(&rows, "By algorithm and protocol", key_algorithm, arena);
+	print_equals(all, arena);
 	print_worst(&rows, arena);
 	print_residuals(all, arena);
 	print_sources(all, arena);
