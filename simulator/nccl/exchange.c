@@ -22,10 +22,11 @@ static const double part_least = 64 << 10, part_most = 16 << 20;
  * take 30.5 us up to 8 KiB where GPUs have no NVLink (NCCL 2.30), which is 1.2 a message, and 49.8
  * on A100 (2.17; 29.8 for two ranks), which is 2.8. */
 static const double message_post = 2;
-/* What NICs deliver to many messages: 0.81 of 8 x 200 Gbit/s over two nodes of eight A100
- * (microsoft/mscclpp, performance-ndmv4.md), 0.85 of 8 x 400 over two of eight H100
- * (NVIDIA/nccl-tests issue 355). */
-static const double many_share = 0.83;
+/* Many messages to other nodes at a time. NICs deliver 0.81 of 8 x 200 Gbit/s to two nodes of eight
+ * A100 (microsoft/mscclpp, performance-ndmv4.md). Of faster NICs the thread that posts the chunks
+ * of one rank keeps up with 43 (two of eight H100, NVIDIA/nccl-tests issue 355), 27 (B200,
+ * orcd-b200-rocky) and 24 GB/s (128 GB300 in two racks, oracle-quickstart's guide): their mean. */
+static const double many_share = 0.81, many_posted = 30;
 
 /* paths.cc: channels of a message between nodes, 14 GB/s each. */
 static const double channel_network = 14;
@@ -105,6 +106,12 @@ static double send_time(const struct topology *topology, const struct placement 
 
 /* --- all-to-all ------------------------------------------------------------------------------- */
 
+/* GB/s of a node's ranks. */
+static double many_bandwidth(const struct nccl_links *group, double local)
+{
+	return fmin(group->flow, fmin(group->node * many_share, local * many_posted));
+}
+
 /* Each rank's parts for its own node pass its port, those for others the NICs; the two go side by
  * side. */
 static double all_to_all_time(const struct topology *topology, const struct placement *placement,
@@ -112,7 +119,7 @@ static double all_to_all_time(const struct topology *topology, const struct plac
 {
 	double local = (double)local_of(placement), others = group->ranks - local;
 	double part = bytes / group->ranks;
-	double nics = others > 1 ? fmin(group->node * many_share, group->flow) : group->flow;
+	double nics = others > 1 ? many_bandwidth(group, local) : group->flow;
 	double inside = inside_time(topology, group, group->port, (local - 1) * part, part);
 
 	if (group->nodes <= 1)
@@ -125,9 +132,14 @@ double nccl_exchange_seconds(const struct topology *topology, const struct place
 	enum collective_kind kind, int64_t bytes)
 {
 	struct nccl_links group = nccl_links_of(topology, placement);
-	double time = kind == COLLECTIVE_SEND_RECV
-			      ? send_time(topology, placement, &group, (double)bytes)
-			      : all_to_all_time(topology, placement, &group, (double)bytes);
+	double time;
+
+	/* Messages get all of the links between hosts of an NVLink domain: 685 GB/s of bus
+	 * bandwidth over 8 GB300 and 667 over 64 (oracle-quickstart's guide). */
+	group.port /= nccl_links_share(placement);
+	time = kind == COLLECTIVE_SEND_RECV
+		       ? send_time(topology, placement, &group, (double)bytes)
+		       : all_to_all_time(topology, placement, &group, (double)bytes);
 
 	return 1e-6 * (group.launch + time);
 }

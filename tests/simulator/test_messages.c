@@ -82,8 +82,9 @@ static void test_networks_carry_what_leaves(void **state)
 		double least = leaves / (1 << 20) / (link * cases[i].senders / 8);
 		double got = slope(&t, cases[i].kind, cases[i].size, cases[i].stride);
 
+		/* Eight ranks of a node post 30 GB/s each. */
 		assert_close(
-			got, least / (cases[i].kind == COLLECTIVE_ALL_TO_ALL ? 0.83 : 0.97), 1e-6);
+			got, least / (cases[i].kind == COLLECTIVE_ALL_TO_ALL ? 0.6 : 0.97), 1e-6);
 	}
 	arena_finish(&arena);
 }
@@ -105,6 +106,37 @@ static void test_channels_carry_messages(void **state)
 	assert_true(seconds(&t, COLLECTIVE_SEND_RECV, 2, 1, INT64_C(64) << 20) < 0.4 * sixty_four);
 	t.fabric.bandwidth *= 10;
 	assert_close(1 / slope(&t, COLLECTIVE_SEND_RECV, 8, 1), 32 * 21e9, 1e-3);
+	arena_finish(&arena);
+}
+
+/* Slower NICs decide: 37.8 GB/s of bus bandwidth over two nodes of eight A100 (mscclpp's page,
+ * fitted to), and half of what one has stays. */
+static void test_slow_networks_decide(void **state)
+{
+	struct arena arena = {0};
+	struct topology t = load_topology(&arena, "2xdgx-a100-80gb");
+	(void)state;
+	assert_close(15.0 / 16 / slope(&t, COLLECTIVE_ALL_TO_ALL, 16, 1), 37.8e9, 0.01);
+	t.network.nic_bandwidth /= 2;
+	assert_close(15.0 / 16 / slope(&t, COLLECTIVE_ALL_TO_ALL, 16, 1), 37.8e9 / 2, 0.01);
+	arena_finish(&arena);
+}
+
+/* Hosts of an NVLink domain have all of its links for messages. 8 GiB over 4, 8 and 64 GB300,
+ * published: 10.3, 11.06 and 13.03 ms (oracle-quickstart's guide; fitted to). */
+static void test_domains_have_all_links(void **state)
+{
+	static const struct {
+		int64_t ranks;
+		double published;
+	} cases[] = {{4, 10.308e-3}, {8, 11.059e-3}, {64, 13.028e-3}};
+	struct arena arena = {0};
+	struct topology t = load_topology(&arena, "gb200-nvl72");
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++)
+		assert_close(
+			seconds(&t, COLLECTIVE_ALL_TO_ALL, cases[i].ranks, 1, INT64_C(8) << 30),
+			cases[i].published, 0.07);
 	arena_finish(&arena);
 }
 
@@ -143,19 +175,17 @@ static void test_a_pair_is_a_pair(void **state)
 	arena_finish(&arena);
 }
 
-/* Without bandwidth to wait for, latencies are left, and no bytes cost nothing else. */
+/* Without bandwidth to wait for, latencies are left. */
 static void test_infinite_links_leave_latencies(void **state)
 {
 	struct arena arena = {0};
 	struct topology t = load_topology(&arena, "4xdgx-h100");
+	double chunk;
 	(void)state;
-	t.fabric.bandwidth = t.network.nic_bandwidth = 1e30;
-	for (int k = 0; k < COUNT_OF(kinds); k++) {
-		double chunk = seconds(&t, kinds[k], 4, 8, INT64_C(1) << 30);
-
-		assert_close(seconds(&t, kinds[k], 4, 8, INT64_C(1) << 40), chunk, 1e-9);
-		assert_true(seconds(&t, kinds[k], 4, 8, 32) < chunk && chunk < 100e-6);
-	}
+	t.network.nic_bandwidth = 1e30;
+	chunk = seconds(&t, COLLECTIVE_SEND_RECV, 4, 8, INT64_C(1) << 30);
+	assert_close(seconds(&t, COLLECTIVE_SEND_RECV, 4, 8, INT64_C(1) << 40), chunk, 1e-9);
+	assert_true(seconds(&t, COLLECTIVE_SEND_RECV, 4, 8, 32) < chunk && chunk < 100e-6);
 	/* Each message to another node is posted. */
 	assert_true(seconds(&t, COLLECTIVE_ALL_TO_ALL, 32, 1, 32) >
 		    seconds(&t, COLLECTIVE_ALL_TO_ALL, 16, 1, 32));
@@ -250,6 +280,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_leaves_a_node),
 		cmocka_unit_test(test_networks_carry_what_leaves),
+		cmocka_unit_test(test_slow_networks_decide),
+		cmocka_unit_test(test_domains_have_all_links),
 		cmocka_unit_test(test_channels_carry_messages),
 		cmocka_unit_test(test_ports_carry_what_stays),
 		cmocka_unit_test(test_a_pair_is_a_pair),
