@@ -338,7 +338,7 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 			times * collective_wire_bytes(op->kind, group->size, op->bytes);
 		prediction->wire_bytes_node_egress +=
 			times * collective_node_egress(
-					engine->topology, runtime, op->kind, group, op->bytes);
+					engine->topology, runtime, collective, group, op->bytes);
 	}
 }
 

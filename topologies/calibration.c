@@ -2,7 +2,8 @@
 #include "topologies/calibration.h"
 #include "topologies/calibration_lists.h"
 
-const char *const collective_kind_names[] = {"all_gather", "reduce_scatter", "all_reduce", NULL};
+const char *const collective_kind_names[] = {
+	"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send_recv", NULL};
 const char *const product_form_names[] = {"forward", "input_gradient", "weight_gradient", NULL};
 const char *const calibration_kernel_names[] = {
 #define X(suffix, name) [KERNEL_##suffix] = name,

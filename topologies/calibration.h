@@ -9,11 +9,18 @@
 #include "topologies/calibration_kernels.h"
 #include "topologies/calibration_steps.h"
 
-enum collective_kind { COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_ALL_REDUCE };
-extern const char *const collective_kind_names[]; /* "all_gather", "reduce_scatter", "all_reduce" */
+enum collective_kind {
+	COLLECTIVE_ALL_GATHER,
+	COLLECTIVE_REDUCE_SCATTER,
+	COLLECTIVE_ALL_REDUCE,
+	COLLECTIVE_ALL_TO_ALL, /* every rank has an equal part for each */
+	COLLECTIVE_SEND_RECV   /* every rank sends to the next of its group and receives */
+};
+extern const char *const collective_kind_names[]; /* "all_gather", ...; ends with NULL */
 
 /* Time of one collective over `ranks` ranks on `nodes` nodes: latency + bytes / bandwidth, where
- * bytes is the full (gathered) size, for sizes from `from_bytes` up to the next segment's. */
+ * bytes is the full (gathered) size (nccl-tests' as well: of an all-to-all what one rank has for
+ * all, of send and receive the message), for sizes from `from_bytes` up to the next segment's. */
 struct calibration_collective {
 	enum collective_kind collective;
 	int64_t ranks;

@@ -15,7 +15,8 @@ enum { PART_LATER = PART_COUNT };
 /* One row of collectives.csv or collectives_later.csv: what was run, what was measured, what is
  * predicted. */
 struct published {
-	const char *source, *topology, *device, *statistic, *status, *origin, *libraries, *notes;
+	const char *source, *topology, *device, *links, *statistic, *status, *origin, *libraries,
+		*notes;
 	int64_t nodes, gpus, bytes, gpus_per_process;
 	bool domain;      /* over several hosts of an NVLink domain, which counts as one node */
 	bool found_later; /* in collectives_later.csv */
@@ -42,6 +43,10 @@ void measurements_split(struct published_set *rows);
 bool measurements_predict(const struct catalogue *catalogue, struct arena *arena,
 	struct published_set *rows, struct error *error);
 double measurement_error(const struct published *row);
+
+/* What is judged together. */
+enum collective_bar { BAR_GATHERS, BAR_ALL_REDUCE, BAR_MESSAGES, BAR_COUNT };
+enum collective_bar collective_bar(enum collective_kind kind);
 
 /* The report, as Markdown on stdout; and one CSV line a row. */
 void report_collectives(const struct published_set *rows, struct arena *arena);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LISTED_BELOW = 10, WORST = 12, KEYS_MAX = 64 };
+enum { LISTED_BELOW = 10, WORST = 12, KEYS_MAX = 256 };
 
 /* What a row is grouped by, as text. */
 typedef const char *(*key_function)(struct arena *arena, const struct published *row);
@@ -21,12 +21,6 @@ static const char *key_device(struct arena *arena, const struct published *row)
 {
 	(void)arena;
 	return row->device;
-}
-
-static const char *key_collective(struct arena *arena, const struct published *row)
-{
-	(void)arena;
-	return collective_kind_names[row->collective];
 }
 
 static const char *key_nodes(struct arena *arena, const struct published *row)
@@ -51,12 +45,15 @@ static const char *key_size(struct arena *arena, const struct published *row)
 	return names[decade];
 }
 
-/* Which of the two bars a row belongs to. */
+/* Which bar a row belongs to. */
 static const char *key_bar(struct arena *arena, const struct published *row)
 {
+	static const char *const names[] = {[BAR_GATHERS] = "all-gather, reduce-scatter",
+		[BAR_ALL_REDUCE] = "all-reduce",
+		[BAR_MESSAGES] = "messages"};
+
 	(void)arena;
-	return row->collective == COLLECTIVE_ALL_REDUCE ? "all-reduce"
-							: "all-gather, reduce-scatter";
+	return names[collective_bar(row->collective)];
 }
 
 static const char *const level_names[] = {"one host", "NVLink domain of hosts", "across nodes"};
@@ -90,6 +87,28 @@ static const char *source_part(const struct published *row)
 static const char *key_part(struct arena *arena, const struct published *row)
 {
 	return arena_printf(arena, "%s: %s", part_name(row), key_bar(arena, row));
+}
+
+/* What decides the time: latency, both, or the links. */
+static const char *key_regime(struct arena *arena, const struct published *row)
+{
+	static const char *const names[] = {
+		"1: latency, to 1 MiB", "2: middle, to 64 MiB", "3: bandwidth, from 64 MiB"};
+	int regime = (row->bytes > (int64_t)1 << 20) + (row->bytes >= (int64_t)64 << 20);
+
+	return arena_printf(arena, "%s, %s", key_part(arena, row), names[regime]);
+}
+
+static const char *key_machine(struct arena *arena, const struct published *row)
+{
+	return arena_printf(arena, "%s, %s, %s%s", key_part(arena, row), row->device, row->links,
+		row->domain ? " of several hosts" : "");
+}
+
+static const char *key_kind(struct arena *arena, const struct published *row)
+{
+	return arena_printf(
+		arena, "%s: %s", part_name(row), collective_kind_names[row->collective]);
 }
 
 /* The split as it was before the batch, and the batch. */
@@ -201,10 +220,10 @@ static void print_worst(const struct published_set *rows, struct arena *arena)
 	}
 }
 
-enum { RESIDUAL_CELLS = 24 }; /* two bars, three levels, four sizes */
+enum { RESIDUAL_CELLS = 12 * BAR_COUNT }; /* three levels, four sizes */
 static int residual_cell(struct arena *arena, const struct published *row)
 {
-	return 12 * (row->collective == COLLECTIVE_ALL_REDUCE) + 4 * level_of(row) +
+	return 12 * (int)collective_bar(row->collective) + 4 * level_of(row) +
 	       key_size(arena, row)[0] - '1';
 }
 
@@ -239,6 +258,57 @@ static void print_residuals(const struct published_set *rows, struct arena *aren
 	       "| collective | level | size | n | median | spread |\n|---|---|---|---|---|---|\n");
 	for (int cell = 0; cell < RESIDUAL_CELLS; cell++)
 		print_residual(rows, cell, arena);
+}
+
+/* --- what machines of the same kind differ by ------------------------------------------------- */
+
+static bool same_case(const struct published *a, const struct published *b)
+{
+	return a->judged && b->judged && a->collective == b->collective && a->nodes == b->nodes &&
+	       a->gpus == b->gpus && a->bytes == b->bytes && strcmp(a->topology, b->topology) == 0;
+}
+
+/* The median of what other sources measured of the same case, s; 0 = none did. */
+static double others_measured(
+	const struct published_set *rows, const struct published *row, struct arena *arena)
+{
+	struct sample sample = {0};
+
+	for (int i = 0; i < rows->n; i++)
+		if (same_case(&rows->of[i], row) && strcmp(rows->of[i].source, row->source) != 0)
+			sample_add(arena, &sample, rows->of[i].measured);
+	return sample.n > 0 ? sample_summary(&sample).bias : 0;
+}
+
+/* A prediction that knows neither machine nor software beyond their names cannot do better than
+ * this by much: other machines of the same name, measured, as predictions of each one. */
+static void print_equals(const struct published_set *rows, struct arena *arena)
+{
+	const char *keys[KEYS_MAX];
+	int n = collect_keys(rows, key_part, arena, keys);
+
+	printf("\n## Cases that several sources measured\n\n| | n | others' median, as a "
+	       "prediction "
+	       "| ours |\n|---|---|---|---|\n");
+	for (int k = 0; k < n; k++) {
+		struct sample equals = {0}, ours = {0};
+
+		for (int i = 0; i < rows->n; i++) {
+			const struct published *row = &rows->of[i];
+			double others = 0;
+
+			if (row->judged && strcmp(key_part(arena, row), keys[k]) == 0)
+				others = others_measured(rows, row, arena);
+			if (others <= 0)
+				continue;
+			sample_add(arena, &equals, others / row->measured - 1);
+			sample_add(arena, &ours, measurement_error(row));
+		}
+		if (equals.n >= LISTED_BELOW)
+			printf("| %s | %d | %.1f | %.1f |\n", keys[k], equals.n,
+				100 * sample_summary(&equals).median,
+				100 * sample_summary(&ours).median);
+	}
 }
 
 static void print_head(const struct published_set *rows)
@@ -288,6 +358,9 @@ void report_collectives(const struct published_set *all, struct arena *arena)
 
 	print_head(&rows);
 	print_table(&rows, "Calibration and test", key_part, arena);
+	print_table(all, "The same by collective, found later too", key_kind, arena);
+	print_table(all, "The same by regime", key_regime, arena);
+	print_table(all, "The same by machine", key_machine, arena);
 	print_table(&rows, "The same without and with what was handed", key_handed, arena);
 	print_table(&rows, "Both parts", key_bar, arena);
 	print_table(&later, "Found later", key_bar, arena);
@@ -297,10 +370,9 @@ void report_collectives(const struct published_set *all, struct arena *arena)
 	print_table(all, "The same by size", key_bar_size, arena);
 	print_table(&rows, "By source", key_source, arena);
 	print_table(&rows, "By GPU", key_device, arena);
-	print_table(&rows, "By collective", key_collective, arena);
-	print_table(&rows, "By size", key_size, arena);
 	print_table(&rows, "By number of nodes", key_nodes, arena);
 	print_table(&rows, "By algorithm and protocol", key_algorithm, arena);
+	print_equals(all, arena);
 	print_worst(&rows, arena);
 	print_residuals(all, arena);
 	print_sources(all, arena);

@@ -274,6 +274,9 @@ static bool device_run(struct comm *comm, const struct collective *c)
 		if (c->element == COMM_INT64)
 			return sum_digits(comm, c);
 		return run_round(comm, c, pull_own_slice) && run_round(comm, &second, pull_slices);
+	case COLLECTIVE_ALL_TO_ALL:
+	case COLLECTIVE_SEND_RECV:
+		break;
 	}
 	return false;
 }

@@ -10,6 +10,7 @@
 
 /* As in nccl.h. */
 enum {
+	NCCL_INVALID_USAGE = 5,
 	NCCL_IN_PROGRESS = 7,
 	NCCL_UINT8 = 1,
 	NCCL_INT64 = 4,

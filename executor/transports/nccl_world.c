@@ -152,8 +152,11 @@ static int issue(const struct nccl_api *api, const struct collective *c, void *c
 	case COLLECTIVE_ALL_REDUCE:
 		return api->ncclAllReduce(
 			c->output, c->output, count, type, NCCL_SUM, comm, c->stream);
+	case COLLECTIVE_ALL_TO_ALL:
+	case COLLECTIVE_SEND_RECV:
+		break;
 	}
-	return 0;
+	return NCCL_INVALID_USAGE;
 }
 
 bool nccl_world_run(const struct nccl_world *w, const struct collective *c, struct error *error)

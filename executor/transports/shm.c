@@ -88,6 +88,9 @@ static bool move(struct comm *comm, struct node_link *link, const struct collect
 		return true;
 	case COLLECTIVE_ALL_REDUCE:
 		return all_reduce(comm, link, c);
+	case COLLECTIVE_ALL_TO_ALL:
+	case COLLECTIVE_SEND_RECV:
+		break;
 	}
 	return false;
 }

@@ -134,9 +134,10 @@ static void measure_load(struct sampler *sampler, const struct plan *plan, struc
 static double wire(const struct schedule *schedule, const struct op *op)
 {
 	const struct group *group = &schedule->groups[op->group];
-	if (schedule->topology->nodes > 1)
+	enum collective_kind kind;
+	if (schedule->topology->nodes > 1 && collective_kind_of(op->kind, &kind))
 		return collective_node_egress(schedule->topology,
-			runtime_of(schedule->plan.runtime), op->kind, group, op->bytes);
+			runtime_of(schedule->plan.runtime), kind, group, op->bytes);
 	return collective_wire_bytes(op->kind, group->size, op->bytes);
 }
 

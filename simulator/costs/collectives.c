@@ -37,21 +37,56 @@ bool collective_kind_of(enum op_kind kind, enum collective_kind *collective)
 	return false;
 }
 
+/* Messages between pairs: nothing is gathered or summed on the way. */
+static bool is_exchange(enum collective_kind kind)
+{
+	return kind == COLLECTIVE_ALL_TO_ALL || kind == COLLECTIVE_SEND_RECV;
+}
+
 /* A runtime that goes inside the node first, on a group that spans nodes with several ranks each.
  */
-static bool is_hierarchical(const struct runtime *runtime, const struct placement *placement)
+static bool is_hierarchical(
+	const struct runtime *runtime, const struct placement *placement, enum collective_kind kind)
 {
-	return runtime->hierarchical && placement->nodes > 1 && placement->ranks_per_node > 1;
+	return runtime->hierarchical && !is_exchange(kind) && placement->nodes > 1 &&
+	       placement->ranks_per_node > 1;
+}
+
+/* Bytes that one rank sends. */
+static double sent(enum collective_kind kind, double ranks, double bytes)
+{
+	/* Of (r - 1) / r of them, by enum collective_kind. */
+	static const double passes[] = {1, 1, 2, 1};
+
+	return kind == COLLECTIVE_SEND_RECV ? bytes : passes[kind] * bytes * (ranks - 1) / ranks;
+}
+
+/* Bytes of one group that leave a node, the ranks in order: a flat ring enters and leaves every
+ * node once, so what one rank forwards is what a node sends (docs/cost-model.md); of an all-to-all
+ * the parts of all its ranks for other nodes do; of a chain of messages one does. */
+static double group_egress(
+	const struct placement *placement, enum collective_kind kind, double bytes)
+{
+	double ranks = (double)placement->ranks;
+	double local = (double)ceil_div(placement->ranks, placement->nodes);
+
+	if (placement->nodes <= 1)
+		return 0;
+	if (kind == COLLECTIVE_ALL_TO_ALL)
+		return local * bytes * (ranks - local) / ranks;
+	return sent(kind, ranks, bytes);
 }
 
 /* --- processes of one host -------------------------------------------------------------------- */
 
-/* Bytes of memory that one rank reads and writes: a gather copies the whole result; a reduction
- * reads its chunk from every rank. */
+/* Bytes of memory that one rank reads and writes: a gather copies the whole result, as do messages;
+ * a reduction reads its chunk from every rank. */
 static double host_traffic(enum collective_kind kind, double ranks, double bytes)
 {
 	switch (kind) {
 	case COLLECTIVE_ALL_GATHER:
+	case COLLECTIVE_ALL_TO_ALL:
+	case COLLECTIVE_SEND_RECV:
 		return 2 * bytes;
 	case COLLECTIVE_REDUCE_SCATTER:
 		return bytes * (1 + 1 / ranks);
@@ -80,6 +115,9 @@ static double network_time(const struct topology *topology, const struct placeme
 	double bandwidth = topology_node_bandwidth(topology) / (double)placement->groups_per_node;
 	double hop = topology->network.latency;
 
+	if (is_exchange(kind))
+		return (kind == COLLECTIVE_ALL_TO_ALL ? nodes - 1 : 1) * hop +
+		       group_egress(placement, kind, bytes) / bandwidth;
 	return passes * ((nodes - 1) * hop + (ranks - nodes) * topology->fabric.latency +
 				(ranks - 1) / ranks * bytes / bandwidth);
 }
@@ -91,6 +129,8 @@ static double modelled_time(const struct machine *machine, const struct placemen
 {
 	if (placement->ranks <= 1)
 		return 0;
+	if (machine->gpu && is_exchange(kind))
+		return nccl_exchange_seconds(machine->topology, placement, kind, bytes);
 	if (machine->gpu)
 		return nccl_choose(machine->topology, &machine->libraries, placement, kind, bytes)
 			.seconds;
@@ -204,7 +244,7 @@ static double placed_time(const struct machine *machine, const struct runtime *r
 		measured = modelled_time(machine, placement, kind, bytes);
 	if (measured >= 0)
 		return measured + wait_for_cores(machine);
-	if (is_hierarchical(runtime, placement))
+	if (is_hierarchical(runtime, placement, kind))
 		return hierarchical_time(machine, placement, kind, bytes);
 	return modelled_time(machine, placement, kind, bytes);
 }
@@ -221,8 +261,10 @@ static void name_choice(const struct machine *machine, const struct runtime *run
 		choice->algorithm = "broadcasts";
 	} else if (measured_time(machine, placement, kind, bytes) >= 0) {
 		choice->algorithm = "measured";
-	} else if (is_hierarchical(runtime, placement)) {
+	} else if (is_hierarchical(runtime, placement, kind)) {
 		choice->algorithm = "two levels";
+	} else if (machine->gpu && is_exchange(kind)) {
+		choice->algorithm = "messages";
 	} else if (machine->gpu) {
 		struct nccl_choice nccl =
 			nccl_choose(machine->topology, &machine->libraries, placement, kind, bytes);
@@ -235,44 +277,52 @@ static void name_choice(const struct machine *machine, const struct runtime *run
 }
 
 struct collective_choice cost_collective_choice(const struct topology *topology,
-	const struct libraries *libraries, const struct runtime *runtime, enum op_kind kind,
+	const struct libraries *libraries, const struct runtime *runtime, enum collective_kind kind,
 	const struct group *group, int64_t bytes)
 {
 	struct placement placement = topology_place(topology, group->size, group->stride);
 	struct collective_choice choice = {.algorithm = "none", .protocol = ""};
-	enum collective_kind collective;
 	struct machine machine;
 
-	if (!collective_kind_of(kind, &collective))
-		return choice;
 	machine_init(&machine, topology, libraries, DTYPE_FP32);
-	choice.seconds = placed_time(&machine, runtime, &placement, collective, bytes);
-	name_choice(&machine, runtime, &placement, collective, bytes, &choice);
+	choice.seconds = placed_time(&machine, runtime, &placement, kind, bytes);
+	name_choice(&machine, runtime, &placement, kind, bytes, &choice);
 	return choice;
 }
 
 /* --- wire and loads --------------------------------------------------------------------------- */
 
-/* A flat ring enters and leaves every node once: what one rank forwards is what a node sends
- * (docs/cost-model.md). Two levels send each node's part only. */
+/* Of all groups of a node. Two levels send each node's part only. */
 static double placed_egress(const struct runtime *runtime, const struct placement *placement,
-	enum op_kind kind, int64_t bytes)
+	enum collective_kind kind, int64_t bytes)
 {
 	double groups = (double)placement->groups_per_node;
 
-	if (placement->nodes <= 1)
-		return 0;
-	if (is_hierarchical(runtime, placement))
-		return groups * collective_wire_bytes(kind, placement->nodes, bytes);
-	return groups * collective_wire_bytes(kind, placement->ranks, bytes);
+	if (is_hierarchical(runtime, placement, kind))
+		return groups * sent(kind, (double)placement->nodes, (double)bytes);
+	return groups * group_egress(placement, kind, (double)bytes);
 }
 
 double collective_node_egress(const struct topology *topology, const struct runtime *runtime,
-	enum op_kind kind, const struct group *group, int64_t bytes)
+	enum collective_kind kind, const struct group *group, int64_t bytes)
 {
 	struct placement placement = topology_place(topology, group->size, group->stride);
 
 	return placed_egress(runtime, &placement, kind, bytes);
+}
+
+/* Bytes that one rank sends over the links inside its node. */
+static double sent_inside(
+	const struct placement *placement, enum collective_kind kind, double bytes)
+{
+	double local = (double)placement->ranks_per_node;
+	double all = sent(kind, (double)placement->ranks, bytes);
+
+	if (placement->nodes <= 1)
+		return all;
+	if (kind == COLLECTIVE_ALL_TO_ALL)
+		return bytes * (local - 1) / (double)placement->ranks;
+	return kind == COLLECTIVE_SEND_RECV ? 0 : all * (local - 1) / local;
 }
 
 static double load(double bytes, double seconds, double bandwidth)
@@ -282,11 +332,13 @@ static double load(double bytes, double seconds, double bandwidth)
 	return fmin(1, bytes / seconds / bandwidth);
 }
 
-/* Device memory: a gather writes what it receives and reads what it forwards, a reduction reads its
- * own data besides. */
+/* Device memory: a gather writes what it receives and reads what it forwards, as do messages; a
+ * reduction reads its own data besides. */
 static double memory_passes(enum collective_kind kind)
 {
-	return kind == COLLECTIVE_ALL_GATHER ? 2 : kind == COLLECTIVE_REDUCE_SCATTER ? 3 : 2.5;
+	static const double passes[] = {2, 3, 2.5, 2, 2}; /* by enum collective_kind */
+
+	return passes[kind];
 }
 
 /* Before 2.28 NCCL copied the rings of Blackwell nodes until they were as many as NVLink SHARP's
@@ -301,66 +353,68 @@ static double running_channels(
 	return copied ? CHANNELS_MAX : fmin(CHANNELS_MAX, 2 * graph);
 }
 
+static double channels_of(const struct machine *machine, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes)
+{
+	if (is_exchange(kind))
+		return nccl_exchange_channels(machine->topology, placement, kind);
+	return running_channels(machine, placement,
+		nccl_choose(machine->topology, &machine->libraries, placement, kind, bytes)
+			.channels);
+}
+
 /* Measured times have it in them, and a stated congestion what flows do to each other. */
 static void wait_for_links(const struct machine *machine, const struct runtime *runtime,
-	const struct placement *placement, enum op_kind kind, int64_t bytes, struct cost *cost)
+	const struct placement *placement, enum collective_kind kind, int64_t bytes,
+	struct cost *cost)
 {
 	const struct topology *topology = machine->topology;
-	enum collective_kind collective;
-
-	collective_kind_of(kind, &collective);
-	if (measured_time(machine, placement, collective, bytes) >= 0)
-		return;
 	double wire =
 		placed_egress(runtime, placement, kind, bytes) / topology_node_bandwidth(topology);
+
+	if (measured_time(machine, placement, kind, bytes) >= 0)
+		return;
 	cost->late = network_late(topology->network.kind, placement->nodes, cost->device, wire);
 	cost->device += cost->late;
 }
 
 static void gpu_loads(const struct machine *machine, const struct runtime *runtime,
-	const struct placement *placement, enum op_kind kind, int64_t bytes, struct cost *cost)
+	const struct placement *placement, enum collective_kind kind, int64_t bytes,
+	struct cost *cost)
 {
 	const struct topology *topology = machine->topology;
-	double wire = collective_wire_bytes(kind, placement->ranks, bytes);
-	double local = (double)placement->ranks_per_node;
-	enum collective_kind collective;
 
-	collective_kind_of(kind, &collective);
-	cost->spread = hypot(collective_spread(placement, collective, bytes),
+	cost->spread = hypot(collective_spread(placement, kind, bytes),
 		network_spread(topology->network.kind, placement->nodes));
 	cost->jitter = network_jitter(topology->network.kind, placement->nodes);
-	cost->multiprocessors = running_channels(machine, placement,
-		nccl_choose(topology, &machine->libraries, placement, collective, bytes).channels);
-	cost->fabric_load = load(wire * (placement->nodes > 1 ? (local - 1) / local : 1),
-		cost->device, topology->fabric.bandwidth);
+	cost->multiprocessors = channels_of(machine, placement, kind, bytes);
+	cost->fabric_load = load(sent_inside(placement, kind, (double)bytes), cost->device,
+		topology->fabric.bandwidth);
 	cost->network_load = load(placed_egress(runtime, placement, kind, bytes), cost->device,
 		topology_node_bandwidth(topology));
-	cost->memory_load = load(
-		memory_passes(collective) * wire, cost->device, topology->device.memory_bandwidth);
+	cost->memory_load =
+		load(memory_passes(kind) * sent(kind, (double)placement->ranks, (double)bytes),
+			cost->device, topology->device.memory_bandwidth);
 }
 
 static void host_loads(const struct machine *machine, const struct placement *placement,
-	enum op_kind kind, int64_t bytes, struct cost *cost)
+	enum collective_kind kind, int64_t bytes, struct cost *cost)
 {
-	enum collective_kind collective;
-
-	collective_kind_of(kind, &collective);
 	cost->multiprocessors = 1;
-	cost->memory_load = load(host_traffic(collective, (double)placement->ranks, (double)bytes),
+	cost->memory_load = load(host_traffic(kind, (double)placement->ranks, (double)bytes),
 		cost->device, machine->memory_bandwidth);
 	cost->network_load = placement->nodes > 1 ? 1 : 0;
 	cost->idle = placement->nodes > 1 ? network_idle : 0;
 }
 
 void collective_cost(const struct machine *machine, const struct runtime *runtime,
-	enum op_kind kind, const struct group *group, int64_t bytes, struct cost *cost)
+	enum collective_kind kind, const struct group *group, int64_t bytes, struct cost *cost)
 {
 	struct placement placement = topology_place(machine->topology, group->size, group->stride);
-	enum collective_kind collective;
 
-	if (placement.ranks <= 1 || !collective_kind_of(kind, &collective))
+	if (placement.ranks <= 1)
 		return;
-	cost->device = placed_time(machine, runtime, &placement, collective, bytes);
+	cost->device = placed_time(machine, runtime, &placement, kind, bytes);
 	if (machine->gpu && placement.nodes > 1)
 		wait_for_links(machine, runtime, &placement, kind, bytes, cost);
 	if (machine->gpu)

@@ -7,7 +7,7 @@
 
 /* Fills device and the loads of `cost`. */
 void collective_cost(const struct machine *machine, const struct runtime *runtime,
-	enum op_kind kind, const struct group *group, int64_t bytes, struct cost *cost);
+	enum collective_kind kind, const struct group *group, int64_t bytes, struct cost *cost);
 
 /* --- network.c: what an idle network does not show -------------------------------------------- */
 

@@ -63,15 +63,17 @@ double cost_batch(const struct plan *plan, const struct topology *topology);
 
 /* One collective alone, with the algorithm that the runtime would choose (docs/cost-model.md:
  * NCCL's tuner on GPUs) and what carries it out: NCCL's algorithm and protocol ("ring", "Simple"),
- * or how the figure came about ("measured", "two levels", "host", "network") with protocol "".
- * `kind` is OP_ALL_GATHER, OP_REDUCE_SCATTER or OP_ALL_REDUCE, `bytes` the full (gathered) size;
- * nothing for a group of one. `libraries` NULL: recent ones. */
+ * or how the figure came about ("measured", "messages", "two levels", "host", "network") with
+ * protocol "". `bytes` is the full (gathered) size; of an all-to-all what one rank has for all, of
+ * send and receive one message. Every group of this size and stride does the same at the same time,
+ * and a chain of messages is as slow as its slowest pair, the one on two nodes where there is one.
+ * Nothing for a group of one. `libraries` NULL: recent ones. */
 struct collective_choice {
 	const char *algorithm, *protocol;
 	double seconds;
 };
 struct collective_choice cost_collective_choice(const struct topology *topology,
-	const struct libraries *libraries, const struct runtime *runtime, enum op_kind kind,
+	const struct libraries *libraries, const struct runtime *runtime, enum collective_kind kind,
 	const struct group *group, int64_t bytes);
 
 /* One pass of the core of attention over `sequences` sequences of seq_len tokens. */
@@ -97,6 +99,6 @@ double collective_spread(
 /* Bytes that leave each node in one direction when every group of this kind carries out the
  * collective once. */
 double collective_node_egress(const struct topology *topology, const struct runtime *runtime,
-	enum op_kind kind, const struct group *group, int64_t bytes);
+	enum collective_kind kind, const struct group *group, int64_t bytes);
 
 #endif

@@ -116,6 +116,15 @@ static double compute_cost(const struct costing *costing, const struct op *op, s
 		&costing->machine, costing->schedule, costing->program->model, op, cost);
 }
 
+static void communicate(const struct costing *costing, const struct op *op, struct cost *cost)
+{
+	enum collective_kind kind;
+
+	if (collective_kind_of(op->kind, &kind))
+		collective_cost(&costing->machine, costing->runtime, kind,
+			&costing->schedule->groups[op->group], op->bytes, cost);
+}
+
 static void copy_cost(const struct machine *machine, const struct op *op, struct cost *cost)
 {
 	cost->device = copy_latency;
@@ -234,8 +243,7 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 			wait_for_slowest(costing, &cost);
 		break;
 	case OP_CLASS_COLLECTIVE:
-		collective_cost(machine, costing->runtime, op->kind,
-			&costing->schedule->groups[op->group], op->bytes, &cost);
+		communicate(costing, op, &cost);
 		break;
 	case OP_CLASS_COPY:
 		copy_cost(machine, op, &cost);

@@ -37,6 +37,17 @@ struct nccl_choice {
 struct nccl_choice nccl_choose(const struct topology *topology, const struct libraries *libraries,
 	const struct placement *placement, enum collective_kind kind, int64_t bytes);
 
+/* Messages between pairs of ranks: an all-to-all, in which each rank has `bytes` in equal parts for
+ * all, and send and receive, in which each sends `bytes` to the next of its group (exchange.c).
+ * Seconds over ranks > 1; never falls when bytes, latencies or oversubscription grow or a bandwidth
+ * shrinks. */
+double nccl_exchange_seconds(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes);
+
+/* Channels that run meanwhile, one multiprocessor each. */
+double nccl_exchange_channels(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind);
+
 /* One rank's `bytes` to all: chunks follow one another around a ring. */
 double nccl_broadcast_seconds(
 	const struct topology *topology, const struct placement *placement, int64_t bytes);

@@ -103,16 +103,6 @@ static int link_of(const struct topology *topology)
 	return links_of[topology->device.generation];
 }
 
-/* One group of ranks. */
-struct group_links {
-	int link, network;
-	double ranks, nodes, local; /* local: ranks in a node */
-	double port;                /* GB/s of one rank's link, as a ring gets it */
-	double node;                /* of a node's NICs, this group's share */
-	double ring;                /* of it, what a ring gets */
-	double inside, across;      /* latency of a small hop */
-};
-
 static double given(double stated, double otherwise)
 {
 	return stated > 0 ? stated : otherwise;
@@ -130,6 +120,14 @@ static double port_bandwidth(const struct topology *topology, int link, int64_t 
 	if (local > 1)
 		port *= 1 - links[link].pair_loss / (double)(local - 1);
 	return port;
+}
+
+double nccl_pair_bandwidth(const struct topology *topology, const struct nccl_links *group)
+{
+	bool switched = topology->fabric.kind != FABRIC_NVLINK_MESH &&
+			topology->fabric.kind != FABRIC_NVLINK_CUBE_MESH;
+
+	return switched ? group->port : port_bandwidth(topology, group->link, 2);
 }
 
 double nccl_links_share(const struct placement *placement)
@@ -161,22 +159,24 @@ static double congestion_of(const struct topology *topology, int64_t nodes)
 	return fmax(1, far * sqrt((double)min_i64(nodes, CONGESTION_NODES) / CONGESTION_NODES));
 }
 
-static void init_across(struct group_links *group, const struct topology *topology,
+static void init_across(struct nccl_links *group, const struct topology *topology,
 	const struct placement *placement)
 {
 	double latency = given(topology->network.latency * 1e6, networks[group->network].latency);
 
-	group->node = topology_node_bandwidth(topology) / 1e9 /
-		      fmax((double)placement->groups_per_node,
-			      congestion_of(topology, placement->nodes));
+	group->node =
+		topology_node_bandwidth(topology) / 1e9 /
+		fmax((double)placement->groups_per_node, congestion_of(topology, placement->nodes));
 	group->ring = group->node * ring_efficiency(topology);
+	group->flow = group->node * networks[group->network].tree;
 	group->across = fmax(1, network_hop + latency - reference_network);
 }
 
-static struct group_links links_of_group(
-	const struct topology *topology, const struct placement *placement)
+struct nccl_links nccl_links_of(const struct topology *topology, const struct placement *placement)
 {
-	struct group_links group = {.link = link_of(topology),
+	int link = link_of(topology);
+	struct nccl_links group = {.link = link,
+		.launch = links[link].launch,
 		.network = topology->network.kind,
 		.ranks = (double)placement->ranks,
 		.nodes = (double)placement->nodes,
@@ -204,14 +204,19 @@ static double doublings(double step, double small)
 	return 0.5 * log2(1 + ratio * ratio);
 }
 
-static double hop_inside(const struct group_links *group, double step)
+double nccl_hop_inside(const struct nccl_links *group, double step)
 {
 	return group->inside + links[group->link].growth * doublings(step, step_inside);
 }
 
-static double hop_across(const struct group_links *group, double growth, double step)
+static double hop_across(const struct nccl_links *group, double growth, double step)
 {
 	return group->across + growth * doublings(step, step_across);
+}
+
+double nccl_hop_across(const struct nccl_links *group, double step)
+{
+	return hop_across(group, networks[group->network].growth, step);
 }
 
 /* Over EFA the chunks of a gather or reduce-scatter, which follow one another through a NIC, each
@@ -219,7 +224,7 @@ static double hop_across(const struct group_links *group, double growth, double 
  * medians over 2, 8 and 32 nodes each says 3.0 to 3.4. */
 static const double efa_step_growth = 3.1;
 
-static double efa_ring_time(const struct group_links *group, double bytes)
+static double efa_ring_time(const struct nccl_links *group, double bytes)
 {
 	double steps = group->ranks - 1, step = bytes / group->ranks;
 
@@ -229,7 +234,7 @@ static double efa_ring_time(const struct group_links *group, double bytes)
 }
 
 /* A ring of n nodes crosses the network n times; one rank a node: at each step. */
-static double ring_time(const struct group_links *group, enum collective_kind kind, double bytes)
+static double ring_time(const struct nccl_links *group, enum collective_kind kind, double bytes)
 {
 	double passes = kind == COLLECTIVE_ALL_REDUCE ? 2 : 1;
 	double steps = passes * (group->ranks - 1);
@@ -239,27 +244,26 @@ static double ring_time(const struct group_links *group, enum collective_kind ki
 
 	if (group->nodes > 1 && group->network == NETWORK_EFA && kind != COLLECTIVE_ALL_REDUCE)
 		return efa_ring_time(group, bytes);
-	return fmax(0, steps - across) * hop_inside(group, step) +
-	       across * hop_across(group, networks[group->network].growth, step) +
-	       step * steps / (1e3 * bus);
+	return fmax(0, steps - across) * nccl_hop_inside(group, step) +
+	       across * nccl_hop_across(group, step) + step * steps / (1e3 * bus);
 }
 
 /* Hops from a leaf to the root across nodes. */
-static double tree_depth(const struct group_links *group)
+static double tree_depth(const struct nccl_links *group)
 {
 	return group->nodes > 1 ? ceil(log2(group->nodes)) : 0;
 }
 
 /* What the NICs carry of an all-reduce up and down a tree: between two nodes everything once a
  * direction, else twice. */
-static double tree_network(const struct group_links *group)
+static double tree_network(const struct nccl_links *group)
 {
 	return group->node * networks[group->network].tree * (group->nodes > 2 ? 0.5 : 1);
 }
 
 /* Up to the root and down again. Chunks follow one another through the tree, so filling them counts
  * once each way and only the small hop at each level. */
-static double tree_across(const struct group_links *group, double step)
+static double tree_across(const struct nccl_links *group, double step)
 {
 	double growth = networks[group->network].tree_growth;
 
@@ -268,19 +272,19 @@ static double tree_across(const struct group_links *group, double step)
 	return 2 * (hop_across(group, growth, step) + (tree_depth(group) - 1) * group->across);
 }
 
-static double tree_time(const struct group_links *group, double bytes)
+static double tree_time(const struct nccl_links *group, double bytes)
 {
 	double step = bytes / tree_parts;
 	double inside = group->port / 2 * tree_efficiency;
 	double bandwidth = group->nodes == 1 ? inside : fmin(1.3 * inside, tree_network(group));
 
-	return 2 * (group->local - 1) * hop_inside(group, step) + tree_across(group, step) +
+	return 2 * (group->local - 1) * nccl_hop_inside(group, step) + tree_across(group, step) +
 	       bytes / (1e3 * bandwidth);
 }
 
 /* NVLink SHARP reduces in the switch; across nodes, a tree of what the switches hold. */
 static double sharp_time(
-	const struct group_links *group, const struct topology *topology, double bytes)
+	const struct nccl_links *group, const struct topology *topology, double bytes)
 {
 	double bandwidth = topology->fabric.bandwidth / 1e9 * links[group->link].sharp;
 	double time = sharp_start + sharp_growth * log2(1 + bytes / 0x1p20);
@@ -292,16 +296,15 @@ static double sharp_time(
 }
 
 /* One rank a node: halving distances, log2 of them. */
-static double pat_time(const struct group_links *group, double bytes)
+static double pat_time(const struct nccl_links *group, double bytes)
 {
 	double share = (group->ranks - 1) / group->ranks;
 
-	return ceil(log2(group->ranks)) *
-		       hop_across(group, networks[group->network].growth, bytes / group->ranks) +
+	return ceil(log2(group->ranks)) * nccl_hop_across(group, bytes / group->ranks) +
 	       bytes * share / (1e3 * group->ring * pat_efficiency);
 }
 
-static double algorithm_time(const struct group_links *group, const struct topology *topology,
+static double algorithm_time(const struct nccl_links *group, const struct topology *topology,
 	enum collective_kind kind, enum nccl_algorithm algorithm, double bytes)
 {
 	switch (algorithm) {
@@ -323,25 +326,25 @@ static double algorithm_time(const struct group_links *group, const struct topol
 double nccl_seconds(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, enum nccl_algorithm algorithm, int64_t bytes)
 {
-	struct group_links group = links_of_group(topology, placement);
+	struct nccl_links group = nccl_links_of(topology, placement);
 	double time = algorithm_time(&group, topology, kind, algorithm, (double)bytes);
 
-	return 1e-6 * (links[group.link].launch + time);
+	return 1e-6 * (group.launch + time);
 }
 
 double nccl_simple_seconds(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, int64_t bytes)
 {
-	struct group_links group = links_of_group(topology, placement);
+	struct nccl_links group = nccl_links_of(topology, placement);
 	double chunk = (double)bytes / group.ranks / (1e3 * group.port);
 	double sliced = (group.ranks - 1) * (chunk / 2 + slice_wait);
 
 	return fmax(nccl_seconds(topology, placement, kind, NCCL_RING, bytes),
-		1e-6 * (links[group.link].launch + sliced));
+		1e-6 * (group.launch + sliced));
 }
 
 /* The last rank has everything when the chunks have filled the ring and passed by. */
-static double broadcast_time(const struct group_links *group, double bytes)
+static double broadcast_time(const struct nccl_links *group, double bytes)
 {
 	double across = group->nodes > 1 ? fmin(group->nodes, group->ranks - 1) : 0;
 	double step = bytes / group->ranks;
@@ -356,14 +359,14 @@ static double broadcast_time(const struct group_links *group, double bytes)
 double nccl_broadcast_seconds(
 	const struct topology *topology, const struct placement *placement, int64_t bytes)
 {
-	struct group_links group = links_of_group(topology, placement);
+	struct nccl_links group = nccl_links_of(topology, placement);
 
-	return 1e-6 * (links[group.link].launch + broadcast_time(&group, (double)bytes));
+	return 1e-6 * (group.launch + broadcast_time(&group, (double)bytes));
 }
 
 double nccl_ring_bandwidth(const struct topology *topology, const struct placement *placement)
 {
-	struct group_links group = links_of_group(topology, placement);
+	struct nccl_links group = nccl_links_of(topology, placement);
 
 	return fmin(group.port, group.ring);
 }

@@ -16,6 +16,25 @@ double nccl_seconds(const struct topology *topology, const struct placement *pla
 double nccl_simple_seconds(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, int64_t bytes);
 
+/* One group of ranks and its links, as published times show them. us, GB/s. */
+struct nccl_links {
+	int link, network;          /* rows of time.c's tables */
+	double launch;              /* of the kernel */
+	double ranks, nodes, local; /* local: ranks in a node */
+	double port;                /* one rank's link, as a ring gets it */
+	double node;                /* a node's NICs, this group's share */
+	double ring, flow;          /* of it, what a ring and one message get */
+	double inside, across;      /* latency of a small hop */
+};
+struct nccl_links nccl_links_of(const struct topology *topology, const struct placement *placement);
+
+/* What one hop waits that moves `step` bytes at once, us. */
+double nccl_hop_inside(const struct nccl_links *group, double step);
+double nccl_hop_across(const struct nccl_links *group, double step);
+
+/* GB/s of a port's links that lead to one other device. */
+double nccl_pair_bandwidth(const struct topology *topology, const struct nccl_links *group);
+
 /* Of the links inside a node, what a ring gets: less than 1 over several hosts of an NVLink domain.
  */
 double nccl_links_share(const struct placement *placement);

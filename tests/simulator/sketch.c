@@ -200,5 +200,8 @@ struct topology load_topology(struct arena *arena, const char *name)
 double collective_seconds(const struct topology *topology, const struct runtime *runtime,
 	enum op_kind kind, const struct group *group, int64_t bytes)
 {
-	return cost_collective_choice(topology, NULL, runtime, kind, group, bytes).seconds;
+	enum collective_kind collective = COLLECTIVE_ALL_GATHER;
+
+	assert_true(collective_kind_of(kind, &collective));
+	return cost_collective_choice(topology, NULL, runtime, collective, group, bytes).seconds;
 }

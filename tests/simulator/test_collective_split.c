@@ -8,8 +8,8 @@ static struct published row(const char *source, enum collective_kind kind, bool 
 	return (struct published){.source = source, .collective = kind, .found_later = later};
 }
 
-/* Sources take turns by name whatever stands where; the batch for itself, by kind; what else was
- * found later stays out, and moves no other. */
+/* Sources take turns by name whatever stands where; the batch for itself, by kind, messages apart;
+ * what else was found later stays out, and moves no other. */
 static void test_sources_take_turns(void **state)
 {
 	struct published of[] = {
@@ -24,10 +24,14 @@ static void test_sources_take_turns(void **state)
 		row("oci-gb300", COLLECTIVE_ALL_REDUCE, true),
 		row("datacrunch-gb300", COLLECTIVE_ALL_REDUCE, true),
 		row("datacrunch-gb300", COLLECTIVE_ALL_GATHER, true),
+		row("orcd-b200-rocky", COLLECTIVE_ALL_TO_ALL, true),
+		row("aicr-b200-sweep", COLLECTIVE_SEND_RECV, true),
+		row("aicr-b200-sweep", COLLECTIVE_ALL_GATHER, true),
+		row("bravo-2", COLLECTIVE_SEND_RECV, true),
 	};
 	static const int parts[] = {PART_CALIBRATION, PART_TEST, PART_TEST, PART_TEST,
 		PART_CALIBRATION, PART_LATER, PART_CALIBRATION, PART_CALIBRATION, PART_CALIBRATION,
-		PART_TEST, PART_TEST};
+		PART_TEST, PART_TEST, PART_CALIBRATION, PART_TEST, PART_LATER, PART_LATER};
 	struct published_set rows = {.n = COUNT_OF(of), .of = of};
 
 	(void)state;

@@ -375,9 +375,9 @@ static void test_two_levels(void **state)
 	double across = ms(&t, RUNTIME_PYTORCH_FSDP1, OP_ALL_GATHER, 2, 8, bytes / 8);
 	assert_close(ms(&t, RUNTIME_SHARDPLAN, OP_ALL_GATHER, 16, 1, bytes), inside + across, 1e-9);
 	/* n nodes: (n - 1) / n of the payload leaves each; a flat ring sends 15/16 of it. */
-	assert_close(
-		collective_node_egress(&t, ours, OP_ALL_GATHER, &group, bytes), bytes / 2.0, 1e-12);
-	assert_close(collective_node_egress(&t, flat, OP_ALL_GATHER, &group, bytes),
+	assert_close(collective_node_egress(&t, ours, COLLECTIVE_ALL_GATHER, &group, bytes),
+		bytes / 2.0, 1e-12);
+	assert_close(collective_node_egress(&t, flat, COLLECTIVE_ALL_GATHER, &group, bytes),
 		bytes * 15.0 / 16, 1e-12);
 	arena_finish(&arena);
 }

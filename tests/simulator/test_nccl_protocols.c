@@ -39,7 +39,8 @@ static void test_gathers_step_by_protocol(void **state)
 		{INT64_C(1) << 26, "LL128", 44.6, 0.92},
 		{INT64_C(1) << 27, "Simple", 70, 1},
 	};
-	static const enum op_kind kinds[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER};
+	static const enum collective_kind kinds[] = {
+		COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER};
 	struct group group = {GROUP_SHARD, 16, 1, 0};
 	struct arena arena = {0};
 	(void)state;

@@ -151,9 +151,9 @@ static void refuses(void **state)
 			"c.yaml:2:45: optimiser: unknown key, did you mean \"optimizer\"?"},
 		{"gemm_flop: 1TFLOPS\n",
 			"c.yaml:1:1: gemm_flop: unknown key, did you mean \"gemm_flops\"?"},
-		{"collectives:\n  - {collective: all_to_all, ranks: 2, nodes: 1}\n",
+		{"collectives:\n  - {collective: scatter, ranks: 2, nodes: 1}\n",
 			"c.yaml:2:18: collective: expected one of all_gather, reduce_scatter, "
-			"all_reduce, got \"all_to_all\""},
+			"all_reduce, all_to_all, send_recv, got \"scatter\""},
 		{"collectives:\n  - {collective: all_gather, ranks: 0, nodes: 1}\n",
 			"c.yaml:2:37: ranks: expected a whole number greater than 0, got \"0\""},
 		{"collectives:\n  - {collective: all_gather, ranks: 2, nodes: 1, latency: 1us, "

@@ -203,6 +203,9 @@ static bool move(struct comm *comm, const struct collective *c)
 		return reduce_part(comm, c, c->output);
 	case COLLECTIVE_ALL_REDUCE:
 		return all_reduce(comm, c);
+	case COLLECTIVE_ALL_TO_ALL:
+	case COLLECTIVE_SEND_RECV:
+		break;
 	}
 	return false;
 }

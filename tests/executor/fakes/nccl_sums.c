@@ -84,5 +84,9 @@ void fake_nccl_compute(void **arguments, int members)
 	case COLLECTIVE_ALL_REDUCE:
 		reduce_all(parts, members);
 		break;
+	case COLLECTIVE_ALL_TO_ALL:
+	case COLLECTIVE_SEND_RECV:
+		fake_cuda_fault("a collective that no schedule has");
+		break;
 	}
 }
