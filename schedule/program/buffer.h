@@ -53,7 +53,8 @@ extern const char *const category_names[];
 	X(OPTIMIZER_WORK, "optimizer_work", TEMPORARY_BUFFERS, false)                              \
 	X(TOKENS, "tokens", TEMPORARY_BUFFERS, false) /* int32 inputs and targets */               \
 	X(NORM_SCALARS, "norm_scalars", COMMUNICATION_BUFFERS, true)                               \
-	X(BUCKET, "bucket", COMMUNICATION_BUFFERS, true) /* DeepSpeed collects gradients in it */
+	X(BUCKET, "bucket", COMMUNICATION_BUFFERS, true) /* DeepSpeed collects gradients in it */  \
+	X(RESIDUAL_GRADIENT, "residual_gradient", TEMPORARY_BUFFERS, false) /* between stages */
 
 enum buffer_role {
 #define X(suffix, name, category, shared) BUFFER_##suffix,
