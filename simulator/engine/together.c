@@ -101,7 +101,6 @@ static void begin(struct meeting *meeting, double now)
 		seat.queue->meeting = meeting;
 		seat.queue->own_rate = 1;
 		seat.queue->left = left;
-		seat.queue->ran = 0;
 	}
 }
 

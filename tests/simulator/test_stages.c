@@ -201,6 +201,60 @@ static void test_worst_class(void **state)
 	arena_finish(&p.arena);
 }
 
+/* Messages end at the same time at both ends, to the bit. */
+static void check_ends(const struct pipeline *p)
+{
+	for (int c = 0; c < p->schedule->n_classes; c++) {
+		const struct program *program = &p->schedule->programs[c];
+		for (int i = 0; i < program->n_ops; i++) {
+			const struct op *op = &program->ops[i];
+			if (op->kind != OP_SEND)
+				continue;
+			int peer = op->message.peer;
+			int received = stages_find(&p->schedule->programs[peer], OP_RECV,
+				op->micro_batch, op->message.direction);
+			double sent = p->simulation.classes[c].timeline.spans[i].end;
+			assert_true(
+				sent == p->simulation.classes[peer].timeline.spans[received].end);
+		}
+	}
+}
+
+/* What slows a message down at one end does so at the other: a gather that shares the port. */
+static void check_pace(int slowed)
+{
+	struct pipeline p;
+	double seconds[2];
+	pipeline_init(&p, 2, 1, STAGES_1F1B, MS, MS);
+	p.topology.fabric.latency = 0.25 * MS;
+	p.topology.fabric.bandwidth = 1e9;
+	p.schedule->groups[p.schedule->n_groups++] = (struct group){GROUP_SHARD, 2, 1, 1};
+	p.schedule->n_engines = 2;
+	stages_add(p.schedule, slowed,
+		(struct op){.kind = OP_ALL_GATHER,
+			.stream = STREAM_GATHER,
+			.micro_batch = -1,
+			.group = 1,
+			.bytes = 1 << 24});
+	int sent = stages_find(&p.schedule->programs[0], OP_SEND, 0, DIRECTION_FORWARD);
+	for (int contention = 0; contention < 2; contention++) {
+		p.options.no_contention = !contention;
+		run(&p);
+		check_ends(&p);
+		seconds[contention] = p.simulation.classes[0].timeline.spans[sent].end - MS;
+	}
+	assert_true(seconds[0] > 0.25 * MS && seconds[0] < 0.26 * MS);
+	assert_true(seconds[1] > 1.5 * seconds[0] && seconds[1] < 2.01 * seconds[0]);
+	arena_finish(&p.arena);
+}
+
+static void test_pace(void **state)
+{
+	(void)state;
+	check_pace(0);
+	check_pace(1);
+}
+
 static void test_deterministic(void **state)
 {
 	struct pipeline p;
@@ -212,6 +266,7 @@ static void test_deterministic(void **state)
 	p.topology.calibration.host_overhead = 7e-6;
 	run(&p);
 	const struct simulation first = p.simulation;
+	check_ends(&p);
 	run(&p);
 	assert_true(first.prediction.step_time == p.simulation.prediction.step_time);
 	for (int c = 0; c < 4; c++)
@@ -248,6 +303,7 @@ int main(void)
 		cmocka_unit_test(test_rendezvous),
 		cmocka_unit_test(test_joint_collective),
 		cmocka_unit_test(test_worst_class),
+		cmocka_unit_test(test_pace),
 		cmocka_unit_test(test_deterministic),
 		cmocka_unit_test(test_deadlock),
 	};
