@@ -165,17 +165,23 @@ void meeting_pace(struct engine *engine)
 
 /* --- the clock -------------------------------------------------------------------------------- */
 
+/* One class may touch another that has settled. */
 static void settle_all(struct engines *engines)
 {
-	for (int c = 0; c < engines->n; c++) {
-		struct engine *engine = &engines->of[c];
+	bool any;
 
-		if (!engine->touched)
-			continue;
-		engine->touched = false;
-		engine_settle(engine);
-		c = -1; /* others may have been touched */
-	}
+	do {
+		any = false;
+		for (int c = 0; c < engines->n; c++) {
+			struct engine *engine = &engines->of[c];
+
+			if (!engine->touched)
+				continue;
+			engine->touched = false;
+			engine_settle(engine);
+			any = true;
+		}
+	} while (any);
 }
 
 static bool all_over(const struct engines *engines)
