@@ -369,6 +369,7 @@ bool measurement_read(struct arena *arena, const struct node *map, struct measur
 	add_keys(&known, measurement_keys, COUNT_OF(measurement_keys));
 	*measurement = (struct measurement){.values.peak_op = -1};
 	if (!read_parts(prediction_parts, &known, map, &measurement->values, arena, error) ||
+		!read_classes(arena, map, &measurement->values, error) ||
 		!read_parts(measurement_parts, &known, map, measurement, arena, error) ||
 		!read_curves(arena, map, measurement, error))
 		return false;

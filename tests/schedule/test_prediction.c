@@ -177,7 +177,7 @@ static void test_keys(void **state)
 		"uncertainty", "rank_class", "classes", "lower_bound_s", "plan_lower_bound_s"};
 	static const char *const times[] = {"compute", "all_gather", "reduce_scatter", "all_reduce",
 		"copy", "optimizer", "exposed_communication", "data_loading", "data_wait",
-		"unaligned_head", "allocator"};
+		"unaligned_head", "allocator", "messages", "bubble"};
 	struct prediction prediction = sample();
 	struct arena arena = {0};
 	struct text text = {0};
