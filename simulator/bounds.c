@@ -217,14 +217,13 @@ static double range_flops(const struct plan *plan, const struct model *model, co
 	return flops;
 }
 
-double plan_lower_bound(const struct schedule *schedule)
+/* Of one class alone. */
+static double class_lower_bound(const struct schedule *schedule, const struct program *program,
+	const struct machine *machine)
 {
 	const struct topology *topology = schedule->topology;
-	const struct program *program = &schedule->programs[0];
 	double flops = 0, optimizer = 0, egress = 0, copied[2] = {0}, bound;
-	struct machine machine;
 
-	machine_init(&machine, topology, NULL, schedule->plan.param_dtype);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 		double times = program_times(program, i);
@@ -238,13 +237,25 @@ double plan_lower_bound(const struct schedule *schedule)
 		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
 			egress += times * least_egress(schedule, op);
 	}
-	bound = lower_bound(&schedule->plan, schedule->model, topology);
-	bound = fmax(bound, plan_loader_time(&schedule->plan));
-	bound = fmax(bound, quotient(flops, most_flops(&machine)));
+	bound = quotient(flops, most_flops(machine));
 	bound = fmax(bound, quotient(optimizer, most_memory_bandwidth(topology)));
-	bound = fmax(bound, quotient(fmax(copied[0], copied[1]), machine.link_bandwidth));
+	bound = fmax(bound, quotient(fmax(copied[0], copied[1]), machine->link_bandwidth));
 	if (topology->nodes > 1)
 		bound = fmax(bound, quotient(egress, most_wire(topology, topology->nodes,
 							     topology_node_bandwidth(topology))));
+	return bound;
+}
+
+double plan_lower_bound(const struct schedule *schedule)
+{
+	const struct topology *topology = schedule->topology;
+	struct machine machine;
+	double bound;
+
+	machine_init(&machine, topology, NULL, schedule->plan.param_dtype);
+	bound = lower_bound(&schedule->plan, schedule->model, topology);
+	bound = fmax(bound, plan_loader_time(&schedule->plan));
+	for (int c = 0; c < schedule->n_classes; c++)
+		bound = fmax(bound, class_lower_bound(schedule, &schedule->programs[c], &machine));
 	return bound;
 }

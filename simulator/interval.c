@@ -100,7 +100,6 @@ static void scale(struct cost *cost, bool communicates, enum cause cause, double
 /* The step simulated again, with costs that `change` makes of them. */
 struct again {
 	const struct schedule *schedule;
-	int class;
 	const struct simulation_options *options;
 	struct arena scratch; /* emptied before each simulation */
 };
@@ -111,14 +110,18 @@ typedef void change_cost(struct cost *cost, bool communicates, const void *how);
 static double step_with(struct again *again, change_cost *change, const void *how)
 {
 	const struct engine_options options = engine_options_of(again->options);
-	struct engine engine;
+	struct engines engines;
 	struct error error = {0};
 
 	arena_reset(&again->scratch);
-	engine_init(&engine, again->schedule, again->class, &options, &again->scratch);
-	for (int i = 0; i < engine.n_ops && change != NULL; i++)
-		change(&engine.tasks[i].cost, engine.tasks[i].communicates, how);
-	return engine_run(&engine, &error) ? engine_step_time(&engine) : 0;
+	engines_init(&engines, again->schedule, &options, &again->scratch);
+	for (int c = 0; c < engines.n && change != NULL; c++)
+		for (int i = 0; i < engines.of[c].n_ops; i++) {
+			struct task *task = &engines.of[c].tasks[i];
+
+			change(&task->cost, task->communicates, how);
+		}
+	return engines_run(&engines, &error) ? engines_step_time(&engines) : 0;
 }
 
 /* A machine that is left alone: as the best of its calibration. */
@@ -215,11 +218,11 @@ static double guess(const struct prediction *p, const struct spreads *spreads, e
 	return spreads->of[cause] * (cause == CAUSE_COLLECTIVE ? exposed : 1 - exposed);
 }
 
-void interval(const struct schedule *schedule, int class, const struct simulation_options *options,
+void interval(const struct schedule *schedule, const struct simulation_options *options,
 	struct arena *arena, struct prediction *p)
 {
 	const struct spreads spreads = spreads_of(schedule->topology, &schedule->plan);
-	struct again again = {schedule, class, options, {0}};
+	struct again again = {schedule, options, {0}};
 	double effects[CAUSE_COUNT], sum = spreads.rest * spreads.rest;
 	bool quick = options->quick_interval;
 

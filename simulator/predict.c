@@ -9,12 +9,16 @@
 
 /* --- time ------------------------------------------------------------------------------------- */
 
-static void fill_time(const struct engine *engine, double waited, struct prediction *prediction)
+static void fill_time(const struct finished *finished, struct prediction *prediction)
 {
-	prediction->step_time = engine_step_time(engine);
+	const struct engine *engine = finished->engine;
+	double waited = finished->waited;
+
+	prediction->step_time = engines_step_time(finished->engines);
 	for (int kind = 0; kind < OP_KIND_COUNT; kind++)
 		time_split_add(&prediction->time, (enum op_kind)kind, engine->tally.by_kind[kind]);
 	prediction->time.exposed_communication = engine->tally.exposed;
+	prediction->time.bubble = engines_bubble(finished->engines, engine->class);
 	for (int i = 0; i < engine->n_ops; i++)
 		prediction->time.unaligned_head +=
 			engine->tasks[i].times * engine->tasks[i].cost.unaligned;
@@ -25,8 +29,8 @@ static void fill_time(const struct engine *engine, double waited, struct predict
 
 /* --- utilisation ------------------------------------------------------------------------------ */
 
-/* Recomputed FLOPs of one rank and step, attention counted in full as MFU does. */
-static double recomputed_flops(const struct engine *engine)
+/* Recomputed FLOPs of one rank of a class and step, attention counted in full as MFU does. */
+static double recomputed_by(const struct engine *engine)
 {
 	const struct plan *plan = &engine->schedule->plan;
 	const struct model *model = engine->program->model;
@@ -53,6 +57,16 @@ static double recomputed_flops(const struct engine *engine)
 	return flops;
 }
 
+/* Of a rank, the mean over classes. */
+static double recomputed_flops(const struct engines *engines)
+{
+	double flops = 0;
+
+	for (int c = 0; c < engines->n; c++)
+		flops += recomputed_by(&engines->of[c]);
+	return flops / engines->n;
+}
+
 /* What MFU is relative to: the datasheet; on CPUs what a product was measured to reach. */
 static void fill_peak(const struct topology *topology, enum dtype dtype, struct arena *arena,
 	struct prediction *p)
@@ -72,24 +86,25 @@ static void fill_peak(const struct topology *topology, enum dtype dtype, struct 
 }
 
 static void fill_utilisation(
-	const struct engine *engine, struct arena *arena, struct prediction *prediction)
+	const struct engines *engines, struct arena *arena, struct prediction *prediction)
 {
-	const struct schedule *schedule = engine->schedule;
+	const struct schedule *schedule = engines->of[0].schedule;
 	const struct plan *plan = &schedule->plan;
-	double tokens = (double)(plan->global_batch * plan->seq_len) / (double)plan_ranks(plan);
-	double rate = tokens / prediction->step_time;
+	double tokens = (double)(plan->micro_batch * plan->grad_accum * plan->seq_len);
+	double ranks = (double)(engines->n * plan->mesh.tensor * plan->mesh.context);
+	double rate = tokens / ranks / prediction->step_time;
 	double model_flops = model_flops_per_token(schedule->model, plan->seq_len);
 
 	prediction->tokens_per_s_per_gpu = rate;
-	fill_peak(engine->topology, plan->param_dtype, arena, prediction);
+	fill_peak(schedule->topology, plan->param_dtype, arena, prediction);
 	if (prediction->peak_flops <= 0)
 		return;
 	rate /= prediction->peak_flops;
 	prediction->mfu = model_flops * rate;
 	prediction->mfu_6n = model_flops_6n(schedule->model) * rate;
 	prediction->mfu_causal = model_flops_causal(schedule->model, plan->seq_len) * rate;
-	prediction->hfu = prediction->mfu +
-			  recomputed_flops(engine) / prediction->step_time / prediction->peak_flops;
+	prediction->hfu = prediction->mfu + recomputed_flops(engines) / prediction->step_time /
+						    prediction->peak_flops;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -319,6 +334,14 @@ static void fill_memory(const struct finished *finished, const struct simulation
 
 /* --- wire ------------------------------------------------------------------------------------- */
 
+static void add_message(const struct engine *engine, const struct op *op, double times,
+	struct prediction *prediction)
+{
+	prediction->wire_bytes_per_rank += times * collective_wire_bytes(op->kind, 2, op->bytes);
+	prediction->wire_bytes_node_egress +=
+		times * message_node_egress(engine->schedule, engine->class, op);
+}
+
 static void fill_wire(const struct engine *engine, struct prediction *prediction)
 {
 	const struct schedule *schedule = engine->schedule;
@@ -328,11 +351,13 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 		const struct op *op = &engine->program->ops[i];
 		enum collective_kind collective;
 		const struct group *group;
+		int times = engine->tasks[i].times;
 
+		if (op_kind_class(op->kind) == OP_CLASS_MESSAGE)
+			add_message(engine, op, times, prediction);
 		if (!collective_kind_of(op->kind, &collective))
 			continue;
 		group = &schedule->groups[op->group];
-		int times = engine->tasks[i].times;
 		prediction->collectives[collective] += times;
 		prediction->wire_bytes_per_rank +=
 			times * collective_wire_bytes(op->kind, group->size, op->bytes);
@@ -349,11 +374,11 @@ void predict(const struct finished *finished, const struct simulation_options *o
 	const struct schedule *schedule = engine->schedule;
 
 	*prediction = (struct prediction){0};
-	fill_time(engine, finished->waited, prediction);
+	fill_time(finished, prediction);
 	/* Collectives may happen to meet less: less memory makes no step faster. */
 	if (finished->unlimited != NULL)
 		prediction->step_time = fmax(prediction->step_time, finished->unlimited->step_time);
-	fill_utilisation(engine, arena, prediction);
+	fill_utilisation(finished->engines, arena, prediction);
 	fill_states(engine, prediction);
 	fill_ledger(finished->ledger, prediction);
 	fill_memory(finished, options, scratch, arena, prediction);

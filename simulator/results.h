@@ -34,7 +34,8 @@ struct exposed exposure_finish(struct exposure_meter *meter);
 
 /* A finished run. */
 struct finished {
-	const struct engine *engine;
+	const struct engines *engines;
+	const struct engine *engine; /* of the class that is told of */
 	const struct memory_peaks *peaks;
 	const struct ledger *ledger;
 	double waited; /* s by which the step is longer for the data loader */
@@ -53,7 +54,7 @@ void predict(const struct finished *finished, const struct simulation_options *o
 /* Fills step_time_low, step_time_high, step_time_p95 (of GPUs) and uncertainty_source of a
  * prediction that has its step time and bounds. Simulates once more for each cause, unless
  * options->quick_interval. */
-void interval(const struct schedule *schedule, int class, const struct simulation_options *options,
+void interval(const struct schedule *schedule, const struct simulation_options *options,
 	struct arena *arena, struct prediction *prediction);
 
 #endif

@@ -11,9 +11,10 @@ static bool check(const struct schedule *schedule, struct error *error)
 		return error_set(error, EXIT_CODE_INTERNAL,
 			"cannot simulate a schedule without its model and topology (one that was "
 			"read from text)");
-	if (schedule->n_classes < 1 || schedule->programs[0].n_ops < 1)
-		return error_set(
-			error, EXIT_CODE_INTERNAL, "cannot simulate a schedule without operations");
+	for (int c = 0; c < schedule->n_classes || c == 0; c++)
+		if (schedule->n_classes < 1 || schedule->programs[c].n_ops < 1)
+			return error_set(error, EXIT_CODE_INTERNAL,
+				"cannot simulate a schedule without operations");
 	return true;
 }
 
@@ -24,8 +25,8 @@ static double earlier(double a, double b)
 
 /* Seconds from the start of the step. What the host issued ahead of it counts as there from its
  * beginning. */
-static void fill_timeline(const struct engine *engine, const struct ledger *ledger,
-	struct arena *arena, struct timeline *timeline)
+static void fill_timeline(const struct engines *engines, const struct engine *engine,
+	const struct ledger *ledger, struct arena *arena, struct timeline *timeline)
 {
 	const struct record *record = engine->record;
 	int first = (engine->n_steps - 1) * engine->n_ops;
@@ -33,7 +34,7 @@ static void fill_timeline(const struct engine *engine, const struct ledger *ledg
 
 	timeline_init(timeline, engine->n_ops, arena);
 	timeline->step_time =
-		engine->supply != NULL ? engine_last_step(engine) : engine_step_time(engine);
+		engine->n_counted > 1 ? engines_last_step(engines) : engines_step_time(engines);
 	for (int i = 0; i < engine->n_ops; i++) {
 		struct span *span = &timeline->spans[i];
 
@@ -47,11 +48,9 @@ static void fill_timeline(const struct engine *engine, const struct ledger *ledg
 	}
 }
 
-static struct simulation_options options_for(
-	const struct simulation_options *options, const struct engine *engine)
+static struct simulation_options options_for(const struct simulation_options *options, double step)
 {
 	struct simulation_options wanted = *options;
-	double step = engine_step_time(engine);
 
 	if (wanted.slow > 0 && step > wanted.slow)
 		wanted.memory = MEMORY_IGNORED;
@@ -66,37 +65,43 @@ struct run {
 	struct arena *scratch, *arena;
 };
 
-static void open_engine(const struct run *run, int class, struct engine *engine)
+static void open_engines(const struct run *run, struct engines *engines)
 {
 	const struct engine_options options = engine_options_of(run->options);
 
-	engine_init(engine, run->schedule, class, &options, run->scratch);
+	engines_init(engines, run->schedule, &options, run->scratch);
 }
 
 /* What the step takes longer than it would if a batch were always ready. */
-static double waited_for_data(const struct run *run, int class, const struct engine *engine)
+static double waited_for_data(const struct run *run, const struct engines *engines)
 {
-	struct engine ready;
+	struct engines ready;
 	struct error error = {0};
 
-	if (engine->batch_interval <= 0)
+	if (engines->of[0].batch_interval <= 0)
 		return 0;
-	open_engine(run, class, &ready);
-	ready.batch_interval = 0;
-	if (!engine_run(&ready, &error))
+	open_engines(run, &ready);
+	for (int c = 0; c < ready.n; c++)
+		ready.of[c].batch_interval = 0;
+	if (!engines_run(&ready, &error))
 		return 0;
-	double step = engine_step_time(engine);
-	double longer = step - (ready.finished[ready.n_steps - 1] - engine_step_begin(&ready));
+	double step = engines_step_time(engines);
+	double longer = step - engines_last_step(&ready);
 	return longer > 1e-9 * step ? longer : 0; /* less is rounding */
 }
 
-/* One run of the engine and what watches it. */
-struct attempt {
-	struct engine engine;
+/* What watches the engine of a class. */
+struct watch {
 	struct meter meter;
 	struct exposure_meter exposure;
 	struct ledger ledger;
 	struct shortage *shortage; /* NULL: of one without a limit */
+};
+
+/* One run of all classes. */
+struct attempt {
+	struct engines engines;
+	struct watch *watches;
 };
 
 static bool measures(const struct run *run)
@@ -105,51 +110,68 @@ static bool measures(const struct run *run)
 }
 
 /* `room`: bytes that the allocator may hold; 0: any. */
-static bool attempt(const struct run *run, int class, int64_t room, struct simulation *simulation,
-	struct attempt *attempt, struct error *error)
+static void watch_class(const struct run *run, struct engine *engine, int64_t room,
+	struct watch *watch, struct simulation *simulation)
 {
-	struct engine *engine = &attempt->engine;
-
-	*attempt = (struct attempt){.shortage = NULL};
+	*watch = (struct watch){.shortage = NULL};
 	*simulation = (struct simulation){0};
-	open_engine(run, class, engine);
 	if (room > 0)
-		attempt->shortage = memory_shortage(engine, room, run->scratch);
+		watch->shortage = memory_shortage(engine, room, run->scratch);
 	if (run->details || room > 0 || (measures(run) && memory_defers_frees(run->schedule)))
 		engine_record(engine, run->details);
 	if (measures(run))
-		meter_init(&attempt->meter, engine, run->details ? &simulation->memory : NULL,
+		meter_init(&watch->meter, engine, run->details ? &simulation->memory : NULL,
 			run->details ? run->arena : run->scratch);
 	if (run->options->exposure)
-		exposure_init(&attempt->exposure, engine);
-	if (!engine_run(engine, error))
+		exposure_init(&watch->exposure, engine);
+}
+
+/* `rooms`, `simulations`: by class; `rooms` NULL: no class is short of memory. */
+static bool attempt(const struct run *run, const int64_t *rooms, struct simulation *simulations,
+	struct attempt *attempt, struct error *error)
+{
+	struct engines *engines = &attempt->engines;
+
+	open_engines(run, engines);
+	attempt->watches = ARENA_ARRAY(run->scratch, struct watch, engines->n);
+	for (int c = 0; c < engines->n && rooms != NULL; c++)
+		engine_supply(&engines->of[c], NULL);
+	for (int c = 0; c < engines->n; c++)
+		watch_class(run, &engines->of[c], rooms != NULL ? rooms[c] : 0,
+			&attempt->watches[c], &simulations[c]);
+	if (!engines_run(engines, error))
 		return false;
-	if (measures(run))
-		meter_finish(&attempt->meter);
-	if (run->options->exposure)
-		simulation->exposed = exposure_finish(&attempt->exposure);
+	for (int c = 0; c < engines->n; c++) {
+		if (measures(run))
+			meter_finish(&attempt->watches[c].meter);
+		if (run->options->exposure)
+			simulations[c].exposed = exposure_finish(&attempt->watches[c].exposure);
+	}
 	return true;
 }
 
-static void read_off(const struct run *run, int class, struct attempt *attempt,
+static void read_off(const struct run *run, int class, double waited, struct attempt *attempt,
 	const struct prediction *unlimited, struct simulation *simulation)
 {
-	const struct engine *engine = &attempt->engine;
-	const struct simulation_options wanted = options_for(run->options, engine);
+	const struct engines *engines = &attempt->engines;
+	const struct engine *engine = &engines->of[class];
+	struct watch *watch = &attempt->watches[class];
+	const struct simulation_options wanted =
+		options_for(run->options, engines_step_time(engines));
 
 	if (!wanted.no_bounds || run->details)
-		schedule_ledger(run->schedule, class, run->scratch, &attempt->ledger);
-	const struct finished finished = {.engine = engine,
-		.peaks = &attempt->meter.peaks,
-		.ledger = &attempt->ledger,
-		.waited = unlimited != NULL ? unlimited->time.data_wait
-					    : waited_for_data(run, class, engine),
+		schedule_ledger(run->schedule, class, run->scratch, &watch->ledger);
+	const struct finished finished = {.engines = engines,
+		.engine = engine,
+		.peaks = &watch->meter.peaks,
+		.ledger = &watch->ledger,
+		.waited = waited,
 		.unlimited = unlimited,
-		.retries = attempt->shortage != NULL ? memory_retries(attempt->shortage) : 0};
+		.retries = watch->shortage != NULL ? memory_retries(watch->shortage) : 0};
 	predict(&finished, &wanted, run->scratch, run->arena, &simulation->prediction);
 	if (!run->details)
 		return;
-	fill_timeline(engine, &attempt->ledger, run->arena, &simulation->timeline);
+	fill_timeline(engines, engine, &watch->ledger, run->arena, &simulation->timeline);
 	critical_path(engine, run->arena, &simulation->critical);
 }
 
@@ -165,58 +187,131 @@ static void stretch_interval(const struct prediction *unlimited, struct predicti
 	p->uncertainty_source = unlimited->uncertainty_source;
 }
 
-/* The allocator reaches its limit: again, with one that has it. */
-static bool run_short(
-	const struct run *run, int class, struct simulation *simulation, struct error *error)
+static bool any_starved(const struct engines *engines)
 {
-	const struct prediction unlimited = simulation->prediction;
-	int64_t outside = unlimited.peak_memory_bytes - unlimited.peak_reserved_bytes;
-	struct attempt again;
-	struct simulation limited;
+	for (int c = 0; c < engines->n; c++)
+		if (engines->of[c].starved)
+			return true;
+	return false;
+}
 
-	if (!attempt(run, class, unlimited.memory_limit_bytes - outside, &limited, &again, error))
-		return false;
-	if (again.engine.starved) {
-		simulation->prediction.fits = FITS_NO;
-		return true;
+/* Allocators reach their limits: again, with those that have them. What a step is without limits,
+ * each class says of itself. */
+static bool run_short(const struct run *run, struct simulation *simulations, struct error *error)
+{
+	int n = run->schedule->n_classes;
+	int64_t *rooms = ARENA_ARRAY(run->scratch, int64_t, n);
+	struct simulation *limited = ARENA_ARRAY(run->scratch, struct simulation, n);
+	struct attempt again;
+
+	for (int c = 0; c < n; c++) {
+		const struct prediction *p = &simulations[c].prediction;
+		int64_t outside = p->peak_memory_bytes - p->peak_reserved_bytes;
+
+		if (p->fits == FITS_TIGHT)
+			rooms[c] = p->memory_limit_bytes - outside;
 	}
-	limited.exposed = simulation->exposed; /* what the retries expose is theirs */
-	*simulation = limited;
-	read_off(run, class, &again, &unlimited, simulation);
-	stretch_interval(&unlimited, &simulation->prediction);
+	if (!attempt(run, rooms, limited, &again, error))
+		return false;
+	for (int c = 0; c < n; c++) {
+		struct simulation *simulation = &simulations[c];
+		const struct prediction unlimited = simulation->prediction;
+
+		if (any_starved(&again.engines)) {
+			if (again.engines.of[c].starved)
+				simulation->prediction.fits = FITS_NO;
+			continue;
+		}
+		limited[c].exposed = simulation->exposed; /* what the retries expose is theirs */
+		read_off(run, c, unlimited.time.data_wait, &again, rooms[c] > 0 ? &unlimited : NULL,
+			&limited[c]);
+		stretch_interval(&unlimited, &limited[c].prediction);
+		*simulation = limited[c];
+	}
 	return true;
 }
 
-static bool simulate_class(
-	const struct run *run, int class, struct simulation *simulation, struct error *error)
+/* What is uncertain is so of all of them. */
+static void share_interval(const struct prediction *from, struct prediction *to)
 {
-	struct attempt first;
-
-	if (!attempt(run, class, 0, simulation, &first, error))
-		return false;
-	read_off(run, class, &first, NULL, simulation);
-	interval(run->schedule, class, run->options, run->arena, &simulation->prediction);
-	if (simulation->prediction.fits != FITS_TIGHT)
-		return true;
-	return run_short(run, class, simulation, error);
+	to->step_time_low = from->step_time_low;
+	to->step_time_high = from->step_time_high;
+	to->step_time_p95 = from->step_time_p95;
+	to->step_time_best = from->step_time_best;
+	to->uncertainty_source = from->uncertainty_source;
 }
 
-/* Classes that do different things would have to be simulated together; as long as a schedule has
- * one, the slowest is that one. */
+static bool simulate_all(const struct run *run, struct simulation *simulations, struct error *error)
+{
+	int n = run->schedule->n_classes;
+	struct attempt first;
+	bool tight = false, fits = true;
+
+	if (!attempt(run, NULL, simulations, &first, error))
+		return false;
+	double waited = waited_for_data(run, &first.engines);
+	for (int c = 0; c < n; c++) {
+		read_off(run, c, waited, &first, NULL, &simulations[c]);
+		tight = tight || simulations[c].prediction.fits == FITS_TIGHT;
+		fits = fits && simulations[c].prediction.fits != FITS_NO;
+	}
+	interval(run->schedule, run->options, run->arena, &simulations[0].prediction);
+	for (int c = 1; c < n; c++)
+		share_interval(&simulations[0].prediction, &simulations[c].prediction);
+	return !tight || !fits || run_short(run, simulations, error);
+}
+
+static bool is_worse(const struct prediction *a, const struct prediction *b)
+{
+	if (a->fits != b->fits)
+		return a->fits > b->fits;
+	if (a->peak_memory_bytes != b->peak_memory_bytes)
+		return a->peak_memory_bytes > b->peak_memory_bytes;
+	return a->peak_allocated_bytes > b->peak_allocated_bytes;
+}
+
+/* The worst class stands for all. */
+static void tell_worst(
+	const struct run *run, struct simulation *simulations, struct simulation *simulation)
+{
+	int n = run->schedule->n_classes, worst = 0;
+	struct class_figures *figures;
+
+	for (int c = 1; c < n; c++)
+		if (is_worse(&simulations[c].prediction, &simulations[worst].prediction))
+			worst = c;
+	*simulation = simulations[worst];
+	if (n == 1)
+		return;
+	figures = ARENA_ARRAY(run->arena, struct class_figures, n);
+	for (int c = 0; c < n; c++) {
+		const struct prediction *p = &simulations[c].prediction;
+
+		figures[c] = (struct class_figures){arena_printf(run->arena, "stage %d", c),
+			p->step_time, p->peak_memory_bytes, p->time.bubble};
+	}
+	simulation->classes = simulations;
+	simulation->prediction.n_classes = n;
+	simulation->prediction.rank_class = worst;
+	simulation->prediction.classes = figures;
+}
+
 bool simulate(const struct schedule *schedule, const struct simulation_options *options,
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error)
 {
 	struct arena own = {0};
 	struct arena *scratch = options->scratch != NULL ? options->scratch : &own;
 	const struct run run = {schedule, options, details, scratch, arena};
-	struct simulation one;
+	struct simulation *simulations;
 	bool ok = check(schedule, error);
 
-	for (int class = 0; ok && class < schedule->n_classes; class ++) {
-		ok = simulate_class(&run, class, &one, error);
-		if (ok &&
-			(class == 0 || one.prediction.step_time > simulation->prediction.step_time))
-			*simulation = one;
+	if (ok) {
+		simulations = schedule->n_classes > 1
+				      ? ARENA_ARRAY(arena, struct simulation, schedule->n_classes)
+				      : simulation;
+		ok = simulate_all(&run, simulations, error);
+		if (ok)
+			tell_worst(&run, simulations, simulation);
 	}
 	arena_reset(scratch);
 	arena_finish(&own);

@@ -1,9 +1,9 @@
 /* The face of simulator/: interprets a schedule with a cost model.
  *
  * One representative rank of each class is simulated (all ranks of a class do the same at the same
- * time): a host thread that issues operations in list order, streams, communicators (engines) and
- * the device's allocator pools, in the steady state: one step, or three where the host runs ahead
- * of the end of a step. Deterministic: equal input, equal bits. */
+ * time), all classes together: a host thread that issues operations in list order, streams,
+ * communicators (engines) and the device's allocator pools, in the steady state: one step, or three
+ * where the host runs ahead of the end of a step. Deterministic: equal input, equal bits. */
 #ifndef SIMULATOR_SIMULATOR_H
 #define SIMULATOR_SIMULATOR_H
 
@@ -54,6 +54,9 @@ struct simulation {
 	struct timeline timeline;
 	struct memory_curve memory; /* in use, third step; points may share a time */
 	struct critical_path critical;
+	/* Of a pipeline: the same of every class; what stands above is that of the worst, which
+	 * needs the most memory. The step is that of all. NULL: there is one class. */
+	struct simulation *classes;
 };
 
 /* `details` false skips timeline, memory curve, critical path and the schedule digest (left empty):

@@ -107,6 +107,8 @@ static const struct appearance appearances[OP_KIND_COUNT] = {
 	[OP_COPY_H2D] = PREPARE('h'),
 	[OP_COPY_D2H] = PREPARE('d'),
 	[OP_END_COPIES] = PREPARE('|'),
+	[OP_SEND] = {'>', "k-prepare", "messages"},
+	[OP_RECV] = {'<', "k-prepare", "messages"},
 };
 
 /* A kind that was added since is drawn like a preparation until it has a row here. */

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "topologies/topologies.h"
 
@@ -90,7 +91,7 @@ static const struct field time_fields[] = {NUMBER(time.compute, "compute"),
 	NUMBER(time.exposed_communication, "exposed_communication"),
 	IF_KNOWN(time.data_loading, "data_loading"), IF_KNOWN(time.data_wait, "data_wait"),
 	IF_KNOWN(time.unaligned_head, "unaligned_head"), IF_KNOWN(time.allocator, "allocator"),
-	FIELD_END};
+	IF_KNOWN(time.messages, "messages"), IF_KNOWN(time.bubble, "bubble"), FIELD_END};
 
 static const struct field wire_fields[] = {NUMBER(wire_bytes_per_rank, "per_rank"),
 	NUMBER(wire_bytes_node_egress, "node_egress"), FIELD_END};
@@ -169,7 +170,6 @@ static const struct field measured_fields[] = {
 
 const struct field_part measurement_parts[] = {{NULL, measured_fields, 0}, {NULL, NULL, 0}};
 
-/* Written for readers that know several classes of ranks; there is one as yet. */
 static const char *const class_keys[] = {"rank_class", "classes"};
 static const char *const measurement_keys[] = {"loss", "gradient_norm", "timeline"};
 
@@ -184,16 +184,54 @@ static void write_parts(const struct field_part *parts, const void *object, stru
 	}
 }
 
+static const struct field class_fields[] = {
+	FIELD_STRING(struct class_figures, name, "name", FIELD_REQUIRED),
+	FIELD_DOUBLE(struct class_figures, step_time, "step_time_s", FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct class_figures, peak_memory_bytes, "peak_memory_bytes", FIELD_NOT_NEGATIVE),
+	FIELD_DOUBLE(
+		struct class_figures, bubble, "bubble_s", FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_END};
+
 static void write_classes(const struct prediction *prediction, struct writer *writer)
 {
-	writer_string(writer, "rank_class", "all");
+	const struct class_figures all = {
+		"all", prediction->step_time, prediction->peak_memory_bytes, 0};
+	const struct class_figures *classes =
+		prediction->classes != NULL ? prediction->classes : &all;
+	int n = prediction->classes != NULL ? prediction->n_classes : 1;
+
+	writer_string(writer, "rank_class", classes[prediction->rank_class].name);
 	writer_begin_list(writer, "classes");
-	writer_begin_map(writer, NULL);
-	writer_string(writer, "name", "all");
-	writer_number(writer, "step_time_s", prediction->step_time);
-	writer_int(writer, "peak_memory_bytes", prediction->peak_memory_bytes);
-	writer_end_map(writer);
+	for (int c = 0; c < n; c++) {
+		writer_begin_map(writer, NULL);
+		fields_write(class_fields, &classes[c], writer);
+		writer_end_map(writer);
+	}
 	writer_end_list(writer);
+}
+
+/* One alone says nothing that the figures do not. */
+static bool read_classes(struct arena *arena, const struct node *map, struct prediction *prediction,
+	struct error *error)
+{
+	const struct node *list = node_get(map, "classes"), *worst = node_get(map, "rank_class");
+	const char *name = NULL;
+
+	if (list == NULL || list->kind != NODE_LIST || list->n_children < 2)
+		return true;
+	if (worst != NULL && !node_string(worst, &name, error))
+		return false;
+	prediction->n_classes = list->n_children;
+	prediction->classes = ARENA_ARRAY(arena, struct class_figures, list->n_children);
+	for (int c = 0; c < list->n_children; c++) {
+		struct class_figures *figures = &prediction->classes[c];
+
+		if (!fields_read(class_fields, list->children[c], NULL, figures, arena, error))
+			return false;
+		if (name != NULL && strcmp(figures->name, name) == 0)
+			prediction->rank_class = c;
+	}
+	return true;
 }
 
 void prediction_write(const struct prediction *prediction, struct writer *writer)
@@ -256,7 +294,8 @@ bool prediction_read(struct arena *arena, const struct node *map, struct predict
 	add_part_keys(&known, prediction_parts);
 	add_keys(&known, class_keys, COUNT_OF(class_keys));
 	*prediction = (struct prediction){.peak_op = -1};
-	return read_parts(prediction_parts, &known, map, prediction, arena, error);
+	return read_parts(prediction_parts, &known, map, prediction, arena, error) &&
+	       read_classes(arena, map, prediction, error);
 }
 
 /* Non-finite numbers are written as null. */
@@ -330,6 +369,7 @@ bool measurement_read(struct arena *arena, const struct node *map, struct measur
 	add_keys(&known, measurement_keys, COUNT_OF(measurement_keys));
 	*measurement = (struct measurement){.values.peak_op = -1};
 	if (!read_parts(prediction_parts, &known, map, &measurement->values, arena, error) ||
+		!read_classes(arena, map, &measurement->values, error) ||
 		!read_parts(measurement_parts, &known, map, measurement, arena, error) ||
 		!read_curves(arena, map, measurement, error))
 		return false;

@@ -28,10 +28,20 @@ struct time_split {
 	double unaligned_head; /* of compute: for rows of logits that are no multiple of 16 bytes */
 	double allocator; /* by which the step is longer for memory that is given back and asked for
 			   * again */
+	double messages;  /* between stages of a pipeline, sent and received */
+	double bubble; /* nothing is computed or communicated, because other stages are awaited */
 };
 
 /* Books `seconds` of an operation of that kind, as both interpreters do. */
 void time_split_add(struct time_split *split, enum op_kind kind, double seconds);
+
+/* What is told of each class of ranks beside the worst one. */
+struct class_figures {
+	const char *name; /* "all" or "stage 0" */
+	double step_time; /* s */
+	int64_t peak_memory_bytes;
+	double bubble; /* s */
+};
 
 struct prediction {
 	const char *schedule_digest; /* 32 hexadecimal digits */
@@ -69,6 +79,9 @@ struct prediction {
 	double step_time_best; /* where nothing else uses the machine; 0: not known */
 	const char *uncertainty_source;
 	double lower_bound, plan_lower_bound; /* s */
+	/* The figures above are of classes[rank_class], the worst. NULL: there is one class. */
+	int n_classes, rank_class;
+	struct class_figures *classes;
 };
 
 /* Of the peak: what the allocator has cached beside it is free for whatever else comes. */

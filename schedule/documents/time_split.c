@@ -16,6 +16,8 @@ static const struct booking {
 	{OP_OPTIMIZER, offsetof(struct time_split, optimizer)},
 	{OP_COPY_H2D, offsetof(struct time_split, copy)},
 	{OP_COPY_D2H, offsetof(struct time_split, copy)},
+	{OP_SEND, offsetof(struct time_split, messages)},
+	{OP_RECV, offsetof(struct time_split, messages)},
 };
 
 void time_split_add(struct time_split *split, enum op_kind kind, double seconds)

@@ -1,5 +1,6 @@
-/* The laws of a schedule, proved in two parts. validate.c: waits, order, lifetimes; meaning.c and
- * tiers.c: what each kind of operation must do. */
+/* The laws of a schedule, proved in three parts. order.c: waits, order, lifetimes; meaning.c and
+ * tiers.c: what each kind of operation must do; messages.c and deadlock.c: what classes must agree
+ * on. */
 #ifndef SCHEDULE_LAWS_H
 #define SCHEDULE_LAWS_H
 
@@ -21,6 +22,16 @@ bool schedule_check_tables(
 /* Requires check_tables and that all indices are in range. */
 bool schedule_check_meaning(
 	const struct schedule *schedule, const struct program *program, struct error *error);
+
+/* --- messages.c, deadlock.c: the classes together ------------------------------------------------
+ */
+bool schedule_check_message(const struct schedule *schedule, const struct program *program, int op,
+	struct error *error);
+/* Every send has its receive, and collectives over classes come in one order. Requires that all
+ * programs are sound by themselves. */
+bool schedule_check_messages(const struct schedule *schedule, struct error *error);
+/* No cycle in the joint graph. Requires check_messages. */
+bool schedule_check_deadlock(const struct schedule *schedule, struct error *error);
 
 /* --- tiers.c: device and host memory -------------------------------------------------------------
  */

@@ -26,10 +26,17 @@ static bool check_plan(const struct schedule *schedule, struct error *error)
 	return true;
 }
 
+/* Ranks of one class. */
+static int64_t ranks_of_class(const struct mesh *mesh)
+{
+	return mesh->replicate * mesh->shard * mesh->context * mesh->tensor;
+}
+
 static bool check_group(const struct schedule *schedule, int index, struct error *error)
 {
 	const struct group *group = &schedule->groups[index];
 	const struct mesh *mesh = &schedule->plan.mesh;
+	int last = schedule->n_classes - 1;
 	int64_t stride = mesh->tensor, size = plan_shard_ranks(&schedule->plan);
 	switch (group->kind) {
 	case GROUP_SHARD:
@@ -51,6 +58,16 @@ static bool check_group(const struct schedule *schedule, int index, struct error
 		break;
 	case GROUP_CONTEXT:
 		size = mesh->context;
+		break;
+	case GROUP_PIPELINE:
+		stride = ranks_of_class(mesh);
+		size = schedule->n_classes;
+		break;
+	case GROUP_EMBEDDING:
+		stride = max_i64(last, 1) * ranks_of_class(mesh);
+		size = 2;
+		break;
+	case GROUP_KIND_COUNT:
 		break;
 	}
 	if (group->size == size && group->stride == stride && group->engine >= 0 &&
@@ -144,8 +161,11 @@ static const struct {
 	[BUFFER_REDUCE_INPUT] = {BIT(OP_CAST_GRADIENTS), 0},
 	[BUFFER_REDUCE_OUTPUT] = {BIT(OP_REDUCE_SCATTER) | BIT(OP_COPY_D2H),
 		BIT(OP_ACCUMULATE_GRADIENTS)},
-	[BUFFER_RESIDUAL] = {BIT(OP_FORWARD) | COPIES,
-		BIT(OP_FORWARD) | BIT(OP_BACKWARD) | BIT(OP_END_COPIES) | BIT(OP_COPY_H2D)},
+	[BUFFER_RESIDUAL] = {BIT(OP_FORWARD) | BIT(OP_RECV) | COPIES,
+		BIT(OP_FORWARD) | BIT(OP_BACKWARD) | BIT(OP_END_COPIES) | BIT(OP_COPY_H2D) |
+			BIT(OP_SEND)},
+	[BUFFER_RESIDUAL_GRADIENT] = {BIT(OP_BACKWARD) | BIT(OP_RECV),
+		BIT(OP_BACKWARD) | BIT(OP_SEND)},
 	[BUFFER_ACTIVATIONS] = {BIT(OP_FORWARD) | COPIES,
 		BIT(OP_FORWARD) | BIT(OP_BACKWARD) | BIT(OP_END_COPIES) | BIT(OP_COPY_H2D)},
 	[BUFFER_RECOMPUTED] = {BIT(OP_RECOMPUTE), BIT(OP_BACKWARD)},
@@ -201,7 +221,9 @@ static const struct collective_law {
 	{OP_REDUCE_SCATTER, {BIT(GROUP_SHARD), BIT(GROUP_SHARD)},
 		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT),
 			BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD)}},
-	{OP_ALL_REDUCE, {BIT(GROUP_REPLICATE) | BIT(GROUP_WORLD), BIT(GROUP_SHARD)},
+	{OP_ALL_REDUCE,
+		{BIT(GROUP_REPLICATE) | BIT(GROUP_WORLD) | BIT(GROUP_EMBEDDING),
+			BIT(GROUP_SHARD) | BIT(GROUP_PIPELINE)},
 		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT) |
 				BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD) |
 				BIT(BUFFER_NORM_SCALARS),
@@ -402,6 +424,9 @@ static bool note_stage(const struct schedule *schedule, const struct program *pr
 	const struct op *op = &program->ops[index];
 	int stage = op->stream == STREAM_HOST && stages[op->kind] > 0 ? STAGE_ON_HOST
 								      : stages[op->kind];
+	/* Parts of a tied table's gradient, of other tokens' no more than before. */
+	if (op->group >= 0 && group_joins_classes(&schedule->groups[op->group]))
+		return true;
 	/* Partial sums are added before the replicas are reduced, and after. */
 	if (schedule->plan.late_all_reduce && stage == stages[OP_ACCUMULATE_GRADIENTS])
 		return true;
@@ -481,7 +506,9 @@ static bool check_op_meaning(const struct schedule *schedule, const struct progr
 	if (!check_owners(program, i, error) || !schedule_check_tier(program, i, error) ||
 		!check_gathered(schedule, program, i, error) ||
 		(op_kind_class(op->kind) == OP_CLASS_COLLECTIVE &&
-			!check_collective(schedule, program, i, error)))
+			!check_collective(schedule, program, i, error)) ||
+		(op_kind_class(op->kind) == OP_CLASS_MESSAGE &&
+			!schedule_check_message(schedule, program, i, error)))
 		return false;
 	note_updates(program, op, progress);
 	if (is_bucket(op))

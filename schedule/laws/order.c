@@ -45,9 +45,10 @@ static bool check_slice(
 	return true;
 }
 
-static bool is_collective(const struct op *op)
+static bool has_group(const struct op *op)
 {
-	return op_kind_class(op->kind) == OP_CLASS_COLLECTIVE;
+	enum op_class class = op_kind_class(op->kind);
+	return class == OP_CLASS_COLLECTIVE || class == OP_CLASS_MESSAGE;
 }
 
 static bool check_op(struct validation *v, int i)
@@ -64,7 +65,7 @@ static bool check_op(struct validation *v, int i)
 		op->layer < -1 || op->first_module < 0 || op->end_module < op->first_module)
 		return broken(v, "op %d: micro-batch %d, layer %d, modules %d..%d", i,
 			op->micro_batch, op->layer, op->first_module, op->end_module);
-	if (is_collective(op) != (op->group >= 0) || op->group >= v->schedule->n_groups)
+	if (has_group(op) != (op->group >= 0) || op->group >= v->schedule->n_groups)
 		return broken(v, "op %d: group %d with %s", i, op->group, op_kind_name(op->kind));
 	if (op->bytes < 0)
 		return broken(v, "op %d: %lld bytes", i, (long long)op->bytes);
@@ -236,9 +237,8 @@ static int *int_array(int n)
 	return items;
 }
 
-/* All ranks of a class run one program and all classes' programs issue the collectives of a group
- * in one order, so with one class order and acyclicity over groups hold by construction: list order
- * is a topological order of the joint graph (waits point backwards). */
+/* All ranks of a class run one program, so that its own collectives come in one order, and list
+ * order is a topological order of its graph (waits point backwards). */
 static bool validate_program(
 	const struct schedule *schedule, const struct program *program, struct error *error)
 {
@@ -263,10 +263,27 @@ static bool validate_program(
 	return ok;
 }
 
+static bool validate_class(const struct schedule *schedule, int class, struct error *error)
+{
+	struct error one = {0};
+	const char *rest;
+	if (validate_program(schedule, &schedule->programs[class], &one))
+		return true;
+	rest = one.message + strlen("schedule: ");
+	if (schedule->n_classes == 1)
+		return law_broken(error, "%s", rest);
+	return law_broken(error, "class %d: %s", class, rest);
+}
+
 bool schedule_validate(const struct schedule *schedule, struct error *error)
 {
-	if (schedule->n_classes != 1)
-		return error_set(error, EXIT_CODE_INTERNAL, "schedule: %d classes, expected 1",
-			schedule->n_classes);
-	return validate_program(schedule, &schedule->programs[0], error);
+	int64_t stages = schedule->plan.mesh.pipeline;
+	if (schedule->n_classes < 1 || schedule->n_classes != stages)
+		return law_broken(
+			error, "%d classes, expected %lld", schedule->n_classes, (long long)stages);
+	for (int class = 0; class < schedule->n_classes; class ++)
+		if (!validate_class(schedule, class, error))
+			return false;
+	return schedule->n_classes == 1 || (schedule_check_messages(schedule, error) &&
+						   schedule_check_deadlock(schedule, error));
 }

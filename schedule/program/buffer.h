@@ -57,7 +57,8 @@ extern const char *const category_names[];
 	X(GATHERED_TOKENS, "gathered_tokens", COMMUNICATION_BUFFERS, true) /* of all tensor ranks  \
 									    */                     \
 	X(PARTIAL_SUMS, "partial_sums", COMMUNICATION_BUFFERS, true) /* not yet summed over them   \
-								      */
+								      */                           \
+	X(RESIDUAL_GRADIENT, "residual_gradient", TEMPORARY_BUFFERS, false) /* between stages */
 
 enum buffer_role {
 #define X(suffix, name, category, shared) BUFFER_##suffix,

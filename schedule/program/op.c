@@ -21,6 +21,8 @@ static const char *const stream_names_table[] = {
 #undef X
 };
 
+const char *const direction_names[] = {"forward", "backward", NULL};
+
 const char *op_kind_name(enum op_kind kind)
 {
 	return kind_names[kind];

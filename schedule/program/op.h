@@ -18,7 +18,9 @@
 	X(COPY_IN, "copy_in")               /* host to device */                                   \
 	X(COPY_OUT, "copy_out")             /* device to host */                                   \
 	X(HOST, "host") /* host memory and cores: carried out by the issuing thread, which waits   \
-			 */
+			 */                                                                        \
+	X(SEND, "send") /* messages to other stages of a pipeline */                               \
+	X(RECEIVE, "receive") /* and from them */
 
 enum stream {
 #define X(suffix, name) STREAM_##suffix,
@@ -29,12 +31,13 @@ enum stream {
 
 /* What an operation costs: COMPUTE by its modules, TRAFFIC by bytes of device memory moved (of host
  * memory on the host stream), COLLECTIVE by payload and group, COPY by bytes over the host link,
- * MARK nothing. */
+ * MESSAGE by bytes over the link to another stage, MARK nothing. */
 enum op_class {
 	OP_CLASS_COMPUTE,
 	OP_CLASS_TRAFFIC,
 	OP_CLASS_COLLECTIVE,
 	OP_CLASS_COPY,
+	OP_CLASS_MESSAGE,
 	OP_CLASS_MARK
 };
 
@@ -59,7 +62,9 @@ enum op_class {
 	X(OPTIMIZER, "optimizer", TRAFFIC)                                                         \
 	X(COPY_H2D, "copy_h2d", COPY)                                                              \
 	X(COPY_D2H, "copy_d2h", COPY)                                                              \
-	X(END_COPIES, "end_copies", MARK) /* compute has waited for copies of activations */
+	X(END_COPIES, "end_copies", MARK) /* compute has waited for copies of activations */       \
+	X(SEND, "send", MESSAGE)          /* to one rank of another class */                       \
+	X(RECV, "recv", MESSAGE)          /* from one */
 
 enum op_kind {
 #define X(suffix, name, class) OP_##suffix,
@@ -72,6 +77,17 @@ const char *op_kind_name(enum op_kind kind);
 enum op_class op_kind_class(enum op_kind kind);
 const char *stream_name(enum stream stream);
 
+/* What messages carry: activations to the stage behind, gradients of them to the one before. */
+enum direction { DIRECTION_FORWARD, DIRECTION_BACKWARD };
+extern const char *const direction_names[];
+
+/* With the micro-batch and the group, what tells messages between two classes apart. */
+struct message {
+	int peer;  /* the class at the other end */
+	int chunk; /* virtual stages: which part of the model on the sender, from 0 on */
+	enum direction direction;
+};
+
 /* A run of program->indices. */
 struct slice {
 	int first, count;
@@ -82,13 +98,14 @@ struct op {
 	enum stream stream;
 	int unit;                     /* -1: none or all */
 	int micro_batch;              /* -1: belongs to the step */
-	int group;                    /* collectives; else -1 */
+	int group;                    /* collectives and messages; else -1 */
 	int layer;                    /* compute inside a block, copies beside it; else -1 */
 	int first_module, end_module; /* compute: leaves in [first, end) of model->modules */
 	int cause;                    /* unit whose hook issued this gather early; -1: its own */
+	struct message message;       /* SEND and RECV; else 0 */
 	enum dtype dtype;             /* of the payload */
 	/* Collectives: the full payload (gathered output, reduce input, all-reduce buffer).
-	 * TRAFFIC: bytes of memory read + written. COPY: bytes. Else 0. */
+	 * TRAFFIC: bytes of memory read + written. COPY, MESSAGE: bytes. Else 0. */
 	int64_t bytes;
 	/* Operations that must have finished before this one starts / before the host issues it.
 	 * i >= 0: operation i of this step; i < 0: operation n_ops + i of the step before. */

@@ -61,6 +61,13 @@ static inline void print_kind(struct text *text, const char *what, int index, co
 	print_word(text, " ", kind);
 }
 
+static void print_message(struct text *text, const struct message *message)
+{
+	print_number(text, " peer=", message->peer);
+	print_number(text, " chunk=", message->chunk);
+	print_word(text, " direction=", direction_names[message->direction]);
+}
+
 void print_op(struct printer *printer, const struct op *op, const int *indices, int index)
 {
 	struct text *text = printer->text;
@@ -69,6 +76,8 @@ void print_op(struct printer *printer, const struct op *op, const int *indices, 
 	print_nonnegative(text, " unit=", op->unit);
 	print_nonnegative(text, " micro_batch=", op->micro_batch);
 	print_nonnegative(text, " group=", op->group);
+	if (op_kind_class(op->kind) == OP_CLASS_MESSAGE)
+		print_message(text, &op->message);
 	print_nonnegative(text, " layer=", op->layer);
 	print_nonnegative(text, " cause=", op->cause);
 	print_modules(text, op->first_module, op->end_module);

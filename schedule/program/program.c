@@ -1,8 +1,8 @@
 /* Small questions about programs and their groups. */
 #include "schedule/program/program.h"
 
-const char *const group_kind_names[] = {
-	"shard", "replicate", "world", "reshard", "tensor", "context", NULL};
+const char *const group_kind_names[] = {"shard", "replicate", "world", "reshard", "tensor",
+	"context", "pipeline", "embedding", NULL};
 
 int program_times(const struct program *program, int index)
 {
@@ -49,5 +49,7 @@ int op_buffer(const struct program *program, const struct op *op, enum buffer_ro
 double collective_wire_bytes(enum op_kind kind, int64_t ranks, int64_t bytes)
 {
 	double once = (double)bytes * (double)(ranks - 1) / (double)ranks;
+	if (op_kind_class(kind) == OP_CLASS_MESSAGE)
+		return kind == OP_SEND ? (double)bytes : 0;
 	return kind == OP_ALL_REDUCE ? 2 * once : once;
 }

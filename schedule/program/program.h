@@ -11,10 +11,13 @@
 enum group_kind {
 	GROUP_SHARD,
 	GROUP_REPLICATE,
-	GROUP_WORLD,
+	GROUP_WORLD, /* all data-parallel ranks of a class */
 	GROUP_RESHARD,
 	GROUP_TENSOR,
-	GROUP_CONTEXT
+	GROUP_CONTEXT,
+	GROUP_PIPELINE,  /* one rank of each class */
+	GROUP_EMBEDDING, /* of the first class and of the last, which both hold a tied table */
+	GROUP_KIND_COUNT
 };
 extern const char *const group_kind_names[];
 
@@ -22,7 +25,8 @@ extern const char *const group_kind_names[];
 struct group {
 	enum group_kind kind;
 	int64_t size, stride;
-	int engine; /* collectives of one engine (communicator) run one at a time, in issue order */
+	int engine; /* collectives of one engine (communicator) run one at a time, in issue order;
+		     * messages as their streams have it */
 };
 
 /* Operations [first, first + n) happen `times` times in a row, each time one layer further (a loop
@@ -98,8 +102,7 @@ struct schedule {
 	int n_groups;
 	struct group *groups;
 	int n_engines;
-	int n_classes; /* of ranks; class c runs programs[c]. One, as long as all ranks do the same
-			*/
+	int n_classes; /* of ranks: the stages of a pipeline; class c runs programs[c] */
 	struct program *programs;
 };
 
@@ -128,12 +131,24 @@ int buffers_at_once(const struct program *program, const struct op *op, int buff
  * are those of the folded list. */
 struct op program_unfolded(const struct program *program, int index, int i, int j);
 
+/* Its ranks are of several classes. */
+static inline bool group_joins_classes(const struct group *group)
+{
+	return group->kind == GROUP_PIPELINE || group->kind == GROUP_EMBEDDING;
+}
+/* Of one that does: whether a rank of that class is in it. */
+static inline bool group_has_class(
+	const struct schedule *schedule, const struct group *group, int class)
+{
+	return group->kind == GROUP_PIPELINE || class == 0 || class == schedule->n_classes - 1;
+}
+
 /* The first buffer of that role among what `op` uses; -1 when there is none. */
 int op_buffer(const struct program *program, const struct op *op, enum buffer_role role);
 
 /* Bytes one rank sends in a collective of payload `bytes` over `ranks`: (r-1)/r * bytes for
  * all-gather and reduce-scatter, twice that for all-reduce (ring, and our ordered exchange alike).
- */
+ * A message: all of them, or none where it is received. */
 double collective_wire_bytes(enum op_kind kind, int64_t ranks, int64_t bytes);
 
 /* The text form: one line per plan, group, unit, buffer and operation. Of a folded schedule that

@@ -100,5 +100,7 @@ double collective_spread(
  * collective once. */
 double collective_node_egress(const struct topology *topology, const struct runtime *runtime,
 	enum collective_kind kind, const struct group *group, int64_t bytes);
+/* The same of a message: of all ranks of `class` on a node. */
+double message_node_egress(const struct schedule *schedule, int class, const struct op *op);
 
 #endif

@@ -6,6 +6,7 @@
 #include "simulator/costs/collectives.h"
 #include "simulator/costs/compute.h"
 #include "simulator/costs/executor_kernels.h"
+#include "simulator/costs/messages.h"
 #include "simulator/devices/devices.h"
 
 /* foreach AdamW: nine passes (docs/cost-model.md), each over all tensors at once. */
@@ -17,7 +18,7 @@ static const double copy_latency = 10e-6;
 /* What determines an operation's cost: two operations with equal keys cost the same. */
 struct key {
 	enum op_kind kind;
-	int group;
+	int group, peer;
 	int first, end; /* relative to the block, so that blocks are alike */
 	bool in_block, on_host, adds, exchanges;
 	int64_t bytes;
@@ -26,6 +27,7 @@ struct key {
 struct costing {
 	const struct schedule *schedule;
 	const struct program *program;
+	int class;
 	const struct runtime *runtime;
 	struct machine machine;
 	double slowdown;                 /* of arithmetic, by the slowest device */
@@ -46,6 +48,7 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 {
 	struct key key = {.kind = op->kind,
 		.group = op->group,
+		.peer = op->message.peer,
 		.bytes = op->bytes,
 		.on_host = op->stream == STREAM_HOST};
 
@@ -68,8 +71,9 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 static bool keys_equal(const struct key *a, const struct key *b)
 {
 	return a->kind == b->kind && a->bytes == b->bytes && a->first == b->first &&
-	       a->end == b->end && a->group == b->group && a->in_block == b->in_block &&
-	       a->on_host == b->on_host && a->adds == b->adds && a->exchanges == b->exchanges;
+	       a->end == b->end && a->group == b->group && a->peer == b->peer &&
+	       a->in_block == b->in_block && a->on_host == b->on_host && a->adds == b->adds &&
+	       a->exchanges == b->exchanges;
 }
 
 double cost_host_factor(const struct topology *topology)
@@ -248,6 +252,9 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 	case OP_CLASS_COPY:
 		copy_cost(machine, op, &cost);
 		break;
+	case OP_CLASS_MESSAGE:
+		message_cost(machine, costing->schedule, costing->class, op, &cost);
+		break;
 	case OP_CLASS_MARK:
 		break;
 	}
@@ -291,8 +298,11 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
 	const struct libraries libraries = plan_libraries(&schedule->plan);
 	struct costing costing = {.schedule = schedule,
 		.program = program,
+		.class = class,
 		.runtime = runtime_of(schedule->plan.runtime)};
-	double batch = cost_batch(&schedule->plan, schedule->topology);
+	/* Tokens go into the first stage of a pipeline, targets into the last one. */
+	bool is_fed = class == 0 || class == schedule->n_classes - 1;
+	double batch = is_fed ? cost_batch(&schedule->plan, schedule->topology) : 0;
 	int micro_batch = -1;
 
 	machine_init(&costing.machine, schedule->topology, &libraries, schedule->plan.param_dtype);

@@ -129,18 +129,20 @@ void contention_rates(struct engine *engine)
 	for (int i = 0; i < engine->n_queues; i++) {
 		const struct queue *queue = &engine->queues[i];
 
-		if (queue->running)
+		if (queue->running && !queue->awaits)
 			add_demand(engine->topology, task_at(engine, &queue->list, &queue->next),
 				&demand);
 	}
 	for (int i = 0; i < engine->n_queues; i++) {
 		struct queue *queue = &engine->queues[i];
 
-		if (!queue->running)
+		if (!queue->running || queue->awaits)
 			continue;
 		queue->rate = 1;
 		if (demand.threads > 1)
 			queue->rate = rate_of(
 				engine, task_at(engine, &queue->list, &queue->next), &demand);
 	}
+	if (engine->together != NULL)
+		meeting_pace(engine);
 }

@@ -186,7 +186,7 @@ static void finish_step(struct engine *engine, int step)
 		return;
 	engine->finished[step] = engine->now;
 	if (step < engine->n_steps - 1)
-		engine->tally.exposed = 0;
+		engine->tally.exposed = engine->tally.bubble = 0;
 }
 
 static void advance_communicator(struct engine *engine, struct communicator *communicator)
@@ -216,6 +216,8 @@ static void finish(struct engine *engine, struct queue *queue)
 	int step = queue->next.step;
 
 	note_end(engine, queue, task);
+	if (queue->meeting != NULL)
+		meeting_leave(engine, queue);
 	engine->n_completed++;
 	if (task->communicator >= 0)
 		advance_communicator(engine, &engine->communicators[task->communicator]);
@@ -264,7 +266,9 @@ static bool start(struct engine *engine, struct queue *queue, double *next, int 
 	note_start(engine, queue, task);
 	if (task->begins >= 0)
 		*begins = task->begins;
-	if (queue->left <= 0 && queue->host_done <= engine->now)
+	if (task->meeting >= 0)
+		meeting_come(engine, queue, task->meeting);
+	else if (queue->left <= 0 && queue->host_done <= engine->now)
 		finish(engine, queue);
 	return true;
 }
@@ -287,7 +291,7 @@ static double next_event(const struct engine *engine, double next, double *elaps
 		const struct queue *queue = &engine->queues[i];
 		double end;
 
-		if (!queue->running || (end = end_of(engine, queue)) > next)
+		if (!queue->running || queue->awaits || (end = end_of(engine, queue)) > next)
 			continue;
 		next = end;
 		*elapsed = end > queue->host_done ? queue->left / queue->rate : end - engine->now;
@@ -295,9 +299,10 @@ static double next_event(const struct engine *engine, double next, double *elaps
 	return next;
 }
 
-static bool is_exposed(const struct engine *engine)
+/* What it does while nothing computes. */
+static void book_idle(struct engine *engine, double elapsed)
 {
-	bool communicates = false;
+	bool communicates = false, awaits = false;
 
 	for (int i = 0; i < engine->n_queues; i++) {
 		const struct queue *queue = &engine->queues[i];
@@ -307,20 +312,23 @@ static bool is_exposed(const struct engine *engine)
 			continue;
 		task = task_at(engine, &queue->list, &queue->next);
 		if (task->is_compute)
-			return false;
-		communicates = communicates || task->communicates;
+			return;
+		communicates = communicates || (task->communicates && !queue->awaits);
+		awaits = awaits || queue->awaits;
 	}
-	return communicates;
+	if (communicates)
+		engine->tally.exposed += elapsed;
+	else if (awaits)
+		engine->tally.bubble += elapsed;
 }
 
-static void advance(struct engine *engine, double to, double elapsed)
+void engine_advance(struct engine *engine, double to, double elapsed)
 {
-	if (is_exposed(engine))
-		engine->tally.exposed += elapsed;
+	book_idle(engine, elapsed);
 	for (int i = 0; i < engine->n_queues; i++) {
 		struct queue *queue = &engine->queues[i];
 
-		if (!queue->running)
+		if (!queue->running || queue->awaits)
 			continue;
 		queue->ran += elapsed;
 		/* Decided by time, not by what rounding leaves of the work. */
@@ -336,7 +344,7 @@ static void advance(struct engine *engine, double to, double elapsed)
 			finish(engine, &engine->queues[i]);
 }
 
-static bool stuck(const struct engine *engine, struct error *error)
+bool engine_is_stuck(const struct engine *engine, struct error *error)
 {
 	const struct issuer *host = &engine->host;
 	const struct task *task = task_at(engine, &host->list, &host->next);
@@ -357,40 +365,35 @@ static bool stuck(const struct engine *engine, struct error *error)
 		op_kind_name(engine->program->ops[op].kind), step + 1);
 }
 
-/* A supply may end it at any time. */
-static bool is_over(const struct engine *engine)
+bool engine_is_over(const struct engine *engine)
 {
 	return engine->starved ||
 	       engine->n_completed >= (int64_t)engine->n_steps * engine->n_carried_out;
 }
 
-bool engine_run(struct engine *engine, struct error *error)
+void engine_settle(struct engine *engine)
 {
 	int begins = -1;
+	double next;
 
-	while (!is_over(engine)) {
-		double next, elapsed;
-		bool started = false;
-
+	for (bool started = true; started;) {
+		engine->next = INFINITY;
+		if (engine_is_over(engine))
+			return;
 		host_run(engine);
-		if (is_over(engine))
-			return true;
+		if (engine_is_over(engine))
+			return;
+		started = false;
 		next = host_wakes(engine);
 		for (int i = 0; i < engine->n_queues; i++)
 			started |= start(engine, &engine->queues[i], &next, &begins);
-		if (started)
-			continue;
-		if (begins >= 0 && engine->steady != NULL) {
+		if (!started && begins >= 0 && engine->steady != NULL) {
 			steady_pass(engine, begins);
 			begins = -1;
-			continue; /* the host may go on at once */
+			started = true; /* the host may go on at once */
 		}
-		if (engine->rates_stale)
-			contention_rates(engine);
-		next = next_event(engine, next, &elapsed);
-		if (isinf(next))
-			return stuck(engine, error);
-		advance(engine, next, elapsed);
 	}
-	return true;
+	if (engine->rates_stale)
+		contention_rates(engine);
+	engine->next = next_event(engine, next, &engine->elapsed);
 }

@@ -28,7 +28,8 @@ struct supply {
 
 /* Sums over the last step. */
 struct tally {
-	double exposed; /* s in which a collective ran and nothing computed */
+	double exposed; /* s in which a communication ran and nothing computed */
+	double bubble;  /* s in which neither did, because another class was awaited */
 	double by_kind[OP_KIND_COUNT];
 };
 
@@ -77,7 +78,9 @@ struct engine {
 	double batch_interval, batch_cost;
 	struct issuer host;
 	double now;
+	double next, elapsed; /* of the next event: when, and in how many s */
 	bool rates_stale;
+	bool touched; /* by another class, or by time: something may start */
 	int64_t n_issued, n_completed, unfinished[SHORT_STEPS];
 	double finished[SHORT_STEPS]; /* end of each step */
 	struct tally tally;
@@ -86,13 +89,26 @@ struct engine {
 	const struct supply *supply;     /* NULL: memory is there */
 	bool starved;                    /* the supply had none, and the run ended */
 	struct steady *steady;           /* NULL: every iteration is simulated */
+	struct engines *together;        /* NULL: there is no other class */
 };
 
+/* All classes on one clock. */
+struct engines {
+	int n;
+	struct engine *of; /* by class */
+	struct meeting *meetings;
+};
 /* Arrays come from `arena`. */
+void engines_init(struct engines *engines, const struct schedule *schedule,
+	const struct engine_options *options, struct arena *arena);
+/* As engine_run. A class that is starved ends it for all. */
+bool engines_run(struct engines *engines, struct error *error);
+
+/* One class alone. Arrays come from `arena`. */
 void engine_init(struct engine *engine, const struct schedule *schedule, int class,
 	const struct engine_options *options, struct arena *arena);
-/* Memory is short: every iteration of all steps is simulated. After engine_init and before
- * engine_record. */
+/* Memory is short, of this class or (NULL) of another one: every iteration of all steps is
+ * simulated. After engine_init and before engine_record. */
 void engine_supply(struct engine *engine, const struct supply *supply);
 /* Keeps when everything was issued and ended; `details`: also when it started, and when the host
  * was done with it. Before engine_run. */
@@ -106,6 +122,20 @@ bool engine_run(struct engine *engine, struct error *error);
 /* tasks.c: the operations; when their queues are known, what they wait for. */
 void engine_init_tasks(struct engine *engine, int class, unsigned without);
 void engine_init_waits(struct engine *engine);
+
+/* engine.c: starts what can start now, and finds the next event; goes to `to`, `elapsed` s further,
+ * where that one is. */
+void engine_settle(struct engine *engine);
+void engine_advance(struct engine *engine, double to, double elapsed);
+/* A supply may end it at any time. */
+bool engine_is_over(const struct engine *engine);
+bool engine_is_stuck(const struct engine *engine, struct error *error);
+
+/* together.c: the operation that runs there has come to its meeting, or ended; the rates of this
+ * class are new. */
+void meeting_come(struct engine *engine, struct queue *queue, int meeting);
+void meeting_leave(struct engine *engine, struct queue *queue);
+void meeting_pace(struct engine *engine);
 
 /* host.c: issues whatever the issuing thread reaches without waiting. */
 void host_run(struct engine *engine);
@@ -166,6 +196,34 @@ static inline double engine_step_time(const struct engine *engine)
 			     : (engine->finished[last] - engine->finished[last - n]) / n;
 
 	return fmax(step, plan_loader_time(&engine->schedule->plan));
+}
+
+/* A step is over when it is over for all. */
+static inline double engines_step_time(const struct engines *engines)
+{
+	double step = 0;
+
+	for (int c = 0; c < engines->n; c++)
+		step = fmax(step, engine_step_time(&engines->of[c]));
+	return step;
+}
+
+static inline double engines_last_step(const struct engines *engines)
+{
+	double step = 0;
+
+	for (int c = 0; c < engines->n; c++)
+		step = fmax(step, engine_last_step(&engines->of[c]));
+	return step;
+}
+
+/* S of a step in which a class does nothing because of others: it awaits them, or has ended. */
+static inline double engines_bubble(const struct engines *engines, int class)
+{
+	const struct engine *engine = &engines->of[class];
+	double after = engine->n_steps > 1 ? 0 : engines_last_step(engines) - engine->finished[0];
+
+	return engine->tally.bubble + after;
 }
 
 #endif

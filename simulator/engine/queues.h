@@ -9,6 +9,8 @@ struct issued {
 	double at, done;
 };
 
+struct meeting;
+
 /* A stream: its operations run in list order. `next` is the one that runs, or the first to run. */
 struct queue {
 	struct list list;
@@ -18,6 +20,11 @@ struct queue {
 	double ran, left; /* s since it began; s of work alone that remain */
 	double rate;      /* work per second; 1 when alone */
 	double host_done; /* when the host was done with the one that runs */
+	/* Of one that meets others: they have not come, and no work is done; when they have, where
+	 * (together.c), and its rate here alone. */
+	bool awaits;
+	struct meeting *meeting;
+	double own_rate;
 	/* A wait of `next` that was not over: the queue (-1: none) and the position there. */
 	int blocked_on;
 	int64_t blocked_position;

@@ -91,6 +91,8 @@ static int communicator_of(const struct engine *engine, const struct op *op, boo
 {
 	const struct runtime *runtime = runtime_of(engine->schedule->plan.runtime);
 
+	if (op_kind_class(op->kind) == OP_CLASS_MESSAGE)
+		return -1;
 	if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
 		return engine->schedule->groups[op->group].engine;
 	return inline_host && runtime->one_engine && !is_inline(op) ? 0 : -1;
@@ -104,7 +106,8 @@ static void init_task(struct engine *engine, int index, unsigned without)
 	struct task *task = &engine->tasks[index];
 	enum op_class class = op_kind_class(op->kind);
 
-	task->communicates = class == OP_CLASS_COLLECTIVE;
+	task->meeting = -1;
+	task->communicates = class == OP_CLASS_COLLECTIVE || class == OP_CLASS_MESSAGE;
 	cost_leave_out(&task->cost, task->communicates, without);
 	/* What the host does beside a GPU takes none of its units. */
 	task->computes = (class == OP_CLASS_COMPUTE || class == OP_CLASS_TRAFFIC) &&
@@ -170,6 +173,13 @@ static void wait_for_stream(struct engine *engine, int index, int last)
 	task->host_waits[task->n_host_waits++] = (struct wait){place, before->queue};
 }
 
+/* A pipeline is fed with the batches of all its micro-batches at once. */
+static void feed_pipeline(struct engine *engine)
+{
+	engine->tasks[0].takes_batch = true;
+	engine->batch_interval = plan_loader_time(&engine->schedule->plan);
+}
+
 static void init_batches(struct engine *engine)
 {
 	const struct plan *plan = &engine->schedule->plan;
@@ -177,6 +187,11 @@ static void init_batches(struct engine *engine)
 		     engine->topology->device.kind == DEVICE_GPU;
 	int micro_batch = -1, last = -1;
 
+	engine->batch_cost = cost_batch(plan, engine->topology);
+	if (engine->schedule->n_classes > 1) {
+		feed_pipeline(engine);
+		return;
+	}
 	for (int i = 0; i < engine->n_ops; i++) {
 		const struct op *op = &engine->program->ops[i];
 
@@ -189,7 +204,6 @@ static void init_batches(struct engine *engine)
 		last = op->stream == STREAM_COMPUTE ? i : last;
 	}
 	engine->batch_interval = plan_loader_time(plan) / (double)plan->grad_accum;
-	engine->batch_cost = cost_batch(plan, engine->topology);
 }
 
 /* --- all of it ---------------------------------------------------------------------------------

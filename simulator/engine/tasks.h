@@ -27,6 +27,7 @@ struct task {
 	bool outer; /* the one loop round it is of micro-batches */
 	int queue;
 	int communicator; /* -1: of no communicator */
+	int meeting;      /* of engines->meetings, where other classes take part; -1 */
 	bool communicates, computes;
 	bool is_compute;  /* computes on the compute stream: communication beside it is hidden */
 	bool blocks_host; /* the issuing thread carries it out itself */

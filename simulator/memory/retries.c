@@ -57,11 +57,13 @@ static void synchronise(void *self)
 }
 
 /* A step that begins with the segments of an earlier one goes on as that one did. The first has no
- * optimizer state; and a host that runs ahead leaves more than segments behind. */
+ * optimizer state; a host that runs ahead leaves more than segments behind, and of several classes
+ * each has its own. */
 static bool has_settled(struct shortage *s, const struct cursor *at)
 {
 	struct engine *engine = s->engine;
-	if (at->at > 0 || at->round[0] > 0 || engine->runs_ahead || engine->batch_interval > 0)
+	if (at->at > 0 || at->round[0] > 0 || engine->runs_ahead || engine->batch_interval > 0 ||
+		engine->together != NULL)
 		return false;
 	s->layouts[at->step] = allocator_layout(&s->pools.allocator);
 	for (int step = at->step - 1; step > 0; step--) {

@@ -337,6 +337,8 @@ static bool check_calls(const struct checker *c, const struct rank *r)
 		/* What is kept of resharded parameters is copied. */
 		return r->calls == 0 || op->kind == OP_RESHARD ||
 		       wrong(c, r, "operation %d is a mark", r->open);
+	case OP_CLASS_MESSAGE:
+		return wrong(c, r, "operation %d is a message", r->open);
 	case OP_CLASS_TRAFFIC:
 		return true; /* a shard may be all padding */
 	}

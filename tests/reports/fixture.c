@@ -25,6 +25,7 @@ static double seconds_of(const struct fixture *fixture, const struct op *op)
 	case OP_CLASS_TRAFFIC:
 		return 5e-6 + (double)op->bytes / 1.5e12;
 	case OP_CLASS_COPY:
+	case OP_CLASS_MESSAGE:
 		return (double)op->bytes / 20e9;
 	case OP_CLASS_MARK:
 		return 0;

@@ -18,6 +18,8 @@ struct parser {
 	struct error *error;
 	struct schedule *schedule;
 	struct program *program; /* of the open class */
+	struct program *programs;
+	int program_capacity;
 	uint64_t plan_seen;
 	int op_capacity, buffer_capacity, index_capacity, unit_capacity, group_capacity;
 	struct op *ops;
@@ -120,6 +122,11 @@ static const char *name_of_role(int i)
 static const char *name_of_group(int i)
 {
 	return group_kind_names[i];
+}
+
+static const char *name_of_direction(int i)
+{
+	return direction_names[i];
 }
 
 static bool read_name(struct parser *p, char *text, const char *(*name_of)(int), int count,
@@ -231,7 +238,7 @@ static bool read_group(struct parser *p)
 	p->groups = array_grow(p->groups, &p->group_capacity, n + 1, sizeof(struct group));
 	struct group *group = &p->groups[n];
 	if (!read_index(p, n) ||
-		!read_name(p, next_word(p), name_of_group, GROUP_RESHARD + 1, "a kind of group",
+		!read_name(p, next_word(p), name_of_group, GROUP_KIND_COUNT, "a kind of group",
 			&kind) ||
 		!read_int(p, "size", &group->size) || !read_int(p, "stride", &group->stride) ||
 		!read_int32(p, "engine", &group->engine, true, 0))
@@ -241,6 +248,25 @@ static bool read_group(struct parser *p)
 		(int)max_i64(p->schedule->n_engines, min_i64(group->engine, 1 << 20) + 1);
 	p->schedule->n_groups++;
 	return at_end(p);
+}
+
+static void *keep(struct parser *p, const void *items, int n, size_t size)
+{
+	void *copy = arena_alloc(p->arena, (size_t)n, size);
+	if (n > 0)
+		memcpy(copy, items, (size_t)n * size);
+	return copy;
+}
+
+/* Units of the next class may follow. */
+static void close_class(struct parser *p)
+{
+	if (p->program == NULL)
+		return;
+	p->program->ops = keep(p, p->ops, p->program->n_ops, sizeof(struct op));
+	p->program->buffers = keep(p, p->buffers, p->program->n_buffers, sizeof(struct buffer));
+	p->program->indices = keep(p, p->indices, p->program->n_indices, sizeof(int));
+	p->program = NULL;
 }
 
 static bool read_unit_slice(struct parser *p, char *text, struct unit_slice *slice)
@@ -299,6 +325,7 @@ static bool read_trained(struct parser *p, struct unit *unit)
 static bool read_unit(struct parser *p)
 {
 	int n = p->n_units;
+	close_class(p);
 	p->units = array_grow(p->units, &p->unit_capacity, n + 1, sizeof(struct unit));
 	struct unit *unit = &p->units[n];
 	*unit = (struct unit){0};
@@ -347,6 +374,20 @@ static bool read_op_lists(struct parser *p, struct op *op)
 	       read_slice(p, "uses", &op->uses) && at_end(p);
 }
 
+static bool read_message(struct parser *p, enum op_kind kind, struct message *message)
+{
+	int direction = 0;
+	if (op_kind_class(kind) != OP_CLASS_MESSAGE)
+		return true;
+	if (!read_int32(p, "peer", &message->peer, true, 0) ||
+		!read_int32(p, "chunk", &message->chunk, true, 0) ||
+		!read_name(
+			p, value_of(p, "direction"), name_of_direction, 2, "direction", &direction))
+		return false;
+	message->direction = (enum direction)direction;
+	return true;
+}
+
 static bool read_op(struct parser *p)
 {
 	int kind = 0, stream = 0;
@@ -364,6 +405,7 @@ static bool read_op(struct parser *p)
 		!read_int32(p, "unit", &op->unit, false, -1) ||
 		!read_int32(p, "micro_batch", &op->micro_batch, false, -1) ||
 		!read_int32(p, "group", &op->group, false, -1) ||
+		!read_message(p, (enum op_kind)kind, &op->message) ||
 		!read_int32(p, "layer", &op->layer, false, -1) ||
 		!read_int32(p, "cause", &op->cause, false, -1) ||
 		!read_range(p, &op->first_module, &op->end_module) || !read_dtype(p, &op->dtype))
@@ -378,11 +420,15 @@ static bool read_op(struct parser *p)
 
 static bool read_class(struct parser *p)
 {
-	if (!read_index(p, p->schedule->n_classes))
+	int n = p->schedule->n_classes;
+	close_class(p);
+	if (!read_index(p, n))
 		return false;
-	if (p->schedule->n_classes > 0)
-		return fail(p, "one class");
-	p->program = ARENA_NEW(p->arena, struct program);
+	p->programs = array_grow(p->programs, &p->program_capacity, n + 1, sizeof(struct program));
+	p->program = &p->programs[n];
+	*p->program = (struct program){.n_units = p->n_units};
+	p->program->units = keep(p, p->units, p->n_units, sizeof(struct unit));
+	p->n_units = 0;
 	p->schedule->n_classes++;
 	return at_end(p);
 }
@@ -433,14 +479,6 @@ static bool read_lines(struct parser *p, char *text)
 	return true;
 }
 
-static void *keep(struct parser *p, const void *items, int n, size_t size)
-{
-	void *copy = arena_alloc(p->arena, (size_t)n, size);
-	if (n > 0)
-		memcpy(copy, items, (size_t)n * size);
-	return copy;
-}
-
 static bool finish(struct parser *p)
 {
 	struct schedule *schedule = p->schedule;
@@ -453,13 +491,11 @@ static bool finish(struct parser *p)
 		return error_at(p->error, EXIT_CODE_INPUT, p->name, p->line, 1,
 			"schedule: incomplete, a plan field or the class is missing");
 	schedule->groups = keep(p, p->groups, schedule->n_groups, sizeof(struct group));
-	p->program->n_units = p->n_units;
-	p->program->units = keep(p, p->units, p->n_units, sizeof(struct unit));
-	p->program->ops = keep(p, p->ops, p->program->n_ops, sizeof(struct op));
-	p->program->buffers = keep(p, p->buffers, p->program->n_buffers, sizeof(struct buffer));
-	p->program->indices = keep(p, p->indices, p->program->n_indices, sizeof(int));
-	schedule->programs = p->program;
-	units_choose(&schedule->plan, p->program->units, p->n_units);
+	close_class(p);
+	schedule->programs = keep(p, p->programs, schedule->n_classes, sizeof(struct program));
+	for (int c = 0; c < schedule->n_classes; c++)
+		units_choose(&schedule->plan, schedule->programs[c].units,
+			schedule->programs[c].n_units);
 	struct error error = {0};
 	if (schedule_validate(schedule, &error))
 		return true;
@@ -494,6 +530,7 @@ bool schedule_parse(struct arena *arena, const char *name, const char *text, siz
 	p.schedule->plan.mesh = (struct mesh){1, 1, 1, 1, 1, 1};
 	p.line_start = p.cursor = arena_strndup(arena, text, length);
 	bool ok = read_lines(&p, p.line_start) && finish(&p) && check_canonical(&p, text, length);
+	free(p.programs);
 	free(p.ops);
 	free(p.buffers);
 	free(p.indices);

@@ -12,6 +12,9 @@
 
 static const enum writer_format formats[] = {WRITER_YAML, WRITER_JSON, WRITER_JSON_COMPACT};
 
+static struct class_figures stages[] = {
+	{"stage 0", 0.51, 41, 0.61}, {"stage 1", 0.52, 42, 0.62}, {"stage 2", 0.53, 43, 0}};
+
 /* Every number another one, so that no two members can be mixed up. */
 static struct prediction sample(void)
 {
@@ -41,7 +44,8 @@ static struct prediction sample(void)
 		.host_memory_limit_bytes = 21,
 		.ledger_host_peak_bytes = 23,
 		.allocator_retries = 2.5,
-		.time = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.11, 0.12},
+		.time = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.11, 0.12, 0.13,
+			0.14},
 		.wire_bytes_per_rank = 1e9 / 3,
 		.wire_bytes_node_egress = 2e9 / 3,
 		.collectives = {31, 32, 33},
@@ -52,6 +56,9 @@ static struct prediction sample(void)
 		.uncertainty_source = "no",
 		.lower_bound = 0.1,
 		.plan_lower_bound = 0.2,
+		.n_classes = COUNT_OF(stages),
+		.rank_class = 1,
+		.classes = stages,
 	};
 
 	for (int c = 0; c < CATEGORY_COUNT; c++) {
@@ -128,7 +135,16 @@ static void assert_same_prediction(const struct prediction *a, const struct pred
 	SAME(step_time_best);
 	SAME(lower_bound);
 	SAME(plan_lower_bound);
+	SAME(n_classes);
+	SAME(rank_class);
 #undef SAME
+	for (int c = 0; c < left.n_classes; c++) {
+		const struct class_figures *x = &left.classes[c], *y = &right.classes[c];
+
+		assert_string_equal(x->name, y->name);
+		assert_true(x->step_time == y->step_time && x->bubble == y->bubble);
+		assert_int_equal(x->peak_memory_bytes, y->peak_memory_bytes);
+	}
 }
 
 static void test_prediction(void **state)
@@ -161,7 +177,7 @@ static void test_keys(void **state)
 		"uncertainty", "rank_class", "classes", "lower_bound_s", "plan_lower_bound_s"};
 	static const char *const times[] = {"compute", "all_gather", "reduce_scatter", "all_reduce",
 		"copy", "optimizer", "exposed_communication", "data_loading", "data_wait",
-		"unaligned_head", "allocator"};
+		"unaligned_head", "allocator", "messages", "bubble"};
 	struct prediction prediction = sample();
 	struct arena arena = {0};
 	struct text text = {0};

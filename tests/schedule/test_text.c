@@ -286,7 +286,7 @@ static const struct {
 	{"slices=0@0", "slices=0@9999999", "sizes contradict each other"},
 	{"slices=0@0+", "slices=0@0-", "expected a slice"},
 	{"class 0\n", "", "expected a class before its buffers"},
-	{"class 0\n", "class 0\nclass 1\n", "expected one class"},
+	{"class 0\n", "class 0\nclass 1\n", "2 classes, expected 1"},
 	{"buffer 0 parameter_shard", "buffer 0 parameter_shart", "expected a buffer's role"},
 	{"buffer 0 parameter_shard", "buffer 0 tokens", "unit 0: updated by 0 optimizers"},
 	{" resident\n", "\n", "before it is taken"},

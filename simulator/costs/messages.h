@@ -1,0 +1,13 @@
+/* Private to costs/: what a message between two stages of a pipeline takes. */
+#ifndef SIMULATOR_COSTS_MESSAGES_H
+#define SIMULATOR_COSTS_MESSAGES_H
+
+#include "simulator/costs/costs.h"
+#include "simulator/devices/devices.h"
+
+/* OP_SEND or OP_RECV of a rank of `class`: fills device and the loads of `cost`, equally at both
+ * ends. */
+void message_cost(const struct machine *machine, const struct schedule *schedule, int class,
+	const struct op *op, struct cost *cost);
+
+#endif

@@ -1,0 +1,238 @@
+/* Several classes on one clock. Each has a host thread, streams and communicators of its own, and
+ * goes from event to event by itself. Messages and collectives over classes bring them together:
+ * what comes first waits on its stream for the others, as NCCL's kernels do, the transfer begins
+ * when the last one has come, goes at the pace of the slowest, and ends for all at once. */
+#include <assert.h>
+
+#include "simulator/engine/engine.h"
+
+struct seat {
+	struct engine *engine;
+	struct queue *queue;
+};
+
+/* A sender and a receiver, or all classes of a group: a stream (or a communicator) of each brings
+ * one operation after the other. */
+struct meeting {
+	int n, needs; /* that have come; that take part */
+	struct seat *seats;
+};
+
+/* --- where they meet -------------------------------------------------------------------------- */
+
+static bool meets(const struct schedule *schedule, const struct op *op)
+{
+	return op->group >= 0 && group_joins_classes(&schedule->groups[op->group]);
+}
+
+/* By group, sender and receiver; of collectives these are both class 0. */
+static int meeting_of(const struct schedule *schedule, int class, const struct op *op)
+{
+	int n = schedule->n_classes, from = 0, to = 0;
+
+	if (op_kind_class(op->kind) == OP_CLASS_MESSAGE) {
+		from = op->kind == OP_SEND ? class : op->message.peer;
+		to = op->kind == OP_SEND ? op->message.peer : class;
+	}
+	return (op->group * n + from) * n + to;
+}
+
+static void init_meetings(
+	struct engines *engines, const struct schedule *schedule, struct arena *arena)
+{
+	int n = schedule->n_classes, all = schedule->n_groups * n * n;
+
+	engines->meetings = ARENA_ARRAY(arena, struct meeting, all);
+	for (int c = 0; c < n; c++)
+		for (int i = 0; i < engines->of[c].n_ops; i++) {
+			const struct op *op = &engines->of[c].program->ops[i];
+			struct meeting *meeting;
+
+			if (!meets(schedule, op))
+				continue;
+			engines->of[c].tasks[i].meeting = meeting_of(schedule, c, op);
+			meeting = &engines->meetings[engines->of[c].tasks[i].meeting];
+			meeting->needs = 2;
+			if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
+				meeting->needs = (int)schedule->groups[op->group].size;
+			if (meeting->seats == NULL)
+				meeting->seats = ARENA_ARRAY(arena, struct seat, meeting->needs);
+		}
+}
+
+void engines_init(struct engines *engines, const struct schedule *schedule,
+	const struct engine_options *options, struct arena *arena)
+{
+	*engines = (struct engines){.n = schedule->n_classes};
+	engines->of = ARENA_ARRAY(arena, struct engine, engines->n);
+	for (int c = 0; c < engines->n; c++)
+		engine_init(&engines->of[c], schedule, c, options, arena);
+	if (engines->n == 1)
+		return;
+	init_meetings(engines, schedule, arena);
+	for (int c = 0; c < engines->n; c++) {
+		engines->of[c].together = engines;
+		engines->of[c].steady = NULL;
+	}
+}
+
+/* --- meeting ---------------------------------------------------------------------------------- */
+
+/* A class that is asked about goes on until now. */
+static void bring_forward(struct engine *engine, double now)
+{
+	if (engine->now < now)
+		engine_advance(engine, now, now - engine->now);
+	engine->touched = true;
+}
+
+static void begin(struct meeting *meeting, double now)
+{
+	double left = 0;
+
+	for (int i = 0; i < meeting->needs; i++)
+		left = fmax(left, meeting->seats[i].queue->left);
+	for (int i = 0; i < meeting->needs; i++) {
+		struct seat seat = meeting->seats[i];
+
+		bring_forward(seat.engine, now);
+		seat.engine->rates_stale = true;
+		seat.queue->awaits = false;
+		seat.queue->meeting = meeting;
+		seat.queue->own_rate = 1;
+		seat.queue->left = left;
+	}
+}
+
+void meeting_come(struct engine *engine, struct queue *queue, int index)
+{
+	struct meeting *meeting = &engine->together->meetings[index];
+
+	assert(meeting->n < meeting->needs);
+	queue->awaits = true;
+	meeting->seats[meeting->n++] = (struct seat){engine, queue};
+	if (meeting->n == meeting->needs)
+		begin(meeting, engine->now);
+}
+
+/* It is over for all: the others end as soon as their hosts allow. */
+void meeting_leave(struct engine *engine, struct queue *queue)
+{
+	struct meeting *meeting = queue->meeting;
+
+	meeting->n = 0;
+	for (int i = 0; i < meeting->needs; i++)
+		meeting->seats[i].queue->meeting = NULL;
+	for (int i = 0; i < meeting->needs; i++) {
+		struct seat seat = meeting->seats[i];
+
+		if (seat.engine == engine)
+			continue;
+		bring_forward(seat.engine, engine->now);
+		if (seat.queue->running)
+			seat.queue->left = 0;
+	}
+}
+
+static void set_pace(struct engine *engine, const struct meeting *meeting)
+{
+	double rate = INFINITY;
+
+	for (int i = 0; i < meeting->needs; i++)
+		rate = fmin(rate, meeting->seats[i].queue->own_rate);
+	for (int i = 0; i < meeting->needs; i++) {
+		struct seat seat = meeting->seats[i];
+
+		if (seat.queue->rate == rate)
+			continue;
+		if (seat.engine != engine)
+			bring_forward(seat.engine, engine->now);
+		seat.queue->rate = rate;
+	}
+}
+
+void meeting_pace(struct engine *engine)
+{
+	for (int i = 0; i < engine->n_queues; i++) {
+		struct queue *queue = &engine->queues[i];
+
+		if (!queue->running || queue->meeting == NULL)
+			continue;
+		queue->own_rate = queue->rate;
+		set_pace(engine, queue->meeting);
+	}
+}
+
+/* --- the clock -------------------------------------------------------------------------------- */
+
+/* One class may touch another that has settled. */
+static void settle_all(struct engines *engines)
+{
+	bool any;
+
+	do {
+		any = false;
+		for (int c = 0; c < engines->n; c++) {
+			struct engine *engine = &engines->of[c];
+
+			if (!engine->touched)
+				continue;
+			engine->touched = false;
+			engine_settle(engine);
+			any = true;
+		}
+	} while (any);
+}
+
+static bool all_over(const struct engines *engines)
+{
+	bool over = true;
+
+	for (int c = 0; c < engines->n; c++) {
+		if (engines->of[c].starved)
+			return true;
+		over = over && engine_is_over(&engines->of[c]);
+	}
+	return over;
+}
+
+static bool tell_stuck(const struct engines *engines, struct error *error)
+{
+	int c = 0;
+
+	while (engine_is_over(&engines->of[c]))
+		c++;
+	return engine_is_stuck(&engines->of[c], error);
+}
+
+bool engines_run(struct engines *engines, struct error *error)
+{
+	for (int c = 0; c < engines->n; c++)
+		engines->of[c].touched = true;
+	for (;;) {
+		double next = INFINITY;
+
+		settle_all(engines);
+		if (all_over(engines))
+			return true;
+		for (int c = 0; c < engines->n; c++)
+			next = fmin(next, engines->of[c].next);
+		if (isinf(next))
+			return tell_stuck(engines, error);
+		for (int c = 0; c < engines->n; c++) {
+			struct engine *engine = &engines->of[c];
+
+			if (engine->touched || engine->next > next)
+				continue;
+			engine->touched = true;
+			engine_advance(engine, engine->next, engine->elapsed);
+		}
+	}
+}
+
+bool engine_run(struct engine *engine, struct error *error)
+{
+	struct engines one = {.n = 1, .of = engine};
+
+	return engines_run(&one, error);
+}
