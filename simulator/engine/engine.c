@@ -365,12 +365,6 @@ bool engine_is_stuck(const struct engine *engine, struct error *error)
 		op_kind_name(engine->program->ops[op].kind), step + 1);
 }
 
-bool engine_is_over(const struct engine *engine)
-{
-	return engine->starved ||
-	       engine->n_completed >= (int64_t)engine->n_steps * engine->n_carried_out;
-}
-
 void engine_settle(struct engine *engine)
 {
 	int begins = -1;

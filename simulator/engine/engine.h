@@ -127,8 +127,6 @@ void engine_init_waits(struct engine *engine);
  * where that one is. */
 void engine_settle(struct engine *engine);
 void engine_advance(struct engine *engine, double to, double elapsed);
-/* A supply may end it at any time. */
-bool engine_is_over(const struct engine *engine);
 bool engine_is_stuck(const struct engine *engine, struct error *error);
 
 /* together.c: the operation that runs there has come to its meeting, or ended; the rates of this
@@ -162,6 +160,13 @@ static inline int64_t position_of(const struct engine *engine, const struct task
 		return position + (int64_t)cursor->round[0] * place->outer +
 		       (int64_t)cursor->round[1] * place->inner;
 	return position + (int64_t)cursor->round[0] * (task->outer ? place->outer : place->inner);
+}
+
+/* A supply may end it at any time. */
+static inline bool engine_is_over(const struct engine *engine)
+{
+	return engine->starved ||
+	       engine->n_completed >= (int64_t)engine->n_steps * engine->n_carried_out;
 }
 
 /* The operation at a place of a list. */

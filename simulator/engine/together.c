@@ -205,8 +205,22 @@ static bool tell_stuck(const struct engines *engines, struct error *error)
 	return engine_is_stuck(&engines->of[c], error);
 }
 
+bool engine_run(struct engine *engine, struct error *error)
+{
+	for (;;) {
+		engine_settle(engine);
+		if (engine_is_over(engine))
+			return true;
+		if (isinf(engine->next))
+			return engine_is_stuck(engine, error);
+		engine_advance(engine, engine->next, engine->elapsed);
+	}
+}
+
 bool engines_run(struct engines *engines, struct error *error)
 {
+	if (engines->n == 1)
+		return engine_run(&engines->of[0], error);
 	for (int c = 0; c < engines->n; c++)
 		engines->of[c].touched = true;
 	for (;;) {
@@ -228,11 +242,4 @@ bool engines_run(struct engines *engines, struct error *error)
 			engine_advance(engine, engine->next, engine->elapsed);
 		}
 	}
-}
-
-bool engine_run(struct engine *engine, struct error *error)
-{
-	struct engines one = {.n = 1, .of = engine};
-
-	return engines_run(&one, error);
 }
