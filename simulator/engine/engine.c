@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "simulator/engine/together.h"
+
 /* Launches that a stream holds before the next one blocks the host (NVIDIA developer forums, topic
  * 68937: about 1000 on one stream, as many on each of three). */
 static const double gpu_launch_queue = 1024;

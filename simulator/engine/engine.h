@@ -92,18 +92,6 @@ struct engine {
 	struct engines *together;        /* NULL: there is no other class */
 };
 
-/* All classes on one clock. */
-struct engines {
-	int n;
-	struct engine *of; /* by class */
-	struct meeting *meetings;
-};
-/* Arrays come from `arena`. */
-void engines_init(struct engines *engines, const struct schedule *schedule,
-	const struct engine_options *options, struct arena *arena);
-/* As engine_run. A class that is starved ends it for all. */
-bool engines_run(struct engines *engines, struct error *error);
-
 /* One class alone. Arrays come from `arena`. */
 void engine_init(struct engine *engine, const struct schedule *schedule, int class,
 	const struct engine_options *options, struct arena *arena);
@@ -128,12 +116,6 @@ void engine_init_waits(struct engine *engine);
 void engine_settle(struct engine *engine);
 void engine_advance(struct engine *engine, double to, double elapsed);
 bool engine_is_stuck(const struct engine *engine, struct error *error);
-
-/* together.c: the operation that runs there has come to its meeting, or ended; the rates of this
- * class are new. */
-void meeting_come(struct engine *engine, struct queue *queue, int meeting);
-void meeting_leave(struct engine *engine, struct queue *queue);
-void meeting_pace(struct engine *engine);
 
 /* host.c: issues whatever the issuing thread reaches without waiting. */
 void host_run(struct engine *engine);
@@ -185,50 +167,6 @@ static inline bool has_finished(const struct engine *engine, int queue, int64_t 
 static inline double engine_step_begin(const struct engine *engine)
 {
 	return engine->n_steps > 1 ? engine->finished[engine->n_steps - 2] : 0;
-}
-
-static inline double engine_last_step(const struct engine *engine)
-{
-	return engine->finished[engine->n_steps - 1] - engine_step_begin(engine);
-}
-
-/* Seconds of a step: of those that count, the mean. Where the data loader is barely the slower one,
- * more steps than are simulated pass before it is waited for. */
-static inline double engine_step_time(const struct engine *engine)
-{
-	int last = engine->n_steps - 1, n = engine->n_counted;
-	double step = n == 1 ? engine_last_step(engine)
-			     : (engine->finished[last] - engine->finished[last - n]) / n;
-
-	return fmax(step, plan_loader_time(&engine->schedule->plan));
-}
-
-/* A step is over when it is over for all. */
-static inline double engines_step_time(const struct engines *engines)
-{
-	double step = 0;
-
-	for (int c = 0; c < engines->n; c++)
-		step = fmax(step, engine_step_time(&engines->of[c]));
-	return step;
-}
-
-static inline double engines_last_step(const struct engines *engines)
-{
-	double step = 0;
-
-	for (int c = 0; c < engines->n; c++)
-		step = fmax(step, engine_last_step(&engines->of[c]));
-	return step;
-}
-
-/* S of a step in which a class does nothing because of others: it awaits them, or has ended. */
-static inline double engines_bubble(const struct engines *engines, int class)
-{
-	const struct engine *engine = &engines->of[class];
-	double after = engine->n_steps > 1 ? 0 : engines_last_step(engines) - engine->finished[0];
-
-	return engine->tally.bubble + after;
 }
 
 #endif

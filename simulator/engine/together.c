@@ -4,7 +4,7 @@
  * when the last one has come, goes at the pace of the slowest, and ends for all at once. */
 #include <assert.h>
 
-#include "simulator/engine/engine.h"
+#include "simulator/engine/together.h"
 
 struct seat {
 	struct engine *engine;
