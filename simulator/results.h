@@ -3,7 +3,6 @@
 #define SIMULATOR_RESULTS_H
 
 #include "schedule/memory/memory.h"
-#include "simulator/engine/together.h"
 #include "simulator/memory/memory.h"
 #include "simulator/simulator.h"
 

@@ -1,9 +1,7 @@
 /* The event engine: streams and communicators over time (rules 1 to 3 of docs/schedule.md). */
-#include "simulator/engine/engine.h"
+#include "simulator/engine/inside.h"
 
 #include <string.h>
-
-#include "simulator/engine/together.h"
 
 /* Launches that a stream holds before the next one blocks the host (NVIDIA developer forums, topic
  * 68937: about 1000 on one stream, as many on each of three). */

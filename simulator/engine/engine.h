@@ -92,6 +92,24 @@ struct engine {
 	struct engines *together;        /* NULL: there is no other class */
 };
 
+/* All classes on one clock. */
+struct engines {
+	int n;
+	struct engine *of; /* by class */
+	struct meeting *meetings;
+};
+/* Arrays come from `arena`. */
+void engines_init(struct engines *engines, const struct schedule *schedule,
+	const struct engine_options *options, struct arena *arena);
+/* As engine_run. A class that is starved ends it for all. */
+bool engines_run(struct engines *engines, struct error *error);
+/* Seconds of a step, which is over when it is over for all: of those that count, the mean; of the
+ * last one. */
+double engines_step_time(const struct engines *engines);
+double engines_last_step(const struct engines *engines);
+/* S of a step in which a class does nothing because of others: it awaits them, or has ended. */
+double engines_bubble(const struct engines *engines, int class);
+
 /* One class alone. Arrays come from `arena`. */
 void engine_init(struct engine *engine, const struct schedule *schedule, int class,
 	const struct engine_options *options, struct arena *arena);
@@ -107,29 +125,6 @@ struct cursor engine_instance(const struct engine *engine, int instance);
  * operation. */
 bool engine_run(struct engine *engine, struct error *error);
 
-/* tasks.c: the operations; when their queues are known, what they wait for. */
-void engine_init_tasks(struct engine *engine, int class, unsigned without);
-void engine_init_waits(struct engine *engine);
-
-/* engine.c: starts what can start now, and finds the next event; goes to `to`, `elapsed` s further,
- * where that one is. */
-void engine_settle(struct engine *engine);
-void engine_advance(struct engine *engine, double to, double elapsed);
-bool engine_is_stuck(const struct engine *engine, struct error *error);
-
-/* host.c: issues whatever the issuing thread reaches without waiting. */
-void host_run(struct engine *engine);
-/* When it goes on by itself; INFINITY: it waits for something else, or is ahead in time. */
-double host_wakes(const struct engine *engine);
-
-/* contention.c: the rates of what runs now. */
-void contention_rates(struct engine *engine);
-
-/* steady.c: finds periods, and passes over them. */
-struct steady *steady_new(const struct engine *engine, struct arena *arena);
-/* Nothing more starts at this time, and an iteration of `loop` has begun. */
-void steady_pass(struct engine *engine, int loop);
-
 /* Where an operation, or what it waits for, stands among all that is carried out in all steps. */
 static inline int64_t position_of(const struct engine *engine, const struct task *task,
 	const struct position *place, const struct cursor *cursor)
@@ -144,24 +139,11 @@ static inline int64_t position_of(const struct engine *engine, const struct task
 	return position + (int64_t)cursor->round[0] * (task->outer ? place->outer : place->inner);
 }
 
-/* A supply may end it at any time. */
-static inline bool engine_is_over(const struct engine *engine)
-{
-	return engine->starved ||
-	       engine->n_completed >= (int64_t)engine->n_steps * engine->n_carried_out;
-}
-
 /* The operation at a place of a list. */
 static inline const struct task *task_at(
 	const struct engine *engine, const struct list *list, const struct cursor *cursor)
 {
 	return &engine->tasks[list->ops[cursor->at]];
-}
-
-/* Every operation of the queue before this position has finished. */
-static inline bool has_finished(const struct engine *engine, int queue, int64_t position)
-{
-	return engine->queues[queue].position > position;
 }
 
 static inline double engine_step_begin(const struct engine *engine)
