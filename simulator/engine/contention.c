@@ -2,7 +2,7 @@
  * alone; rates hold until the set of running operations changes. */
 #include <math.h>
 
-#include "simulator/engine/engine.h"
+#include "simulator/engine/inside.h"
 
 struct demand {
 	double threads;   /* that want a core, of one rank */

@@ -1,5 +1,5 @@
 /* The event engine: streams and communicators over time (rules 1 to 3 of docs/schedule.md). */
-#include "simulator/engine/engine.h"
+#include "simulator/engine/inside.h"
 
 #include <string.h>
 
@@ -363,12 +363,6 @@ bool engine_is_stuck(const struct engine *engine, struct error *error)
 	return error_set(error, EXIT_CODE_INTERNAL,
 		"the schedule deadlocks: operation %d (%s) of step %d never starts", op,
 		op_kind_name(engine->program->ops[op].kind), step + 1);
-}
-
-bool engine_is_over(const struct engine *engine)
-{
-	return engine->starved ||
-	       engine->n_completed >= (int64_t)engine->n_steps * engine->n_carried_out;
 }
 
 void engine_settle(struct engine *engine)

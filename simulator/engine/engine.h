@@ -103,6 +103,12 @@ void engines_init(struct engines *engines, const struct schedule *schedule,
 	const struct engine_options *options, struct arena *arena);
 /* As engine_run. A class that is starved ends it for all. */
 bool engines_run(struct engines *engines, struct error *error);
+/* Seconds of a step, which is over when it is over for all: of those that count, the mean; of the
+ * last one. */
+double engines_step_time(const struct engines *engines);
+double engines_last_step(const struct engines *engines);
+/* S of a step in which a class does nothing because of others: it awaits them, or has ended. */
+double engines_bubble(const struct engines *engines, int class);
 
 /* One class alone. Arrays come from `arena`. */
 void engine_init(struct engine *engine, const struct schedule *schedule, int class,
@@ -118,37 +124,6 @@ struct cursor engine_instance(const struct engine *engine, int instance);
 /* Runs all steps, or until the supply ends; a deadlock is EXIT_CODE_INTERNAL and names an
  * operation. */
 bool engine_run(struct engine *engine, struct error *error);
-
-/* tasks.c: the operations; when their queues are known, what they wait for. */
-void engine_init_tasks(struct engine *engine, int class, unsigned without);
-void engine_init_waits(struct engine *engine);
-
-/* engine.c: starts what can start now, and finds the next event; goes to `to`, `elapsed` s further,
- * where that one is. */
-void engine_settle(struct engine *engine);
-void engine_advance(struct engine *engine, double to, double elapsed);
-/* A supply may end it at any time. */
-bool engine_is_over(const struct engine *engine);
-bool engine_is_stuck(const struct engine *engine, struct error *error);
-
-/* together.c: the operation that runs there has come to its meeting, or ended; the rates of this
- * class are new. */
-void meeting_come(struct engine *engine, struct queue *queue, int meeting);
-void meeting_leave(struct engine *engine, struct queue *queue);
-void meeting_pace(struct engine *engine);
-
-/* host.c: issues whatever the issuing thread reaches without waiting. */
-void host_run(struct engine *engine);
-/* When it goes on by itself; INFINITY: it waits for something else, or is ahead in time. */
-double host_wakes(const struct engine *engine);
-
-/* contention.c: the rates of what runs now. */
-void contention_rates(struct engine *engine);
-
-/* steady.c: finds periods, and passes over them. */
-struct steady *steady_new(const struct engine *engine, struct arena *arena);
-/* Nothing more starts at this time, and an iteration of `loop` has begun. */
-void steady_pass(struct engine *engine, int loop);
 
 /* Where an operation, or what it waits for, stands among all that is carried out in all steps. */
 static inline int64_t position_of(const struct engine *engine, const struct task *task,
@@ -171,59 +146,9 @@ static inline const struct task *task_at(
 	return &engine->tasks[list->ops[cursor->at]];
 }
 
-/* Every operation of the queue before this position has finished. */
-static inline bool has_finished(const struct engine *engine, int queue, int64_t position)
-{
-	return engine->queues[queue].position > position;
-}
-
 static inline double engine_step_begin(const struct engine *engine)
 {
 	return engine->n_steps > 1 ? engine->finished[engine->n_steps - 2] : 0;
-}
-
-static inline double engine_last_step(const struct engine *engine)
-{
-	return engine->finished[engine->n_steps - 1] - engine_step_begin(engine);
-}
-
-/* Seconds of a step: of those that count, the mean. Where the data loader is barely the slower one,
- * more steps than are simulated pass before it is waited for. */
-static inline double engine_step_time(const struct engine *engine)
-{
-	int last = engine->n_steps - 1, n = engine->n_counted;
-	double step = n == 1 ? engine_last_step(engine)
-			     : (engine->finished[last] - engine->finished[last - n]) / n;
-
-	return fmax(step, plan_loader_time(&engine->schedule->plan));
-}
-
-/* A step is over when it is over for all. */
-static inline double engines_step_time(const struct engines *engines)
-{
-	double step = 0;
-
-	for (int c = 0; c < engines->n; c++)
-		step = fmax(step, engine_step_time(&engines->of[c]));
-	return step;
-}
-
-static inline double engines_last_step(const struct engines *engines)
-{
-	double step = 0;
-
-	for (int c = 0; c < engines->n; c++)
-		step = fmax(step, engine_last_step(&engines->of[c]));
-	return step;
-}
-
-/* S of a step in which a class does nothing because of others: it awaits them, or has ended. */
-static inline double engines_bubble(const struct engines *engines, int class)
-{
-	const struct engine *engine = &engines->of[class];
-	double after = engine->n_steps > 1 ? 0 : engines_last_step(engines) - engine->finished[0];
-
-	return engine->tally.bubble + after;
 }
 
 #endif

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "simulator/engine/engine.h"
+#include "simulator/engine/inside.h"
 
 static bool block_on(struct issuer *host, int queue, int64_t position)
 {

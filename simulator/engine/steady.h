@@ -2,7 +2,7 @@
 #ifndef SIMULATOR_ENGINE_STEADY_H
 #define SIMULATOR_ENGINE_STEADY_H
 
-#include "simulator/engine/engine.h"
+#include "simulator/engine/inside.h"
 
 struct queue_state {
 	struct cursor next;

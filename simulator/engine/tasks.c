@@ -1,5 +1,5 @@
 /* Operations as the engine needs them: costs, where they stand, what they wait for. */
-#include "simulator/engine/engine.h"
+#include "simulator/engine/inside.h"
 
 /* --- places ------------------------------------------------------------------------------------
  */

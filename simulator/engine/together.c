@@ -4,7 +4,7 @@
  * when the last one has come, goes at the pace of the slowest, and ends for all at once. */
 #include <assert.h>
 
-#include "simulator/engine/engine.h"
+#include "simulator/engine/inside.h"
 
 struct seat {
 	struct engine *engine;
@@ -205,8 +205,22 @@ static bool tell_stuck(const struct engines *engines, struct error *error)
 	return engine_is_stuck(&engines->of[c], error);
 }
 
+bool engine_run(struct engine *engine, struct error *error)
+{
+	for (;;) {
+		engine_settle(engine);
+		if (engine_is_over(engine))
+			return true;
+		if (isinf(engine->next))
+			return engine_is_stuck(engine, error);
+		engine_advance(engine, engine->next, engine->elapsed);
+	}
+}
+
 bool engines_run(struct engines *engines, struct error *error)
 {
+	if (engines->n == 1)
+		return engine_run(&engines->of[0], error);
 	for (int c = 0; c < engines->n; c++)
 		engines->of[c].touched = true;
 	for (;;) {
@@ -230,9 +244,46 @@ bool engines_run(struct engines *engines, struct error *error)
 	}
 }
 
-bool engine_run(struct engine *engine, struct error *error)
-{
-	struct engines one = {.n = 1, .of = engine};
+/* --- what is read off ------------------------------------------------------------------------- */
 
-	return engines_run(&one, error);
+static double engine_last_step(const struct engine *engine)
+{
+	return engine->finished[engine->n_steps - 1] - engine_step_begin(engine);
+}
+
+/* Seconds of a step: of those that count, the mean. Where the data loader is barely the slower one,
+ * more steps than are simulated pass before it is waited for. */
+static double engine_step_time(const struct engine *engine)
+{
+	int last = engine->n_steps - 1, n = engine->n_counted;
+	double step = n == 1 ? engine_last_step(engine)
+			     : (engine->finished[last] - engine->finished[last - n]) / n;
+
+	return fmax(step, plan_loader_time(&engine->schedule->plan));
+}
+
+double engines_step_time(const struct engines *engines)
+{
+	double step = 0;
+
+	for (int c = 0; c < engines->n; c++)
+		step = fmax(step, engine_step_time(&engines->of[c]));
+	return step;
+}
+
+double engines_last_step(const struct engines *engines)
+{
+	double step = 0;
+
+	for (int c = 0; c < engines->n; c++)
+		step = fmax(step, engine_last_step(&engines->of[c]));
+	return step;
+}
+
+double engines_bubble(const struct engines *engines, int class)
+{
+	const struct engine *engine = &engines->of[class];
+	double after = engine->n_steps > 1 ? 0 : engines_last_step(engines) - engine->finished[0];
+
+	return engine->tally.bubble + after;
 }

@@ -1,7 +1,7 @@
 /* The event engine on schedules drawn by hand, with times computed by hand. */
 #include <string.h>
 
-#include "simulator/engine/engine.h"
+#include "simulator/engine/inside.h"
 #include "sketch.h"
 
 #define MS 1e-3
