@@ -60,7 +60,8 @@ static bool simulate_row(const struct catalogue *catalogue, struct row *row, str
 	if (!schedule_build(arena, &plan, model, topology, &schedule, error) ||
 		!simulate(schedule, &options, false, arena, simulation, error))
 		return false;
-	double tokens = (double)plan.global_batch * (double)plan.seq_len / (double)plan_ranks(&plan);
+	double tokens =
+		(double)plan.global_batch * (double)plan.seq_len / (double)plan_ranks(&plan);
 	double peak = device_peak_flops(&topology->device, plan.param_dtype);
 	row->gpus = plan_ranks(&plan);
 	row->nodes = ceil_div(row->gpus, topology->devices_per_node);

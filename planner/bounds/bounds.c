@@ -229,13 +229,13 @@ static void measure_shape(struct sampler *sampler, const struct plan *plan, stru
  * recomputed depends on the wrap policy. */
 static bool same_load(const struct sampler *sampler, const struct plan *a, const struct plan *b)
 {
-	return knobs_alike_but(sampler->no_load, a, b) &&
+	return plan_divides_alike(a, b) && knobs_alike_but(sampler->no_load, a, b) &&
 	       (!plan_checkpoints(a, CHECKPOINTING_FULL) || wrap_equal(&a->wrap, &b->wrap));
 }
 
 static bool same_shape(const struct sampler *sampler, const struct plan *a, const struct plan *b)
 {
-	return a->mesh.shard == b->mesh.shard &&
+	return a->mesh.shard == b->mesh.shard && plan_divides_alike(a, b) &&
 	       probed_micro_batches(a) == probed_micro_batches(b) &&
 	       knobs_alike_but(sampler->no_shape, a, b);
 }

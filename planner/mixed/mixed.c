@@ -77,7 +77,8 @@ static int find_sibling(const struct search *search, int plan, enum checkpointin
 	uint64_t knob = KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING);
 	for (int i = plan + 1; i < search->space.first[of->strategy + 1]; i++) {
 		const struct plan *other = &search->space.plans[i];
-		if (other->mesh.shard != of->mesh.shard || !wrap_equal(&other->wrap, &of->wrap))
+		if (other->mesh.shard != of->mesh.shard || !plan_divides_alike(other, of) ||
+			!wrap_equal(&other->wrap, &of->wrap))
 			break;
 		if (other->micro_batch == of->micro_batch && plan_checkpoints(other, kind) &&
 			knobs_alike_but(knob, other, of))
@@ -160,7 +161,8 @@ static void sort_tasks(struct tasks *tasks)
 /* Prefetching moves work in time, it adds and removes none. */
 static bool differ_in_time(const struct plan *a, const struct plan *b)
 {
-	return a->mesh.shard == b->mesh.shard && knobs_alike_but(knobs_of_role(KNOB_IN_TIME), a, b);
+	return a->mesh.shard == b->mesh.shard && plan_divides_alike(a, b) &&
+	       knobs_alike_but(knobs_of_role(KNOB_IN_TIME), a, b);
 }
 
 /* Keeps the best of those that differ in more than prefetching, in order. */
@@ -218,8 +220,9 @@ static void time_guess(void *data, int index, int worker)
 static bool is_near(const struct plan *a, const struct plan *b)
 {
 	return a->strategy == b->strategy && a->mesh.shard == b->mesh.shard &&
-	       a->micro_batch == b->micro_batch && a->grad_accum == b->grad_accum &&
-	       knob_equal(KNOB_CPU_OFFLOAD, a, b) && knob_equal(KNOB_RESHARD_AFTER_FORWARD, a, b);
+	       plan_divides_alike(a, b) && a->micro_batch == b->micro_batch &&
+	       a->grad_accum == b->grad_accum && knob_equal(KNOB_CPU_OFFLOAD, a, b) &&
+	       knob_equal(KNOB_RESHARD_AFTER_FORWARD, a, b);
 }
 
 /* In order, at most one of those that are near one another. */

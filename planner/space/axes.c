@@ -5,6 +5,9 @@
 #include <string.h>
 
 const enum knob_id axes_in_order[] = {
+	KNOB_TENSOR,
+	KNOB_SEQUENCE_PARALLEL,
+	KNOB_CONTEXT,
 	KNOB_SHARD_GROUP,
 	KNOB_PARAM_DTYPE,
 	KNOB_MASTER_DTYPE,

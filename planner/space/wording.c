@@ -51,5 +51,6 @@ bool wording_says(const struct question *question, const struct plan *plan, stru
 	if (question->wording == NULL)
 		return true;
 	const struct plan said = question_settle(question, plan, arena);
-	return knobs_alike_but(0, plan, &said) && plan->mesh.shard == said.mesh.shard;
+	return knobs_alike_but(0, plan, &said) && plan->mesh.shard == said.mesh.shard &&
+	       plan_divides_alike(plan, &said);
 }

@@ -386,7 +386,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_ONE_VALUE,
+			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
 				    BIT(RUNTIME_NANOTRON) | BIT(RUNTIME_INTERNEVO),
 			.metavar = "N",
@@ -398,7 +398,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			FIELD_INT(struct plan, mesh.context, "context", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_ONE_VALUE,
+			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2),
 			.metavar = "N",
 			.help = "ranks that the tokens of a sequence are cut over (context "

@@ -54,6 +54,12 @@ struct division plan_division(const struct plan *plan)
 		.context = mesh->context};
 }
 
+bool plan_divides_alike(const struct plan *a, const struct plan *b)
+{
+	return a->mesh.tensor == b->mesh.tensor && a->mesh.context == b->mesh.context &&
+	       a->sequence_parallel == b->sequence_parallel;
+}
+
 const struct model *plan_model(
 	const struct plan *plan, const struct model *model, struct arena *arena)
 {

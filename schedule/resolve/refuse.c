@@ -294,6 +294,17 @@ static bool check_wrap(const struct plan *plan, const struct model *model, struc
 	return true;
 }
 
+/* " x tensor 8" */
+static const char *other_axes(const struct mesh *mesh, char text[64])
+{
+	int n = 0;
+	if (mesh->context > 1)
+		n = snprintf(text, 64, " x context %lld", (long long)mesh->context);
+	if (mesh->tensor > 1)
+		snprintf(text + n, (size_t)(64 - n), " x tensor %lld", (long long)mesh->tensor);
+	return text;
+}
+
 static bool check_mesh(
 	const struct plan *plan, const struct topology *topology, struct error *error)
 {
@@ -306,11 +317,9 @@ static bool check_mesh(
 		!checked_mul(ranks, mesh->tensor, &ranks) ||
 		!checked_mul(ranks, mesh->context, &ranks) || ranks != topology_devices(topology))
 		return error_set(error, EXIT_CODE_USAGE,
-			"mesh: replicate %lld x shard %lld x context %lld x tensor %lld is not the "
-			"topology's %lld devices",
+			"mesh: replicate %lld x shard %lld%s is not the topology's %lld devices",
 			(long long)mesh->replicate, (long long)mesh->shard,
-			(long long)mesh->context, (long long)mesh->tensor,
-			(long long)topology_devices(topology));
+			other_axes(mesh, (char[64]){0}), (long long)topology_devices(topology));
 	if (plan->strategy == STRATEGY_NO_SHARD
 			? mesh->shard != 1
 			: !strategy_is_hybrid(plan->strategy) && !plan_has_zero_groups(plan) &&

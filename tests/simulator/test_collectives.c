@@ -290,7 +290,7 @@ static void test_congestion(void **state)
 {
 	struct arena arena = {0};
 	enum runtime_kind r = RUNTIME_PYTORCH_FSDP1;
-	int64_t bytes = INT64_C(64) << 30;
+	int64_t bytes = INT64_C(1) << 40;
 	(void)state;
 	for (int64_t nodes = 1; nodes <= 128; nodes *= 2) {
 		struct topology shared = load_topology(&arena, "p5.48xlarge"), alone;
