@@ -92,6 +92,26 @@ static bool adds_gradients(
 		target->name, target->title, (long long)plan->grad_accum);
 }
 
+/* Ranks that divide the model are in no file unless it has a key for them. */
+static bool says_axes(
+	const struct export_target *target, const struct plan *plan, struct error *error)
+{
+	static const enum knob_id axes[] = {KNOB_TENSOR, KNOB_CONTEXT};
+	enum expressed expressed;
+
+	for (int i = 0; i < COUNT_OF(axes); i++) {
+		int64_t size = knob_get(axes[i], plan).number;
+		const char *name = knob_table[axes[i]].field.name;
+		if (size > 1 && !target_expresses(target, axes[i], &expressed))
+			return error_set(error, EXIT_CODE_USAGE,
+				"export --to %s: it has no word for %s %lld here; use --to "
+				"torchtitan, or "
+				"plan with --%s 1",
+				target->name, name, (long long)size, name);
+	}
+	return true;
+}
+
 bool export_plan(const struct export_target *target, int version, const struct plan_file *file,
 	const char *file_name, struct arena *arena, struct exported *exported, struct text *text,
 	struct error *error)
@@ -107,13 +127,9 @@ bool export_plan(const struct export_target *target, int version, const struct p
 		.arena = arena,
 		.text = text,
 	};
-	const struct mesh *mesh = &file->plan.mesh;
-
 	*exported = (struct exported){0};
-	if (mesh->tensor * mesh->pipeline * mesh->context * mesh->expert != 1)
-		return error_set(error, EXIT_CODE_USAGE,
-			"export: expected a plan of data parallelism alone");
-	if (!export_runs_on(target, file->topology, error))
+	if (!says_axes(target, &file->plan, error) ||
+		!export_runs_on(target, file->topology, error))
 		return false;
 	export_adapt(&exporting, &exported->plan);
 	export_adapt_clip(&exporting, &exported->plan);
@@ -140,6 +156,10 @@ void export_settle(const struct export_target *target, const struct model *model
 	};
 
 	export_adapt(&exporting, plan);
+	if (says_axes(target, plan, NULL))
+		return;
+	plan->mesh.tensor = plan->mesh.context = 1;
+	plan->sequence_parallel = false;
 }
 
 static bool says(const struct export_target *target, const struct model *model,
@@ -147,7 +167,7 @@ static bool says(const struct export_target *target, const struct model *model,
 {
 	struct plan said = *plan;
 
-	if (!export_runs_on(target, topology, NULL))
+	if (!says_axes(target, plan, NULL) || !export_runs_on(target, topology, NULL))
 		return false;
 	export_settle(target, model, topology, arena, &said);
 	return knobs_alike_but(0, plan, &said) &&

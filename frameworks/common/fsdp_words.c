@@ -31,7 +31,8 @@ static int64_t ranks_so_far(const struct importing *importing)
 bool import_mesh(struct importing *importing, int64_t replicate, int64_t shard, const char *path,
 	bool *hybrid, struct error *error)
 {
-	int64_t ranks = ranks_so_far(importing), product;
+	int64_t beside = max_i64(importing->beside_data, 1);
+	int64_t ranks = ranks_so_far(importing) / beside, product;
 
 	replicate = max_i64(replicate, 1);
 	if (shard <= 0 && ranks > 0 && ranks % replicate == 0)
@@ -43,7 +44,7 @@ bool import_mesh(struct importing *importing, int64_t replicate, int64_t shard, 
 				"replicate %lld x shard %lld, expected %lld processes in all",
 				(long long)replicate, (long long)shard, (long long)ranks);
 		if (ranks == 0)
-			import_set_count(importing, KEY_GPUS, product, path);
+			import_set_count(importing, KEY_GPUS, product * beside, path);
 	}
 	if (*hybrid && shard > 0)
 		import_set_count(importing, KNOB_SHARD_GROUP, shard, path);

@@ -46,6 +46,7 @@ struct importing {
 	struct arena *arena;
 	const struct source *source;
 	struct imported *imported;
+	int64_t beside_data; /* ranks that divide the model of one that shares data; 0: 1 */
 };
 
 /* Every leaf through the target's table of keys; those of KEY_READ are left to `finish`. */

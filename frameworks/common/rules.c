@@ -100,6 +100,8 @@ static bool is_moot(const struct plan *plan, int knob)
 		return !strategy_is_hybrid(plan->strategy);
 	if (knob == KNOB_SYNC_EACH_MICRO_BATCH)
 		return plan->grad_accum == 1;
+	if (knob == KNOB_SEQUENCE_PARALLEL)
+		return plan->mesh.tensor == 1;
 	return plan->strategy == STRATEGY_NO_SHARD && (of_sharding >> knob & 1) != 0;
 }
 

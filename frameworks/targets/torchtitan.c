@@ -28,6 +28,7 @@ static const struct export_rule rules[] = {
 	{KNOB_WRAP, IN_FILE},
 	{KNOB_MICRO_BATCH, IN_FILE},
 	{KNOB_GRAD_ACCUM, IN_FILE},
+	{KNOB_SEQUENCE_PARALLEL, FIXED, "*>true", "its tensor parallelism cuts the sequence too"},
 	{KNOB_SYNC_EACH_MICRO_BATCH, FIXED, "*>true", "torchtitan reduces after every micro-batch"},
 	OUTSIDE_OF_FILES,
 };
@@ -176,9 +177,9 @@ static const char *selective(struct exporting *exporting)
 			reshard)
 /* Some of the shipped configurations split their model. */
 #define DEGREES                                                                                    \
-	{"parallelism.tensor_parallel_degree", KEY_ONE, NO_KNOB, "1"},                             \
+	{"parallelism.tensor_parallel_degree", KEY_COUNT, KNOB_TENSOR},                            \
 		{"parallelism.pipeline_parallel_degree", KEY_ONE, NO_KNOB, "1"},                   \
-		{"parallelism.context_parallel_degree", KEY_ONE, NO_KNOB, "1"},                    \
+		{"parallelism.context_parallel_degree", KEY_COUNT, KNOB_CONTEXT},                  \
 		{"parallelism.expert_parallel_degree", KEY_ONE, NO_KNOB, "1"},                     \
 		ROW("parallelism.expert_tensor_parallel_degree", KEY_ONE, NO_KNOB)
 #define PLAIN_DEGREES                                                                              \
@@ -298,7 +299,7 @@ static bool finish_mesh(struct importing *importing, struct error *error)
 	const char *policy = import_text(importing, path, "default");
 	const char *replicates = "parallelism.data_parallel_replicate_degree";
 	const char *shards = "parallelism.data_parallel_shard_degree";
-	int64_t replicate, shard;
+	int64_t replicate, shard, tensor, context;
 	bool hybrid;
 
 	if (strcmp(policy, "default") != 0 && strcmp(policy, "always") != 0 &&
@@ -306,12 +307,16 @@ static bool finish_mesh(struct importing *importing, struct error *error)
 		return import_fail(importing, path, error,
 			"expected default, always or never, got \"%.40s\"", policy);
 	if (!import_count(importing, replicates, &replicate, 1, error) ||
-		!import_count(importing, shards, &shard, 0, error))
+		!import_count(importing, shards, &shard, 0, error) ||
+		!import_count(importing, "parallelism.tensor_parallel_degree", &tensor, 1, error) ||
+		!import_count(importing, "parallelism.context_parallel_degree", &context, 1, error))
 		return false;
+	importing->beside_data = tensor * context;
 	if (shard == 1) {
 		import_set(importing, KNOB_RUNTIME, "pytorch-ddp", NULL);
 		import_set(importing, KNOB_STRATEGY, "NO_SHARD", shards);
-		import_set_count(importing, KEY_GPUS, replicate, replicates);
+		import_set_count(
+			importing, KEY_GPUS, replicate * importing->beside_data, replicates);
 		return true;
 	}
 	if (!import_mesh(importing, replicate, shard, shards, &hybrid, error))

@@ -116,6 +116,80 @@ static void restrict_axis(struct filling *f, enum knob_id axis)
 	values->n = n;
 }
 
+/* --- ranks that divide the model
+ * ------------------------------------------------------------------
+ */
+
+/* Bytes a parameter of mixed precision: fp32 master and moments, a gradient. */
+enum { STATE_BYTES = 16 };
+
+/* Every rank needs a sequence; and states that a node does not hold ask for more than sharding. */
+static bool asks_for_tensor(const struct question *question)
+{
+	const struct topology *topology = question->topology;
+	double node = (double)topology->device.memory_bytes * (double)topology->devices_per_node;
+	bool batch = question_gives(question, KNOB_GLOBAL_BATCH) &&
+		     question->asked.global_batch < topology_devices(topology);
+
+	return topology->device.kind == DEVICE_GPU &&
+	       (batch || STATE_BYTES * (double)question->model->parameter_count > node);
+}
+
+/* Of the plan's runtime; powers of two within a node that divide the heads. */
+static void add_tensor(struct filling *f)
+{
+	const struct knob *knob = &knob_table[KNOB_TENSOR];
+	int64_t heads = f->question->model->architecture.heads;
+	int64_t node = f->question->topology->devices_per_node;
+	if (!is_free(f, KNOB_TENSOR) || !(knob->runtimes >> f->plan->runtime & 1) ||
+		!asks_for_tensor(f->question))
+		return;
+	for (int64_t t = 1; t <= node && node % t == 0 && heads % t == 0; t *= 2)
+		axis_add_int(&f->axes->of[KNOB_TENSOR], t);
+}
+
+bool axes_resolve(const struct question *question, struct arena *arena, struct plan *plan,
+	struct error *error)
+{
+	static const enum knob_id axes[] = {KNOB_TENSOR, KNOB_CONTEXT};
+	struct question with = *question;
+	struct error mine = {0};
+	int64_t node = question->topology->devices_per_node;
+	if (plan_resolve(question, arena, plan, error))
+		return true;
+	if (question_is_open(question, KNOB_TENSOR) && asks_for_tensor(question))
+		for (int64_t t = 2; t <= node; t *= 2) {
+			question_put(&with, KNOB_TENSOR, (union knob_value){.number = t});
+			if (plan_resolve(&with, arena, plan, &mine))
+				return true;
+		}
+	for (int i = 0; i < COUNT_OF(axes); i++)
+		for (int v = 0; v < question->only[axes[i]].n; v++) {
+			question_put(&with, axes[i], question->only[axes[i]].values[v]);
+			if (plan_resolve(&with, arena, plan, &mine))
+				return true;
+		}
+	return false;
+}
+
+/* Of all plans: more ranks that divide the model leave fewer that share data. */
+static int64_t fewest_data_parallel(const struct filling *f)
+{
+	static const enum knob_id axes[] = {KNOB_TENSOR, KNOB_CONTEXT};
+	int64_t ranks = plan_ranks(f->plan);
+	for (int i = 0; i < COUNT_OF(axes); i++) {
+		const struct knob_list *list = &f->question->only[axes[i]];
+		const struct axis *axis = &f->axes->of[axes[i]];
+		int64_t most = knob_get(axes[i], f->plan).number;
+		for (int v = 0; v < list->n; v++)
+			most = max_i64(most, list->values[v].number);
+		for (int v = 0; v < axis->n; v++)
+			most = max_i64(most, axis->values[v].number);
+		ranks /= most;
+	}
+	return max_i64(ranks, 1);
+}
+
 /* --- shard groups ----------------------------------------------------------------------------- */
 
 int space_shard_groups(const struct topology *topology, int64_t groups[SPACE_VALUES_MAX])
@@ -327,7 +401,7 @@ static void add_powers(struct filling *f)
 {
 	int64_t tokens = 0, fixed = f->plan->grad_accum * f->plan->seq_len;
 	if (f->question->topology->device.kind != DEVICE_GPU ||
-		!checked_mul(fixed, plan_data_parallel(f->plan), &tokens))
+		!checked_mul(fixed, fewest_data_parallel(f), &tokens))
 		return;
 	for (int64_t m = 1; m == 1 || m <= SPACE_FREE_BATCH_TOKENS / tokens; m *= 2)
 		axis_add_int(&f->axes->of[KNOB_MICRO_BATCH], m);
@@ -345,7 +419,7 @@ static void add_batches(struct filling *f)
 	if (fixed(f, KNOB_MICRO_BATCH) || (global && accum))
 		return; /* two of the three give the third */
 	if (global)
-		add_divisors(f, f->plan->global_batch / plan_data_parallel(f->plan));
+		add_divisors(f, f->plan->global_batch / fewest_data_parallel(f));
 	else
 		add_powers(f);
 }
@@ -365,6 +439,7 @@ bool axes_fill(const struct question *question, const struct plan *plan, bool by
 	*axes = (struct axes){0};
 	if (!add_shard_groups(&f, by_name))
 		return false;
+	add_tensor(&f);
 	add_reshards(&f);
 	add_wraps(&f);
 	add_checkpointings(&f);

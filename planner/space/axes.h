@@ -29,6 +29,11 @@ struct axes {
 bool axes_fill(const struct question *question, const struct plan *plan, bool by_name,
 	struct arena *arena, struct axes *axes);
 
+/* plan_resolve, with everything open at its default; where the batch is too small for all ranks to
+ * have a sequence, with the fewest that may divide the model. */
+bool axes_resolve(const struct question *question, struct arena *arena, struct plan *plan,
+	struct error *error);
+
 /* The first value of the shard group's axis, which a hybrid strategy needs to be resolved at all;
  * 0 when it has none. */
 int64_t axes_first_group(

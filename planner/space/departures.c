@@ -12,7 +12,7 @@ bool usual_of(const struct question *question, enum strategy strategy, struct ar
 	if (strategy_is_hybrid(strategy) && !question_gives(question, KNOB_SHARD_GROUP))
 		question_put(&silent, KNOB_SHARD_GROUP,
 			(union knob_value){.number = axes_natural_group(question->topology)});
-	if (!plan_resolve(&silent, arena, &usual->plan, error))
+	if (!axes_resolve(&silent, arena, &usual->plan, error))
 		return false;
 	silent = *question;
 	question_take(&silent, KNOB_RUNTIME, &usual->plan);

@@ -109,11 +109,24 @@ static bool all_pulled(const struct enumeration *e, struct error *error)
 
 /* With a single micro-batch there is one synchronisation, whatever the knob says; blocks that are
  * not checkpointed have no inputs to move. */
+/* More tokens than a free batch may grow to: micro-batches are listed for the fewest ranks. */
+static bool exceeds(const struct enumeration *e, const struct plan *plan)
+{
+	return e->axes.of[KNOB_TENSOR].n > 1 && plan->micro_batch > 1 &&
+	       !question_gives(e->question, KNOB_GLOBAL_BATCH) &&
+	       e->question->only[KNOB_MICRO_BATCH].n == 0 &&
+	       plan->global_batch > SPACE_FREE_BATCH_TOKENS / plan->seq_len;
+}
+
 static bool repeats(const struct enumeration *e, const struct plan *plan)
 {
 	bool moves_nothing = plan->activation_offload == ACTIVATIONS_CHECKPOINTS &&
 			     !plan_checkpoints(plan, CHECKPOINTING_FULL) &&
 			     !plan_checkpoints(plan, CHECKPOINTING_SELECTIVE);
+	bool one_group = strategy_is_hybrid(plan->strategy) && plan->mesh.replicate == 1 &&
+			 e->axes.of[KNOB_SHARD_GROUP].n > 1;
+	if (one_group) /* it is FULL_SHARD or SHARD_GRAD_OP */
+		return true;
 	return (e->axes.of[KNOB_SYNC_EACH_MICRO_BATCH].n > 1 && plan->grad_accum == 1 &&
 		       !plan->sync_each_micro_batch) ||
 	       (e->axes.of[KNOB_ACTIVATION_OFFLOAD].n > 1 && moves_nothing);
@@ -128,7 +141,7 @@ static bool add_point(struct enumeration *e, const struct question *point, struc
 	if (!wording_says(e->question, &plan, e->arena))
 		return error_set(error, EXIT_CODE_USAGE, "--for %s: it cannot say this plan",
 			e->question->wording->name);
-	if (repeats(e, &plan))
+	if (repeats(e, &plan) || exceeds(e, &plan))
 		return true;
 	space->departures = array_grow(
 		space->departures, &e->capacity, space->n + 1, sizeof(*space->departures));
@@ -176,7 +189,7 @@ static bool strategy_plan(
 	struct question usual = e->strategy;
 	if (group > 0)
 		question_put(&usual, KNOB_SHARD_GROUP, (union knob_value){.number = group});
-	return plan_resolve(&usual, e->arena, plan, error);
+	return axes_resolve(&usual, e->arena, plan, error);
 }
 
 static bool add_strategy(
