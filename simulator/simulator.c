@@ -196,7 +196,7 @@ static bool simulate_class(
 		return false;
 	read_off(run, class, &first, NULL, simulation);
 	interval(run->schedule, class, run->options, run->arena, &simulation->prediction);
-	if (simulation->prediction.fits != FITS_TIGHT)
+	if (simulation->prediction.fits != FITS_TIGHT || run->options->memory == MEMORY_FITS)
 		return true;
 	return run_short(run, class, simulation, error);
 }
