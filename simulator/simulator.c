@@ -258,7 +258,8 @@ static bool simulate_all(const struct run *run, struct simulation *simulations, 
 	interval(run->schedule, run->options, run->arena, &simulations[0].prediction);
 	for (int c = 1; c < n; c++)
 		share_interval(&simulations[0].prediction, &simulations[c].prediction);
-	return !tight || !fits || run_short(run, simulations, error);
+	return !tight || !fits || run->options->memory == MEMORY_FITS ||
+	       run_short(run, simulations, error);
 }
 
 static bool is_worse(const struct prediction *a, const struct prediction *b)

@@ -14,8 +14,10 @@
 /* How much of the memory is asked for. */
 enum memory_detail {
 	MEMORY_FIGURES,
-	MEMORY_FITS,   /* `fits`; the figures of a plan that does not fit with room are not filled
-			*/
+	/* `fits`, where FITS_TIGHT says no more than that it does not fit with room: what retries
+	 * cost, and whether there is memory even after them, is not looked at. The figures of such
+	 * a plan are not filled. */
+	MEMORY_FITS,
 	MEMORY_IGNORED /* it is 0, and everything fits */
 };
 

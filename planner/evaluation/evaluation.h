@@ -43,7 +43,8 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 /* On another topology than the question's (what would happen if a link were faster). */
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error);
-/* Whether it fits; its memory is filled only when it does with room. A step that takes longer than
+/* Whether it fits with room; its memory is filled only then, and its step time is that without
+ * retries of the allocator (MEMORY_FITS). A step that takes longer than
  * `slow` seconds (0: none) is not judged: it fits. */
 bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, double slow, struct prediction *prediction, struct error *error);

@@ -43,7 +43,7 @@ static bool fits_at(const struct limit *limit, struct evaluator *evaluator, cons
 	*fits = false;
 	if (value > limit->most / limit->step)
 		return true;
-	if (!evaluator_run(evaluator, &with, &prediction, &mine))
+	if (!evaluator_judge(evaluator, &with, &prediction, &mine))
 		return error_is_refusal(&mine, error);
 	*fits = has_room(limit->question, &with, &prediction);
 	return true;

@@ -150,6 +150,16 @@ static bool add_point(struct enumeration *e, const struct question *point, struc
 	return true;
 }
 
+/* Where tensor ranks hold parts of a block, units of other sizes and partial resharding are tried
+ * only if they were asked for: they save what is not much then. */
+static bool is_plain(const struct enumeration *e, enum knob_id axis, const struct question *point)
+{
+	bool of_units = axis == KNOB_WRAP || axis == KNOB_RESHARD_AFTER_FORWARD ||
+			axis == KNOB_FORWARD_PREFETCH;
+	return of_units && question_gives(point, KNOB_TENSOR) && point->asked.mesh.tensor > 1 &&
+	       e->axes.of[KNOB_TENSOR].n > 1 && e->question->only[axis].n == 0;
+}
+
 /* Walks the product of the axes from the a-th on; false with the first error when no point came
  * out.
  */
@@ -163,7 +173,8 @@ static bool add_points(
 	if (values->n == 0)
 		return add_points(e, a + 1, point, error);
 	bool any = false;
-	for (int i = 0; i < values->n; i++) {
+	int n = is_plain(e, axis, point) ? 1 : values->n;
+	for (int i = 0; i < n; i++) {
 		struct question with = *point;
 		struct error mine = {0};
 		question_put(&with, axis, values->values[i]);

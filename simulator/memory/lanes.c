@@ -16,10 +16,9 @@ static const struct stretch *stretch_at(const struct lanes *lanes, int64_t posit
 
 /* The slot of what another stretch, or the step before, has taken; NULL: that step was not. */
 static int *slot_of(
-	struct lanes *lanes, int l, const struct reference *reference, int step, int round)
+	struct lanes *lanes, int l, const struct reference *reference, int step, int64_t position)
 {
 	struct lane *lane = &lanes->lanes[l];
-	int64_t position = reference->position + round * reference->outer;
 	if (position < 0) {
 		position += lanes->engine->n_carried_out;
 		step--;
@@ -42,29 +41,77 @@ static void give(struct lanes *lanes, int *slot)
 	*slot = -1;
 }
 
+/* One that is played: in which step and micro-batch, and how much of its levels is known. */
+struct playing {
+	struct lanes *lanes;
+	struct tape *tape;
+	int lane, step, round, *slots;
+	int64_t before; /* bytes that were taken when it began */
+	int n_levels;
+};
+
+static void fill_levels(struct playing *p, int point)
+{
+	for (; p->n_levels < point; p->n_levels++)
+		p->tape->levels[p->n_levels] = p->lanes->allocator.active - p->before;
+}
+
+static int *own_slot(const struct playing *p, const struct event *e, int turn)
+{
+	return &p->slots[p->tape->slots[e->at + turn * e->step] + e->slot];
+}
+
+static void play_event(struct playing *p, const struct event *e, int turn)
+{
+	struct lanes *lanes = p->lanes;
+	struct allocator *a = &lanes->allocator;
+	int stream = lanes->lanes[p->lane].stream;
+	if (e->bytes == 0) {
+		give(lanes, own_slot(p, e, turn));
+	} else if (e->bytes < 0) {
+		const struct reference *r = &p->tape->references[e->slot];
+		int64_t position = r->position + turn * r->inner + p->round * r->outer;
+		give(lanes, slot_of(lanes, p->lane, r, p->step, position));
+	} else if (e->slot >= 0) {
+		*own_slot(p, e, turn) = allocator_take(a, stream, e->bytes);
+	} else if (p->step == 0) {
+		allocator_take(a, stream, e->bytes);
+	}
+}
+
+/* Until the limit of interest is passed. */
+static void play_runs(struct playing *p)
+{
+	const struct tape *tape = p->tape;
+	for (const struct run *run = tape->runs; run < tape->runs + tape->n_runs; run++) {
+		const struct event *first = &tape->events[run->first];
+		for (int turn = 0; turn < run->times; turn++)
+			for (const struct event *e = first; e < first + run->n; e++) {
+				if (p->lanes->allocator.reserved > p->lanes->limit)
+					return;
+				fill_levels(p, e->point + turn * run->points);
+				play_event(p, e, turn);
+			}
+	}
+}
+
 static void play(struct lanes *lanes, const struct stretch *s, int l, int step, int round)
 {
 	struct tape *tape = s->tapes[l];
 	struct lane *lane = &lanes->lanes[l];
-	struct allocator *a = &lanes->allocator;
-	int *slots = lane->slots[step & 1] + tape->base + (tape->open ? round * tape->n_slots : 0);
-	memset(tape->change, 0, (size_t)(s->length + 1) * sizeof(*tape->change));
-	for (const struct event *e = tape->events; e < tape->events + tape->n; e++) {
-		if (a->reserved > lanes->limit)
-			return;
-		int64_t before = a->active;
-		if (e->bytes == 0) {
-			give(lanes, &slots[e->slot]);
-		} else if (e->bytes < 0) {
-			give(lanes, slot_of(lanes, l, &tape->references[e->slot], step, round));
-		} else if (e->slot >= 0) {
-			slots[e->slot] = allocator_take(a, lane->stream, e->bytes);
-		} else if (step == 0) {
-			allocator_take(a, lane->stream, e->bytes);
-		}
-		tape->change[e->at + (e->bytes <= 0)] += a->active - before;
-	}
-	uint64_t state = allocator_state(a, lane->stream, lane->small);
+	struct playing p = {.lanes = lanes,
+		.tape = tape,
+		.lane = l,
+		.step = step,
+		.round = round,
+		.slots = lane->slots[step & 1] + tape->base +
+			 (tape->open ? round * tape->n_slots : 0),
+		.before = lanes->allocator.active};
+	play_runs(&p);
+	fill_levels(&p, s->points);
+	if (lanes->allocator.reserved > lanes->limit)
+		return;
+	uint64_t state = allocator_state(&lanes->allocator, lane->stream, lane->small);
 	tape->is_steady = state == lane->state && !tape->open && (!tape->keeps || step > 0);
 	tape->state = lane->state = state;
 }
@@ -75,17 +122,15 @@ static void play(struct lanes *lanes, const struct stretch *s, int l, int step, 
 /* What is in blocks that are taken is most when an operation has taken its own. */
 static void find_peak(struct lanes *lanes, const struct stretch *s, int64_t active)
 {
-	int64_t *sum = lanes->change;
-	memset(sum, 0, (size_t)s->length * sizeof(*sum));
+	int64_t *sums = lanes->sums;
+	memset(sums, 0, (size_t)s->points * sizeof(*sums));
 	for (int l = 0; l < lanes->n; l++) {
-		const int64_t *change = s->tapes[l]->change;
-		for (int at = 0; at < s->length && s->tapes[l]->n > 0; at++)
-			sum[at] += change[at];
+		const int64_t *levels = s->tapes[l]->levels;
+		for (int at = 0; at < s->points && s->tapes[l]->n > 0; at++)
+			sums[at] += levels[at];
 	}
-	for (int at = 0; at < s->length; at++) {
-		active += sum[at];
-		lanes->peak_active = max_i64(lanes->peak_active, active);
-	}
+	for (int at = 0; at < s->points; at++)
+		lanes->peak_active = max_i64(lanes->peak_active, active + sums[at]);
 }
 
 /* False: every lane goes on as it did the last time. */
@@ -125,7 +170,7 @@ static void play_steps(struct lanes *lanes)
 {
 	uint64_t before = 0;
 	for (int step = 0; step < SIMULATED_STEPS_MAX && !has_passed(lanes); step++) {
-		if (is_settled(lanes, &before) && step > 1)
+		if (step > 0 && is_settled(lanes, &before) && step > 1)
 			break;
 		for (int i = 0; i < lanes->n_stretches; i++) {
 			struct stretch *s = &lanes->stretches[i];
@@ -155,11 +200,10 @@ static void make_slots(struct lanes *lanes)
 		}
 		lane->state = allocator_state(&lanes->allocator, lane->stream, lane->small);
 	}
-	int longest = 0;
+	int most = 0;
 	for (int i = 0; i < lanes->n_stretches; i++)
-		longest =
-			longest > lanes->stretches[i].length ? longest : lanes->stretches[i].length;
-	lanes->change = ARENA_ARRAY(lanes->arena, int64_t, longest + 1);
+		most = most > lanes->stretches[i].points ? most : lanes->stretches[i].points;
+	lanes->sums = ARENA_ARRAY(lanes->arena, int64_t, most);
 }
 
 bool lanes_reserved(

@@ -10,41 +10,53 @@
 
 enum { LANES_MAX = 2 * STREAM_COUNT };
 
-/* A request, bytes > 0, of which `slot` keeps the block (-1: for good, in the first step only);
- * what this stretch has taken, 0, or what another one has, -1 (`slot` is of its references), is
- * given back. `at`: when, in operations since the stretch began. */
+/* A request, bytes > 0, of which a slot keeps the block (-1: for good, in the first step only);
+ * what this stretch has taken, 0, or what another one has, -1, is given back. */
 struct event {
 	int64_t bytes;
-	int slot, at;
+	/* The operation that takes it, by its place in the stretch, and in the next iteration of
+	 * the run so much later; among its own slots this one. Of another stretch: which of the
+	 * references. */
+	int at, step, slot;
+	int point; /* operations that take something and are issued before, since the stretch began;
+		    * its own is one of them when it gives */
 };
 
-/* What is given back of another stretch: where it was taken, and how much later in the list a
- * micro-batch further on; its buffer and piece. */
+/* Events [first, first + n), `times` in a row: the blocks of a model. Each time `points` further.
+ */
+struct run {
+	int first, n, times, points;
+};
+
+/* What is given back of another stretch: where it was taken, and how much later in the list an
+ * iteration of the run, and a micro-batch, further on; its buffer and piece. */
 struct reference {
-	int64_t position, outer;
+	int64_t position, inner, outer;
 	int buffer, piece;
 };
 
 /* What a stretch does to a lane. One that is closed gives back all that it takes, and nothing else:
  * afterwards all is free that was free before, and what it has added. */
 struct tape {
-	int n, n_slots, n_references;
+	int n, n_runs, n_references, n_slots;
 	struct event *events;
+	struct run *runs;
 	struct reference *references;
-	int *slots;           /* by operation of the stretch: its first */
-	int capacity, length; /* room for events, and for operations of the stretch */
+	int capacity, run_capacity, reference_capacity;
+	int *slots, length; /* by place in the stretch: the first of the operation there */
 	bool open, keeps;
 	int base;       /* where its slots are */
 	bool is_steady; /* it left the lane as it found it: in this state */
 	uint64_t state;
-	int64_t *change; /* of bytes that are taken, by operation, when it was played last */
+	int64_t *levels; /* of bytes that are taken, by point, when it was played last */
 };
 
 /* Operations [first, first + n) of one micro-batch, or of none: `length` when they are carried out,
- * `times` in a row, from `position` on. Stretches that follow
- * one another and do the same to a lane share its tape. */
+ * of which `points` take something; `times` in a row, from `position` on. Stretches that follow one
+ * another and do the same to a lane share its tape. */
 struct stretch {
-	int first, n, times, length;
+	int first, n, times, length, points;
+	int loop; /* of micro-batches; -1 */
 	int64_t position;
 	struct tape **tapes; /* by lane */
 	int64_t active;      /* of all lanes, when it began the last time */
@@ -65,11 +77,12 @@ struct lanes {
 	struct lane lanes[LANES_MAX];
 	struct tape *spare[LANES_MAX]; /* that are being recorded */
 	int (*offsets)[2]; /* by buffer and size: slots of its operation before its own */
+	int *n_taken;      /* by operation and lane: pieces */
 	int n_stretches;
 	struct stretch *stretches;
 	struct allocator allocator;
 	int64_t limit; /* of interest, not the allocator's */
-	int64_t peak_active, *change;
+	int64_t peak_active, *sums;
 };
 
 /* tapes.c: all stretches, and what they do. False: micro-batches are not in a row. */

@@ -43,20 +43,22 @@ static void find_lanes(struct lanes *lanes)
 				add_lane(lanes, (int)lanes->cutter.program->buffers[b].pool, small);
 }
 
+/* Of every buffer, its slots among those of its operation, and how many that has. */
 static void find_offsets(struct lanes *lanes)
 {
 	const struct program *program = lanes->cutter.program;
 	lanes->offsets =
 		arena_alloc(lanes->arena, (size_t)program->n_buffers, sizeof(*lanes->offsets));
+	lanes->n_taken = ARENA_ARRAY(lanes->arena, int, program->n_ops * lanes->n);
 	for (int x = 0; x < program->n_ops; x++) {
 		const int *takes = slice_of(program, program->ops[x].takes);
-		int n[LANES_MAX] = {0};
 		for (int t = 0; t < program->ops[x].takes.count; t++)
 			for (int small = 0; small < 2; small++) {
 				int pieces = pieces_in(lanes, takes[t], small);
 				if (pieces == 0)
 					continue;
-				int *so_far = &n[lane_of(lanes, takes[t], small)];
+				int *so_far = &lanes->n_taken[x * lanes->n +
+							      lane_of(lanes, takes[t], small)];
 				lanes->offsets[takes[t]][small] = *so_far;
 				*so_far += pieces;
 			}
@@ -65,12 +67,6 @@ static void find_offsets(struct lanes *lanes)
 
 /* --- stretches ----------------------------------------------------------------------------------
  */
-
-/* Times that an operation is carried out in one iteration of its stretch. */
-static int times_in(const struct lanes *lanes, const struct stretch *s, int op)
-{
-	return lanes->engine->tasks[op].times / s->times;
-}
 
 static int end_of_stretch(const struct program *program, int first)
 {
@@ -92,16 +88,20 @@ static bool find_stretches(struct lanes *lanes)
 	for (int x = 0; x < program->n_ops; x += lanes->stretches[lanes->n_stretches++].n) {
 		struct stretch *s = &lanes->stretches[lanes->n_stretches];
 		int loop = program_loop(program, x, -1);
-		*s = (struct stretch){.first = x, .n = end_of_stretch(program, x) - x, .times = 1};
+		*s = (struct stretch){.first = x,
+			.n = end_of_stretch(program, x) - x,
+			.times = 1,
+			.loop = -1,
+			.position = position};
 		if (loop >= 0 && program->loops[loop].layers == 0) {
 			if (program->loops[loop].n != s->n)
 				return false;
 			s->times = program->loops[loop].times;
+			s->loop = loop;
 			loops--;
 		}
-		s->position = position;
 		for (int i = x; i < x + s->n; i++)
-			s->length += times_in(lanes, s, i);
+			s->length += lanes->engine->tasks[i].times / s->times;
 		position += (int64_t)s->length * s->times;
 	}
 	return loops == 0;
@@ -110,81 +110,163 @@ static bool find_stretches(struct lanes *lanes)
 /* --- tapes --------------------------------------------------------------------------------------
  */
 
-static void count_buffer(struct lanes *lanes, int buffer, int events, int references)
-{
-	for (int small = 0; small < 2; small++) {
-		int n = pieces_in(lanes, buffer, small);
-		if (n == 0)
-			continue;
-		struct tape *tape = lanes->spare[lane_of(lanes, buffer, small)];
-		tape->n += n * events;
-		tape->n_references += n * references;
-	}
-}
-
-/* How many events there will be at most. */
-static void count_events(struct lanes *lanes, const struct stretch *s)
-{
-	const struct program *program = lanes->cutter.program;
-	for (int x = s->first; x < s->first + s->n; x++) {
-		const struct op *op = &program->ops[x];
-		const int *takes = slice_of(program, op->takes),
-			  *gives = slice_of(program, op->gives);
-		const int *uses = slice_of(program, op->uses);
-		int times = times_in(lanes, s, x);
-		for (int t = 0; t < op->takes.count; t++)
-			count_buffer(lanes, takes[t], times, 0);
-		for (int g = 0; g < op->gives.count; g++) {
-			int n = times * buffers_at_once(lanes->cutter.program, op, gives[g]);
-			count_buffer(lanes, gives[g], n, n);
-		}
-		for (int u = 0; u < op->uses.count && op->kind == OP_OPTIMIZER; u++)
-			count_buffer(lanes, uses[u],
-				times * buffers_at_once(lanes->cutter.program, op, uses[u]), 0);
-	}
-}
-
-static void make_room(struct lanes *lanes, struct tape *tape, int length)
-{
-	struct arena *arena = lanes->arena;
-	if (tape->n > tape->capacity) {
-		tape->capacity = tape->n;
-		tape->events = ARENA_ARRAY(arena, struct event, tape->n);
-		tape->references = ARENA_ARRAY(arena, struct reference, tape->n_references);
-	}
-	if (length > tape->length) {
-		tape->length = length;
-		tape->slots = ARENA_ARRAY(arena, int, length);
-		tape->change = ARENA_ARRAY(arena, int64_t, length + 1);
-	}
-	tape->n = tape->n_references = 0;
-}
-
-/* Blank ones; of a lane in which nothing happens, without room. */
+/* Blank ones. */
 static void make_tapes(struct lanes *lanes, const struct stretch *s)
 {
 	for (int l = 0; l < lanes->n; l++) {
 		struct tape *tape = lanes->spare[l];
 		if (tape == NULL)
 			tape = lanes->spare[l] = ARENA_NEW(lanes->arena, struct tape);
-		tape->n = tape->n_references = tape->n_slots = 0;
+		tape->n = tape->n_runs = tape->n_references = tape->n_slots = 0;
 		tape->open = tape->keeps = false;
+		if (tape->length < s->length)
+			tape->slots = ARENA_ARRAY(lanes->arena, int, s->length);
+		tape->length = max_i64(tape->length, s->length);
 	}
-	count_events(lanes, s);
-	for (int l = 0; l < lanes->n; l++)
-		make_room(lanes, lanes->spare[l], lanes->spare[l]->n > 0 ? s->length : 0);
 }
 
-/* How much further on it was taken in the next micro-batch. */
-static int64_t goes_on_by(
-	const struct lanes *lanes, const struct stretch *s, const struct cursor *cursor, int i)
+static void *grow(struct arena *arena, const void *old, int n, int *capacity, size_t size)
 {
-	struct cursor next = *cursor;
-	next.round[0]++;
-	if (s->times == 1)
-		return 0;
-	return cutter_taken_at(&lanes->cutter, cursor->at, &next, i, 0) -
-	       cutter_taken_at(&lanes->cutter, cursor->at, cursor, i, 0);
+	*capacity = n > 0 ? 2 * n : 16;
+	void *array = arena_alloc(arena, (size_t)*capacity, size);
+	if (n > 0)
+		memcpy(array, old, (size_t)n * size);
+	return array;
+}
+
+static void add_event(struct lanes *lanes, struct tape *tape, struct event event)
+{
+	if (tape->n == tape->capacity)
+		tape->events = grow(
+			lanes->arena, tape->events, tape->n, &tape->capacity, sizeof(struct event));
+	tape->events[tape->n++] = event;
+}
+
+static void add_run(struct lanes *lanes, struct tape *tape, struct run run)
+{
+	if (tape->n_runs == tape->run_capacity)
+		tape->runs = grow(lanes->arena, tape->runs, tape->n_runs, &tape->run_capacity,
+			sizeof(struct run));
+	tape->runs[tape->n_runs++] = run;
+}
+
+/* What has been recorded since the last run is a run. */
+static void end_run(struct lanes *lanes, int times, int points)
+{
+	for (int l = 0; l < lanes->n; l++) {
+		struct tape *tape = lanes->spare[l];
+		const struct run *last = tape->n_runs > 0 ? &tape->runs[tape->n_runs - 1] : NULL;
+		int first = last != NULL ? last->first + last->n : 0;
+		if (tape->n > first)
+			add_run(lanes, tape, (struct run){first, tape->n - first, times, points});
+	}
+}
+
+/* The loop of blocks that begins with an operation; -1. */
+static int loop_at(const struct lanes *lanes, const struct stretch *s, int op)
+{
+	return program_loop(lanes->cutter.program, op, s->loop);
+}
+
+/* Slots in the order in which they are taken: block by block. */
+static void number_loop(
+	struct lanes *lanes, struct tape *tape, const int *n_taken, int at, int n, int times)
+{
+	int step = 0;
+	for (int i = 0; i < n; i++)
+		step += n_taken[i * lanes->n];
+	for (int i = 0, slot = tape->n_slots; i < n && step > 0; i++) {
+		for (int turn = 0; turn < times; turn++)
+			tape->slots[at + turn * n + i] = slot + turn * step;
+		slot += n_taken[i * lanes->n];
+	}
+	tape->n_slots += times * step;
+}
+
+/* What is recorded: the operation, and how often in a row. */
+struct recording {
+	struct lanes *lanes;
+	const struct stretch *stretch;
+	struct cursor at;
+	int times;        /* of the loop of blocks round it */
+	int length;       /* operations in an iteration of it */
+	int place, point; /* of the operation in the stretch, when it is carried out first */
+};
+
+/* Requests, in order, for good or to be given back. */
+static void record_take(struct recording *r, int buffer, bool for_good)
+{
+	struct lanes *lanes = r->lanes;
+	if (!is_pooled(lanes, buffer))
+		return;
+	const struct cut *c = cutter_cut(&lanes->cutter, buffer);
+	int slots[2] = {lanes->offsets[buffer][0], lanes->offsets[buffer][1]};
+	for (int i = 0; i < c->n; i++) {
+		bool small = allocator_is_small(c->bytes[i]);
+		struct tape *tape = lanes->spare[lane_of(lanes, buffer, small)];
+		add_event(lanes, tape,
+			(struct event){.bytes = c->bytes[i],
+				.at = r->place,
+				.step = r->length,
+				.slot = for_good ? -1 : slots[small]++,
+				.point = r->point});
+		tape->keeps = tape->keeps || for_good;
+	}
+}
+
+/* Buffers of a slice block by block, those of blocks that an operation names at once: in a row, or,
+ * where the operation is in a loop itself, one after the other. */
+struct batch {
+	int first, end, times, in_a_row;
+};
+
+static struct batch next_batch(struct recording *r, struct slice slice, int first)
+{
+	const struct cutter *cutter = &r->lanes->cutter;
+	const struct op *op = &cutter->program->ops[r->at.at];
+	struct batch batch = {first,
+		cutter_end_of_block(cutter, op, first, slice.first + slice.count),
+		buffers_at_once(cutter->program, op, cutter->program->indices[first]), 1};
+	if (batch.times == 1 || r->times > 1)
+		return batch;
+	end_run(r->lanes, 1, 0);
+	batch.in_a_row = batch.times;
+	batch.times = 1;
+	return batch;
+}
+
+static void end_batch(struct recording *r, const struct batch *batch)
+{
+	if (batch->in_a_row > 1)
+		end_run(r->lanes, batch->in_a_row, 0);
+}
+
+/* The optimizer's state comes into being when it is first used: block by block. */
+static void record_state(struct recording *r, const struct op *op)
+{
+	const struct program *program = r->lanes->cutter.program;
+	int end = op->uses.first + op->uses.count;
+	struct batch batch;
+	for (int first = op->uses.first; first < end; first = batch.end) {
+		batch = next_batch(r, op->uses, first);
+		for (int block = 0; block < batch.times; block++)
+			for (int i = first; i < batch.end; i++)
+				if (program->buffers[program->indices[i]].role ==
+					BUFFER_OPTIMIZER_STATE)
+					record_take(r, program->indices[i], true);
+		end_batch(r, &batch);
+	}
+}
+
+/* Where what an index names was taken, in a block that the operation names at once or in that
+ * iteration of the loop round it. */
+static int64_t taken_at(const struct recording *r, int i, int block, int round, int iteration)
+{
+	struct cursor at = r->at;
+	bool inside = r->stretch->loop >= 0;
+	at.round[0] += inside ? round : iteration;
+	at.round[1] += inside ? iteration : 0;
+	return cutter_taken_at(&r->lanes->cutter, r->at.at, &at, i, block);
 }
 
 /* Taken by the stretch itself, in every micro-batch. */
@@ -194,98 +276,105 @@ static bool is_own(const struct stretch *s, int64_t position, int64_t outer)
 	       (s->times == 1 || outer == s->length);
 }
 
-/* Requests, in order, for good or to be given back. */
-static void record_take(struct lanes *lanes, int buffer, int at, bool for_good)
+static void refer(struct lanes *lanes, struct tape *tape, const struct reference *reference)
 {
-	if (!is_pooled(lanes, buffer))
-		return;
-	const struct cut *c = cutter_cut(&lanes->cutter, buffer);
-	for (int i = 0; i < c->n; i++) {
-		bool small = allocator_is_small(c->bytes[i]);
-		struct tape *tape = lanes->spare[lane_of(lanes, buffer, small)];
-		int slot = for_good ? -1 : tape->n_slots++;
-		tape->events[tape->n++] = (struct event){c->bytes[i], slot, at};
-		tape->keeps = tape->keeps || for_good;
-	}
-}
-
-static void record_takes(struct lanes *lanes, const struct op *op, int at)
-{
-	const struct program *program = lanes->cutter.program;
-	const int *takes = slice_of(program, op->takes);
-	for (int l = 0; l < lanes->n && op->takes.count > 0; l++)
-		if (lanes->spare[l]->length > at)
-			lanes->spare[l]->slots[at] = lanes->spare[l]->n_slots;
-	for (int t = 0; t < op->takes.count; t++)
-		record_take(lanes, takes[t], at, false);
-}
-
-/* The optimizer's state comes into being when it is first used: block by block. */
-static void record_state(struct lanes *lanes, const struct op *op, int at)
-{
-	const struct program *program = lanes->cutter.program;
-	int end = op->uses.first + op->uses.count;
-	for (int first = op->uses.first, next; first < end && op->kind == OP_OPTIMIZER;
-		first = next) {
-		int n = buffers_at_once(lanes->cutter.program, op, program->indices[first]);
-		next = cutter_end_of_block(&lanes->cutter, op, first, end);
-		for (int block = 0; block < n; block++)
-			for (int i = first; i < next; i++)
-				if (program->buffers[program->indices[i]].role ==
-					BUFFER_OPTIMIZER_STATE)
-					record_take(lanes, program->indices[i], at, true);
-	}
-}
-
-static void refer(struct tape *tape, const struct reference *reference, int at)
-{
+	if (tape->n_references == tape->reference_capacity)
+		tape->references = grow(lanes->arena, tape->references, tape->n_references,
+			&tape->reference_capacity, sizeof(struct reference));
 	tape->open = true;
-	tape->references[tape->n_references] = *reference;
-	tape->events[tape->n++] = (struct event){-1, tape->n_references++, at};
+	tape->references[tape->n_references++] = *reference;
 }
 
-/* What the i-th index names, of one block. A piece keeps its place among those of its size. */
-static void record_give(struct lanes *lanes, const struct stretch *s, const struct cursor *cursor,
-	int i, int block, int at)
+/* A piece keeps its place among those of its size. */
+static void give_pieces(struct recording *r, const struct reference *taken, bool own, int small)
 {
-	const struct cutter *cutter = &lanes->cutter;
-	int buffer = cutter->program->indices[i];
+	struct lanes *lanes = r->lanes;
+	int n = pieces_in(lanes, taken->buffer, small);
+	struct tape *tape = n > 0 ? lanes->spare[lane_of(lanes, taken->buffer, small)] : NULL;
+	struct reference reference = *taken;
+	struct event e = {.bytes = own ? 0 : -1, .point = r->point};
+	if (own) {
+		e.at = (int)(taken->position - r->stretch->position);
+		e.step = (int)taken->inner;
+	}
+	for (; reference.piece < n; reference.piece++) {
+		e.slot = own ? lanes->offsets[taken->buffer][small] + reference.piece
+			     : tape->n_references;
+		if (!own)
+			refer(lanes, tape, &reference);
+		add_event(lanes, tape, e);
+	}
+}
+
+/* What the i-th index names, of one block, or of `blocks` in a row. */
+static void record_give(struct recording *r, int i, int block, int blocks)
+{
+	const struct cutter *cutter = &r->lanes->cutter;
+	const struct stretch *s = r->stretch;
+	int buffer = cutter->program->indices[i], times = r->times > blocks ? r->times : blocks;
 	if (cutter->takers[buffer] < 0)
 		return;
-	struct reference r = {.position = cutter_taken_at(cutter, cursor->at, cursor, i, block),
-		.buffer = buffer};
-	r.outer = goes_on_by(lanes, s, cursor, i);
-	bool own = is_own(s, r.position, r.outer);
-	for (int small = 0; small < 2; small++) {
-		int n = pieces_in(lanes, buffer, small);
-		if (n == 0)
-			continue;
-		struct tape *tape = lanes->spare[lane_of(lanes, buffer, small)];
-		int slot = lanes->offsets[buffer][small] +
-			   (own ? tape->slots[r.position - s->position] : 0);
-		for (r.piece = 0; r.piece < n; r.piece++) {
-			if (!own)
-				refer(tape, &r, at);
-			else
-				tape->events[tape->n++] = (struct event){0, slot + r.piece, at};
-		}
+	struct reference taken = {.position = taken_at(r, i, block, 0, 0), .buffer = buffer};
+	if (s->times > 1)
+		taken.outer = taken_at(r, i, block, 1, 0) - taken.position;
+	if (blocks > 1)
+		taken.inner = taken_at(r, i, block + 1, 0, 0) - taken.position;
+	else if (times > 1)
+		taken.inner = taken_at(r, i, block, 0, 1) - taken.position;
+	int64_t last = taken.position + (times - 1) * taken.inner;
+	bool own = is_own(s, taken.position, taken.outer) && is_own(s, last, taken.outer);
+	for (int small = 0; small < 2; small++)
+		give_pieces(r, &taken, own, small);
+}
+
+static void record_gives(struct recording *r, const struct op *op)
+{
+	struct lanes *lanes = r->lanes;
+	const int *indices = lanes->cutter.program->indices;
+	int end = op->gives.first + op->gives.count;
+	struct batch batch;
+	for (int first = op->gives.first; first < end; first = batch.end) {
+		batch = next_batch(r, op->gives, first);
+		for (int block = 0; block < batch.times; block++)
+			for (int i = first; i < batch.end; i++)
+				if (is_pooled(lanes, indices[i]))
+					record_give(r, i, block, batch.in_a_row);
+		end_batch(r, &batch);
 	}
 }
 
-static void record_gives(
-	struct lanes *lanes, const struct stretch *s, const struct cursor *cursor, int at)
+static void record_op(struct recording *r)
 {
-	const struct program *program = lanes->cutter.program;
-	const struct op *op = &program->ops[cursor->at];
-	int end = op->gives.first + op->gives.count;
-	for (int first = op->gives.first, next; first < end; first = next) {
-		int n = buffers_at_once(lanes->cutter.program, op, program->indices[first]);
-		next = cutter_end_of_block(&lanes->cutter, op, first, end);
-		for (int block = 0; block < n; block++)
-			for (int i = first; i < next; i++)
-				if (is_pooled(lanes, program->indices[i]))
-					record_give(lanes, s, cursor, i, block, at);
-	}
+	const struct program *program = r->lanes->cutter.program;
+	const struct op *op = &program->ops[r->at.at];
+	const int *takes = slice_of(program, op->takes);
+	for (int t = 0; t < op->takes.count; t++)
+		record_take(r, takes[t], false);
+	if (op->kind == OP_OPTIMIZER)
+		record_state(r, op);
+	r->point += op->takes.count > 0 || op->kind == OP_OPTIMIZER;
+	record_gives(r, op);
+}
+
+/* Operations in a row, `times`. */
+static void record_loop(struct recording *r, int first, int n, int times)
+{
+	struct lanes *lanes = r->lanes;
+	int before = r->point;
+	for (int l = 0; l < lanes->n; l++)
+		number_loop(lanes, lanes->spare[l], &lanes->n_taken[first * lanes->n + l], r->place,
+			n, times);
+	if (times > 1)
+		end_run(lanes, 1, 0);
+	r->times = times;
+	r->length = n;
+	for (r->at.at = first; r->at.at < first + n; r->at.at++, r->place++)
+		record_op(r);
+	int points = r->point - before;
+	if (times > 1)
+		end_run(lanes, times, points);
+	r->point += (times - 1) * points;
+	r->place += (times - 1) * n;
 }
 
 /* Whatever is taken is given back once, and nothing else is. */
@@ -293,28 +382,30 @@ static void find_open(struct lanes *lanes, struct tape *tape)
 {
 	bool *given = ARENA_ARRAY(lanes->arena, bool, tape->n_slots);
 	int left = tape->n_slots;
-	for (int i = 0; i < tape->n; i++) {
-		const struct event *e = &tape->events[i];
-		if (e->bytes != 0)
-			continue;
-		tape->open = tape->open || given[e->slot];
-		given[e->slot] = true;
-		left--;
-	}
+	for (const struct run *run = tape->runs; run < tape->runs + tape->n_runs; run++)
+		for (int i = run->first; i < run->first + run->n; i++) {
+			const struct event *e = &tape->events[i];
+			for (int turn = 0; turn < run->times && e->bytes == 0; turn++, left--) {
+				bool *one = &given[tape->slots[e->at + turn * e->step] + e->slot];
+				tape->open = tape->open || *one;
+				*one = true;
+			}
+		}
 	tape->open = tape->open || left > 0;
 }
 
-static void record(struct lanes *lanes, const struct stretch *s)
+static void record(struct lanes *lanes, struct stretch *s)
 {
-	struct cursor cursor = {.at = s->first};
+	const struct program *program = lanes->cutter.program;
+	struct recording r = {.lanes = lanes, .stretch = s};
 	make_tapes(lanes, s);
-	for (int at = 0; at < s->length; at++) {
-		const struct op *op = &lanes->cutter.program->ops[cursor.at];
-		record_takes(lanes, op, at);
-		record_state(lanes, op, at);
-		record_gives(lanes, s, &cursor, at);
-		list_advance(&lanes->engine->host.list, lanes->cutter.program, &cursor);
+	for (int x = s->first; x < s->first + s->n;) {
+		int loop = loop_at(lanes, s, x), n = loop >= 0 ? program->loops[loop].n : 1;
+		record_loop(&r, x, n, loop >= 0 ? program->loops[loop].times : 1);
+		x += n;
 	}
+	end_run(lanes, 1, 0);
+	s->points = r.point;
 	for (int l = 0; l < lanes->n; l++)
 		find_open(lanes, lanes->spare[l]);
 }
@@ -322,10 +413,38 @@ static void record(struct lanes *lanes, const struct stretch *s)
 /* --- stretches share tapes ----------------------------------------------------------------------
  */
 
+/* Of the same slots, whatever stands between the operations that take them. */
+static bool has_same_slots(
+	const struct tape *a, const struct tape *b, const struct run *run, int event)
+{
+	const struct event *left = &a->events[event], *right = &b->events[event];
+	for (int turn = 0; turn < run->times && left->slot >= 0; turn++)
+		if (a->slots[left->at + turn * left->step] !=
+			b->slots[right->at + turn * right->step])
+			return false;
+	return true;
+}
+
+static bool run_is_alike(const struct tape *a, const struct tape *b, const struct run *run)
+{
+	for (int i = run->first; i < run->first + run->n; i++) {
+		const struct event *left = &a->events[i], *right = &b->events[i];
+		if (left->bytes != right->bytes || left->slot != right->slot ||
+			left->point != right->point || !has_same_slots(a, b, run, i))
+			return false;
+	}
+	return true;
+}
+
 static bool are_alike(const struct tape *a, const struct tape *b)
 {
-	return !a->open && !b->open && !a->keeps && !b->keeps && a->n == b->n &&
-	       (a->n == 0 || memcmp(a->events, b->events, (size_t)a->n * sizeof(*a->events)) == 0);
+	if (a->open || b->open || a->keeps || b->keeps || a->n_runs != b->n_runs)
+		return false;
+	for (int i = 0; i < a->n_runs; i++)
+		if (memcmp(&a->runs[i], &b->runs[i], sizeof(struct run)) != 0 ||
+			!run_is_alike(a, b, &a->runs[i]))
+			return false;
+	return true;
 }
 
 /* What is not given back in its own stretch has slots of its own. */
@@ -333,10 +452,11 @@ static void keep_tape(struct lanes *lanes, struct stretch *s, int l)
 {
 	struct tape *tape = lanes->spare[l];
 	const struct stretch *before = s > lanes->stretches ? s - 1 : NULL;
-	if (before != NULL && before->length == s->length && are_alike(before->tapes[l], tape)) {
+	if (before != NULL && before->points == s->points && are_alike(before->tapes[l], tape)) {
 		s->tapes[l] = before->tapes[l];
 		return;
 	}
+	tape->levels = ARENA_ARRAY(lanes->arena, int64_t, s->points);
 	tape->base = lanes->lanes[l].n_slots;
 	lanes->lanes[l].n_slots += tape->n_slots * (tape->open ? s->times : 1);
 	s->tapes[l] = tape;
