@@ -34,9 +34,35 @@ int64_t timer_window_bytes(bool quick, bool on_gpu)
 
 /* --- one collective --- */
 
-/* What the slowest rank says; false after a fault. */
-static bool time_once(struct timer *t, const struct collective *c, double began,
-	struct timer_try *slowest, struct error *error)
+static bool spans_nodes(const struct timer *t, const struct group *group)
+{
+	return group->stride > 1 || group->size > t->cluster.layout.per_node;
+}
+
+/* What the slowest rank says. Over nodes the mean of what their slowest say: nodes leave the
+ * exchange before it apart by up to the link's latency, and what is sent meets the early one that
+ * much later and the late one that much sooner. In a step, where collectives follow each other,
+ * the two take turns. */
+static struct timer_try outcome(const struct timer *t, bool over_nodes)
+{
+	int ranks = t->comm.ranks, per = over_nodes ? t->cluster.layout.per_node : ranks;
+	struct timer_try all = {0};
+
+	for (int first = 0; first < ranks; first += per) {
+		double slowest = 0;
+
+		for (int r = first; r < first + per; r++) {
+			slowest = fmax(slowest, t->all[r].seconds);
+			all.since = fmax(all.since, t->all[r].since);
+		}
+		all.seconds += slowest * per / ranks;
+	}
+	return all;
+}
+
+/* False after a fault. */
+static bool time_once(struct timer *t, const struct collective *c, double began, bool over_nodes,
+	struct timer_try *all, struct error *error)
 {
 	struct timer_try own;
 
@@ -47,11 +73,7 @@ static bool time_once(struct timer *t, const struct collective *c, double began,
 	memcpy(t->scratch, &own, sizeof(own));
 	if (!comm_exchange(&t->comm, t->scratch, t->all, sizeof(own)))
 		return false;
-	*slowest = (struct timer_try){0};
-	for (int r = 0; r < t->comm.ranks; r++) {
-		slowest->seconds = fmax(slowest->seconds, t->all[r].seconds);
-		slowest->since = fmax(slowest->since, t->all[r].since);
-	}
+	*all = outcome(t, over_nodes);
 	return true;
 }
 
@@ -84,19 +106,20 @@ static int tries_of(const struct timer *t, int64_t bytes)
 }
 
 /* Every rank sees the same times, so that all stop at the same try. */
-static bool time_tries(struct timer *t, const struct collective *c, int64_t bytes, double *times,
-	int *n, struct error *error)
+static bool time_tries(struct timer *t, const struct group *group, const struct collective *c,
+	int64_t bytes, double *times, int *n, struct error *error)
 {
 	double began = clock_now(), most = t->segment->header->job.quick ? 0.5 : 3;
-	struct timer_try slowest;
+	bool over_nodes = spans_nodes(t, group);
+	struct timer_try all;
 
 	*n = 0;
-	if (!time_once(t, c, began, &slowest, error))
+	if (!time_once(t, c, began, over_nodes, &all, error))
 		return false;
-	while (*n < LEAST_TRIES || (*n < tries_of(t, bytes) && slowest.since < most)) {
-		if (!time_once(t, c, began, &slowest, error))
+	while (*n < LEAST_TRIES || (*n < tries_of(t, bytes) && all.since < most)) {
+		if (!time_once(t, c, began, over_nodes, &all, error))
 			return false;
-		times[(*n)++] = slowest.seconds;
+		times[(*n)++] = all.seconds;
 	}
 	return true;
 }
@@ -110,13 +133,12 @@ static bool time_collective(struct timer *t, const struct group *group, enum col
 	double times[MAX_TRIES];
 	int n;
 
-	if (!time_tries(t, &c, bytes, times, &n, error))
+	if (!time_tries(t, group, &c, bytes, times, &n, error))
 		return false;
 	struct spread spread = measure_spread(times, n);
 	*seconds = spread.p50;
 	text_printf(&t->report, "%d,%lld,%lld,%lld,", (int)kind, (long long)group->size,
-		(long long)(group->stride > 1 || group->size > local ? ranks / local : 1),
-		(long long)bytes);
+		(long long)(spans_nodes(t, group) ? ranks / local : 1), (long long)bytes);
 	text_number(&t->report, spread.p50);
 	text_add_char(&t->report, ',');
 	text_number(&t->report, (spread.p90 - spread.p10) / spread.p50);
