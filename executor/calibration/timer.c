@@ -9,6 +9,10 @@
 
 enum { MAX_TRIES = 200, LEAST_TRIES = 3, LEAST_SIZES = 3, KINDS = 3 };
 
+/* Times that lie further apart, p90 - p10 over the median, are of an unsteady link. */
+#define UNSTEADY   0.2
+#define MORE_TRIES 4
+
 /* Seconds of the largest collective that is timed. */
 #define LONGEST_QUICK 0.5
 #define LONGEST       2.0
@@ -105,18 +109,35 @@ static int tries_of(const struct timer *t, int64_t bytes)
 	return (int)min_i64(MAX_TRIES, (quick ? 3 : 15) + (quick ? 16 << 20 : 64 << 20) / bytes);
 }
 
-/* Every rank sees the same times, so that all stop at the same try. */
+/* Whether so many tries tell the typical one. A link that loses frames is unsteady and takes more
+ * of them. Every rank sees the same times, so that all stop at the same try. */
+static bool suffice(
+	const struct timer *t, int64_t bytes, bool over_nodes, double *times, int n, double since)
+{
+	double most = t->segment->header->job.quick ? 0.5 : 3;
+	int more = 1;
+
+	if (n < LEAST_TRIES)
+		return false;
+	if (over_nodes) {
+		struct spread spread = measure_spread(times, n);
+
+		more = spread.p90 - spread.p10 > UNSTEADY * spread.p50 ? MORE_TRIES : 1;
+	}
+	return n >= min_i64(MAX_TRIES, more * tries_of(t, bytes)) || since >= more * most;
+}
+
 static bool time_tries(struct timer *t, const struct group *group, const struct collective *c,
 	int64_t bytes, double *times, int *n, struct error *error)
 {
-	double began = clock_now(), most = t->segment->header->job.quick ? 0.5 : 3;
+	double began = clock_now();
 	bool over_nodes = spans_nodes(t, group);
 	struct timer_try all;
 
 	*n = 0;
 	if (!time_once(t, c, began, over_nodes, &all, error))
 		return false;
-	while (*n < LEAST_TRIES || (*n < tries_of(t, bytes) && all.since < most)) {
+	while (!suffice(t, bytes, over_nodes, times, *n, all.since)) {
 		if (!time_once(t, c, began, over_nodes, &all, error))
 			return false;
 		times[(*n)++] = all.seconds;
