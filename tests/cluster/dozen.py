@@ -37,7 +37,7 @@ def main():
     parser.add_argument('text')
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        options.folder, options.seed, options.links, options.questions, options.plans = folder, SEED, LINKS, QUESTIONS, PLANS
+        vars(options).update(folder=folder, seed=SEED, links=LINKS, questions=QUESTIONS, plans=PLANS, mpi=False)
         try:
             network.require()
             bench = laboratory.Laboratory(options)

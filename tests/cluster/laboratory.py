@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Sweeps of plans over links where communication decides: predicted first, trained once, compared.
 
-    laboratory.py SHARDPLAN RELAY TEXT SEED FOLDER [--links N] [--questions N] [--plans N] [--only predict|measure]
+    laboratory.py SHARDPLAN RELAY TEXT SEED FOLDER [--links N] [--questions N] [--plans N] [--mpi]
+                  [--only predict|measure]
 
 SEED draws links (rate, latency, loss), questions (model, sequence, micro-batch, accumulation) and for each question plans
 (strategy, wrap, prefetch, rate limiter, ...), beside the one that `plan` chooses. Each link is calibrated once over two
@@ -83,7 +84,8 @@ class Laboratory(runs.Bench):
 
     def cluster(self, link):
         relay = (os.path.abspath(self.options.relay), link['latency'], link['loss'], self.options.seed)
-        return Scripted(link['rate'], relay=relay if link['latency'] > 0 else ())
+        kind = network.Cluster if self.options.mpi else Scripted
+        return kind(link['rate'], relay=relay if link['latency'] > 0 else ())
 
     # --- predictions ---
 
@@ -215,6 +217,7 @@ def parse_options():
     parser.add_argument('--links', type=int, default=10)
     parser.add_argument('--questions', type=int, default=3, help='for each link')
     parser.add_argument('--plans', type=int, default=7, help='for each question, beside the chosen one')
+    parser.add_argument('--mpi', action='store_true', help='ranks are started by mpirun; else they meet over TCP')
     parser.add_argument('--only', choices=['predict', 'measure'])
     return parser.parse_args()
 

@@ -30,6 +30,14 @@ class Row:
     def error(self):
         return self.predicted() / self.took() - 1
 
+    def exposed(self):
+        """Seconds in which only communication runs: predicted, measured."""
+        path = os.path.join(self.folder, self.plan['file'])
+        with open(path, encoding='utf-8') as file:
+            predicted = re.search(r'exposed_communication: (\S+)', file.read()).group(1)
+        with open(path.replace('.yaml', '.measured.json'), encoding='utf-8') as file:
+            return float(predicted), json.load(file)['measurement']['time_s']['exposed_communication']
+
     def knobs(self):
         words = self.plan['words'][len(self.question['work']):]
         return ' '.join(word for word in words[1::2]) or 'chosen'
@@ -105,6 +113,17 @@ def print_choices(questions):
           f'the largest {percent(late[-1])}')
 
 
+def print_exposed(rows):
+    """Where it is at least a twentieth of the step."""
+    pairs = [(row.exposed(), row.took()) for row in rows]
+    shares = [measured / step for (_, measured), step in pairs]
+    errors = [predicted / measured - 1 for (predicted, measured), step in pairs if measured > 0.05 * step]
+    sizes = sorted(map(abs, errors))
+    print(f'\nexposed communication: {100 * statistics.median(shares):.0f} % of the step in the median; of {len(errors)} plans '
+          f'with more than 5 %: bias {percent(statistics.median(errors))}, median {100 * statistics.median(sizes):.1f} %, p90 '
+          f'{100 * sizes[int(0.9 * (len(sizes) - 1))]:.1f} %')
+
+
 # --- which operation ---
 
 def kind_of(operation):
@@ -163,6 +182,7 @@ def main():
     print_groups(rows, 'latency, loss', latency_of)
     print_groups(rows, 'link', lambda row: row.link['text'])
     print_choices(questions)
+    print_exposed(rows)
     print_worst(rows, options.worst, options.program)
 
 
