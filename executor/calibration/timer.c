@@ -109,17 +109,19 @@ static int tries_of(const struct timer *t, int64_t bytes)
 	return (int)min_i64(MAX_TRIES, (quick ? 3 : 15) + (quick ? 16 << 20 : 64 << 20) / bytes);
 }
 
-/* Whether so many tries tell the typical one. A link that loses frames is unsteady and takes more
- * of them. Every rank sees the same times, so that all stop at the same try. */
+/* Whether so many tries tell the typical one. A link that loses frames is unsteady: a quick run
+ * then takes more of them, as a full one does anyway. Every rank sees the same times, so that all
+ * stop at the same try. */
 static bool suffice(
 	const struct timer *t, int64_t bytes, bool over_nodes, double *times, int n, double since)
 {
-	double most = t->segment->header->job.quick ? 0.5 : 3;
+	bool quick = t->segment->header->job.quick;
+	double most = quick ? 0.5 : 3;
 	int more = 1;
 
 	if (n < LEAST_TRIES)
 		return false;
-	if (over_nodes) {
+	if (over_nodes && quick) {
 		struct spread spread = measure_spread(times, n);
 
 		more = spread.p90 - spread.p10 > UNSTEADY * spread.p50 ? MORE_TRIES : 1;
