@@ -54,14 +54,17 @@ struct runtime {
 	bool divides_separately;   /* averaging costs passes over the gradient (FSDP1) */
 	bool defers_frees; /* record_stream: a freed gather buffer is reusable only when its event
 			    * has been seen; the host is sure when it has waited for it */
-	bool synchronises_step;  /* the training loop reads the loss once a step: the host waits */
-	bool measures_norm;      /* the gradient norm is computed even without clipping */
-	bool exact_norm;         /* and summed exactly, in a superaccumulator */
-	bool optimizer_per_unit; /* one OPTIMIZER operation a unit, else one for all */
-	bool host_is_compute;    /* on CPU devices the issuing thread computes itself */
-	bool two_communicators;  /* gathers and reductions have one each */
-	bool one_engine;         /* on CPU devices one thread carries out all collectives */
-	bool hierarchical;       /* collectives past one node: inside the node first */
+	bool synchronises_step; /* the training loop reads the loss once a step: the host waits */
+	/* What each rank tells all others when a step has ended, before the next one begins, on CPU
+	 * devices; bytes. */
+	int step_exchange_bytes;
+	bool measures_norm;            /* the gradient norm is computed even without clipping */
+	bool exact_norm;               /* and summed exactly, in a superaccumulator */
+	bool optimizer_per_unit;       /* one OPTIMIZER operation a unit, else one for all */
+	bool host_is_compute;          /* on CPU devices the issuing thread computes itself */
+	bool two_communicators;        /* gathers and reductions have one each */
+	bool one_engine;               /* on CPU devices one thread carries out all collectives */
+	bool hierarchical;             /* collectives past one node: inside the node first */
 	bool gathers_by_broadcast;     /* a gather is one broadcast a rank, one after the other */
 	const struct zero_rules *zero; /* NULL: none of its own */
 	/* On a GPU clipping is a factor, which the update reads: no pass over the gradients. */

@@ -61,6 +61,11 @@ double cost_host_factor(const struct topology *topology);
  * from the loader, and a GPU's copy of it. */
 double cost_batch(const struct plan *plan, const struct topology *topology);
 
+/* What a step waits for when its operations have ended, seconds: all ranks tell each other the
+ * loss.
+ */
+double cost_step_exchange(const struct schedule *schedule);
+
 /* One collective alone, with the algorithm that the runtime would choose (docs/cost-model.md:
  * NCCL's tuner on GPUs) and what carries it out: NCCL's algorithm and protocol ("ring", "Simple"),
  * or how the figure came about ("measured", "messages", "two levels", "host", "network") with

@@ -292,6 +292,21 @@ double cost_batch(const struct plan *plan, const struct topology *topology)
 	return seconds + copy_latency + (link > 0 ? bytes / link : 0);
 }
 
+/* Over a network it lasts as long as a message is on its way. */
+double cost_step_exchange(const struct schedule *schedule)
+{
+	const struct topology *topology = schedule->topology;
+	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
+	const struct libraries libraries = plan_libraries(&schedule->plan);
+	const struct group all = {.size = plan_ranks(&schedule->plan), .stride = 1};
+
+	if (topology->device.kind == DEVICE_GPU || runtime->step_exchange_bytes == 0)
+		return 0;
+	return cost_collective_choice(topology, &libraries, runtime, OP_ALL_GATHER, &all,
+		all.size * runtime->step_exchange_bytes)
+		.seconds;
+}
+
 void cost_operations(const struct schedule *schedule, int class, struct cost *costs)
 {
 	const struct program *program = &schedule->programs[class];

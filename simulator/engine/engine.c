@@ -184,7 +184,7 @@ static void finish_step(struct engine *engine, int step)
 {
 	if (--engine->unfinished[step] > 0)
 		return;
-	engine->finished[step] = engine->now;
+	engine->finished[step] = engine->now + engine->exchange;
 	if (step < engine->n_steps - 1)
 		engine->tally.exposed = engine->tally.bubble = 0;
 }

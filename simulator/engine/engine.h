@@ -76,6 +76,7 @@ struct engine {
 	/* The data loader: s from one micro-batch's batch to the next, 0 = it has no rate; what the
 	 * issuing thread spends on a batch. */
 	double batch_interval, batch_cost;
+	double exchange; /* s between a step's last operation and its end */
 	struct issuer host;
 	double now;
 	double next, elapsed; /* of the next event: when, and in how many s */

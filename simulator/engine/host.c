@@ -111,7 +111,8 @@ static bool step_may_begin(struct engine *engine)
 		return true;
 	if (engine->n_completed < engine->n_issued)
 		return false;
-	host->time = fmax(host->time, engine->now);
+	if (engine->n_issued > 0)
+		host->time = fmax(host->time, engine->now + engine->exchange);
 	return true;
 }
 

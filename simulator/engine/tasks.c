@@ -215,6 +215,7 @@ void engine_init_tasks(struct engine *engine, int class, unsigned without)
 	struct cost *costs = ARENA_ARRAY(&scratch, struct cost, engine->n_ops);
 
 	cost_operations(engine->schedule, class, costs);
+	engine->exchange = cost_step_exchange(engine->schedule);
 	engine->tasks = ARENA_ARRAY(engine->arena, struct task, engine->n_ops);
 	for (int i = 0; i < engine->n_ops; i++) {
 		engine->tasks[i].cost = costs[i];

@@ -61,10 +61,12 @@ def require():
 
 
 class Cluster:
-    """Two nodes and a link of `rate` ("200mbit"). Use it in a with statement."""
+    """Two nodes and a link of `rate` ("200mbit"). Use it in a with statement. `relay` is the program of relay.c with its
+    latency, share of lost frames and seed: the link has none of these without."""
 
-    def __init__(self, rate, nodes=2):
+    def __init__(self, rate, nodes=2, relay=()):
         self.rate = rate
+        self.relay = relay
         self.nodes = [f'sp{os.getpid()}-n{i}' for i in range(nodes)]
         self.folder = tempfile.mkdtemp(prefix='shardplan-cluster-')
         self.processes = []
@@ -96,8 +98,7 @@ class Cluster:
         for node in self.nodes:
             run('ip', 'netns', 'add', node)
             run('ip', '-n', node, 'link', 'set', 'lo', 'up')
-        run('ip', 'link', 'add', 'eth0', 'netns', self.nodes[0], 'type', 'veth',
-            'peer', 'name', 'eth0', 'netns', self.nodes[1])
+        self._connect()
         for i, node in enumerate(self.nodes):
             run('ip', '-n', node, 'link', 'set', 'eth0', 'mtu', str(MTU),
                 'gso_max_size', str(SEGMENT), 'gro_max_size', str(SEGMENT))
@@ -123,6 +124,20 @@ class Cluster:
         with open(self.agent, 'w', encoding='ascii') as file:
             file.write(AGENT % (cases, 'taskset -c $core', self.private, hosts))
         os.chmod(self.agent, 0o755)
+
+    def _connect(self):
+        if not self.relay:
+            run('ip', 'link', 'add', 'eth0', 'netns', self.nodes[0], 'type', 'veth',
+                'peer', 'name', 'eth0', 'netns', self.nodes[1])
+            return
+        program, *numbers = (str(word) for word in self.relay)
+        # Before all ranks: a frame that waits for a core would be a longer latency.
+        process = subprocess.Popen(
+            ['chrt', '--rr', '2', program, *self.nodes, 'eth0', *numbers], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self.processes.append(process)
+        if process.stdout.readline() != 'ready\n':
+            raise Unavailable('no TAP device in a network namespace (/dev/net/tun)')
 
     def _shape(self, node, verb):
         run('ip', 'netns', 'exec', node, 'tc', 'qdisc', verb, 'dev', 'eth0', 'root', 'tbf',

@@ -15,7 +15,8 @@ static int cases = 400;
 #define LAWS(X)                                                                                    \
 	X(UNITS, "shards sum up to the parameters and their padding, which is short")              \
 	X(STATES, "more ranks never raise sharded state, and at most halve it when they double")   \
-	X(BRACKET, "a step takes at least each stream's work and at most the sum of all work")     \
+	X(BRACKET, "a step takes at least each stream's work, at most the sum of all, and the "    \
+		   "exchange behind")                                                              \
 	X(FITS, "a plan fits exactly when its memory does")                                        \
 	X(BETTER, "better hardware never slows a step without contention, with it by 5 % at most") \
 	X(FASTER, "hardware that is k times as fast takes between 1/k and all of the time")        \
@@ -238,6 +239,8 @@ static void law_bracket(struct case_ *c, const struct run *run)
 	}
 	for (int s = 0; s < STREAM_COUNT; s++)
 		least = fmax(least, streams[s]);
+	least += cost_step_exchange(run->schedule);
+	most += cost_step_exchange(run->schedule);
 	judge(c, run, LAW_BRACKET, run->p.step_time >= least * (1 - 1e-9));
 	judge(c, run, LAW_BRACKET, run->p.step_time <= most * (1 + 1e-9));
 	judge(c, run, LAW_BRACKET, run->p.step_time >= run->p.plan_lower_bound);

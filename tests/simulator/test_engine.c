@@ -1,6 +1,7 @@
 /* The event engine on schedules drawn by hand, with times computed by hand. */
 #include <string.h>
 
+#include "simulator/costs/costs.h"
 #include "simulator/engine/inside.h"
 #include "sketch.h"
 
@@ -292,6 +293,13 @@ static void init_host(struct sketch *s, int64_t cores)
 	s->topology.calibration.memory_bandwidth_shared = 1e15;
 }
 
+/* Behind the operations ranks tell each other the loss. */
+static void assert_step(const struct sketch *s, double operations)
+{
+	assert_seconds(
+		s->simulation.prediction.step_time, operations + cost_step_exchange(&s->schedule));
+}
+
 static void test_the_issuing_thread_computes(void **state)
 {
 	struct sketch s;
@@ -308,7 +316,7 @@ static void test_the_issuing_thread_computes(void **state)
 	assert_seconds(sketch_span(&s, b)->start, 2 * MS);
 	assert_seconds(sketch_span(&s, c)->start, 5 * MS);
 	assert_seconds(sketch_span(&s, a)->end, 2 * MS);
-	assert_seconds(s.simulation.prediction.step_time, 6 * MS);
+	assert_step(&s, 6 * MS);
 	assert_seconds(s.simulation.prediction.time.exposed_communication, 2 * MS);
 	sketch_finish(&s);
 }
@@ -328,7 +336,7 @@ static void test_the_communication_thread(void **state)
 	assert_seconds(sketch_span(&s, compute)->start, 0); /* the issuing thread goes on */
 	assert_seconds(sketch_span(&s, add)->start, sketch_span(&s, reduce)->end);
 	assert_seconds(sketch_span(&s, gather)->start, 3 * MS);
-	assert_seconds(s.simulation.prediction.step_time, 5 * MS);
+	assert_step(&s, 5 * MS);
 	sketch_finish(&s);
 }
 
@@ -392,7 +400,7 @@ static void test_more_ranks_than_cores(void **state)
 	s.options.no_contention = true;
 	sketch_traffic(&s, STREAM_COMPUTE, 3 * MS);
 	sketch_run(&s);
-	assert_seconds(s.simulation.prediction.step_time, 6 * MS);
+	assert_step(&s, 6 * MS);
 	sketch_finish(&s);
 }
 
@@ -405,7 +413,35 @@ static void test_ranks_share_memory_bandwidth(void **state)
 	s.topology.calibration.memory_bandwidth_shared = 2e12; /* alone: 1e12 each */
 	sketch_traffic(&s, STREAM_COMPUTE, 3 * MS);
 	sketch_run(&s);
-	assert_seconds(s.simulation.prediction.step_time, 6 * MS);
+	assert_step(&s, 6 * MS);
+	sketch_finish(&s);
+}
+
+/* Two nodes, and a message of 8 ms: the step ends when all ranks have heard of each other's loss.
+ * On GPUs what the host's exchange takes is not known. */
+static void test_a_step_ends_with_the_exchange_of_the_loss(void **state)
+{
+	struct sketch s;
+	struct calibration_collective over_nodes = {.collective = COLLECTIVE_ALL_GATHER,
+		.ranks = SKETCH_RANKS,
+		.nodes = 2,
+		.latency = 8 * MS,
+		.bandwidth = 1e9};
+
+	(void)state;
+	init_host(&s, 64);
+	s.topology.nodes = 2;
+	s.topology.devices_per_node = SKETCH_RANKS / 2;
+	s.pieces[0] = over_nodes;
+	int last = sketch_traffic(&s, STREAM_COMPUTE, 3 * MS);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, last)->end, 3 * MS);
+	assert_float_equal(s.simulation.prediction.step_time, 11 * MS, 0.01 * MS);
+	s.topology.device.kind = DEVICE_GPU;
+	assert_true(cost_step_exchange(&s.schedule) == 0);
+	s.topology.device.kind = DEVICE_CPU;
+	s.schedule.plan.runtime = RUNTIME_PYTORCH_DDP;
+	assert_true(cost_step_exchange(&s.schedule) == 0);
 	sketch_finish(&s);
 }
 
@@ -434,6 +470,7 @@ int main(void)
 		cmocka_unit_test(test_a_thread_too_many_slows_the_team),
 		cmocka_unit_test(test_more_ranks_than_cores),
 		cmocka_unit_test(test_ranks_share_memory_bandwidth),
+		cmocka_unit_test(test_a_step_ends_with_the_exchange_of_the_loss),
 	};
 	return cmocka_run_group_tests_name("simulator engine", tests, NULL, NULL);
 }
