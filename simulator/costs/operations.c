@@ -302,7 +302,7 @@ double cost_step_exchange(const struct schedule *schedule)
 
 	if (topology->device.kind == DEVICE_GPU || runtime->step_exchange_bytes == 0)
 		return 0;
-	return cost_collective_choice(topology, &libraries, runtime, OP_ALL_GATHER, &all,
+	return cost_collective_choice(topology, &libraries, runtime, COLLECTIVE_ALL_GATHER, &all,
 		all.size * runtime->step_exchange_bytes)
 		.seconds;
 }

@@ -405,15 +405,29 @@ static double element(const void *x, const struct layout *l, bool transpose, int
 	return element_get(dtype_of(l), x, column * l->leading + row);
 }
 
+/* op(x)[rows, columns] as doubles, a column after the other. */
+static double *columns_of(
+	const void *x, const struct layout *l, bool transpose, int64_t rows, int64_t columns)
+{
+	double *all = malloc((size_t)(rows * columns + 1) * sizeof(*all));
+
+	if (all == NULL)
+		abort();
+	for (int64_t j = 0; j < columns; j++)
+		for (int64_t i = 0; i < rows; i++)
+			all[j * rows + i] = element(x, l, transpose, i, j);
+	return all;
+}
+
 /* Sums over k of what stands in the columns of op(B). */
-static void sum_columns(const struct description *how, const void *b, const struct layout *lb,
-	const struct layout *ld, int64_t k)
+static void sum_columns(
+	const struct description *how, const double *b, const struct layout *ld, int64_t k)
 {
 	for (int64_t j = 0; j < ld->columns; j++) {
 		double sum = 0;
 
 		for (int64_t p = 0; p < k; p++)
-			sum += element(b, lb, how->transpose_b, p, j);
+			sum += b[j * k + p];
 		element_put(dtype_of(ld), how->bias, j, (float)sum);
 	}
 }
@@ -444,8 +458,11 @@ static int matmul(void *handle, void *description, const void *alpha, const void
 		layout_c != layout_d || *(const float *)alpha != 1.0f ||
 		k != (how->transpose_b ? lb->columns : lb->rows))
 		return 7;
+	/* Both by their sums: rows of op(A), columns of op(B). */
+	double *left = columns_of(a, la, !how->transpose_a, k, ld->rows);
+	double *right = columns_of(b, lb, how->transpose_b, k, ld->columns);
 	if (how->epilogue == 512)
-		sum_columns(how, b, lb, ld, k);
+		sum_columns(how, right, ld, k);
 	for (int64_t j = 0; j < ld->columns; j++)
 		for (int64_t i = 0; i < ld->rows; i++) {
 			double sum = (double)*(const float *)beta == 0.0
@@ -453,8 +470,7 @@ static int matmul(void *handle, void *description, const void *alpha, const void
 					     : element(c, ld, false, i, j);
 
 			for (int64_t p = 0; p < k; p++)
-				sum += element(a, la, how->transpose_a, i, p) *
-				       element(b, lb, how->transpose_b, p, j);
+				sum += left[i * k + p] * right[j * k + p];
 			if (how->epilogue & 4)
 				sum += element_get(dtype_of(ld), how->bias, i);
 			if (how->epilogue & 64)
@@ -469,6 +485,8 @@ static int matmul(void *handle, void *description, const void *alpha, const void
 						     (sum + 0.044715 * sum * sum * sum)));
 			element_put(dtype_of(ld), d, j * ld->leading + i, (float)sum);
 		}
+	free(left);
+	free(right);
 	return 0;
 }
 
