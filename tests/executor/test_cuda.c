@@ -11,11 +11,7 @@
 /* The second is captured, the third only launched. */
 enum { STEPS = 3 };
 /* Of each group's variants every how many-th runs; sanitizers look for something else. */
-#ifdef __SANITIZE_ADDRESS__
-enum { EVERY = 117, LEAST_GRAPHS = 2 };
-#else
-enum { EVERY = 13, LEAST_GRAPHS = 20 };
-#endif
+enum { EVERY = SAMPLED_EACH > 1 ? 117 : 13, LEAST_GRAPHS = SAMPLED_EACH > 1 ? 2 : 20 };
 
 static bool thorough, any_rounding, all_plans;
 static enum graph_wish graphs;
