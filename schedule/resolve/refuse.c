@@ -364,7 +364,8 @@ static bool check_axis(const struct plan *plan, enum knob_id id, struct error *e
 	if (value == 1 || knob_table[id].runtimes >> plan->runtime & 1)
 		return true;
 	snprintf(size, sizeof(size), "%lld", (long long)value);
-	return refuse(plan, knob_table[id].field.name, size, "use 1", error);
+	return refuse(
+		plan, knob_table[id].field.name, size, "use 1, or --runtime pytorch-fsdp2", error);
 }
 
 /* Heads are whole; key and value heads are repeated where there are fewer than ranks. */
