@@ -27,7 +27,7 @@ static void add_bar_row(
 	const struct plan *plan, const struct prediction *prediction, struct bars *bars)
 {
 	double tokens =
-		(double)plan->micro_batch * (double)plan->grad_accum * (double)plan->seq_len;
+		(double)plan->global_batch * (double)plan->seq_len / (double)plan_ranks(plan);
 
 	if (bars->n == MAX_ROWS)
 		return;

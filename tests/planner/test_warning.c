@@ -55,7 +55,7 @@ static const struct {
 		{"llama-3.1-8b", "1024xdgx-h100", {"seq_len", "4096"}},
 		{"llama-3.1-8b", "512xdgx-h100", {"seq_len", "4096"}}},
 	{"model-beyond-data-parallelism", "406 B parameters",
-		{"llama-3-405b", "256xdgx-h100", {"seq_len", "4096", "strategy", "HYBRID_SHARD"}},
+		{"llama-3-405b", "256xdgx-h100", {"seq_len", "4096", "tensor", "1"}},
 		{"gpt3-175b", "16xdgx-h100", {"seq_len", "2048", "strategy", "FULL_SHARD"}}},
 	{"communication-rules", " % of a step waits for communication",
 		{"llama-2-7b", "16xp3dn.24xlarge", {"seq_len", "4096", "global_batch", "128"}},
