@@ -19,8 +19,14 @@ static void add_sharded(const struct plan *plan, const char *devices, struct tex
 {
 	long long shard = plan_shard_ranks(plan), copies = (long long)plan->mesh.replicate;
 
-	if (plan_ranks(plan) > plan_data_parallel(plan))
-		text_add(text, "a rank's part of the model: ");
+	if (plan_ranks(plan) > plan_data_parallel(plan)) {
+		text_add(text, "a part of the model each");
+		if (shard > 1)
+			text_printf(text, ", sharded over %lld %s", shard, devices);
+		if (copies > 1)
+			text_printf(text, ", %lld copies", copies);
+		return;
+	}
 	if (plan_ranks(plan) == 1)
 		text_printf(text, "the whole model on one %.*s", (int)strlen(devices) - 1, devices);
 	else if (sharded[plan->strategy] == NULL || shard == 1)
