@@ -158,10 +158,15 @@ static void explain_candidates(struct making *making)
  */
 
 /* The batch that was asked for gives the accumulation; else micro-batch and accumulation give it.
+ * What is not divided by a hybrid strategy is sharded over all; tensor ranks cut the sequence
+ * unless told.
  */
-static bool follows(const struct question *question, enum knob_id id)
+static bool follows(const struct question *question, const struct plan *plan, enum knob_id id)
 {
-	return id == KNOB_GLOBAL_BATCH ||
+	bool groups = strategy_is_hybrid(plan->strategy) || plan_has_zero_groups(plan);
+	return id == KNOB_GLOBAL_BATCH || (id == KNOB_SHARD_GROUP && !groups) ||
+	       (id == KNOB_SEQUENCE_PARALLEL &&
+		       plan->sequence_parallel == (plan->mesh.tensor > 1)) ||
 	       (id == KNOB_GRAD_ACCUM && question_gives(question, KNOB_GLOBAL_BATCH));
 }
 
@@ -176,7 +181,7 @@ static const char *typed_of(
 		enum knob_id id = knobs_in_help[i];
 		bool named = id == KNOB_STRATEGY ||
 			     (id == KNOB_SHARD_GROUP && strategy_is_hybrid(plan->strategy));
-		if (question_gives(question, id) || follows(question, id) ||
+		if (question_gives(question, id) || follows(question, plan, id) ||
 			(!named && known && knob_equal(id, &usual, plan)))
 			continue;
 		text_printf(&text, "%s--%s %s", text.length > 0 ? " " : "", knob_option(id, arena),
