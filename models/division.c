@@ -10,7 +10,7 @@ static int64_t parts(int64_t n)
 /* Of something that has one value for the model and is cut evenly; 0 stays. */
 static int64_t share(int64_t whole, int64_t n)
 {
-	return (whole + n - 1) / n;
+	return ceil_div(whole, n);
 }
 
 static struct architecture share_of(const struct architecture *whole, int64_t n)
@@ -37,6 +37,38 @@ bool model_divide(struct arena *arena, const struct model *model, const struct d
 	(*divided)->division = *division;
 	(*divided)->whole = model;
 	return true;
+}
+
+static bool is_part(
+	const struct model *part, const struct model *model, const struct division *division)
+{
+	return part->whole == model && part->division.tensor == division->tensor &&
+	       part->division.stream == division->stream &&
+	       part->division.context == division->context;
+}
+
+const struct model *divided_model(
+	struct divided_models *models, const struct model *model, const struct division *division)
+{
+	struct error error = {0};
+	struct model *part;
+
+	if (parts(division->tensor) == 1 && parts(division->context) == 1)
+		return model;
+	for (int i = 0; i < models->n; i++)
+		if (is_part(models->of[i], model, division))
+			return models->of[i];
+	if (!model_divide(&models->arena, model, division, &part, &error))
+		return model;
+	if (models->n < DIVIDED_MOST)
+		models->of[models->n++] = part;
+	return part;
+}
+
+void divided_models_finish(struct divided_models *models)
+{
+	arena_finish(&models->arena);
+	models->n = 0;
 }
 
 int64_t model_tokens(const struct model *model, int64_t sequences, int64_t seq_len)

@@ -25,6 +25,18 @@ enum tensor_place { PLACE_STREAM, PLACE_COLUMN, PLACE_INNER };
  * the largest part stands for all. Heads and widths must divide. */
 bool model_divide(struct arena *arena, const struct model *model, const struct division *division,
 	struct model **divided, struct error *error);
+/* Models that were divided before: a search asks for few divisions, thousands of times. {0}: none.
+ */
+enum { DIVIDED_MOST = 64 };
+struct divided_models {
+	struct arena arena; /* of the parts */
+	int n;
+	const struct model *of[DIVIDED_MOST];
+};
+/* What a rank has of the model; the model itself where nothing divides it. */
+const struct model *divided_model(
+	struct divided_models *models, const struct model *model, const struct division *division);
+void divided_models_finish(struct divided_models *models);
 /* Tokens of `sequences` that a rank computes, and those of them on the residual stream. */
 int64_t model_tokens(const struct model *model, int64_t sequences, int64_t seq_len);
 int64_t model_stream_tokens(const struct model *model, int64_t sequences, int64_t seq_len);

@@ -67,6 +67,7 @@ struct shape {
 
 struct sampler {
 	const struct question *question;
+	struct divided_models divided;
 	struct arena arena;
 	int n_loads, load_capacity, n_shapes, shape_capacity;
 	struct load *loads;
@@ -100,8 +101,9 @@ static struct sample take(
 	small.global_batch = micro_batch * grad_accum * plan_data_parallel(plan);
 	arena_reset(&sampler->arena);
 	sampler->samples++;
-	sample.schedule =
-		schedule_fold(&sampler->arena, &small, question->model, question->topology);
+	const struct division division = plan_division(plan);
+	sample.schedule = schedule_fold(&sampler->arena, &small,
+		divided_model(&sampler->divided, question->model, &division), question->topology);
 	sample.costs =
 		ARENA_ARRAY(&sampler->arena, struct cost, sample.schedule->programs[0].n_ops);
 	cost_operations(sample.schedule, 0, sample.costs);
@@ -330,6 +332,7 @@ void bounds_build(const struct question *question, const struct space *space, st
 				.network = work_of_step(plan, shape).wire * (1 - 1e-9)};
 	}
 	bounds->samples = sampler.samples;
+	divided_models_finish(&sampler.divided);
 	arena_finish(&sampler.arena);
 	free(sampler.loads);
 	free(sampler.shapes);

@@ -92,13 +92,19 @@ struct trial {
 	struct simulation simulation;
 };
 
+static const struct model *model_of(struct evaluator *evaluator, const struct plan *plan)
+{
+	const struct division division = plan_division(plan);
+	return divided_model(&evaluator->divided, evaluator->question->model, &division);
+}
+
 static bool run(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
 	struct arena *scratch = &evaluator->scratch;
 	arena_reset(scratch);
 	evaluator->evaluated++;
 	trial->schedule = (trial->closely ? schedule_fold_printable : schedule_fold)(
-		scratch, trial->plan, evaluator->question->model, trial->topology);
+		scratch, trial->plan, model_of(evaluator, trial->plan), trial->topology);
 	return simulate(
 		trial->schedule, &trial->options, false, scratch, &trial->simulation, error);
 }
@@ -117,8 +123,8 @@ int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *p
 {
 	const struct question *question = evaluator->question;
 	arena_reset(&evaluator->scratch);
-	return bounds_memory(
-		schedule_fold(&evaluator->scratch, plan, question->model, question->topology),
+	return bounds_memory(schedule_fold(&evaluator->scratch, plan, model_of(evaluator, plan),
+				     question->topology),
 		&evaluator->scratch);
 }
 
@@ -193,6 +199,7 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 
 void evaluator_finish(struct evaluator *evaluator)
 {
+	divided_models_finish(&evaluator->divided);
 	arena_finish(&evaluator->scratch);
 	arena_finish(&evaluator->simulating);
 }

@@ -11,7 +11,8 @@ struct evaluator {
 	const struct question *question;
 	struct arena scratch;
 	struct arena simulating; /* what a simulation needs while it runs */
-	int64_t evaluated;       /* plans */
+	struct divided_models divided;
+	int64_t evaluated; /* plans */
 };
 
 /* What communication costs one step, seconds. */
