@@ -60,6 +60,8 @@ struct allocation {
 	char *memory;
 	int64_t bytes;
 	bool pinned, of_nccl;
+	char *range; /* the mapping that a large one is part of; NULL: it is malloc's */
+	size_t reserved;
 	struct allocation *next;
 };
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "executor/memory/memory.h"
 #include "tests/executor/fakes/cuda_private.h"
 #include "tests/kernels/reference/reference.h"
 
@@ -13,7 +14,7 @@ struct kernel_context *fake_worker(void)
 	struct error error;
 
 	if (context.workspace == NULL) {
-		context.workspace = aligned_alloc(64, KERNELS_WORKSPACE_BYTES);
+		context.workspace = workspace_reserve();
 		context.workspace_bytes = KERNELS_WORKSPACE_BYTES;
 		kernels_reference()->open(&context, &error);
 	}

@@ -103,6 +103,40 @@ static bool is_working(void)
 	return false;
 }
 
+/* A mapping with nothing behind it. Where MALLOC_PERTURB_ is set, as by `meson test`, malloc would
+ * write all of what it gives and takes back. */
+static void map(struct allocation *a, size_t bytes)
+{
+	a->reserved = bytes + 2 * LARGE_PAGE;
+	a->range = mmap(
+		NULL, a->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	a->memory = (char *)round_up((intptr_t)a->range, LARGE_PAGE);
+	if (a->range == MAP_FAILED || mprotect(a->memory, bytes, PROT_READ | PROT_WRITE) != 0)
+		abort();
+}
+
+/* Whole pages begin at one, as NCCL's do. */
+static void allocate(struct allocation *a, size_t bytes)
+{
+	size_t unit = bytes % 4096 == 0 ? 4096 : 256;
+
+	if (bytes >= LARGE_PAGE) {
+		map(a, bytes);
+		return;
+	}
+	a->memory = aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
+	if (a->memory == NULL)
+		abort();
+}
+
+static void deallocate(struct allocation *a)
+{
+	if (a->range != NULL)
+		munmap(a->range, a->reserved);
+	else
+		free(a->memory);
+}
+
 char *fake_add_allocation(size_t bytes, bool pinned)
 {
 	struct allocation *a = fake_calloc(sizeof(*a));
@@ -112,13 +146,10 @@ char *fake_add_allocation(size_t bytes, bool pinned)
 	if (fake_thread.capture != NULL)
 		fake_cuda_fault("memory is allocated while a step is captured");
 	*a = (struct allocation){.bytes = (int64_t)bytes, .pinned = pinned};
-	/* Whole pages begin at one, as NCCL's do. Large pages are filled with fewer faults. */
-	size_t unit = bytes >= LARGE_PAGE ? LARGE_PAGE : bytes % 4096 == 0 ? 4096 : 256;
-	a->memory = aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
-	if (a->memory == NULL)
-		abort();
+	allocate(a, bytes);
 	/* A workspace of kernels is used from its start, and small models use little of it. */
 	size_t filled = bytes == KERNELS_WORKSPACE_BYTES ? SPOILED : bytes;
+	/* Large pages are filled with fewer faults. */
 	if (filled >= LARGE_PAGE)
 		(void)madvise(a->memory, bytes, MADV_HUGEPAGE);
 	/* As found: NaN in every format. Where nothing is computed nothing is touched. */
@@ -150,6 +181,6 @@ void fake_remove_allocation(const void *memory, bool pinned)
 	*at = a->next;
 	fake_machine.allocated -= pinned ? 0 : a->bytes;
 	forget_accesses(a->memory, a->memory + a->bytes);
-	free(a->memory);
+	deallocate(a);
 	free(a);
 }
