@@ -96,13 +96,12 @@ static bool adds_gradients(
 static bool says_axes(
 	const struct export_target *target, const struct plan *plan, struct error *error)
 {
-	static const enum knob_id axes[] = {KNOB_TENSOR, KNOB_CONTEXT};
 	enum expressed expressed;
 
-	for (int i = 0; i < COUNT_OF(axes); i++) {
-		int64_t size = knob_get(axes[i], plan).number;
-		const char *name = knob_table[axes[i]].field.name;
-		if (size > 1 && !target_expresses(target, axes[i], &expressed))
+	for (int i = 0; i < KNOBS_OF_AXES; i++) {
+		int64_t size = knob_get(knobs_of_axes[i], plan).number;
+		const char *name = knob_table[knobs_of_axes[i]].field.name;
+		if (size > 1 && !target_expresses(target, knobs_of_axes[i], &expressed))
 			return error_set(error, EXIT_CODE_USAGE,
 				"export --to %s: it has no word for %s %lld here; use --to "
 				"torchtitan, or "

@@ -39,12 +39,21 @@ bool model_divide(struct arena *arena, const struct model *model, const struct d
 	return true;
 }
 
+bool divisions_are_alike(const struct division *a, const struct division *b)
+{
+	return parts(a->tensor) == parts(b->tensor) && parts(a->stream) == parts(b->stream) &&
+	       parts(a->context) == parts(b->context);
+}
+
+bool division_divides(const struct division *division)
+{
+	return parts(division->tensor) > 1 || parts(division->context) > 1;
+}
+
 static bool is_part(
 	const struct model *part, const struct model *model, const struct division *division)
 {
-	return part->whole == model && part->division.tensor == division->tensor &&
-	       part->division.stream == division->stream &&
-	       part->division.context == division->context;
+	return part->whole == model && divisions_are_alike(&part->division, division);
 }
 
 const struct model *divided_model(
@@ -53,7 +62,7 @@ const struct model *divided_model(
 	struct error error = {0};
 	struct model *part;
 
-	if (parts(division->tensor) == 1 && parts(division->context) == 1)
+	if (!division_divides(division))
 		return model;
 	for (int i = 0; i < models->n; i++)
 		if (is_part(models->of[i], model, division))
@@ -81,41 +90,9 @@ int64_t model_stream_tokens(const struct model *model, int64_t sequences, int64_
 	return share(model_tokens(model, sequences, seq_len), parts(model->division.stream));
 }
 
-enum tensor_place module_tensor_place(enum module_kind kind)
+bool module_is_on_stream(enum module_kind kind)
 {
-	static const enum tensor_place places[MODULE_KIND_COUNT] = {
-		[MODULE_EMBEDDING] = PLACE_INNER, /* a row-parallel look-up */
-		[MODULE_RELATIVE_BIAS] = PLACE_INNER,
-		[MODULE_QKV] = PLACE_COLUMN,
-		[MODULE_QUERY_DOWN] = PLACE_COLUMN,
-		[MODULE_QUERY_DOWN_NORM] = PLACE_COLUMN,
-		[MODULE_QUERY] = PLACE_COLUMN,
-		[MODULE_KEY] = PLACE_COLUMN,
-		[MODULE_VALUE] = PLACE_COLUMN,
-		[MODULE_KV_DOWN] = PLACE_COLUMN,
-		[MODULE_KV_DOWN_NORM] = PLACE_COLUMN,
-		[MODULE_KV_UP] = PLACE_COLUMN,
-		[MODULE_QUERY_NORM] = PLACE_INNER,
-		[MODULE_KEY_NORM] = PLACE_INNER,
-		[MODULE_ATTENTION_CORE] = PLACE_INNER,
-		[MODULE_ATTENTION_OUTPUT] = PLACE_INNER,
-		[MODULE_GATE] = PLACE_COLUMN,
-		[MODULE_UP] = PLACE_COLUMN,
-		[MODULE_GATE_UP] = PLACE_COLUMN,
-		[MODULE_ACTIVATION] = PLACE_INNER,
-		[MODULE_DOWN] = PLACE_INNER,
-		[MODULE_ROUTER] = PLACE_COLUMN,
-		[MODULE_EXPERTS_GATE] = PLACE_INNER,
-		[MODULE_EXPERTS_UP] = PLACE_INNER,
-		[MODULE_EXPERTS_ACTIVATION] = PLACE_INNER,
-		[MODULE_EXPERTS_DOWN] = PLACE_INNER,
-		[MODULE_SHARED_GATE] = PLACE_INNER,
-		[MODULE_SHARED_UP] = PLACE_INNER,
-		[MODULE_SHARED_ACTIVATION] = PLACE_INNER,
-		[MODULE_SHARED_DOWN] = PLACE_INNER,
-		[MODULE_SHARED_WEIGHT] = PLACE_INNER,
-		[MODULE_HEAD] = PLACE_COLUMN,
-	};
-
-	return places[kind];
+	return kind == MODULE_NORM || kind == MODULE_EMBEDDING_NORM ||
+	       kind == MODULE_POSITION_EMBEDDING || kind == MODULE_EMBEDDING_PROJECTION ||
+	       kind == MODULE_HEAD_PROJECTION;
 }

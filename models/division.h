@@ -15,10 +15,8 @@ struct division {
 	int64_t context; /* the tokens of a sequence are cut over so many */
 };
 
-/* Where a leaf stands in a model that is cut over tensor ranks (Megatron-LM, 1909.08053 and
- * 2205.05198): on the residual stream; a column-parallel layer, which reads the stream; or between
- * that and the row-parallel layer which returns to it, inclusively. */
-enum tensor_place { PLACE_STREAM, PLACE_COLUMN, PLACE_INNER };
+bool divisions_are_alike(const struct division *a, const struct division *b);
+bool division_divides(const struct division *division);
 
 /* What one of the ranks that divide the model has: heads, widths and words of its own. Key and
  * value heads are repeated where there are fewer than ranks. The vocabulary may have a remainder:
@@ -40,6 +38,9 @@ void divided_models_finish(struct divided_models *models);
 /* Tokens of `sequences` that a rank computes, and those of them on the residual stream. */
 int64_t model_tokens(const struct model *model, int64_t sequences, int64_t seq_len);
 int64_t model_stream_tokens(const struct model *model, int64_t sequences, int64_t seq_len);
-enum tensor_place module_tensor_place(enum module_kind kind);
+/* Of leaves that are cut over tensor ranks (Megatron-LM, 1909.08053 and 2205.05198): does it
+ * compute on the residual stream, not between a column-parallel layer, which reads the stream, and
+ * the row-parallel one that returns to it? */
+bool module_is_on_stream(enum module_kind kind);
 
 #endif

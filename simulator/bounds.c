@@ -166,7 +166,7 @@ static double network_bound(
 	double inside = 0, across = 0;
 
 	/* Ranks that divide the model may exchange no parameters at all. */
-	if (plan_ranks(plan) > plan_data_parallel(plan))
+	if (plan_divides(plan))
 		return 0;
 	/* Processes of one host have no wire; their copies count as memory traffic. */
 	if (topology->fabric.kind != FABRIC_SHARED_MEMORY && nodes <= 1)

@@ -53,16 +53,11 @@ static bool batch_is_beyond_what_is_known(const struct subject *subject, struct 
  * (arXiv:2407.21783, table 4). */
 #define LARGEST_BY_FSDP 175e9
 
-static bool divides_model(const struct plan *plan)
-{
-	return plan_ranks(plan) > plan_data_parallel(plan);
-}
-
 static bool model_is_beyond_data_parallelism(const struct subject *subject, struct text *sentence)
 {
 	char count[32];
 	/* The rounded name of the model that was: GPT-175B has 174.6 to 175.2 B. */
-	if (subject->parameters <= 1.01 * LARGEST_BY_FSDP || divides_model(subject->plan))
+	if (subject->parameters <= 1.01 * LARGEST_BY_FSDP || plan_divides(subject->plan))
 		return false;
 	text_printf(sentence,
 		"data parallelism alone is the wrong tool for %s parameters (FSDP's paper: 175 B)",
@@ -78,7 +73,7 @@ static bool communication_rules(const struct subject *subject, struct text *sent
 {
 	double share =
 		subject->prediction->time.exposed_communication / subject->prediction->step_time;
-	if (share <= MUCH_EXPOSED || divides_model(subject->plan))
+	if (share <= MUCH_EXPOSED || plan_divides(subject->plan))
 		return false;
 	text_printf(sentence,
 		"%.0f %% of a step waits for communication: data parallelism alone is wrong for "

@@ -127,7 +127,9 @@ enum { STATE_BYTES = 16 };
 static bool asks_for_tensor(const struct question *question)
 {
 	const struct topology *topology = question->topology;
-	double node = (double)topology->device.memory_bytes * (double)topology->devices_per_node;
+	int64_t limit = question->memory_limit_bytes > 0 ? question->memory_limit_bytes
+							 : topology->device.memory_bytes;
+	double node = (double)limit * (double)topology->devices_per_node;
 	bool batch = question_gives(question, KNOB_GLOBAL_BATCH) &&
 		     question->asked.global_batch < topology_devices(topology);
 
@@ -151,7 +153,6 @@ static void add_tensor(struct filling *f)
 bool axes_resolve(const struct question *question, struct arena *arena, struct plan *plan,
 	struct error *error)
 {
-	static const enum knob_id axes[] = {KNOB_TENSOR, KNOB_CONTEXT};
 	struct question with = *question;
 	struct error mine = {0};
 	int64_t node = question->topology->devices_per_node;
@@ -163,9 +164,10 @@ bool axes_resolve(const struct question *question, struct arena *arena, struct p
 			if (plan_resolve(&with, arena, plan, &mine))
 				return true;
 		}
-	for (int i = 0; i < COUNT_OF(axes); i++)
-		for (int v = 0; v < question->only[axes[i]].n; v++) {
-			question_put(&with, axes[i], question->only[axes[i]].values[v]);
+	for (int i = 0; i < KNOBS_OF_AXES; i++)
+		for (int v = 0; v < question->only[knobs_of_axes[i]].n; v++) {
+			question_put(&with, knobs_of_axes[i],
+				question->only[knobs_of_axes[i]].values[v]);
 			if (plan_resolve(&with, arena, plan, &mine))
 				return true;
 		}
@@ -175,12 +177,11 @@ bool axes_resolve(const struct question *question, struct arena *arena, struct p
 /* Of all plans: more ranks that divide the model leave fewer that share data. */
 static int64_t fewest_data_parallel(const struct filling *f)
 {
-	static const enum knob_id axes[] = {KNOB_TENSOR, KNOB_CONTEXT};
 	int64_t ranks = plan_ranks(f->plan);
-	for (int i = 0; i < COUNT_OF(axes); i++) {
-		const struct knob_list *list = &f->question->only[axes[i]];
-		const struct axis *axis = &f->axes->of[axes[i]];
-		int64_t most = knob_get(axes[i], f->plan).number;
+	for (int i = 0; i < KNOBS_OF_AXES; i++) {
+		const struct knob_list *list = &f->question->only[knobs_of_axes[i]];
+		const struct axis *axis = &f->axes->of[knobs_of_axes[i]];
+		int64_t most = knob_get(knobs_of_axes[i], f->plan).number;
 		for (int v = 0; v < list->n; v++)
 			most = max_i64(most, list->values[v].number);
 		for (int v = 0; v < axis->n; v++)

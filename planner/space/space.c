@@ -107,8 +107,6 @@ static bool all_pulled(const struct enumeration *e, struct error *error)
 
 /* --- points ----------------------------------------------------------------------------------- */
 
-/* With a single micro-batch there is one synchronisation, whatever the knob says; blocks that are
- * not checkpointed have no inputs to move. */
 /* More tokens than a free batch may grow to: micro-batches are listed for the fewest ranks. */
 static bool exceeds(const struct enumeration *e, const struct plan *plan)
 {
@@ -118,6 +116,8 @@ static bool exceeds(const struct enumeration *e, const struct plan *plan)
 	       plan->global_batch > SPACE_FREE_BATCH_TOKENS / plan->seq_len;
 }
 
+/* With a single micro-batch there is one synchronisation, whatever the knob says; blocks that are
+ * not checkpointed have no inputs to move; hybrids of one group are FULL_SHARD or SHARD_GRAD_OP. */
 static bool repeats(const struct enumeration *e, const struct plan *plan)
 {
 	bool moves_nothing = plan->activation_offload == ACTIVATIONS_CHECKPOINTS &&
@@ -125,9 +125,8 @@ static bool repeats(const struct enumeration *e, const struct plan *plan)
 			     !plan_checkpoints(plan, CHECKPOINTING_SELECTIVE);
 	bool one_group = strategy_is_hybrid(plan->strategy) && plan->mesh.replicate == 1 &&
 			 e->axes.of[KNOB_SHARD_GROUP].n > 1;
-	if (one_group) /* it is FULL_SHARD or SHARD_GRAD_OP */
-		return true;
-	return (e->axes.of[KNOB_SYNC_EACH_MICRO_BATCH].n > 1 && plan->grad_accum == 1 &&
+	return one_group ||
+	       (e->axes.of[KNOB_SYNC_EACH_MICRO_BATCH].n > 1 && plan->grad_accum == 1 &&
 		       !plan->sync_each_micro_batch) ||
 	       (e->axes.of[KNOB_ACTIVATION_OFFLOAD].n > 1 && moves_nothing);
 }
@@ -160,6 +159,19 @@ static bool is_plain(const struct enumeration *e, enum knob_id axis, const struc
 	       e->axes.of[KNOB_TENSOR].n > 1 && e->question->only[axis].n == 0;
 }
 
+/* As torchtitan has it, which composes FSDP2 with tensor parallelism: ends that are not tied are
+ * units of their own. */
+static union knob_value plain_value(const struct enumeration *e, enum knob_id axis)
+{
+	static const struct wrap_policy ends = {.text = "block+embedding+head",
+		.kind = WRAP_BLOCK,
+		.embedding = true,
+		.head = true};
+	if (axis == KNOB_WRAP && !e->question->model->architecture.tied_head)
+		return (union knob_value){.wrap = ends};
+	return e->axes.of[axis].values[0];
+}
+
 /* Walks the product of the axes from the a-th on; false with the first error when no point came
  * out.
  */
@@ -173,11 +185,12 @@ static bool add_points(
 	if (values->n == 0)
 		return add_points(e, a + 1, point, error);
 	bool any = false;
-	int n = is_plain(e, axis, point) ? 1 : values->n;
+	bool plain = is_plain(e, axis, point);
+	int n = plain ? 1 : values->n;
 	for (int i = 0; i < n; i++) {
 		struct question with = *point;
 		struct error mine = {0};
-		question_put(&with, axis, values->values[i]);
+		question_put(&with, axis, plain ? plain_value(e, axis) : values->values[i]);
 		bool some = add_points(e, a + 1, &with, &mine);
 		note_value(e, axis, values->values[i], some, &mine);
 		if (!some)

@@ -19,7 +19,7 @@ static void add_sharded(const struct plan *plan, const char *devices, struct tex
 {
 	long long shard = plan_shard_ranks(plan), copies = (long long)plan->mesh.replicate;
 
-	if (plan_ranks(plan) > plan_data_parallel(plan)) {
+	if (plan_divides(plan)) {
 		text_add(text, "a part of the model each");
 		if (shard > 1)
 			text_printf(text, ", sharded over %lld %s", shard, devices);

@@ -277,7 +277,7 @@ static bool check_in_place(const struct program *program, int i, int64_t ranks, 
  */
 static bool is_bucket(const struct op *op)
 {
-	return op->kind == OP_REDUCE_SCATTER && op->unit < 0 && op->end_module == 0;
+	return op->kind == OP_REDUCE_SCATTER && op->unit < 0 && !op_exchanges(op);
 }
 
 /* Tokens between the ranks that divide the model. What a rank gives or keeps lies among its saved

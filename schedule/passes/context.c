@@ -3,13 +3,6 @@
  * their gradients is scattered back. */
 #include "schedule/passes/step.h"
 
-static void add(struct step *step, const struct action *at, enum action_kind kind)
-{
-	struct action action = action_at(at, kind, -1);
-	action.range = at->range;
-	action_add(step, action);
-}
-
 /* The first of several parts: keys and values are there for the others. */
 static bool is_first(const struct action *action)
 {
@@ -28,11 +21,11 @@ void pass_context(struct step *step)
 		bool gathers = computes && step->ranges[action.range].gathers_keys;
 		bool back = gathers && action.kind == ACTION_BACKWARD;
 		if (gathers && is_first(&action))
-			add(step, &action, ACTION_GATHER_KEYS);
+			action_add_beside(step, &action, ACTION_GATHER_KEYS, 0);
 		action.flags |= back ? LEAVES_KEYS : 0;
 		action_add(step, action);
 		if (back)
-			add(step, &action, ACTION_SCATTER_KEYS);
+			action_add_beside(step, &action, ACTION_SCATTER_KEYS, 0);
 	}
 	actions_end(&old);
 }

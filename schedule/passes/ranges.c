@@ -52,7 +52,7 @@ static int slot_of(const struct model *model, int module)
 
 static bool is_on_stream(const struct step *step, int leaf)
 {
-	return module_tensor_place(step->model->modules[leaf].kind) == PLACE_STREAM;
+	return module_is_on_stream(step->model->modules[leaf].kind);
 }
 
 /* Ranks exchange something between two leaves that follow one another: tokens between one on the

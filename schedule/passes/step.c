@@ -167,6 +167,15 @@ struct action action_of_step(enum action_kind kind, int unit)
 		.cause = -1};
 }
 
+void action_add_beside(
+	struct step *step, const struct action *at, enum action_kind kind, unsigned flags)
+{
+	struct action action = action_at(at, kind, -1);
+	action.range = at->range;
+	action.flags |= flags;
+	action_add(step, action);
+}
+
 /* The first of them needs the shard: what was offloaded has to come in before it. */
 void action_add_gather(struct step *step, struct action gather, bool is_limited)
 {

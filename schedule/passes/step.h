@@ -142,6 +142,9 @@ struct action *action_add(struct step *step, struct action action);
 struct action action_at(const struct action *at, enum action_kind kind, int unit);
 /* The same of no micro-batch: of the end of the step. */
 struct action action_of_step(enum action_kind kind, int unit);
+/* Adds one beside compute, of the same range. */
+void action_add_beside(
+	struct step *step, const struct action *at, enum action_kind kind, unsigned flags);
 /* [CAST_SHARD] [LIMIT] GATHER. */
 void action_add_gather(struct step *step, struct action gather, bool is_limited);
 

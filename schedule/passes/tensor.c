@@ -5,18 +5,10 @@
  * there, and gathered on the way back. */
 #include "schedule/passes/step.h"
 
-static void add(struct step *step, const struct action *at, enum action_kind kind, unsigned flags)
-{
-	struct action action = action_at(at, kind, -1);
-	action.range = at->range;
-	action.flags |= flags;
-	action_add(step, action);
-}
-
 static void add_gather(struct step *step, const struct action *at, unsigned flags)
 {
 	if (step->plan->sequence_parallel)
-		add(step, at, ACTION_GATHER_TOKENS, flags);
+		action_add_beside(step, at, ACTION_GATHER_TOKENS, flags);
 }
 
 /* The compute, and the sum of what it leaves behind. */
@@ -26,7 +18,7 @@ static void add_summed(struct step *step, const struct action *at, bool is_summe
 	compute.flags |= is_summed ? LEAVES_SUM : 0;
 	action_add(step, compute);
 	if (is_summed)
-		add(step, at,
+		action_add_beside(step, at,
 			step->plan->sequence_parallel ? ACTION_SCATTER_TOKENS
 						      : ACTION_REDUCE_TOKENS,
 			0);
@@ -66,7 +58,7 @@ static void add_loss(struct step *step, const struct action *action)
 {
 	enum { SUMS = 3 };
 	for (int i = 0; i < SUMS; i++)
-		add(step, action, ACTION_REDUCE_LOSS, 0);
+		action_add_beside(step, action, ACTION_REDUCE_LOSS, 0);
 	action_add(step, *action);
 }
 

@@ -418,6 +418,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 };
 
+const enum knob_id knobs_of_axes[KNOBS_OF_AXES] = {KNOB_TENSOR, KNOB_CONTEXT};
+
 const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	/* Machine and batch */
 	KNOB_SEQ_LEN,

@@ -56,8 +56,14 @@ struct division plan_division(const struct plan *plan)
 
 bool plan_divides_alike(const struct plan *a, const struct plan *b)
 {
-	return a->mesh.tensor == b->mesh.tensor && a->mesh.context == b->mesh.context &&
-	       a->sequence_parallel == b->sequence_parallel;
+	const struct division one = plan_division(a), other = plan_division(b);
+	return divisions_are_alike(&one, &other);
+}
+
+bool plan_divides(const struct plan *plan)
+{
+	const struct division division = plan_division(plan);
+	return division_divides(&division);
 }
 
 const struct model *plan_model(
@@ -66,7 +72,7 @@ const struct model *plan_model(
 	const struct division division = plan_division(plan);
 	struct model *part;
 	struct error error = {0};
-	if ((division.tensor == 1 && division.context == 1) || model->whole != NULL)
+	if (!division_divides(&division) || model->whole != NULL)
 		return model;
 	return model_divide(arena, model, &division, &part, &error) ? part : model;
 }

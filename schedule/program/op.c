@@ -68,3 +68,8 @@ bool buffer_role_shared(enum buffer_role role)
 {
 	return roles[role].shared;
 }
+
+bool op_exchanges(const struct op *op)
+{
+	return op_kind_class(op->kind) == OP_CLASS_COLLECTIVE && op->unit < 0 && op->end_module > 0;
+}

@@ -73,6 +73,10 @@ enum op_kind {
 		OP_KIND_COUNT
 };
 
+struct op;
+/* A collective of tokens, keys or values between the ranks that divide the model: it belongs to the
+ * leaves of a range, and to no unit. */
+bool op_exchanges(const struct op *op);
 const char *op_kind_name(enum op_kind kind);
 enum op_class op_kind_class(enum op_kind kind);
 const char *stream_name(enum stream stream);

@@ -72,9 +72,8 @@ struct unfolding {
 
 /* What all ranks of one class do in one step. */
 struct program {
-	/* The part of the model that they hold, whose modules and parameters the operations,
-	 * buffers and units number; its architecture is that of the whole. NULL when read from
-	 * text. */
+	/* The part of the model that one of them holds, whose modules and parameters the
+	 * operations, buffers and units number. NULL when read from text. */
 	const struct model *model;
 	int n_units;
 	struct unit *units;

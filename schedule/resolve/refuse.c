@@ -330,21 +330,6 @@ static bool check_mesh(
 	return true;
 }
 
-/* The divisors of n nearest to `size`, as "4 or 8". */
-static const char *nearest_divisors(int64_t n, int64_t size, char text[48])
-{
-	int64_t below = min_i64(n, size), above = size;
-	while (n % below != 0)
-		below--;
-	while (above < n && n % above != 0)
-		above++;
-	if (above > n || above == below || n % above != 0)
-		snprintf(text, 48, "%lld", (long long)below);
-	else
-		snprintf(text, 48, "%lld or %lld", (long long)below, (long long)above);
-	return text;
-}
-
 static bool check_divides(const char *option, int64_t size, int64_t whole, const char *what,
 	const struct model *model, struct error *error)
 {

@@ -1,4 +1,5 @@
 /* From a question to a complete plan: defaults, the mesh and the batch arithmetic. */
+#include <stdio.h>
 #include <string.h>
 
 #include "schedule/resolve/resolve.h"
@@ -89,13 +90,18 @@ static void adapt_to_runtime(struct plan *plan, const struct question *question)
 /* --- mesh ----------------------------------------------------------------------------------------
  */
 
-/* The largest divisor of n that is not above `most`. */
-static int64_t greatest_divisor(int64_t n, int64_t most)
+const char *nearest_divisors(int64_t n, int64_t size, char text[48])
 {
-	int64_t divisor = min_i64(n, most);
-	while (n % divisor != 0)
-		divisor--;
-	return divisor;
+	int64_t below = min_i64(n, size), above = size;
+	while (n % below != 0)
+		below--;
+	while (above < n && n % above != 0)
+		above++;
+	if (above > n || above == below || n % above != 0)
+		snprintf(text, 48, "%lld", (long long)below);
+	else
+		snprintf(text, 48, "%lld or %lld", (long long)below, (long long)above);
+	return text;
 }
 
 static const char *smaller_groups(enum strategy strategy)
@@ -116,19 +122,19 @@ static int64_t beside_data(const struct plan *plan)
 static bool lay_out_axes(
 	struct plan *plan, const struct question *question, int64_t *ranks, struct error *error)
 {
-	static const enum knob_id axes[] = {KNOB_TENSOR, KNOB_CONTEXT};
+	char nearest[48];
 	*ranks = topology_devices(question->topology);
-	for (int i = 0; i < COUNT_OF(axes); i++) {
+	for (int i = 0; i < KNOBS_OF_AXES; i++) {
 		int64_t size = 1;
-		if (question_gives(question, axes[i]))
-			size = knob_get(axes[i], &question->asked).number;
+		if (question_gives(question, knobs_of_axes[i]))
+			size = knob_get(knobs_of_axes[i], &question->asked).number;
 		if (*ranks % size != 0)
 			return error_set(error, EXIT_CODE_USAGE,
-				"--%s %lld: does not divide the %lld ranks%s; use %lld",
-				knob_table[axes[i]].field.name, (long long)size, (long long)*ranks,
-				i > 0 ? " that the axes before it leave" : "",
-				(long long)greatest_divisor(*ranks, size));
-		knob_put(axes[i], plan, (union knob_value){.number = size});
+				"--%s %lld: does not divide the %lld ranks%s; use %s",
+				knob_table[knobs_of_axes[i]].field.name, (long long)size,
+				(long long)*ranks, i > 0 ? " that the axes before it leave" : "",
+				nearest_divisors(*ranks, size, nearest));
+		knob_put(knobs_of_axes[i], plan, (union knob_value){.number = size});
 		*ranks /= size;
 	}
 	if (!question_gives(question, KNOB_SEQUENCE_PARALLEL))
@@ -140,6 +146,7 @@ static bool lay_out_mesh(struct plan *plan, const struct question *question, str
 {
 	const struct topology *topology = question->topology;
 	int64_t ranks, shard, node;
+	char nearest[48];
 	if (!lay_out_axes(plan, question, &ranks, error))
 		return false;
 	node = max_i64(topology->devices_per_node / beside_data(plan), 1);
@@ -160,20 +167,15 @@ static bool lay_out_mesh(struct plan *plan, const struct question *question, str
 				smaller_groups(plan->strategy));
 		shard = plan_has_zero_groups(plan) && shard > 0 ? shard : ranks;
 	}
-	if (shard > ranks || ranks % shard != 0) {
-		int64_t below = min_i64(shard, ranks), above = shard;
-		while (ranks % below != 0)
-			below--;
-		while (above < ranks && ranks % above != 0)
-			above++;
-		if (shard > ranks)
-			return error_set(error, EXIT_CODE_USAGE,
-				"--shard-group %lld: there are only %lld ranks; use at most %lld",
-				(long long)shard, (long long)ranks, (long long)ranks);
+	if (shard > ranks)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--shard-group %lld: does not divide %lld ranks; %lld or %lld would",
-			(long long)shard, (long long)ranks, (long long)below, (long long)above);
-	}
+			"--shard-group %lld: there are only %lld ranks; use at most %lld",
+			(long long)shard, (long long)ranks, (long long)ranks);
+	if (ranks % shard != 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--shard-group %lld: does not divide %lld ranks; %s would",
+			(long long)shard, (long long)ranks,
+			nearest_divisors(ranks, shard, nearest));
 	plan->mesh.shard = shard;
 	plan->mesh.replicate = ranks / shard;
 	return true;

@@ -52,7 +52,7 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 		.bytes = op->bytes,
 		.on_host = op->stream == STREAM_HOST};
 
-	key.exchanges = op->unit < 0 && op->end_module > 0;
+	key.exchanges = op_exchanges(op);
 	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE)
 		return key;
 	key.first = op->first_module;
@@ -90,7 +90,7 @@ static double host_beside(const struct runtime *runtime, const struct op *op)
 
 	if (op->unit >= 0)
 		return collective || op->kind == OP_RESHARD ? runtime->host_per_hook : 0;
-	return collective && op->end_module > 0 ? runtime->host_per_exchange : 0;
+	return op_exchanges(op) ? runtime->host_per_exchange : 0;
 }
 
 /* The issuing thread's time: a launch per kernel, and what is around collectives. A calibration

@@ -284,6 +284,44 @@ static void test_gathers_by_broadcast(void **state)
 	arena_finish(&arena);
 }
 
+/* hf-ultrascale-comm, 256 MiB over 2, 8 and 32 nodes: 1363, 3830 and 9560 us in the median. */
+static void test_gathers_over_efa(void **state)
+{
+	static const struct {
+		int64_t nodes;
+		double ms;
+	} medians[] = {{2, 1.3632}, {8, 3.8297}, {32, 9.5601}};
+	struct arena arena = {0};
+	struct topology t = load_topology(&arena, "p5.48xlarge");
+	(void)state;
+	for (int i = 0; i < COUNT_OF(medians); i++) {
+		t.nodes = medians[i].nodes;
+		assert_close(ms(&t, RUNTIME_PYTORCH_FSDP2, OP_ALL_GATHER, 8 * medians[i].nodes, 1,
+				     INT64_C(256) << 20),
+			medians[i].ms, 0.1);
+	}
+	arena_finish(&arena);
+}
+
+/* Congestion is what one communicator gets: eight groups with a rank on every node fill the NICs.
+ */
+static void test_groups_fill_the_nics(void **state)
+{
+	struct arena arena = {0};
+	struct topology shared = load_topology(&arena, "p5.48xlarge"), alone;
+	enum runtime_kind r = RUNTIME_PYTORCH_DDP;
+	int64_t bytes = INT64_C(16) << 30;
+	(void)state;
+	shared.nodes = 32;
+	alone = shared;
+	alone.network.congestion = 1;
+	assert_true(ms(&shared, r, OP_ALL_REDUCE, 32, 8, bytes) ==
+		    ms(&alone, r, OP_ALL_REDUCE, 32, 8, bytes));
+	assert_true(ms(&shared, r, OP_ALL_REDUCE, 256, 1, bytes) >
+		    3 * ms(&alone, r, OP_ALL_REDUCE, 256, 1, bytes));
+	arena_finish(&arena);
+}
+
 /* A shared fabric slows what leaves the nodes by the square root of their number, up to 32 of them;
  * who has it alone says so. */
 static void test_congestion(void **state)
@@ -447,6 +485,8 @@ int main(void)
 		cmocka_unit_test(test_better_links_never_slow),
 		cmocka_unit_test(test_gather_equals_scatter),
 		cmocka_unit_test(test_gathers_by_broadcast),
+		cmocka_unit_test(test_gathers_over_efa),
+		cmocka_unit_test(test_groups_fill_the_nics),
 		cmocka_unit_test(test_congestion),
 		cmocka_unit_test(test_latency_of_the_kind),
 		cmocka_unit_test(test_measured_pieces_come_first),

@@ -185,6 +185,8 @@ static void test_random(void **state)
 		struct model *model = deep_model(&arena, &seed);
 		struct topology *topology = random_topology(&arena, &seed);
 		struct plan plan = deep_plan(&arena, &seed, model, topology);
+		if (i % 2 == 0)
+			divide_plan(&arena, &seed, model, &topology, &plan);
 		folds += check(&plan, model, topology, i, &wrong);
 		arena_finish(&arena);
 	}
