@@ -110,8 +110,8 @@ static void find_exchanges(struct step *step)
 	for (int r = 0; r < step->n_ranges; r++) {
 		struct range *range = &step->ranges[r];
 		bool inside = mesh->tensor > 1 && !is_on_stream(step, range->first_module);
-		bool from = range->first_of_slot || is_on_stream(step, range->first_module - 1);
-		bool to = range->last_of_slot || is_on_stream(step, range->end_module);
+		bool from = range->first_of_slot || is_on_stream(step, range[-1].first_module);
+		bool to = range->last_of_slot || is_on_stream(step, range[1].first_module);
 		range->leaves_stream = inside && from && range->slot >= 0;
 		range->joins_stream = inside && to && !range_has_head(step, r);
 		range->gathers_keys =
