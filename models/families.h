@@ -24,6 +24,8 @@ const char *module_name_of(const struct module_names *names, enum module_kind ki
 
 /* Marks what the architecture's `trainable` says is trained. `refused`: a projection that cannot
  * have an adapter; NULL. */
+/* Parameters that a token meets: of each expert one the share of experts that it goes to. */
+int64_t model_count_active(const struct model *model);
 bool model_choose_trained(struct model *model, const char *refused, struct error *error);
 
 /* Is read after the sizes, with the row's defaults in place. */

@@ -64,6 +64,8 @@ struct model {
 	/* What one rank has of a model: every size is that of its part. {0}: the whole one. */
 	struct division division;
 	const struct model *whole; /* that it is a part of; NULL: itself */
+	const int *layers; /* of a pipeline's stage: of each block, its number in the whole model;
+			      NULL: the same */
 };
 
 /* Builds the tree. The architecture must have passed architecture_check; overflow is an error, and
@@ -80,6 +82,12 @@ bool model_train(struct arena *arena, const struct model *model, const struct tr
 static inline const struct model *model_whole(const struct model *model)
 {
 	return model->whole != NULL ? model->whole : model;
+}
+
+/* The number that a block has in the whole model. */
+static inline int64_t model_layer(const struct model *model, int64_t layer)
+{
+	return model->layers != NULL ? model->layers[layer] : layer;
 }
 
 /* The same model with more words than its tokenizer has: rows of the embedding and of the head that

@@ -12,6 +12,7 @@
 #include "models/flops.h"
 #include "models/model.h"
 #include "models/safetensors.h"
+#include "models/stage.h"
 #include "models/stored.h"
 
 /* The presets that are embedded in the binary, sorted by name. */

@@ -445,8 +445,7 @@ static void add_top(struct builder *b)
 	close_module(b);
 }
 
-/* Of each expert parameter, the share of experts that a token goes to. */
-static int64_t active_parameters(const struct model *model)
+int64_t model_count_active(const struct model *model)
 {
 	const struct architecture *a = &model->architecture;
 	int64_t active = model->parameter_count;
@@ -480,7 +479,7 @@ bool model_build(struct arena *arena, const struct architecture *architecture, s
 		return error_set(error, EXIT_CODE_INPUT,
 			"model \"%s\": too many parameters to count (more than %" PRId64 ")",
 			architecture->name, INT64_MAX);
-	m->active_parameter_count = active_parameters(m);
+	m->active_parameter_count = model_count_active(m);
 	*model = m;
 	return model_choose_trained(m, builder.refused, error);
 }

@@ -6,9 +6,7 @@
 struct schedule *schedule_emit(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology)
 {
-	struct step *step = step_begin(arena, plan, model, topology);
-	step_run(step);
-	return step_end(step);
+	return steps_run(arena, plan, model, topology);
 }
 
 bool schedule_build(struct arena *arena, const struct plan *plan, const struct model *model,

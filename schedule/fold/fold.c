@@ -3,18 +3,10 @@
 #include "schedule/fold/folding.h"
 #include "schedule/passes/passes.h"
 
-static struct schedule *build_whole(struct arena *arena, const struct plan *plan,
-	const struct model *model, const struct topology *topology)
-{
-	struct step *step = step_begin(arena, plan, model, topology);
-	step_run(step);
-	return step_end(step);
-}
-
 static struct schedule *build_short(struct arena *arena, const struct shorter *shorter,
 	const struct topology *topology, const int **frees_pending)
 {
-	struct step *step = step_begin(arena, &shorter->plan, &shorter->model, topology);
+	struct step *step = step_begin(arena, &shorter->plan, &shorter->model, topology, 0);
 	step_repeat(step, shorter->times, shorter->units, shorter->n_units);
 	step_run(step);
 	*frees_pending = step_frees_pending(step);
@@ -138,6 +130,8 @@ static struct kept kept_by(const struct plan *plan)
 static struct schedule *fold_or_build(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology, bool lists)
 {
+	if (plan->mesh.pipeline > 1)
+		return steps_run(arena, plan, model, topology);
 	model = plan_model(plan, model, arena);
 	const struct kept tries[] = {kept_by(plan), {3, 3}, {0, 0}};
 	for (int i = 0; i < COUNT_OF(tries); i++) {
@@ -145,7 +139,7 @@ static struct schedule *fold_or_build(struct arena *arena, const struct plan *pl
 		if (schedule != NULL)
 			return schedule;
 	}
-	return build_whole(arena, plan, model, topology);
+	return steps_run(arena, plan, model, topology);
 }
 
 struct schedule *schedule_fold(struct arena *arena, const struct plan *plan,

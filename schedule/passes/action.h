@@ -6,6 +6,8 @@
 
 /* X(suffix): places where hooks run. Passes replace them by actions; lowering skips the rest. */
 #define MARKS(X)                                                                                   \
+	X(PASS_BEGINS) /* a forward or backward pass of a micro-batch through a stage */           \
+	X(PASS_ENDS)                                                                               \
 	X(PRE_FORWARD)                                                                             \
 	X(POST_FORWARD)                                                                            \
 	X(PRE_RECOMPUTE)                                                                           \
@@ -26,7 +28,7 @@
 	X(FORWARD, FORWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                                  \
 	X(LOSS, LOSS, COMPUTE, NOTHING, EXCHANGED)                                                 \
 	X(RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                              \
-	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                                \
+	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED, SENT_BEFORE)                                \
 	/* activations: saved tensors leave and come back */                                       \
 	X(SAVE, COPY_D2H, COPY_OUT, MOVED, COMPUTE)                                                \
 	X(FETCH, COPY_H2D, COPY_IN, MOVED, COMPUTE)                                                \
@@ -40,6 +42,9 @@
 	/* keys and values between context ranks; their gradients */                               \
 	X(GATHER_KEYS, ALL_GATHER, CONTEXT, NOTHING, COMPUTE)                                      \
 	X(SCATTER_KEYS, REDUCE_SCATTER, CONTEXT, NOTHING, COMPUTE)                                 \
+	/* between stages of a pipeline */                                                         \
+	X(SEND, SEND, SEND, SENT, COMPUTE)                                                         \
+	X(RECEIVE, RECV, RECEIVE, RECEIVED, COMPUTE)                                               \
 	/* parameters of units; offload: the shard comes in */                                     \
 	X(STAGE, COPY_H2D, GATHER_COPY_IN, PREPARED, BEGUN, RELEASED)                              \
 	X(CAST_SHARD, CAST_PARAMETERS, GATHER_COPY_IN, PREPARED, BEGUN, RELEASED, PREPARED,        \
@@ -135,6 +140,7 @@ struct action {
 	unsigned flags;
 	int unit, range, micro_batch; /* -1: none */
 	int flight;                   /* where the tensors of its micro-batch are; -1: none */
+	int chunk;                    /* which of the rank's stages */
 	int cause;                    /* unit whose hook issued it early; -1 */
 	int first_module, end_module; /* RECOMPUTE: a part of its range */
 	struct slice units;           /* of step->lists: several units at once */

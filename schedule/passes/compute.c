@@ -9,10 +9,19 @@ static void add(
 	action_add(step, action);
 }
 
+/* Does a pass through a stage of the rank come by? */
+static bool is_met(const struct step *step, const struct visit *visit, int chunk)
+{
+	return visit->kind == VISIT_RANGE ? step->ranges[visit->range].chunk == chunk
+					  : unit_is_in_chunk(step, visit->unit, chunk);
+}
+
 static void add_forward(struct step *step, const struct action *at)
 {
 	for (int i = 0; i < step->n_visits; i++) {
 		const struct visit *visit = &step->visits[i];
+		if (!is_met(step, visit, at->chunk))
+			continue;
 		switch (visit->kind) {
 		case VISIT_ENTER:
 			add(step, at, ACTION_PRE_FORWARD, visit->unit, -1);
@@ -25,7 +34,8 @@ static void add_forward(struct step *step, const struct action *at)
 			break;
 		}
 	}
-	add(step, at, ACTION_LOSS, -1, -1);
+	if (chunk_has_loss(step, at->chunk))
+		add(step, at, ACTION_LOSS, -1, -1);
 }
 
 /* What stayed gathered after forward is resharded though backward did not come to it. */
@@ -44,6 +54,8 @@ static void add_backward(struct step *step, const struct action *at)
 {
 	for (int i = step->n_visits - 1; i >= 0; i--) {
 		const struct visit *visit = &step->visits[i];
+		if (!is_met(step, visit, at->chunk))
+			continue;
 		switch (visit->kind) {
 		case VISIT_EXIT:
 			if (unit_goes_back(step, visit->unit))
@@ -70,10 +82,13 @@ void pass_compute(struct step *step)
 		struct action at = {.flags = (entry->is_backward ? IN_BACKWARD : 0) |
 					     (entry->synchronises ? SYNCHRONISES : 0),
 			.micro_batch = entry->micro_batch,
-			.flight = entry->flight};
+			.flight = entry->flight,
+			.chunk = entry->chunk};
+		add(step, &at, ACTION_PASS_BEGINS, -1, -1);
 		if (entry->is_backward)
 			add_backward(step, &at);
 		else
 			add_forward(step, &at);
+		add(step, &at, ACTION_PASS_ENDS, -1, -1);
 	}
 }

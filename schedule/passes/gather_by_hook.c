@@ -103,24 +103,30 @@ static void reshard_after_forward(struct hooks *hooks, int unit)
 }
 
 /* FSDP1 under no_sync keeps what it would not have resharded after forward; FSDP2 reshards after
- * every backward (docs/runtimes.md). */
+ * every backward, in a pipeline after the last one (docs/runtimes.md). */
 static void reshard_after_backward(struct hooks *hooks, int unit)
 {
 	const struct step *step = hooks->step;
 	bool reshards = step->units[unit].module == 0 ? strategy_reshards(step->plan->strategy)
 						      : step->units[unit].reshard_group != 0;
-	if (reshards || step->method.reshards_always || (hooks->at->flags & SYNCHRONISES))
+	if (step->pipeline.ranks > 1)
+		reshards = false;
+	else
+		reshards = reshards || step->method.reshards_always;
+	if (reshards || (hooks->at->flags & SYNCHRONISES))
 		reshard(hooks, unit, false);
 }
 
 /* --- prefetch ------------------------------------------------------------------------------------
  */
 
-/* The unit whose hook comes `distance` after that of `unit`; -1: none. */
-static int neighbour(const int *order, int n, int place, int distance)
+/* The unit of the same pass whose hook comes `distance` after that at `place`; -1: none. */
+static int neighbour(const struct hooks *hooks, const int *order, int place, int distance)
 {
 	int i = place + distance;
-	return i >= 0 && i < n ? order[i] : -1;
+	bool is_there = i >= 0 && i < hooks->step->n_order &&
+			unit_is_in_chunk(hooks->step, order[i], hooks->at->chunk);
+	return is_there ? order[i] : -1;
 }
 
 static void prefetch(struct hooks *hooks, int unit, int cause)
@@ -137,14 +143,13 @@ static void prefetch_forward(struct hooks *hooks, int unit)
 {
 	const struct step *step = hooks->step;
 	if (step->plan->forward_prefetch)
-		prefetch(hooks, neighbour(step->pre_order, step->n_order, step->pre_place[unit], 1),
-			unit);
+		prefetch(hooks, neighbour(hooks, step->pre_order, step->pre_place[unit], 1), unit);
 }
 
 static void prefetch_backward(struct hooks *hooks, int unit, enum prefetch when)
 {
 	const struct step *step = hooks->step;
-	int next = neighbour(step->post_order, step->n_order, step->post_place[unit], -1);
+	int next = neighbour(hooks, step->post_order, step->post_place[unit], -1);
 	if (step->plan->prefetch == when && next >= 0 && unit_goes_back(step, next))
 		prefetch(hooks, next, unit);
 }
@@ -227,7 +232,7 @@ void pass_gather_by_hook(struct step *step)
 		hooks.at = &old.items[i];
 		if (!replace(&hooks))
 			action_add(step, *hooks.at);
-		for (int u = 0; u < step->n_units && hooks.at->kind == ACTION_LOSS; u++)
+		for (int u = 0; u < step->n_units && hooks.at->kind == ACTION_PASS_BEGINS; u++)
 			hooks.units[u].backward_began = false;
 	}
 	actions_end(&old);

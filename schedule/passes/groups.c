@@ -67,15 +67,23 @@ static void add_groups_of_axes(struct step *step)
 	if (mesh->context > 1)
 		step->group_context = add_group(
 			step, GROUP_CONTEXT, mesh->context, mesh->tensor, next_engine(step));
+	if (mesh->pipeline == 1)
+		return;
+	int64_t apart = plan_reduce_ranks(step->plan) * mesh->tensor;
+	step->group_forward =
+		add_group(step, GROUP_PIPELINE, mesh->pipeline, apart, next_engine(step));
+	step->group_backward =
+		add_group(step, GROUP_PIPELINE, mesh->pipeline, apart, next_engine(step));
 }
 
 void pass_groups(struct step *step)
 {
 	int64_t copies = plan_reduce_ranks(step->plan);
-	step->schedule->groups = ARENA_ARRAY(step->arena, struct group, 5 + step->n_units);
+	step->schedule->groups = ARENA_ARRAY(step->arena, struct group, 7 + step->n_units);
 	step->group_reshard = ARENA_ARRAY(step->arena, int, step->n_units);
 	step->group_gather = step->group_reduce = step->group_replicate = -1;
 	step->group_tensor = step->group_context = -1;
+	step->group_forward = step->group_backward = -1;
 	for (int u = 0; u < step->n_units; u++)
 		step->group_reshard[u] = -1;
 	if (step->method.shards && step->method.reduces == REDUCES_BUCKETS)

@@ -102,7 +102,8 @@ static void begin(struct lowering *l, struct step *step)
 			.gathered = {-1, -1},
 			.partial = -1,
 			.keys = -1,
-			.partial_keys = -1};
+			.partial_keys = -1,
+			.received = -1};
 }
 
 void pass_lower(struct step *step)

@@ -38,6 +38,7 @@ struct flight {
 	int gathered[2];        /* tokens of all tensor ranks: a gradient, an input */
 	int partial;            /* that tensor ranks have yet to add up */
 	int keys, partial_keys; /* of all context ranks; gradients of them */
+	int received;           /* the gradient of what the stage returned */
 };
 
 struct lowering {

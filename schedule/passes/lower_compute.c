@@ -84,14 +84,14 @@ static void use_input(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
 	int slot = range_of(l)->slot;
-	if (slot >= 0) {
+	bool reads = slot < 0 || range_has_head(l->step, l->at->range);
+	if (slot >= 0)
 		op_use(l, flight->residuals[slot]);
-		return;
-	}
-	if (flight->tokens < 0)
+	if (reads && flight->tokens < 0)
 		flight->tokens =
 			op_take_new(l, BUFFER_TOKENS, -1, tokens_bytes(l->step), DTYPE_INT32);
-	op_use(l, flight->tokens);
+	if (slot < 0)
+		op_use(l, flight->tokens);
 }
 
 static void save_tensors(struct lowering *l)
@@ -204,6 +204,24 @@ static int take_work(struct lowering *l, int64_t bytes)
 	return op_take_new(l, BUFFER_BACKWARD_WORK, -1, bytes, l->step->plan->param_dtype);
 }
 
+/* Does the stage before wait for the gradient of its output? */
+static bool is_sent(const struct lowering *l)
+{
+	const struct step *step = l->step;
+	return step->pipeline.ranks > 1 &&
+	       pipeline_stage(&step->pipeline, step->class, l->at->chunk) > 0;
+}
+
+/* The gradient of the residual stream; at the end of a stage it is what is sent. */
+static int take_residual_gradient(struct lowering *l)
+{
+	const struct step *step = l->step;
+	if (is_sent(l))
+		return op_take_new(l, BUFFER_RESIDUAL_GRADIENT, -1, residual_bytes(step),
+			step->plan->param_dtype);
+	return take_work(l, step->method.keeps_work ? l->work.all : l->work.residual);
+}
+
 /* Ours keeps all gradients of a block's tensors side by side, for the whole of backward. Autograd
  * frees a saved tensor as soon as its gradient is made: beside the saved ones only the residual
  * stream's gradient lives on, and inside a block the widest gradient on its way is extra. */
@@ -212,7 +230,7 @@ static void use_work(struct lowering *l)
 	struct flight *flight = flight_of(l);
 	bool keeps = l->step->method.keeps_work;
 	if (flight->backward_work < 0)
-		flight->backward_work = take_work(l, keeps ? l->work.all : l->work.residual);
+		flight->backward_work = take_residual_gradient(l);
 	else
 		op_use(l, flight->backward_work);
 	if (!keeps && range_of(l)->layer >= 0) {
@@ -232,10 +250,15 @@ static void give_tensors(struct lowering *l)
 		op_give(l, &flight->residuals[range->slot]);
 	if (range_has_head(l->step, l->at->range))
 		op_give(l, &flight->logits);
-	if (l->at->range == l->step->first_back) {
-		op_give(l, &flight->tokens);
+	else if (range->last_of_chunk)
+		op_give(l, &flight->residuals[range->slot + 1]);
+	op_use(l, flight->received);
+	op_give(l, &flight->received);
+	if (!range_ends_backward(l->step, l->at->range))
+		return;
+	op_give(l, &flight->tokens);
+	if (!is_sent(l))
 		op_give(l, &flight->backward_work);
-	}
 }
 
 void lower_BACKWARD(struct lowering *l)

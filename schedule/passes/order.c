@@ -1,17 +1,47 @@
-/* The order of forward and backward passes in a step: one micro-batch after the other. A pipeline
- * schedule is another order, of as many flights as it keeps micro-batches alive. */
+/* The order of forward and backward passes in a step: of the micro-batches, through the stages of
+ * the pipeline that the rank has; without one, one micro-batch after the other. */
 #include "schedule/passes/step.h"
+
+/* Micro-batches whose tensors are alive, by flight: which slot began it; -1: it is free. */
+struct flights {
+	const struct pipeline_slot **of;
+	int n;
+};
+
+static bool is_of(const struct pipeline_slot *began, const struct pipeline_slot *slot)
+{
+	return began != NULL && began->chunk == slot->chunk &&
+	       began->micro_batch == slot->micro_batch;
+}
+
+/* A forward pass takes the first that is free. */
+static int flight_of(struct flights *flights, const struct pipeline_slot *slot)
+{
+	bool begins = slot->pass == PIPELINE_FORWARD;
+	int f = 0;
+	while (begins ? f < flights->n && flights->of[f] != NULL : !is_of(flights->of[f], slot))
+		f++;
+	flights->n += f == flights->n;
+	flights->of[f] = begins ? slot : NULL;
+	return f;
+}
 
 void pass_order(struct step *step)
 {
-	int n = (int)step->plan->grad_accum;
-	step->order = ARENA_ARRAY(step->arena, struct entry, 2 * n);
-	step->n_flights = 1;
-	for (int i = 0; i < n; i++) {
-		struct entry entry = {.micro_batch = i,
-			.synchronises = i == n - 1 || step->plan->sync_each_micro_batch};
-		step->order[step->n_entries++] = entry;
-		entry.is_backward = true;
-		step->order[step->n_entries++] = entry;
-	}
+	const struct plan *plan = step->plan;
+	struct flights flights = {0};
+	struct pipeline_slot *slots;
+	int n = pipeline_order(&step->pipeline, step->class, step->arena, &slots);
+	flights.of = ARENA_ARRAY(step->arena, const struct pipeline_slot *, n);
+	step->order = ARENA_ARRAY(step->arena, struct entry, n);
+	step->n_entries = n;
+	for (int i = 0; i < n; i++)
+		step->order[i] = (struct entry){
+			.is_backward = slots[i].pass != PIPELINE_FORWARD,
+			.synchronises = slots[i].micro_batch == plan->grad_accum - 1 ||
+					plan->sync_each_micro_batch,
+			.micro_batch = slots[i].micro_batch,
+			.chunk = slots[i].chunk,
+			.flight = flight_of(&flights, &slots[i])};
+	step->n_flights = flights.n;
 }

@@ -7,8 +7,9 @@
 
 struct step;
 
+/* Of the ranks of one class: a stage of the pipeline, of which there may be one. */
 struct step *step_begin(struct arena *arena, const struct plan *plan, const struct model *model,
-	const struct topology *topology);
+	const struct topology *topology, int class);
 /* The model is shorter than the one that was asked for: layer l stands for times[l] alike ones.
  * Units, where given, are not built: those outside of blocks hold what all blocks leave to them.
  * The caller keeps `times` until step_end. */
@@ -17,8 +18,13 @@ void step_repeat(struct step *step, const int *times, struct unit *units, int n_
 void step_run(struct step *step);
 /* Per operation, how many frees the host had not waited for when it was issued. In the arena. */
 const int *step_frees_pending(const struct step *step);
-/* Frees what the step needed beside its product, which is returned. */
+/* Frees what the step needed beside its product, which is returned: a schedule with the program of
+ * its class alone. */
 struct schedule *step_end(struct step *step);
+
+/* A schedule of all classes, each by a step of its own. */
+struct schedule *steps_run(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology);
 
 /* What there is, before anything happens. */
 void pass_units(struct step *step);    /* units or buckets, and the order of their hooks */
@@ -29,6 +35,7 @@ void pass_resident(struct step *step); /* buffers that live between steps */
 /* The list of actions: marks first, which the later passes replace. */
 void pass_order(struct step *step);               /* forward and backward of micro-batches */
 void pass_compute(struct step *step);             /* FORWARD, LOSS, BACKWARD, and the marks */
+void pass_messages(struct step *step);            /* what stages send each other */
 void pass_recompute(struct step *step);           /* what checkpointing computes again */
 void pass_tensor(struct step *step);              /* what tensor ranks exchange */
 void pass_context(struct step *step);             /* likewise context ranks */

@@ -42,12 +42,11 @@ static void exit_units(struct walk *walk, int module)
 static int slot_of(const struct model *model, int module)
 {
 	int layer = model->modules[module].layer;
-	enum module_kind kind = model->modules[module].kind;
 	if (layer >= 0)
 		return layer;
-	bool embedding = kind == MODULE_EMBEDDING || kind == MODULE_POSITION_EMBEDDING ||
-			 kind == MODULE_EMBEDDING_NORM || kind == MODULE_EMBEDDING_PROJECTION;
-	return embedding ? -1 : (int)model->architecture.layers;
+	return module_kind_is_before_blocks(model->modules[module].kind)
+		       ? -1
+		       : (int)model->architecture.layers;
 }
 
 static bool is_on_stream(const struct step *step, int leaf)
@@ -154,6 +153,53 @@ static void find_ends_of_buckets(struct step *step)
 	}
 }
 
+/* --- stages of the rank --------------------------------------------------------------------------
+ */
+
+static int chunk_of(const struct step *step, const struct range *range)
+{
+	if (range->layer >= 0)
+		return step->chunks[range->layer];
+	return range->slot < 0 ? 0 : step->pipeline.chunks - 1;
+}
+
+static void meet(struct chunks *chunks, int chunk)
+{
+	chunks->first = chunks->first < 0 ? chunk : chunks->first;
+	chunks->last = chunk;
+}
+
+/* Ranges are in the order of the stages. A unit has a part in those of its ranges. */
+static void find_chunks(struct step *step)
+{
+	step->unit_chunks = ARENA_ARRAY(step->arena, struct chunks, step->n_units);
+	step->last_ranges = ARENA_ARRAY(step->arena, int, step->pipeline.chunks);
+	for (int u = 0; u < step->n_units; u++)
+		step->unit_chunks[u] = (struct chunks){-1, -1};
+	for (int r = 0; r < step->n_ranges; r++) {
+		struct range *range = &step->ranges[r];
+		range->chunk = chunk_of(step, range);
+		range->first_of_chunk = r == 0 || range[-1].chunk != range->chunk;
+		step->last_ranges[range->chunk] = r;
+	}
+	for (int c = 0; c < step->pipeline.chunks; c++)
+		step->ranges[step->last_ranges[c]].last_of_chunk = true;
+}
+
+static void find_chunks_of_units(struct step *step)
+{
+	int open[64], depth = 0;
+	for (int i = 0; i < step->n_visits; i++) {
+		const struct visit *visit = &step->visits[i];
+		if (visit->kind == VISIT_ENTER)
+			open[depth++] = visit->unit;
+		else if (visit->kind == VISIT_EXIT)
+			depth--;
+		for (int d = 0; d < depth && visit->kind == VISIT_RANGE; d++)
+			meet(&step->unit_chunks[open[d]], step->ranges[visit->range].chunk);
+	}
+}
+
 void pass_ranges(struct step *step)
 {
 	const struct model *model = step->model;
@@ -174,6 +220,8 @@ void pass_ranges(struct step *step)
 	exit_units(&walk, model->n_modules);
 	step->first_back = find_first_back(step);
 	find_exchanges(step);
+	find_chunks(step);
+	find_chunks_of_units(step);
 	for (int r = 0; r < step->n_ranges; r++)
 		step->ranges[r].saved_bytes = range_saved_bytes(step, r);
 	if (step->method.reduces != REDUCES_BUCKETS)

@@ -10,6 +10,7 @@ static void (*const passes[])(struct step *step) = {
 	/* what happens */
 	pass_order,
 	pass_compute,
+	pass_messages,
 	pass_recompute,
 	pass_tensor,
 	pass_context,
@@ -34,4 +35,29 @@ void step_run(struct step *step)
 {
 	for (int i = 0; i < COUNT_OF(passes); i++)
 		passes[i](step);
+}
+
+static struct schedule *run_class(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology, int class)
+{
+	struct step *step = step_begin(arena, plan, model, topology, class);
+	step_run(step);
+	return step_end(step);
+}
+
+/* All classes have the same groups. */
+struct schedule *steps_run(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology)
+{
+	struct schedule *schedule = run_class(arena, plan, model, topology, 0);
+	int n = (int)plan->mesh.pipeline;
+	if (n == 1)
+		return schedule;
+	struct program *programs = ARENA_ARRAY(arena, struct program, n);
+	programs[0] = schedule->programs[0];
+	for (int c = 1; c < n; c++)
+		programs[c] = run_class(arena, plan, model, topology, c)->programs[0];
+	schedule->n_classes = n;
+	schedule->programs = programs;
+	return schedule;
 }

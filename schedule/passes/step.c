@@ -4,12 +4,16 @@
 #include <stdlib.h>
 
 struct step *step_begin(struct arena *arena, const struct plan *plan, const struct model *model,
-	const struct topology *topology)
+	const struct topology *topology, int class)
 {
 	struct step *step = ARENA_NEW(arena, struct step);
-	model = plan_model(plan, model, arena);
+	const int *chunks;
+	model = plan_stage(plan, plan_model(plan, model, arena), class, arena, &chunks);
 	*step = (struct step){.arena = arena,
 		.model = model,
+		.class = class,
+		.pipeline = plan_pipeline(plan),
+		.chunks = chunks,
 		.topology = topology,
 		.method = method_of(plan, topology)};
 	step->schedule = ARENA_NEW(arena, struct schedule);
@@ -19,7 +23,8 @@ struct step *step_begin(struct arena *arena, const struct plan *plan, const stru
 	step->rules = plan_activation_rules(plan);
 	step->checkpointing = ARENA_ARRAY(arena, enum checkpointing, model->architecture.layers);
 	for (int64_t l = 0; l < model->architecture.layers; l++)
-		step->checkpointing[l] = plan_block_checkpointing(plan, l);
+		step->checkpointing[l] = 
+			plan_block_checkpointing(plan, model_layer(model, l));
 	return step;
 }
 
@@ -108,6 +113,22 @@ int slot_begin(const struct step *step, int range)
 	return range;
 }
 
+bool range_ends_backward(const struct step *step, int range)
+{
+	return range == step->first_back || step->ranges[range].first_of_chunk;
+}
+
+bool chunk_has_loss(const struct step *step, int chunk)
+{
+	return pipeline_stage(&step->pipeline, step->class, chunk) ==
+	       step->pipeline.ranks * step->pipeline.chunks - 1;
+}
+
+bool unit_is_in_chunk(const struct step *step, int unit, int chunk)
+{
+	return chunk >= step->unit_chunks[unit].first && chunk <= step->unit_chunks[unit].last;
+}
+
 bool range_has_head(const struct step *step, int range)
 {
 	return step->model->modules[step->ranges[range].end_module - 1].kind == MODULE_HEAD;
@@ -153,6 +174,7 @@ struct action action_at(const struct action *at, enum action_kind kind, int unit
 		.range = -1,
 		.micro_batch = at->micro_batch,
 		.flight = at->flight,
+		.chunk = at->chunk,
 		.cause = -1};
 }
 

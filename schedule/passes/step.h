@@ -5,6 +5,7 @@
 #include "schedule/passes/action.h"
 #include "schedule/passes/method.h"
 #include "schedule/passes/passes.h"
+#include "schedule/pipeline/stages.h"
 
 /* A run of leaves of one unit and one slot. */
 struct range {
@@ -13,6 +14,8 @@ struct range {
 	int layer; /* -1 outside of the blocks */
 	int slot;  /* -1 embeddings, l block l, L final norm and head */
 	bool first_of_slot, last_of_slot;
+	int chunk; /* which of the rank's stages it belongs to */
+	bool first_of_chunk, last_of_chunk;
 	int visit;
 	int64_t saved_bytes; /* of the tensors that it saves, or that are computed again */
 	/* Cut over tensor ranks: it reads the residual stream as a column-parallel layer; it
@@ -40,10 +43,10 @@ struct resident {
 	int host_gradient;           /* offload: likewise */
 };
 
-/* A forward or backward pass of one micro-batch. */
+/* A forward or backward pass of one micro-batch through one of the rank's stages. */
 struct entry {
 	bool is_backward, synchronises;
-	int micro_batch;
+	int micro_batch, chunk;
 	int flight; /* micro-batches whose saved tensors live at the same time have different ones
 		     */
 };
@@ -62,7 +65,10 @@ struct step {
 	struct method method;
 	struct activation_rules rules;
 	enum checkpointing *checkpointing; /* per block */
-	const int *times; /* per block: how many alike ones it stands for; NULL: itself */
+	int class;                         /* of ranks: the place in the pipeline */
+	struct pipeline pipeline;
+	const int *chunks; /* per block: which of the rank's stages it belongs to */
+	const int *times;  /* per block: how many alike ones it stands for; NULL: itself */
 
 	/* units, ranges */
 	struct unit *units;
@@ -71,6 +77,10 @@ struct step {
 	int n_ranges;
 	struct visit *visits;
 	int n_visits;
+	struct chunks {
+		int first, last;
+	} * unit_chunks;             /* per unit: the rank's stages that it has a part in */
+	int *last_ranges;            /* per stage of the rank */
 	int *pre_order, *post_order; /* units in the order of their forward hooks, */
 	int *pre_place, *post_place; /* and where each stands there */
 	int n_order;
@@ -81,6 +91,7 @@ struct step {
 
 	/* groups; -1: none */
 	int group_gather, group_reduce, group_replicate, group_tensor, group_context;
+	int group_forward, group_backward; /* of messages */
 	int *group_reshard; /* per unit */
 
 	/* resident */
@@ -129,6 +140,12 @@ enum checkpointing range_checkpointing(const struct step *step, int range);
 /* The first range of a range's slot. */
 int slot_begin(const struct step *step, int range);
 bool range_has_head(const struct step *step, int range);
+/* The last range of a backward pass? */
+bool range_ends_backward(const struct step *step, int range);
+/* Is that stage of the rank the last one of all? */
+bool chunk_has_loss(const struct step *step, int chunk);
+/* Does a pass through that stage of the rank meet the unit? */
+bool unit_is_in_chunk(const struct step *step, int unit, int chunk);
 
 /* --- actions -------------------------------------------------------------------------------------
  */

@@ -37,6 +37,7 @@ enum need {
 		   * never run further ahead than the buffers (docs/runtimes.md) */
 	INPUT_IN_FLIGHT, /* FSDP2: the reduction whose input is released */
 	MOVED,           /* activations: the last copy */
+	SENT_BEFORE,     /* the last of a stage's backward: what forward has sent is still read */
 	EXCHANGED,       /* what the ranks that divide the model have exchanged so far */
 };
 
@@ -52,6 +53,8 @@ enum result {
 	IS_WHOLE,
 	IS_UPDATED,
 	IS_MOVED,
+	IS_SENT,
+	IS_RECEIVED,
 };
 
 static const struct {
@@ -80,6 +83,8 @@ struct waiting {
 	struct ref copied_out, released; /* the last copy-out, and the one that gathers wait for */
 	struct ref in_flight;
 	struct ref moved;
+	struct ref received; /* what no compute has waited for */
+	struct ref *sent;    /* per flight: in its forward */
 };
 
 static const struct ref none = {0, -1};
@@ -167,6 +172,14 @@ static void wait_for_exchanges(struct waiting *w)
 	for (int i = 0; i < COUNT_OF(streams); i++)
 		if (w->last[streams[i]].step == w->here.step)
 			wait_for(w, w->last[streams[i]]);
+	wait_for(w, w->received);
+	w->received = none;
+}
+
+static void wait_for_sent(struct waiting *w)
+{
+	if (w->step->ranges[w->at->range].last_of_chunk)
+		wait_for(w, w->sent[w->at->flight]);
 }
 
 static bool is_kept(const struct waiting *w)
@@ -251,6 +264,9 @@ static void wait_for_need(struct waiting *w, enum need need)
 	case MOVED:
 		wait_for(w, w->moved);
 		break;
+	case SENT_BEFORE:
+		wait_for_sent(w);
+		break;
 	case EXCHANGED:
 		wait_for_exchanges(w);
 		break;
@@ -307,6 +323,13 @@ static void leave_result(struct waiting *w, enum result result)
 	case IS_MOVED:
 		w->moved = w->here;
 		break;
+	case IS_SENT:
+		if (!(w->at->flags & IN_BACKWARD))
+			w->sent[w->at->flight] = w->here;
+		break;
+	case IS_RECEIVED:
+		w->received = w->here;
+		break;
 	}
 }
 
@@ -316,7 +339,9 @@ static void leave_result(struct waiting *w, enum result result)
 static void begin(struct waiting *w, int step)
 {
 	w->here.step = step;
-	w->copied_out = w->released = w->in_flight = w->moved = none;
+	w->copied_out = w->released = w->in_flight = w->moved = w->received = none;
+	for (int f = 0; f < w->step->n_flights; f++)
+		w->sent[f] = none;
 	for (int u = 0; u < w->step->n_units; u++) {
 		w->units[u].reduced = w->units[u].prepared = none;
 		if (w->step->resident[u].kept < 0)
@@ -350,6 +375,7 @@ void pass_waits(struct step *step)
 {
 	struct waiting w = {.step = step, .optimizer = none, .whole = none};
 	w.units = ARENA_ARRAY(step->arena, struct results, step->n_units);
+	w.sent = ARENA_ARRAY(step->arena, struct ref, step->n_flights);
 	for (int s = 0; s < STREAM_COUNT; s++)
 		w.last[s] = none;
 	for (int u = 0; u < step->n_units; u++)

@@ -14,6 +14,11 @@
 #define DECODED(member, flags, names, decoded)                                                     \
 	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
 
+/* Runtimes with a pipeline. */
+#define PIPELINED                                                                                  \
+	(BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_NANOTRON) |           \
+		BIT(RUNTIME_INTERNEVO))
+
 static const char dtypes[] = "fp32|bf16|fp16", on_off[] = "on|off";
 
 const char *const knob_group_names[] = {
@@ -382,6 +387,40 @@ const struct knob knob_table[KNOB_COUNT] = {
 				"between linear layers",
 			.remark = "on with tensor parallelism",
 		},
+	[KNOB_PIPELINE_SCHEDULE] =
+		{
+			CHOICE(pipeline_schedule, FIELD_OMIT_ZERO, pipeline_schedule_names),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.runtimes = PIPELINED,
+			.refusal = "use 1f1b",
+			.help = "in which order a stage of the pipeline takes its micro-batches",
+			.remark = "with --pipeline",
+		},
+	[KNOB_VIRTUAL_STAGES] =
+		{
+			FIELD_INT(struct plan, virtual_stages, "virtual_stages",
+				FIELD_OMIT_ZERO | FIELD_POSITIVE),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.runtimes = PIPELINED,
+			.metavar = "N",
+			.help = "stages that each pipeline rank has, one behind the other in the "
+				"schedules interleaved, zb-h1, zbv and dualpipev",
+			.shown = "1 or 2",
+			.remark = "as few as the schedule has",
+		},
+	[KNOB_LAYERS_PER_STAGE] =
+		{
+			DECODED(layers_per_stage, FIELD_OMIT_ZERO, NULL, &counts_decoded),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.runtimes = PIPELINED,
+			.metavar = "N|RUNS",
+			.help = "blocks of each stage, the first one first: 1x7+14x8+1x7",
+			.shown = "even",
+			.remark = "as the framework cuts",
+		},
 	[KNOB_TENSOR] =
 		{
 			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
@@ -405,6 +444,17 @@ const struct knob knob_table[KNOB_COUNT] = {
 				"parallelism)",
 			.shown = "1",
 		},
+	[KNOB_PIPELINE] =
+		{
+			FIELD_INT(struct plan, mesh.pipeline, "pipeline", FIELD_POSITIVE),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
+			.runtimes = PIPELINED,
+			.metavar = "N",
+			.help = "ranks that the blocks are cut over, in stages (pipeline "
+				"parallelism)",
+			.shown = "1",
+		},
 	[KNOB_SHARD_GROUP] =
 		{
 			FIELD_INT(struct plan, mesh.shard, "shard_group", FIELD_POSITIVE),
@@ -418,7 +468,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 };
 
-const enum knob_id knobs_of_axes[KNOBS_OF_AXES] = {KNOB_TENSOR, KNOB_CONTEXT};
+const enum knob_id knobs_of_axes[KNOBS_OF_AXES] = {KNOB_TENSOR, KNOB_CONTEXT, KNOB_PIPELINE};
 
 const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	/* Machine and batch */
@@ -432,6 +482,10 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	KNOB_TENSOR,
 	KNOB_SEQUENCE_PARALLEL,
 	KNOB_CONTEXT,
+	KNOB_PIPELINE,
+	KNOB_PIPELINE_SCHEDULE,
+	KNOB_VIRTUAL_STAGES,
+	KNOB_LAYERS_PER_STAGE,
 	/* Sharding */
 	KNOB_STRATEGY,
 	KNOB_SHARD_GROUP,

@@ -98,6 +98,10 @@ struct plan {
 	bool late_all_reduce;       /* hybrid: over the replicas only after the last one */
 	enum activation_offload activation_offload;
 	bool sequence_parallel; /* the residual stream's tokens are cut over the tensor ranks */
+	enum pipeline_schedule pipeline_schedule;
+	int64_t virtual_stages;       /* of each pipeline rank; 0: as few as the schedule has */
+	struct rows layers_per_stage; /* by stage, the first one first; no text: as even as can be
+				       */
 	double clip;            /* gradient norm; 0 = no clipping */
 	double loader_rate;     /* tokens/s of a rank's data loader; 0 = it is never waited for */
 	struct trainable trainable; /* of the model, which was built for it */
@@ -139,10 +143,14 @@ enum knob_id {
 	KNOB_TRAINABLE,
 	KNOB_ACTIVATION_OFFLOAD,
 	KNOB_SEQUENCE_PARALLEL,
+	KNOB_PIPELINE_SCHEDULE,
+	KNOB_VIRTUAL_STAGES,
+	KNOB_LAYERS_PER_STAGE,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,
 	KNOB_CONTEXT,
+	KNOB_PIPELINE,
 	KNOB_COUNT
 };
 

@@ -45,11 +45,24 @@ static bool name_of_word(const struct field *field, const struct value_run *run,
 	return false;
 }
 
-static bool group_of_word(const struct field *field, const struct value_run *run, int32_t *value)
+/* A whole number from 0 on. */
+static bool count_of_word(const struct field *field, const struct value_run *run, int32_t *value)
 {
 	char digits[12];
-	int64_t group;
+	int64_t count;
 	(void)field;
+	if (run->length >= (int)sizeof(digits))
+		return false;
+	memcpy(digits, run->word, (size_t)run->length);
+	digits[run->length] = '\0';
+	if (!parse_int(digits, &count) || count < 0 || count > INT32_MAX)
+		return false;
+	*value = (int32_t)count;
+	return true;
+}
+
+static bool group_of_word(const struct field *field, const struct value_run *run, int32_t *value)
+{
 	*value = run_is(run, "true") ? RESHARD_WHOLE : RESHARD_NOT;
 	if (*value == RESHARD_WHOLE || run_is(run, "false"))
 		return true;
@@ -57,14 +70,7 @@ static bool group_of_word(const struct field *field, const struct value_run *run
 		*value = RESHARD_WHOLE_AND_ROOT;
 		return true;
 	}
-	if (run->length >= (int)sizeof(digits) || run->word[0] == '0')
-		return false;
-	memcpy(digits, run->word, (size_t)run->length);
-	digits[run->length] = '\0';
-	if (!parse_int(digits, &group) || group <= 0 || group > INT32_MAX)
-		return false;
-	*value = (int32_t)group;
-	return true;
+	return run->word[0] != '0' && count_of_word(field, run, value);
 }
 
 static bool parse_names(
@@ -77,6 +83,12 @@ static bool parse_groups(
 	const struct field *field, const char *text, void *member, struct arena *arena)
 {
 	return parse_rows(field, text, group_of_word, member, arena);
+}
+
+static bool parse_counts(
+	const struct field *field, const char *text, void *member, struct arena *arena)
+{
+	return parse_rows(field, text, count_of_word, member, arena);
 }
 
 /* Cuts it off where the text ends so. */
@@ -120,6 +132,8 @@ static bool parse_wrap(
 const struct field_decoded rows_decoded = {sizeof(struct rows), NULL, parse_names};
 const struct field_decoded reshard_decoded = {
 	sizeof(struct rows), "true, false or a group size", parse_groups};
+const struct field_decoded counts_decoded = {
+	sizeof(struct rows), "a count of blocks, or runs of them such as 1x7+14x8+1x7", parse_counts};
 const struct field_decoded wrap_decoded = {sizeof(struct wrap_policy),
 	"block, blocks:K, size:N or model, and after the first three +embedding, +head or both",
 	parse_wrap};
@@ -291,6 +305,8 @@ void plan_normalise(struct plan *plan, struct arena *arena)
 {
 	normalise(&plan->activation_checkpointing, NULL, NULL, arena);
 	normalise(&plan->reshard_after_forward, NULL, NULL, arena);
+	if (plan->layers_per_stage.text != NULL)
+		normalise(&plan->layers_per_stage, NULL, NULL, arena);
 	normalise(&plan->cpu_offload, offload_names[OFFLOAD_ALL], offload_names[OFFLOAD_PARAMETERS],
 		arena);
 }

@@ -19,8 +19,8 @@ struct plan;
 /* Values of reshard_after_forward beside group sizes; the last one is of all units alike. */
 enum { RESHARD_NOT = 0, RESHARD_WHOLE = -1, RESHARD_WHOLE_AND_ROOT = -2 };
 
-/* How these knobs are decoded: rows of a field's names, resharding, the wrap policy. */
-extern const struct field_decoded rows_decoded, reshard_decoded, wrap_decoded;
+/* How these knobs are decoded: rows of a field's names, resharding, the wrap policy, counts. */
+extern const struct field_decoded rows_decoded, reshard_decoded, wrap_decoded, counts_decoded;
 
 /* The value at a place; 0 outside of the rows. */
 int32_t rows_at(const struct rows *rows, int64_t place);

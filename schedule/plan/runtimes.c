@@ -91,6 +91,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.accumulates_on_host = true,
 			.waits_for_batch = true, /* torchtitan */
 			.keeps_gathered_input = true,
+			.ends_are_blocks = true,
+			.keeps_stage_output = true,
 			/* [U]: as a hook of FSDP */
 			.host_per_exchange = 150e-6,
 			.host_per_hook = 150e-6,
@@ -98,6 +100,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_DDP] =
 		{
 			PYTORCH,
+			.ends_are_blocks = true,
+			.keeps_stage_output = true,
 			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD),
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
@@ -176,6 +180,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.fused_kernels = true,
 			.parallel_loss = true,
 			.keeps_gathered_input = true,
+			.keeps_stage_output = true,
 			/* Over eight ranks, 32 MiB each: 4.4 ms a block whatever the GPU does
 			 * (ultrascale playbook, 8.86B, the calibrating part). */
 			.host_per_exchange = 500e-6,

@@ -91,6 +91,9 @@ struct runtime {
 	/* Sequence parallel: autograd keeps the input of a column-parallel layer as it was gathered
 	 * (DTensor's redistribution); else it is gathered again in backward (Megatron-LM). */
 	bool keeps_gathered_input;
+	/* Pipelines: embedding and head count as a block each where blocks are shared out; a
+	 * stage's output is there until its backward, though it was sent. */
+	bool ends_are_blocks, keeps_stage_output;
 	bool norm_unfused;
 	int tensor_alignment;   /* of saved tensors */
 	bool caching_allocator; /* PyTorch's: its segments may be expandable */

@@ -55,7 +55,7 @@ struct knob {
 
 extern const struct knob knob_table[KNOB_COUNT];
 /* The axes that divide the model: numbers of ranks. */
-enum { KNOBS_OF_AXES = 2 };
+enum { KNOBS_OF_AXES = 3 };
 extern const enum knob_id knobs_of_axes[KNOBS_OF_AXES];
 /* The order of options: by group, and within it as one would explain them. */
 extern const enum knob_id knobs_in_help[KNOB_COUNT];

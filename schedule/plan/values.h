@@ -55,8 +55,8 @@ enum runtime_kind {
 /* X(suffix, name): in which order a pipeline rank takes its micro-batches; pipeline/pipeline.h says
  * each. */
 #define PIPELINE_SCHEDULES(X)                                                                      \
-	X(GPIPE, "gpipe")                                                                          \
 	X(1F1B, "1f1b")                                                                            \
+	X(GPIPE, "gpipe")                                                                          \
 	X(INTERLEAVED, "interleaved")                                                              \
 	X(ZB_H1, "zb-h1")                                                                          \
 	X(ZBV, "zbv")                                                                              \
@@ -79,7 +79,7 @@ struct rows {
 
 /* Named axes. Ranks are row-major over {pipeline, replicate, shard, context, tensor}, the last one
  * innermost: tensor ranks are neighbours. `expert` regroups the ranks of shard x context x tensor
- * and is no factor of the world. Pipeline and expert are 1 until they exist. */
+ * and is no factor of the world. */
 struct mesh {
 	int64_t replicate, shard, tensor, pipeline, context, expert;
 };

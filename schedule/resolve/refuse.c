@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "schedule/pipeline/stages.h"
 #include "schedule/resolve/resolve.h"
 
 /* --- knobs ---------------------------------------------------------------------------------------
@@ -295,13 +296,15 @@ static bool check_wrap(const struct plan *plan, const struct model *model, struc
 }
 
 /* " x tensor 8" */
-static const char *other_axes(const struct mesh *mesh, char text[64])
+static const char *other_axes(const struct plan *plan, char text[96])
 {
 	int n = 0;
-	if (mesh->context > 1)
-		n = snprintf(text, 64, " x context %lld", (long long)mesh->context);
-	if (mesh->tensor > 1)
-		snprintf(text + n, (size_t)(64 - n), " x tensor %lld", (long long)mesh->tensor);
+	for (int i = 0; i < KNOBS_OF_AXES; i++) {
+		int64_t size = knob_get(knobs_of_axes[i], plan).number;
+		if (size > 1)
+			n += snprintf(text + n, (size_t)(96 - n), " x %s %lld",
+				knob_table[knobs_of_axes[i]].field.name, (long long)size);
+	}
 	return text;
 }
 
@@ -309,17 +312,18 @@ static bool check_mesh(
 	const struct plan *plan, const struct topology *topology, struct error *error)
 {
 	const struct mesh *mesh = &plan->mesh;
-	if (mesh->pipeline != 1 || mesh->expert != 1)
+	if (mesh->expert != 1)
 		return error_set(error, EXIT_CODE_USAGE,
-			"mesh: pipeline and expert axes must be 1 in this version");
+			"mesh: the expert axis must be 1 in this version");
 	int64_t ranks;
 	if (!checked_mul(mesh->replicate, mesh->shard, &ranks) ||
 		!checked_mul(ranks, mesh->tensor, &ranks) ||
-		!checked_mul(ranks, mesh->context, &ranks) || ranks != topology_devices(topology))
+		!checked_mul(ranks, mesh->context, &ranks) ||
+		!checked_mul(ranks, mesh->pipeline, &ranks) || ranks != topology_devices(topology))
 		return error_set(error, EXIT_CODE_USAGE,
 			"mesh: replicate %lld x shard %lld%s is not the topology's %lld devices",
 			(long long)mesh->replicate, (long long)mesh->shard,
-			other_axes(mesh, (char[64]){0}), (long long)topology_devices(topology));
+			other_axes(plan, (char[96]){0}), (long long)topology_devices(topology));
 	if (plan->strategy == STRATEGY_NO_SHARD
 			? mesh->shard != 1
 			: !strategy_is_hybrid(plan->strategy) && !plan_has_zero_groups(plan) &&
@@ -397,10 +401,82 @@ static bool check_context(const struct plan *plan, struct error *error)
 		(long long)(plan->seq_len / (2 * c) + 1) * 2 * c);
 }
 
+/* Of a knob that says something of pipelines alone. */
+static bool check_without_pipeline(const struct plan *plan, struct error *error)
+{
+	static const enum knob_id knobs[] = {
+		KNOB_PIPELINE_SCHEDULE, KNOB_VIRTUAL_STAGES, KNOB_LAYERS_PER_STAGE};
+	const struct plan none = {0};
+	struct arena arena = {0};
+	bool ok = true;
+	for (int i = 0; i < COUNT_OF(knobs) && ok; i++)
+		if (!knob_equal(knobs[i], plan, &none))
+			ok = error_set(error, EXIT_CODE_USAGE,
+				"--%s: there is one pipeline rank; leave it out, or give "
+				"--pipeline",
+				knob_option(knobs[i], &arena));
+	arena_finish(&arena);
+	return ok;
+}
+
+/* What stages of a model cannot have. */
+static bool check_parts(const struct plan *plan, const struct model *model, struct error *error)
+{
+	const struct architecture *a = &model->architecture;
+	const struct {
+		bool is_so;
+		const char *what;
+	} refused[] = {
+		{a->encoder_layers > 0, "an encoder and its decoder are not cut into stages yet; "
+					"use 1"},
+		{a->tied_head, "the head is tied to the embedding, which is on another stage; use 1"},
+		{!trainable_is_all(&plan->trainable), "frozen parameters are not cut into stages "
+						      "yet; use 1, or --trainable all"},
+		{plan_offloads_any(plan), "offload is not cut into stages yet; use 1, or "
+					  "--cpu-offload none"},
+		{plan->reshard_after_forward.n > 0,
+			"--reshard-after-forward by unit is not cut into stages; use one value"},
+		{plan->pipeline_schedule > PIPELINE_INTERLEAVED,
+			"a backward in two parts is not planned yet; use --pipeline-schedule 1f1b, "
+			"gpipe or interleaved"},
+	};
+	for (int i = 0; i < COUNT_OF(refused); i++)
+		if (refused[i].is_so)
+			return error_set(error, EXIT_CODE_USAGE, "--pipeline %lld: %s",
+				(long long)plan->mesh.pipeline, refused[i].what);
+	return true;
+}
+
+static bool check_pipeline(const struct plan *plan, const struct model *model, struct error *error)
+{
+	int64_t stages = plan->mesh.pipeline, most = model->architecture.layers + 2;
+	struct arena arena = {0};
+	if (stages == 1)
+		return check_without_pipeline(plan, error);
+	if (stages > most || plan->virtual_stages > most / stages)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--%s %lld: %s has %lld blocks; use at most %lld",
+			stages > most ? "pipeline" : "virtual-stages",
+			(long long)(stages > most ? stages : plan->virtual_stages),
+			model->architecture.name, (long long)most - 2,
+			(long long)max_i64(stages > most ? most - 2 : (most - 2) / stages, 1));
+	const struct pipeline pipeline = plan_pipeline(plan);
+	bool torch = runtime_of(plan->runtime)->ends_are_blocks;
+	int64_t n = stages * pipeline.chunks;
+	bool ok = check_parts(plan, model, error) && pipeline_check(&pipeline, torch, error) &&
+		  plan_split(plan, model->architecture.layers,
+			  ARENA_ARRAY(&arena, int, n), error);
+	arena_finish(&arena);
+	return ok;
+}
+
 static bool check_axes(const struct plan *plan, const struct model *model, struct error *error)
 {
-	return check_axis(plan, KNOB_TENSOR, error) && check_axis(plan, KNOB_CONTEXT, error) &&
-	       check_tensor(plan, model, error) && check_context(plan, error);
+	for (int i = 0; i < KNOBS_OF_AXES; i++)
+		if (!check_axis(plan, knobs_of_axes[i], error))
+			return false;
+	return check_tensor(plan, model, error) && check_context(plan, error) &&
+	       check_pipeline(plan, model, error);
 }
 
 /* Sizes that would overflow further on: the logits and the loss take up to 16 bytes an element. */

@@ -112,12 +112,6 @@ static const char *smaller_groups(enum strategy strategy)
 					       : "use HYBRID_SHARD_ZERO2 for smaller groups";
 }
 
-/* Ranks that do other parts of the same work: one replica's, in one shard. */
-static int64_t beside_data(const struct plan *plan)
-{
-	return plan->mesh.tensor * plan->mesh.context * plan->mesh.pipeline;
-}
-
 /* The axes that the question gives, and how many ranks they leave to data parallelism. */
 static bool lay_out_axes(
 	struct plan *plan, const struct question *question, int64_t *ranks, struct error *error)
@@ -149,7 +143,7 @@ static bool lay_out_mesh(struct plan *plan, const struct question *question, str
 	char nearest[48];
 	if (!lay_out_axes(plan, question, &ranks, error))
 		return false;
-	node = max_i64(topology->devices_per_node / beside_data(plan), 1);
+	node = max_i64(topology->devices_per_node / (plan->mesh.tensor * plan->mesh.context), 1);
 	shard = question_gives(question, KNOB_SHARD_GROUP) ? question->asked.mesh.shard : 0;
 	if (plan->strategy == STRATEGY_NO_SHARD) {
 		if (shard > 1)

@@ -1,0 +1,24 @@
+/* The part of a model that one rank of a pipeline holds. */
+#ifndef MODELS_STAGE_H
+#define MODELS_STAGE_H
+
+#include "models/model.h"
+
+/* Blocks of a model, and perhaps what is before and behind all of them. */
+struct stage_part {
+	int n_layers;
+	const int *layers; /* their numbers in the model, ascending; copied */
+	bool embedding;    /* all that runs before the first block */
+	bool head;         /* all that runs behind the last one */
+};
+
+/* A model of these blocks alone. Blocks are numbered from 0 on in it; `layers` has their numbers in
+ * the model. A tied head without the embedding has a table of its own, which is a copy. The model
+ * has no encoder, and all of it is trained. */
+const struct model *model_stage(
+	struct arena *arena, const struct model *model, const struct stage_part *stage);
+
+/* Does a leaf outside of the blocks run before them? */
+bool module_kind_is_before_blocks(enum module_kind kind);
+
+#endif
