@@ -1,7 +1,7 @@
 /* The part of a model that one rank of a pipeline holds: modules and parameters are selected, and
  * numbered by themselves. */
-#include "models/families.h"
 #include "models/stage.h"
+#include "models/families.h"
 
 bool module_kind_is_before_blocks(enum module_kind kind)
 {
@@ -17,7 +17,8 @@ struct selecting {
 };
 
 /* Containers stay, even where nothing is left in them. */
-static bool keeps(const struct selecting *s, const struct stage_part *stage, const struct module *module)
+static bool keeps(
+	const struct selecting *s, const struct stage_part *stage, const struct module *module)
 {
 	if (module->layer >= 0)
 		return s->layers[module->layer] >= 0;
@@ -38,7 +39,8 @@ static void add_parameter(struct selecting *s, const struct parameter *parameter
 }
 
 /* The head reads the embedding's table, or a copy where that is another rank's. */
-static void tie(struct selecting *s, const struct stage_part *stage, struct module *module, int index)
+static void tie(
+	struct selecting *s, const struct stage_part *stage, struct module *module, int index)
 {
 	const struct parameter *table;
 
@@ -57,7 +59,8 @@ static void tie(struct selecting *s, const struct stage_part *stage, struct modu
 	s->part->architecture.tied_head = false;
 }
 
-static void add_module(struct selecting *s, const struct stage_part *stage, const struct module *module)
+static void add_module(
+	struct selecting *s, const struct stage_part *stage, const struct module *module)
 {
 	struct model *part = s->part;
 	int index = part->n_modules++;

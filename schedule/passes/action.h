@@ -4,6 +4,13 @@
 
 #include "schedule/program/program.h"
 
+/* A forward or backward pass of one micro-batch through one of the rank's stages. Those whose saved
+ * tensors live at the same time have different flights. */
+struct entry {
+	bool is_backward, synchronises;
+	int micro_batch, chunk, flight;
+};
+
 /* X(suffix): places where hooks run. Passes replace them by actions; lowering skips the rest. */
 #define MARKS(X)                                                                                   \
 	X(PASS_BEGINS) /* a forward or backward pass of a micro-batch through a stage */           \
@@ -28,7 +35,7 @@
 	X(FORWARD, FORWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                                  \
 	X(LOSS, LOSS, COMPUTE, NOTHING, EXCHANGED)                                                 \
 	X(RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                              \
-	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED, SENT_BEFORE)                                \
+	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED, SENT_BEFORE)                   \
 	/* activations: saved tensors leave and come back */                                       \
 	X(SAVE, COPY_D2H, COPY_OUT, MOVED, COMPUTE)                                                \
 	X(FETCH, COPY_H2D, COPY_IN, MOVED, COMPUTE)                                                \
@@ -95,6 +102,8 @@
 	/* the end of the step */                                                                  \
 	X(NORM, GRADIENT_NORM, COMPUTE, NOTHING, REDUCTIONS, COMPUTE_IF_SECOND)                    \
 	X(REDUCE_NORM, ALL_REDUCE, REDUCE, NOTHING, COMPUTE, HOST)                                 \
+	X(REDUCE_NORM_TENSOR, ALL_REDUCE, REDUCE, NOTHING, COMPUTE)                                \
+	X(REDUCE_NORM_STAGES, ALL_REDUCE, REDUCE, NOTHING, COMPUTE)                                \
 	X(CLIP, CLIP_GRADIENTS, COMPUTE, NOTHING, REDUCE, COMPUTE)                                 \
 	X(UPDATE, OPTIMIZER, COMPUTE, UPDATED, REDUCTIONS, COPIES)                                 \
 	/* offload: what the host has updated */                                                   \

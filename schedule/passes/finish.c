@@ -1,4 +1,4 @@
-/* The program of the step, of the one class of ranks that there is. */
+/* The program of the step: of one class of ranks. */
 #include <string.h>
 
 #include "schedule/passes/step.h"

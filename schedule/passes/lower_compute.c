@@ -158,12 +158,12 @@ void lower_FORWARD(struct lowering *l)
 	use_slot(l);
 	use_output(l);
 	use_exchanged(l);
-	if (range_has_head(l->step, l->at->range)) {
+	if (range_has_head(l->step, l->at->range))
 		flight_of(l)->logits = op_take_new(
 			l, BUFFER_LOGITS, -1, logits_bytes(l->step), l->step->plan->param_dtype);
-		/* FSDP2: the root's post-forward releases the last gathered buffer */
+	/* FSDP2: the root's post-forward releases the last gathered buffer */
+	if (range_of(l)->last_of_chunk)
 		op_give(l, &l->implicit_gathered);
-	}
 	op_use(l, l->step->kernel_workspace);
 	give_dropped(l);
 }

@@ -52,12 +52,27 @@ void lower_NORM(struct lowering *l)
 	op_use(l, l->scalars);
 }
 
-void lower_REDUCE_NORM(struct lowering *l)
+static void reduce_norm(struct lowering *l, int group)
 {
 	l->op.dtype = DTYPE_FP32;
 	l->op.bytes = l->step->buffers[l->scalars].bytes;
-	l->op.group = l->step->group_reduce;
+	l->op.group = group;
 	op_use(l, l->scalars);
+}
+
+void lower_REDUCE_NORM(struct lowering *l)
+{
+	reduce_norm(l, l->step->group_reduce);
+}
+
+void lower_REDUCE_NORM_TENSOR(struct lowering *l)
+{
+	reduce_norm(l, l->step->group_tensor);
+}
+
+void lower_REDUCE_NORM_STAGES(struct lowering *l)
+{
+	reduce_norm(l, l->step->group_forward);
 }
 
 void lower_CLIP(struct lowering *l)

@@ -36,8 +36,7 @@ void pass_order(struct step *step)
 	step->order = ARENA_ARRAY(step->arena, struct entry, n);
 	step->n_entries = n;
 	for (int i = 0; i < n; i++)
-		step->order[i] = (struct entry){
-			.is_backward = slots[i].pass != PIPELINE_FORWARD,
+		step->order[i] = (struct entry){.is_backward = slots[i].pass != PIPELINE_FORWARD,
 			.synchronises = slots[i].micro_batch == plan->grad_accum - 1 ||
 					plan->sync_each_micro_batch,
 			.micro_batch = slots[i].micro_batch,

@@ -169,13 +169,11 @@ static void meet(struct chunks *chunks, int chunk)
 	chunks->last = chunk;
 }
 
-/* Ranges are in the order of the stages. A unit has a part in those of its ranges. */
+/* Ranges are in the order of the stages. */
 static void find_chunks(struct step *step)
 {
 	step->unit_chunks = ARENA_ARRAY(step->arena, struct chunks, step->n_units);
 	step->last_ranges = ARENA_ARRAY(step->arena, int, step->pipeline.chunks);
-	for (int u = 0; u < step->n_units; u++)
-		step->unit_chunks[u] = (struct chunks){-1, -1};
 	for (int r = 0; r < step->n_ranges; r++) {
 		struct range *range = &step->ranges[r];
 		range->chunk = chunk_of(step, range);
@@ -186,18 +184,17 @@ static void find_chunks(struct step *step)
 		step->ranges[step->last_ranges[c]].last_of_chunk = true;
 }
 
+/* Those of the leaves that it gathers itself; a unit without any is met in all. */
 static void find_chunks_of_units(struct step *step)
 {
-	int open[64], depth = 0;
-	for (int i = 0; i < step->n_visits; i++) {
-		const struct visit *visit = &step->visits[i];
-		if (visit->kind == VISIT_ENTER)
-			open[depth++] = visit->unit;
-		else if (visit->kind == VISIT_EXIT)
-			depth--;
-		for (int d = 0; d < depth && visit->kind == VISIT_RANGE; d++)
-			meet(&step->unit_chunks[open[d]], step->ranges[visit->range].chunk);
-	}
+	for (int u = 0; u < step->n_units; u++)
+		step->unit_chunks[u] = (struct chunks){-1, -1};
+	for (int r = 0; r < step->n_ranges; r++)
+		if (step->ranges[r].unit >= 0)
+			meet(&step->unit_chunks[step->ranges[r].unit], step->ranges[r].chunk);
+	for (int u = 0; u < step->n_units; u++)
+		if (step->unit_chunks[u].first < 0)
+			step->unit_chunks[u] = (struct chunks){0, step->pipeline.chunks - 1};
 }
 
 void pass_ranges(struct step *step)

@@ -23,8 +23,7 @@ struct step *step_begin(struct arena *arena, const struct plan *plan, const stru
 	step->rules = plan_activation_rules(plan);
 	step->checkpointing = ARENA_ARRAY(arena, enum checkpointing, model->architecture.layers);
 	for (int64_t l = 0; l < model->architecture.layers; l++)
-		step->checkpointing[l] = 
-			plan_block_checkpointing(plan, model_layer(model, l));
+		step->checkpointing[l] = plan_block_checkpointing(plan, model_layer(model, l));
 	return step;
 }
 

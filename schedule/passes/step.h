@@ -5,7 +5,7 @@
 #include "schedule/passes/action.h"
 #include "schedule/passes/method.h"
 #include "schedule/passes/passes.h"
-#include "schedule/pipeline/stages.h"
+#include "schedule/pipeline/pipeline.h"
 
 /* A run of leaves of one unit and one slot. */
 struct range {
@@ -31,6 +31,10 @@ struct visit {
 	int unit, range;
 };
 
+struct chunks {
+	int first, last;
+};
+
 /* Buffers that live between steps; -1: there is none. */
 struct resident {
 	int parameter_shard, optimizer_state;
@@ -41,14 +45,6 @@ struct resident {
 	int reduce_input;            /* a bucket */
 	int master_shard, host_copy; /* offload: what the host updates, and its cast */
 	int host_gradient;           /* offload: likewise */
-};
-
-/* A forward or backward pass of one micro-batch through one of the rank's stages. */
-struct entry {
-	bool is_backward, synchronises;
-	int micro_batch, chunk;
-	int flight; /* micro-batches whose saved tensors live at the same time have different ones
-		     */
 };
 
 struct numbers {
@@ -77,9 +73,7 @@ struct step {
 	int n_ranges;
 	struct visit *visits;
 	int n_visits;
-	struct chunks {
-		int first, last;
-	} * unit_chunks;             /* per unit: the rank's stages that it has a part in */
+	struct chunks *unit_chunks;  /* per unit: the rank's stages that it has a part in */
 	int *last_ranges;            /* per stage of the rank */
 	int *pre_order, *post_order; /* units in the order of their forward hooks, */
 	int *pre_place, *post_place; /* and where each stands there */
@@ -92,7 +86,7 @@ struct step {
 	/* groups; -1: none */
 	int group_gather, group_reduce, group_replicate, group_tensor, group_context;
 	int group_forward, group_backward; /* of messages */
-	int *group_reshard; /* per unit */
+	int *group_reshard;                /* per unit */
 
 	/* resident */
 	struct resident *resident;

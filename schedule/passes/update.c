@@ -29,6 +29,10 @@ static void add_norm(struct step *step, bool on_device, bool on_host)
 		add(step, ACTION_NORM, STREAM_HOST, -1, on_device ? 0 : FIRST);
 	if (step->method.shards && plan_shard_ranks(step->plan) > 1)
 		add(step, ACTION_REDUCE_NORM, STREAM_REDUCE, -1, 0);
+	if (step->group_tensor >= 0)
+		add(step, ACTION_REDUCE_NORM_TENSOR, STREAM_REDUCE, -1, 0);
+	if (step->group_forward >= 0)
+		add(step, ACTION_REDUCE_NORM_STAGES, STREAM_REDUCE, -1, 0);
 }
 
 static void add_clip(struct step *step, bool on_device, bool on_host)

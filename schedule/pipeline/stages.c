@@ -1,5 +1,5 @@
 /* What a plan says of its pipeline: the order of micro-batches, and what each rank holds. */
-#include "schedule/pipeline/stages.h"
+#include "schedule/pipeline/pipeline.h"
 
 /* Those that have several have two unless more are asked for. */
 static bool has_several(enum pipeline_schedule schedule)

@@ -414,10 +414,11 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			DECODED(layers_per_stage, FIELD_OMIT_ZERO, NULL, &counts_decoded),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.roles = KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
 			.runtimes = PIPELINED,
-			.metavar = "N|RUNS",
-			.help = "blocks of each stage, the first one first: 1x7+14x8+1x7",
+			.metavar = "LIST",
+			.help = "blocks of each stage, the first one first: 7,8,8,7 or "
+				"1x7+14x8+1x7",
 			.shown = "even",
 			.remark = "as the framework cuts",
 		},

@@ -102,8 +102,8 @@ struct plan {
 	int64_t virtual_stages;       /* of each pipeline rank; 0: as few as the schedule has */
 	struct rows layers_per_stage; /* by stage, the first one first; no text: as even as can be
 				       */
-	double clip;            /* gradient norm; 0 = no clipping */
-	double loader_rate;     /* tokens/s of a rank's data loader; 0 = it is never waited for */
+	double clip;                  /* gradient norm; 0 = no clipping */
+	double loader_rate; /* tokens/s of a rank's data loader; 0 = it is never waited for */
 	struct trainable trainable; /* of the model, which was built for it */
 };
 

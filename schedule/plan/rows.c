@@ -85,10 +85,23 @@ static bool parse_groups(
 	return parse_rows(field, text, group_of_word, member, arena);
 }
 
+/* Runs, or a list with commas, which becomes runs. */
 static bool parse_counts(
 	const struct field *field, const char *text, void *member, struct arena *arena)
 {
-	return parse_rows(field, text, count_of_word, member, arena);
+	const char **words = ARENA_ARRAY(arena, const char *, strlen(text) + 1);
+	char *list = arena_strdup(arena, text), *at = list;
+	int64_t n = 0;
+	if (strchr(text, ',') == NULL)
+		return parse_rows(field, text, count_of_word, member, arena);
+	for (char *end = list; end != NULL && n < ROWS_MAX; n++) {
+		end = strchr(at, ',');
+		if (end != NULL)
+			*end = '\0';
+		words[n] = at;
+		at = end != NULL ? end + 1 : at;
+	}
+	return parse_rows(field, runs_print(arena, words, n), count_of_word, member, arena);
 }
 
 /* Cuts it off where the text ends so. */
@@ -133,7 +146,7 @@ const struct field_decoded rows_decoded = {sizeof(struct rows), NULL, parse_name
 const struct field_decoded reshard_decoded = {
 	sizeof(struct rows), "true, false or a group size", parse_groups};
 const struct field_decoded counts_decoded = {
-	sizeof(struct rows), "a count of blocks, or runs of them such as 1x7+14x8+1x7", parse_counts};
+	sizeof(struct rows), "counts of blocks such as 7,8,8,7 or 1x7+14x8+1x7", parse_counts};
 const struct field_decoded wrap_decoded = {sizeof(struct wrap_policy),
 	"block, blocks:K, size:N or model, and after the first three +embedding, +head or both",
 	parse_wrap};

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "schedule/pipeline/stages.h"
+#include "schedule/pipeline/pipeline.h"
 #include "schedule/resolve/resolve.h"
 
 /* --- knobs ---------------------------------------------------------------------------------------
@@ -313,8 +313,8 @@ static bool check_mesh(
 {
 	const struct mesh *mesh = &plan->mesh;
 	if (mesh->expert != 1)
-		return error_set(error, EXIT_CODE_USAGE,
-			"mesh: the expert axis must be 1 in this version");
+		return error_set(
+			error, EXIT_CODE_USAGE, "mesh: the expert axis must be 1 in this version");
 	int64_t ranks;
 	if (!checked_mul(mesh->replicate, mesh->shard, &ranks) ||
 		!checked_mul(ranks, mesh->tensor, &ranks) ||
@@ -429,7 +429,8 @@ static bool check_parts(const struct plan *plan, const struct model *model, stru
 	} refused[] = {
 		{a->encoder_layers > 0, "an encoder and its decoder are not cut into stages yet; "
 					"use 1"},
-		{a->tied_head, "the head is tied to the embedding, which is on another stage; use 1"},
+		{a->tied_head,
+			"the head is tied to the embedding, which is on another stage; use 1"},
 		{!trainable_is_all(&plan->trainable), "frozen parameters are not cut into stages "
 						      "yet; use 1, or --trainable all"},
 		{plan_offloads_any(plan), "offload is not cut into stages yet; use 1, or "
@@ -464,8 +465,7 @@ static bool check_pipeline(const struct plan *plan, const struct model *model, s
 	bool torch = runtime_of(plan->runtime)->ends_are_blocks;
 	int64_t n = stages * pipeline.chunks;
 	bool ok = check_parts(plan, model, error) && pipeline_check(&pipeline, torch, error) &&
-		  plan_split(plan, model->architecture.layers,
-			  ARENA_ARRAY(&arena, int, n), error);
+		  plan_split(plan, model->architecture.layers, ARENA_ARRAY(&arena, int, n), error);
 	arena_finish(&arena);
 	return ok;
 }

@@ -57,6 +57,24 @@ static void adapt_to_zero(struct plan *plan, const struct question *question)
 		plan->reduce_dtype = plan->param_dtype;
 }
 
+static bool asks_for_stages(const struct question *question)
+{
+	return question_gives(question, KNOB_PIPELINE) && question->asked.mesh.pipeline > 1;
+}
+
+/* Between the micro-batches of a pipeline gradients are added up; torchtitan leaves parameters
+ * whole after forward there (fsdp_reshard_after_forward "default"). */
+static void adapt_to_pipeline(struct plan *plan, const struct question *question)
+{
+	if (!asks_for_stages(question))
+		return;
+	if (!question_gives(question, KNOB_SYNC_EACH_MICRO_BATCH) &&
+		knob_honoured(KNOB_SYNC_EACH_MICRO_BATCH, plan->runtime, false))
+		plan->sync_each_micro_batch = false;
+	if (!question_gives(question, KNOB_STRATEGY) && plan->strategy == STRATEGY_FULL_SHARD)
+		plan->strategy = STRATEGY_SHARD_GRAD_OP;
+}
+
 /* FSDP1 over one rank warns and goes on as NO_SHARD; with offload here as it was told. */
 static bool becomes_unsharded(const struct plan *plan, const struct topology *topology)
 {
@@ -74,6 +92,7 @@ static void adapt_to_runtime(struct plan *plan, const struct question *question)
 	bool unsharded = becomes_unsharded(plan, question->topology);
 	if (unsharded || !question_gives(question, KNOB_STRATEGY))
 		plan->strategy = unsharded ? STRATEGY_NO_SHARD : default_strategy(plan->runtime);
+	adapt_to_pipeline(plan, question);
 	adapt_to_zero(plan, question);
 	if (!knob_honoured(KNOB_LIMIT_ALL_GATHERS, plan->runtime, true) &&
 		!question_gives(question, KNOB_LIMIT_ALL_GATHERS))

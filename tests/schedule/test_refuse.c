@@ -348,8 +348,8 @@ static void test_plan_check(void **state)
 			&more.mesh.expert};
 		*axes[axis] = 2;
 		check_refused(&more, model, topology,
-			axis % 2 ? "axes must be 1 in this version"
-				 : "2 is not the topology's 16 devices");
+			axis == 3 ? "the expert axis must be 1 in this version"
+				  : "2 is not the topology's 16 devices");
 	}
 	struct plan plan = good;
 	plan.mesh.shard = 8;
