@@ -283,6 +283,8 @@ static void add_memory(const struct page *page, const struct explained *explaine
 	add_memory_charts(explained, text);
 	memory_grid(prediction, &grid);
 	put_html(&grid, "Memory by category, predicted", false, text);
+	if (stages_grid(prediction, &grid))
+		put_html(&grid, "Stages of the pipeline", false, text);
 	if (prediction->peak_at != NULL) {
 		text_add(text, "<p class=\"note\">The peak is at ");
 		add_html(text, prediction->peak_at);

@@ -160,6 +160,8 @@ static void add_one(const struct report *report, struct text *text)
 	text_add(text, "## Memory\n\n");
 	memory_grid(explained->prediction, &grid);
 	put_markdown(&grid, text);
+	if (stages_grid(explained->prediction, &grid))
+		put_markdown(&grid, text);
 	text_add(text, "## Time\n\n");
 	kinds_grid(explained, &grid);
 	put_markdown(&grid, text);

@@ -61,6 +61,28 @@ void memory_grid(const struct prediction *prediction, struct grid *grid)
 	memory_row(grid, "total", total, total);
 }
 
+bool stages_grid(const struct prediction *prediction, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"pipeline", GRID_LEFT},
+		{"memory peak", GRID_RIGHT}, {"bubble", GRID_RIGHT}, {"of the step", GRID_RIGHT}};
+	double step = prediction->step_time;
+
+	if (prediction->n_classes < 2 || prediction->classes == NULL)
+		return false;
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int c = 0; c < prediction->n_classes; c++) {
+		const struct class_figures *stage = &prediction->classes[c];
+
+		grid_row(grid, c == prediction->rank_class ? GRID_WARNING : GRID_PLAIN);
+		grid_add(grid, "%s%s", stage->name,
+			c == prediction->rank_class ? ", told above" : "");
+		grid_add_bytes(grid, (double)stage->peak_memory_bytes);
+		grid_add_seconds(grid, stage->bubble);
+		grid_add_percent(grid, step > 0 ? stage->bubble / step : 0);
+	}
+	return true;
+}
+
 /* The step first, every moment once; then durations, which overlap and have no share of it. */
 void time_grid(const struct prediction *prediction, struct grid *grid)
 {
@@ -68,19 +90,21 @@ void time_grid(const struct prediction *prediction, struct grid *grid)
 		{"seconds", GRID_RIGHT}, {"of the step", GRID_RIGHT}};
 	const struct time_split *time = &prediction->time;
 	double computing = prediction->step_time - time->exposed_communication - time->data_wait -
-			   time->allocator;
+			   time->allocator - time->bubble;
 	const struct {
 		const char *name;
 		double seconds;
 		bool shares; /* no other row has this moment */
 	} rows[] = {{"computing, gaps included", computing, true},
 		{"exposed communication", time->exposed_communication, true},
+		{"bubble: other stages are awaited", time->bubble, true},
 		{"waiting for data", time->data_wait, true},
 		{"retries of the allocator", time->allocator, true},
 		{"all kernels", time->compute, false}, {"all-gather", time->all_gather, false},
 		{"reduce-scatter", time->reduce_scatter, false},
-		{"all-reduce", time->all_reduce, false}, {"copies", time->copy, false},
-		{"optimizer", time->optimizer, false}, {"data loading", time->data_loading, false}};
+		{"all-reduce", time->all_reduce, false}, {"messages", time->messages, false},
+		{"copies", time->copy, false}, {"optimizer", time->optimizer, false},
+		{"data loading", time->data_loading, false}};
 
 	grid_init(grid, columns, COUNT_OF(columns));
 	for (int i = 0; i < COUNT_OF(rows); i++) {
@@ -325,6 +349,10 @@ void report_prediction_text(const struct plan *plan, const struct model *model,
 	memory_grid(prediction, &grid);
 	grid_text(&grid, style, text);
 	grid_finish(&grid);
+	if (stages_grid(prediction, &grid)) {
+		grid_text(&grid, style, text);
+		grid_finish(&grid);
+	}
 	time_grid(prediction, &grid);
 	grid_text(&grid, style, text);
 	grid_finish(&grid);

@@ -11,6 +11,8 @@ void category_label(enum category category, struct text *text);
 
 /* Bytes by category at the peak, and each category's own peak. */
 void memory_grid(const struct prediction *prediction, struct grid *grid);
+/* Memory and bubble of each stage of a pipeline. False: there is one, and no grid. */
+bool stages_grid(const struct prediction *prediction, struct grid *grid);
 /* Seconds by kind of work. */
 void time_grid(const struct prediction *prediction, struct grid *grid);
 /* Time, throughput, memory, network and bounds, one line each, for a terminal. */

@@ -157,6 +157,8 @@ void view_memory(const struct explained *explained, const struct style *style, s
 
 	memory_grid(explained->prediction, &grid);
 	put_text(&grid, style, text);
+	if (stages_grid(explained->prediction, &grid))
+		put_text(&grid, style, text);
 	if (explained->prediction->peak_at != NULL) {
 		text_add(text, "The peak is at ");
 		add_terminal(text, explained->prediction->peak_at);

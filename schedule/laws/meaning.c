@@ -280,7 +280,7 @@ static bool is_bucket(const struct op *op)
 	return op->kind == OP_REDUCE_SCATTER && op->unit < 0 && !op_exchanges(op);
 }
 
-/* Tokens between the ranks that divide the model. What a rank gives or keeps lies among its saved
+/* Tokens between the ranks that divide the model, or the norm of their gradients. What a rank gives or keeps lies among its saved
  * tensors, of which it is a part; the whole is a buffer of its own, or among them too. */
 static bool check_tokens(
 	const struct program *program, const struct group *group, int i, struct error *error)
@@ -292,7 +292,8 @@ static bool check_tokens(
 	for (int k = 0; k < op->uses.count && sound; k++) {
 		const struct buffer *buffer = &program->buffers[uses[k]];
 		bool is_whole = buffer->role == BUFFER_GATHERED_TOKENS ||
-				buffer->role == BUFFER_PARTIAL_SUMS;
+				buffer->role == BUFFER_PARTIAL_SUMS ||
+				buffer->role == BUFFER_NORM_SCALARS;
 		sound = is_whole ? buffer->bytes == op->bytes
 				 : buffer_role_category(buffer->role) == CATEGORY_ACTIVATIONS ||
 					   buffer_role_category(buffer->role) ==

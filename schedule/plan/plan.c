@@ -229,6 +229,12 @@ void plan_summary(const struct plan *plan, struct text *text)
 	text_add(text, strategy_names[plan->strategy]);
 	if (strategy_is_hybrid(plan->strategy))
 		text_printf(text, " (groups of %lld)", (long long)plan->mesh.shard);
+	if (plan->mesh.pipeline > 1)
+		text_printf(text, ", %s", pipeline_schedule_names[plan->pipeline_schedule]);
+	if (plan->virtual_stages > 1)
+		text_printf(text, " of %lld stages a rank", (long long)plan->virtual_stages);
+	if (plan->layers_per_stage.text != NULL)
+		text_printf(text, ", layers %s", plan->layers_per_stage.text);
 	if (plan_reshard_group(plan) > 0 || plan->reshard_after_forward.n > 0)
 		text_printf(text, ", reshard to %s", plan->reshard_after_forward.text);
 	text_printf(text, ", wrap %s, prefetch %s%s", plan->wrap.text,

@@ -191,7 +191,7 @@ static struct schedule *built(struct arena *arena, const char *words)
 	return schedule;
 }
 
-enum { BLOCKS = 32, TOKENS_BYTES = 2048 * 4096 * 2, LOSS_SUMS = 3 };
+enum { BLOCKS = 32, TOKENS_BYTES = 2048 * 4096 * 2, LOSS_SUMS = 3, NORM_SUMS = 1 };
 
 /* Two each way a block; behind the embedding, and behind the head's backward. */
 static void test_tensor(void **state)
@@ -201,9 +201,9 @@ static void test_tensor(void **state)
 		built(&arena, "tensor=8 sequence_parallel=off seq_len=2048");
 	struct exchanged reduces = exchanged(schedule, OP_ALL_REDUCE, GROUP_TENSOR);
 	(void)state;
-	assert_int_equal(reduces.n, 4 * BLOCKS + 2 + LOSS_SUMS);
-	assert_int_equal(
-		reduces.bytes, (int64_t)(4 * BLOCKS + 2) * TOKENS_BYTES + LOSS_SUMS * 2048 * 4);
+	assert_int_equal(reduces.n, 4 * BLOCKS + 2 + LOSS_SUMS + NORM_SUMS);
+	assert_int_equal(reduces.bytes,
+		(int64_t)(4 * BLOCKS + 2) * TOKENS_BYTES + LOSS_SUMS * 2048 * 4 + NORM_SUMS * 4);
 	assert_int_equal(exchanged(schedule, OP_ALL_GATHER, GROUP_TENSOR).n, 0);
 	assert_int_equal(exchanged(schedule, OP_REDUCE_SCATTER, GROUP_TENSOR).n, 0);
 	arena_finish(&arena);
@@ -227,7 +227,8 @@ static void test_sequence(void **state)
 		assert_int_equal(gathers.bytes, (int64_t)rows[i].gathers * TOKENS_BYTES);
 		assert_int_equal(scatters.n, 4 * BLOCKS + 2);
 		assert_int_equal(scatters.bytes, (int64_t)(4 * BLOCKS + 2) * TOKENS_BYTES);
-		assert_int_equal(exchanged(schedule, OP_ALL_REDUCE, GROUP_TENSOR).n, LOSS_SUMS);
+		assert_int_equal(
+			exchanged(schedule, OP_ALL_REDUCE, GROUP_TENSOR).n, LOSS_SUMS + NORM_SUMS);
 		arena_finish(&arena);
 	}
 }
