@@ -280,8 +280,9 @@ static bool is_bucket(const struct op *op)
 	return op->kind == OP_REDUCE_SCATTER && op->unit < 0 && !op_exchanges(op);
 }
 
-/* Tokens between the ranks that divide the model, or the norm of their gradients. What a rank gives or keeps lies among its saved
- * tensors, of which it is a part; the whole is a buffer of its own, or among them too. */
+/* Tokens between the ranks that divide the model, or the norm of their gradients. What a rank gives
+ * or keeps lies among its saved tensors, of which it is a part; the whole is a buffer of its own,
+ * or among them too. */
 static bool check_tokens(
 	const struct program *program, const struct group *group, int i, struct error *error)
 {

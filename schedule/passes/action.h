@@ -8,6 +8,7 @@
  * tensors live at the same time have different flights. */
 struct entry {
 	bool is_backward, synchronises;
+	bool ends; /* the last one of its micro-batch */
 	int micro_batch, chunk, flight;
 };
 

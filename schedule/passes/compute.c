@@ -50,7 +50,7 @@ static void add_unit_done(struct step *step, const struct action *at, int unit)
 }
 
 /* It ends where nothing before is trained. */
-static void add_backward(struct step *step, const struct action *at)
+static void add_backward(struct step *step, const struct action *at, bool ends)
 {
 	for (int i = step->n_visits - 1; i >= 0; i--) {
 		const struct visit *visit = &step->visits[i];
@@ -73,6 +73,7 @@ static void add_backward(struct step *step, const struct action *at)
 		}
 	}
 	add(step, at, ACTION_BACKWARD_DONE, -1, -1);
+	step->actions.items[step->actions.n - 1].flags |= ends ? LAST : 0;
 }
 
 void pass_compute(struct step *step)
@@ -86,7 +87,7 @@ void pass_compute(struct step *step)
 			.chunk = entry->chunk};
 		add(step, &at, ACTION_PASS_BEGINS, -1, -1);
 		if (entry->is_backward)
-			add_backward(step, &at);
+			add_backward(step, &at, entry->ends);
 		else
 			add_forward(step, &at);
 		add(step, &at, ACTION_PASS_ENDS, -1, -1);

@@ -52,7 +52,13 @@ static void add_groups_of_units(struct step *step)
 	if (mesh->replicate > 1)
 		step->group_replicate = add_group(
 			step, GROUP_REPLICATE, mesh->replicate, shard * apart, next_engine(step));
-	for (int u = 0; u < step->n_units; u++)
+}
+
+/* The last ones: a stage may have none, and the others are numbered alike in all stages. */
+static void add_groups_of_resharding(struct step *step)
+{
+	bool of_units = step->method.shards && step->method.reduces != REDUCES_BUCKETS;
+	for (int u = 0; u < step->n_units && of_units; u++)
 		if (step->units[u].reshard_group > 0)
 			step->group_reshard[u] = reshard_group(step, step->units[u].reshard_group);
 }
@@ -94,4 +100,5 @@ void pass_groups(struct step *step)
 		step->group_replicate =
 			add_group(step, GROUP_WORLD, copies, step->plan->mesh.tensor, 0);
 	add_groups_of_axes(step);
+	add_groups_of_resharding(step);
 }

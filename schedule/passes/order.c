@@ -26,6 +26,14 @@ static int flight_of(struct flights *flights, const struct pipeline_slot *slot)
 	return f;
 }
 
+static bool comes_later(const struct pipeline_slot *slots, int n, int slot)
+{
+	for (int i = slot + 1; i < n; i++)
+		if (slots[i].micro_batch == slots[slot].micro_batch)
+			return true;
+	return false;
+}
+
 void pass_order(struct step *step)
 {
 	const struct plan *plan = step->plan;
@@ -39,6 +47,7 @@ void pass_order(struct step *step)
 		step->order[i] = (struct entry){.is_backward = slots[i].pass != PIPELINE_FORWARD,
 			.synchronises = slots[i].micro_batch == plan->grad_accum - 1 ||
 					plan->sync_each_micro_batch,
+			.ends = step->pipeline.chunks == 1 || !comes_later(slots, n, i),
 			.micro_batch = slots[i].micro_batch,
 			.chunk = slots[i].chunk,
 			.flight = flight_of(&flights, &slots[i])};

@@ -97,10 +97,13 @@ static void copy_back(struct reducing *r)
 			add(r, ACTION_EMPTY_BUCKET, STREAM_COMPUTE, u, -1);
 }
 
+/* Of all stages that the rank has. */
 static void backward_done(struct reducing *r)
 {
 	const struct method *method = &r->step->method;
 	bool synchronises = r->at->flags & SYNCHRONISES;
+	if (!(r->at->flags & LAST))
+		return;
 	if (method->buckets == BUCKETS_COPIED_BACK) {
 		copy_back(r);
 		return;

@@ -45,7 +45,17 @@ static struct schedule *run_class(struct arena *arena, const struct plan *plan,
 	return step_end(step);
 }
 
-/* All classes have the same groups. */
+/* All classes have the same groups, but for the last one, which a stage may have no use for. */
+static void add_class(struct schedule *schedule, const struct schedule *other)
+{
+	schedule->programs[schedule->n_classes++] = other->programs[0];
+	if (other->n_groups <= schedule->n_groups)
+		return;
+	schedule->n_groups = other->n_groups;
+	schedule->groups = other->groups;
+	schedule->n_engines = other->n_engines;
+}
+
 struct schedule *steps_run(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology)
 {
@@ -55,9 +65,8 @@ struct schedule *steps_run(struct arena *arena, const struct plan *plan, const s
 		return schedule;
 	struct program *programs = ARENA_ARRAY(arena, struct program, n);
 	programs[0] = schedule->programs[0];
-	for (int c = 1; c < n; c++)
-		programs[c] = run_class(arena, plan, model, topology, c)->programs[0];
-	schedule->n_classes = n;
 	schedule->programs = programs;
+	for (int c = 1; c < n; c++)
+		add_class(schedule, run_class(arena, plan, model, topology, c));
 	return schedule;
 }

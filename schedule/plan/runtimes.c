@@ -174,6 +174,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			PYTORCH,
 			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
+			.values[KNOB_PIPELINE_SCHEDULE] = BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE),
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.zero = &nanotron_rules,

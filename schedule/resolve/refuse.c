@@ -435,6 +435,14 @@ static bool check_parts(const struct plan *plan, const struct model *model, stru
 						      "yet; use 1, or --trainable all"},
 		{plan_offloads_any(plan), "offload is not cut into stages yet; use 1, or "
 					  "--cpu-offload none"},
+		{plan_pipeline(plan).chunks > 1 && plan->wrap.kind != WRAP_BLOCK,
+			"with several stages on each rank only blocks are wrapped; use --wrap "
+			"block"},
+		{plan_pipeline(plan).chunks > 1 && plan->sync_each_micro_batch,
+			"with several stages on each rank gradients are reduced after the last "
+			"micro-batch; use --sync-each-micro-batch off"},
+		{plan->activation_offload != ACTIVATIONS_STAY,
+			"offload is not cut into stages yet; use 1, or --activation-offload none"},
 		{plan->reshard_after_forward.n > 0,
 			"--reshard-after-forward by unit is not cut into stages; use one value"},
 		{plan->pipeline_schedule > PIPELINE_INTERLEAVED,

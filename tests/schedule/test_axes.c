@@ -198,7 +198,7 @@ static void test_tensor(void **state)
 {
 	struct arena arena = {0};
 	const struct schedule *schedule =
-		built(&arena, "tensor=8 sequence_parallel=off seq_len=2048");
+		built(&arena, "tensor=8 sequence_parallel=off seq_len=2048 clip=1");
 	struct exchanged reduces = exchanged(schedule, OP_ALL_REDUCE, GROUP_TENSOR);
 	(void)state;
 	assert_int_equal(reduces.n, 4 * BLOCKS + 2 + LOSS_SUMS + NORM_SUMS);
@@ -215,8 +215,8 @@ static void test_sequence(void **state)
 	static const struct {
 		const char *words;
 		int gathers;
-	} rows[] = {{"tensor=8 seq_len=2048", 4 * BLOCKS + 2},
-		{"tensor=8 seq_len=2048 runtime=internevo", 6 * BLOCKS + 3}};
+	} rows[] = {{"tensor=8 seq_len=2048 clip=1", 4 * BLOCKS + 2},
+		{"tensor=8 seq_len=2048 runtime=internevo clip=1", 6 * BLOCKS + 3}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct arena arena = {0};

@@ -1,0 +1,241 @@
+/* Pipelines as they are built: laws, parts, messages, and the work of all stages together. */
+#include "schedule/pipeline/pipeline.h"
+#include "schedule/resolve/resolve.h"
+#include "support.h"
+#include "tests/sampled.h"
+
+/* --- random plans: laws --------------------------------------------------------------------------
+ */
+
+/* The plan over a pipeline, of a topology with as many more devices. */
+static bool cut_plan(struct arena *arena, uint64_t *state, const struct model *model,
+	struct topology **topology, struct plan *plan)
+{
+	static const enum pipeline_schedule schedules[] = {
+		PIPELINE_1F1B, PIPELINE_GPIPE, PIPELINE_INTERLEAVED};
+	struct topology *larger = ARENA_NEW(arena, struct topology);
+	struct plan with = *plan;
+	struct error error = {0};
+	*larger = **topology;
+	with.mesh.pipeline = 2 + random_below(state, 4);
+	with.pipeline_schedule = schedules[random_below(state, COUNT_OF(schedules))];
+	with.virtual_stages =
+		with.pipeline_schedule == PIPELINE_INTERLEAVED ? 2 + random_below(state, 3) : 0;
+	with.sync_each_micro_batch = with.sync_each_micro_batch && with.virtual_stages == 0;
+	with.grad_accum = with.mesh.pipeline * (1 + random_below(state, 4));
+	with.global_batch = with.micro_batch * with.grad_accum * plan_data_parallel(&with);
+	larger->nodes *= with.mesh.pipeline;
+	if (!plan_check(&with, model, larger, &error))
+		return false;
+	*plan = with;
+	*topology = larger;
+	return true;
+}
+
+static void test_random(void **state)
+{
+	enum { ROUNDS = SAMPLED(400), DRAWS = 24 };
+	int cut = 0, schedules[PIPELINE_SCHEDULE_COUNT] = {0};
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		struct arena arena = {0};
+		uint64_t seed = 577215664ull + (uint64_t)round * 7919;
+		struct model *model = deep_model(&arena, &seed);
+		struct topology *topology = random_topology(&arena, &seed);
+		struct plan plan;
+		bool is_cut = false;
+		struct schedule *schedule;
+		struct error error = {0};
+		for (int draw = 0; draw < DRAWS && !is_cut; draw++) {
+			plan = deep_plan(&arena, &seed, model, topology);
+			if (random_below(&seed, 3) == 0)
+				divide_plan(&arena, &seed, model, &topology, &plan);
+			is_cut = cut_plan(&arena, &seed, model, &topology, &plan);
+		}
+		if (is_cut) {
+			cut++;
+			schedules[plan.pipeline_schedule]++;
+			if (!schedule_build(&arena, &plan, model, topology, &schedule, &error)) {
+				struct text text = {0};
+				plan_summary(&plan, &text);
+				fail_msg("round %d: %s: %s", round, text_string(&text),
+					error.message);
+			}
+			assert_int_equal(schedule->n_classes, plan.mesh.pipeline);
+		}
+		arena_finish(&arena);
+	}
+	print_message("%d of %d are cut into stages\n", cut, ROUNDS);
+	assert_true(8 * cut > ROUNDS);
+	for (int s = 0; s <= PIPELINE_INTERLEAVED; s++)
+		assert_true(schedules[s] > 0);
+}
+
+/* --- what is built -------------------------------------------------------------------------------
+ */
+
+enum { SEQ_LEN = 2048 };
+
+static struct schedule *built(struct arena *arena, const char *name, const char *words)
+{
+	struct model *model = preset_model(arena, name);
+	struct topology *topology = cluster(arena, "4xdgx-h100");
+	struct plan plan = plan_of_words(arena, model, topology, words);
+	struct schedule *schedule;
+	struct error error = {0};
+	if (!schedule_build(arena, &plan, model, topology, &schedule, &error))
+		fail_msg("%s: %s", words, error.message);
+	return schedule;
+}
+
+static const char *const cuts[] = {
+	"pipeline=2 grad_accum=8",
+	"pipeline=4 grad_accum=8",
+	"pipeline=4 grad_accum=8 pipeline_schedule=gpipe",
+	"pipeline=4 grad_accum=8 pipeline_schedule=interleaved",
+	"pipeline=2 grad_accum=6 pipeline_schedule=interleaved virtual_stages=4",
+	"pipeline=4 grad_accum=4 tensor=2",
+	"pipeline=4 grad_accum=8 layers_per_stage=5,9,10,8",
+	"pipeline=4 grad_accum=8 runtime=nanotron",
+};
+
+/* The stages hold every parameter of the model once, in its order. */
+static void test_parts(void **state)
+{
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cuts); i++) {
+		struct arena arena = {0};
+		const struct schedule *schedule = built(&arena, "llama-2-7b", cuts[i]);
+		const struct plan *plan = &schedule->plan;
+		const struct pipeline pipeline = plan_pipeline(plan);
+		const struct model *model = plan_model(plan, schedule->model, &arena);
+		int64_t parameters = 0, blocks = 0;
+		int *seen = ARENA_ARRAY(&arena, int, model->architecture.layers);
+		for (int c = 0; c < schedule->n_classes; c++) {
+			const struct model *part = schedule->programs[c].model;
+			parameters += part->parameter_count;
+			blocks += part->architecture.layers;
+			for (int64_t l = 0; l < part->architecture.layers; l++)
+				seen[model_layer(part, l)]++;
+			for (int p = 0; p < part->n_parameters; p++)
+				assert_true(part->modules[part->parameters[p].module].kind !=
+						    MODULE_EMBEDDING ||
+					    pipeline_stage(&pipeline, c, 0) == 0);
+		}
+		assert_int_equal(parameters, model->parameter_count);
+		assert_int_equal(blocks, model->architecture.layers);
+		for (int64_t l = 0; l < blocks; l++)
+			assert_int_equal(seen[l], 1);
+		arena_finish(&arena);
+	}
+}
+
+/* Parameters that are read, over all operations of a kind: what is computed, weighed. */
+static double work(const struct schedule *schedule, enum op_kind kind)
+{
+	double sum = 0;
+	for (int c = 0; c < schedule->n_classes; c++) {
+		const struct program *program = &schedule->programs[c];
+		for (int i = 0; i < program->n_ops; i++) {
+			const struct op *op = &program->ops[i];
+			for (int m = op->first_module; op->kind == kind && m < op->end_module; m++)
+				sum += 1 + (double)model_subtree_parameters(program->model, m);
+		}
+	}
+	return sum;
+}
+
+static void test_work(void **state)
+{
+	static const enum op_kind kinds[] = {OP_FORWARD, OP_BACKWARD, OP_RECOMPUTE, OP_LOSS};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cuts); i++) {
+		struct arena arena = {0};
+		const char *words =
+			arena_printf(&arena, "%s activation_checkpointing=full", cuts[i]);
+		const struct schedule *schedule = built(&arena, "llama-2-7b", words);
+		const struct plan *plan = &schedule->plan;
+		const struct schedule *whole = built(&arena, "llama-2-7b",
+			arena_printf(&arena,
+				"grad_accum=%lld tensor=%lld runtime=%s "
+				"activation_checkpointing=full",
+				(long long)plan->grad_accum, (long long)plan->mesh.tensor,
+				runtime_names[plan->runtime]));
+		for (int k = 0; k < COUNT_OF(kinds); k++)
+			assert_true(work(schedule, kinds[k]) == work(whole, kinds[k]));
+		arena_finish(&arena);
+	}
+}
+
+/* Between each two stages that follow one another the residual stream of every micro-batch, and its
+ * gradient back. */
+static void test_messages(void **state)
+{
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cuts); i++) {
+		struct arena arena = {0};
+		const struct schedule *schedule = built(&arena, "llama-2-7b",
+			arena_printf(&arena, "%s seq_len=%d", cuts[i], SEQ_LEN));
+		const struct plan *plan = &schedule->plan;
+		const struct pipeline pipeline = plan_pipeline(plan);
+		int64_t stages = pipeline.ranks * pipeline.chunks, n = 0, bytes = 0;
+		int64_t hidden = schedule->model->architecture.hidden;
+		for (int c = 0; c < schedule->n_classes; c++) {
+			const struct program *program = &schedule->programs[c];
+			for (int o = 0; o < program->n_ops; o++) {
+				n += program->ops[o].kind == OP_SEND;
+				if (program->ops[o].kind == OP_SEND)
+					bytes += program->ops[o].bytes;
+			}
+		}
+		assert_int_equal(n, 2 * (stages - 1) * plan->grad_accum);
+		assert_int_equal(bytes, n * SEQ_LEN * hidden * 2 / plan->mesh.tensor);
+		arena_finish(&arena);
+	}
+}
+
+/* As many micro-batches hold their tensors at once as the order says. */
+static void test_in_flight(void **state)
+{
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cuts); i++) {
+		struct arena arena = {0};
+		const struct schedule *schedule = built(&arena, "llama-2-7b", cuts[i]);
+		const struct pipeline pipeline = plan_pipeline(&schedule->plan);
+		for (int c = 0; c < schedule->n_classes; c++) {
+			const struct program *program = &schedule->programs[c];
+			struct pipeline_slot *slots;
+			int n = pipeline_order(&pipeline, c, &arena, &slots);
+			int alive = 0, most = 0;
+			for (int o = 0; o < program->n_ops; o++) {
+				const struct op *op = &program->ops[o];
+				const int *takes = slice_of(program, op->takes);
+				const int *gives = slice_of(program, op->gives);
+				for (int t = 0; t < op->takes.count; t++)
+					alive += program->buffers[takes[t]].role ==
+							 BUFFER_ACTIVATIONS &&
+						 program->buffers[takes[t]].layer == 0;
+				most = alive > most ? alive : most;
+				for (int g = 0; g < op->gives.count; g++)
+					alive -= program->buffers[gives[g]].role ==
+							 BUFFER_ACTIVATIONS &&
+						 program->buffers[gives[g]].layer == 0;
+			}
+			if (pipeline.chunks == 1 && schedule->plan.mesh.tensor == 1)
+				assert_int_equal(most, pipeline_in_flight(slots, n));
+		}
+		arena_finish(&arena);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_work),
+		cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_in_flight),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
