@@ -53,6 +53,7 @@ struct load {
 	const struct plan *plan;              /* the first that has it */
 	double compute, issue, cover[SHARES]; /* s per micro-batch */
 	int64_t saved;                        /* bytes at the loss */
+	struct stage_load stages;
 };
 
 struct shape {
@@ -90,12 +91,22 @@ struct sample {
 	double *issue;
 };
 
+/* The whole model on each rank: bounds.c and stages.c share it out. */
+static void without_stages(struct plan *plan)
+{
+	plan->mesh.pipeline = 1;
+	plan->pipeline_schedule = PIPELINE_1F1B;
+	plan->virtual_stages = 0;
+	plan->layers_per_stage = (struct rows){0};
+}
+
 static struct sample take(
 	struct sampler *sampler, const struct plan *plan, int64_t micro_batch, int64_t grad_accum)
 {
 	const struct question *question = sampler->question;
 	struct plan small = *plan;
 	struct sample sample;
+	without_stages(&small);
 	small.micro_batch = micro_batch;
 	small.grad_accum = grad_accum;
 	small.global_batch = micro_batch * grad_accum * plan_data_parallel(plan);
@@ -113,6 +124,29 @@ static struct sample take(
 
 /* --- loads ------------------------------------------------------------------------------------ */
 
+static bool is_of_blocks(const struct buffer *buffer)
+{
+	return bound_is_load(buffer) && buffer->end_module > 0 && buffer->layer >= 0;
+}
+
+/* Compute waits for what it exchanges with those that divide the model. */
+static void measure_stages(
+	struct sampler *sampler, const struct sample *sample, struct stage_load *stages)
+{
+	const struct program *program = &sample->schedule->programs[0];
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		bool counts = op_kind_class(op->kind) == OP_CLASS_COMPUTE || op_exchanges(op);
+		double seconds = counts ? program_times(program, i) * sample->costs[i].device : 0;
+		if (op->layer >= 0)
+			stages->blocks += seconds;
+		else if (op->end_module == program->model->n_modules)
+			stages->head += seconds;
+	}
+	stages->saved =
+		(double)bound_standing(sample->schedule, is_of_blocks, OP_LOSS, &sampler->arena);
+}
+
 static void measure_load(struct sampler *sampler, const struct plan *plan, struct load *load)
 {
 	struct sample sample = take(sampler, plan, plan->micro_batch, 1);
@@ -128,6 +162,7 @@ static void measure_load(struct sampler *sampler, const struct plan *plan, struc
 		bound_add_cover(&sample.costs[i], times, load->cover);
 	}
 	load->saved = bound_standing(sample.schedule, bound_is_load, OP_LOSS, &sampler->arena);
+	measure_stages(sampler, &sample, &load->stages);
 }
 
 /* --- shapes ----------------------------------------------------------------------------------- */
@@ -316,6 +351,17 @@ static int64_t memory_bound(const struct load *load, const struct shape *shape)
 	return max_i64(shape->at_loss + load->saved, shape->at_end) + shape->fixed;
 }
 
+static struct bound bound_of_stages(
+	struct sampler *sampler, const struct plan *plan, const struct load *load)
+{
+	const struct division division = plan_division(plan);
+	const struct model *part =
+		divided_model(&sampler->divided, sampler->question->model, &division);
+	return (struct bound){
+		.time = fmax(bound_stages_time(plan, part, &load->stages), plan_loader_time(plan)),
+		.memory = bound_stages_memory(plan, part, &load->stages)};
+}
+
 void bounds_build(const struct question *question, const struct space *space, struct bounds *bounds)
 {
 	struct sampler sampler = {.question = question,
@@ -325,6 +371,10 @@ void bounds_build(const struct question *question, const struct space *space, st
 	for (int i = 0; i < space->n; i++) {
 		const struct plan *plan = &space->plans[i];
 		const struct load *load = find_load(&sampler, plan);
+		if (plan->mesh.pipeline > 1) {
+			bounds->of[i] = bound_of_stages(&sampler, plan, load);
+			continue;
+		}
 		const struct shape *shape = find_shape(&sampler, plan);
 		bounds->of[i] =
 			(struct bound){.time = time_bound(question->topology, plan, load, shape),

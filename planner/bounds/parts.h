@@ -21,6 +21,17 @@ struct work {
 	double wire; /* bytes that leave the network's end (struct bound) */
 };
 
+/* stages.c. What a micro-batch takes and leaves of a whole model. */
+struct stage_load {
+	double blocks, head; /* s */
+	double saved;        /* bytes, in blocks */
+};
+double bound_stages_time(
+	const struct plan *plan, const struct model *model, const struct stage_load *load);
+/* `part`: what a rank has of the model but for the pipeline. */
+int64_t bound_stages_memory(
+	const struct plan *plan, const struct model *part, const struct stage_load *load);
+
 /* work.c */
 void work_add(struct work *sum, const struct work *work, double times);
 /* By operation, s that the issuing thread spends on it at least, without what a micro-batch takes

@@ -1,5 +1,6 @@
 /* One candidate through schedule and simulator, and what of its communication is exposed. */
 #include "planner/evaluation/evaluation.h"
+#include "planner/evaluation/steady.h"
 
 #include <math.h>
 
@@ -98,15 +99,36 @@ static const struct model *model_of(struct evaluator *evaluator, const struct pl
 	return divided_model(&evaluator->divided, evaluator->question->model, &division);
 }
 
-static bool run(struct evaluator *evaluator, struct trial *trial, struct error *error)
+static bool run_once(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
 	struct arena *scratch = &evaluator->scratch;
 	arena_reset(scratch);
-	evaluator->evaluated++;
 	trial->schedule = (trial->closely ? schedule_fold_printable : schedule_fold)(
 		scratch, trial->plan, model_of(evaluator, trial->plan), trial->topology);
 	return simulate(
 		trial->schedule, &trial->options, false, scratch, &trial->simulation, error);
+}
+
+/* Of a pipeline two shorter steps give what a further micro-batch takes. */
+static bool run(struct evaluator *evaluator, struct trial *trial, struct error *error)
+{
+	struct steady steady;
+	struct trial shorter = *trial;
+	struct prediction first;
+	evaluator->evaluated++;
+	if (trial->closely || !steady_of(trial->plan, &steady))
+		return run_once(evaluator, trial, error);
+	shorter.plan = &steady.plans[0];
+	if (!run_once(evaluator, &shorter, error))
+		return false;
+	first = shorter.simulation.prediction;
+	shorter.plan = &steady.plans[1];
+	if (!run_once(evaluator, &shorter, error))
+		return false;
+	*trial = (struct trial){trial->topology, trial->plan, trial->options, trial->closely,
+		shorter.schedule, shorter.simulation};
+	steady_extend(&steady, &first, &trial->simulation.prediction);
+	return true;
 }
 
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,

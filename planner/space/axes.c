@@ -5,6 +5,9 @@
 #include <string.h>
 
 const enum knob_id axes_in_order[] = {
+	KNOB_PIPELINE,
+	KNOB_PIPELINE_SCHEDULE,
+	KNOB_VIRTUAL_STAGES,
 	KNOB_TENSOR,
 	KNOB_SEQUENCE_PARALLEL,
 	KNOB_CONTEXT,
@@ -148,6 +151,35 @@ static void add_tensor(struct filling *f)
 		return;
 	for (int64_t t = 1; t <= node && node % t == 0 && heads % t == 0; t *= 2)
 		axis_add_int(&f->axes->of[KNOB_TENSOR], t);
+}
+
+/* Of the plan's runtime; powers of two, of at least a node each and two blocks. */
+static void add_stages(struct filling *f)
+{
+	const struct topology *topology = f->question->topology;
+	int64_t blocks = f->question->model->architecture.layers;
+	bool has = knob_table[KNOB_PIPELINE].runtimes >> f->plan->runtime & 1;
+	if (!is_free(f, KNOB_PIPELINE) || !has || !asks_for_tensor(f->question))
+		return;
+	for (int64_t p = 1; p <= topology->nodes && topology->nodes % p == 0 && 2 * p <= blocks;
+		p *= 2)
+		axis_add_int(&f->axes->of[KNOB_PIPELINE], p);
+	if (f->axes->of[KNOB_PIPELINE].n < 2)
+		f->axes->of[KNOB_PIPELINE].n = 0;
+}
+
+/* Of plans with a pipeline: several stages a rank where it has as many blocks. */
+static void add_orders(struct filling *f)
+{
+	bool any = f->axes->of[KNOB_PIPELINE].n > 1 || f->question->asked.mesh.pipeline > 1;
+	if (!any || !is_free(f, KNOB_PIPELINE_SCHEDULE) || !is_free(f, KNOB_VIRTUAL_STAGES))
+		return;
+	add_choice(f, KNOB_PIPELINE_SCHEDULE, PIPELINE_1F1B);
+	if (!knob_honoured(KNOB_PIPELINE_SCHEDULE, f->plan->runtime, PIPELINE_INTERLEAVED))
+		return;
+	add_choice(f, KNOB_PIPELINE_SCHEDULE, PIPELINE_INTERLEAVED);
+	axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], 0);
+	axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], 4);
 }
 
 bool axes_resolve(const struct question *question, struct arena *arena, struct plan *plan,
@@ -441,6 +473,8 @@ bool axes_fill(const struct question *question, const struct plan *plan, bool by
 	if (!add_shard_groups(&f, by_name))
 		return false;
 	add_tensor(&f);
+	add_stages(&f);
+	add_orders(&f);
 	add_reshards(&f);
 	add_wraps(&f);
 	add_checkpointings(&f);

@@ -149,10 +149,35 @@ static bool add_point(struct enumeration *e, const struct question *point, struc
 	return true;
 }
 
+static int64_t asked_size(const struct question *point, enum knob_id axis)
+{
+	return question_gives(point, axis) ? knob_get(axis, &point->asked).number : 1;
+}
+
+/* Orders are of pipelines, several stages a rank of the interleaved one. Parameters of a stage are
+ * gathered once and reduced once a step: how they are prefetched says little. */
+static bool is_plain_in_stages(enum knob_id axis, const struct question *point)
+{
+	bool staged = asked_size(point, KNOB_PIPELINE) > 1;
+	bool interleaved = question_gives(point, KNOB_PIPELINE_SCHEDULE) &&
+			   point->asked.pipeline_schedule == PIPELINE_INTERLEAVED;
+	if (axis == KNOB_PIPELINE_SCHEDULE)
+		return !staged;
+	if (axis == KNOB_VIRTUAL_STAGES)
+		return !interleaved;
+	return staged &&
+	       (axis == KNOB_WRAP || axis == KNOB_RESHARD_AFTER_FORWARD || axis == KNOB_PREFETCH ||
+		       axis == KNOB_FORWARD_PREFETCH || axis == KNOB_LIMIT_ALL_GATHERS ||
+		       axis == KNOB_SYNC_EACH_MICRO_BATCH);
+}
+
 /* Where tensor ranks hold parts of a block, units of other sizes and partial resharding are tried
  * only if they were asked for: they save what is not much then. */
 static bool is_plain(const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
+	if (e->question->only[axis].n == 0 && is_plain_in_stages(axis, point))
+		return true;
+
 	bool of_units = axis == KNOB_WRAP || axis == KNOB_RESHARD_AFTER_FORWARD ||
 			axis == KNOB_FORWARD_PREFETCH;
 	return of_units && question_gives(point, KNOB_TENSOR) && point->asked.mesh.tensor > 1 &&
@@ -169,6 +194,8 @@ static union knob_value plain_value(const struct enumeration *e, enum knob_id ax
 		.head = true};
 	if (axis == KNOB_WRAP && !e->question->model->architecture.tied_head)
 		return (union knob_value){.wrap = ends};
+	if (axis == KNOB_SYNC_EACH_MICRO_BATCH)
+		return (union knob_value){.on = false};
 	return e->axes.of[axis].values[0];
 }
 

@@ -391,7 +391,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			CHOICE(pipeline_schedule, FIELD_OMIT_ZERO, pipeline_schedule_names),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED | KNOB_COMPARED |
+				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
 			.runtimes = PIPELINED,
 			.refusal = "use 1f1b",
 			.help = "in which order a stage of the pipeline takes its micro-batches",
@@ -402,7 +403,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			FIELD_INT(struct plan, virtual_stages, "virtual_stages",
 				FIELD_OMIT_ZERO | FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED | KNOB_COMPARED |
+				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
 			.runtimes = PIPELINED,
 			.metavar = "N",
 			.help = "stages that each pipeline rank has, one behind the other in the "
@@ -414,7 +416,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			DECODED(layers_per_stage, FIELD_OMIT_ZERO, NULL, &counts_decoded),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
+			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_COMPARED | KNOB_IN_STUDY |
+				 KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
 			.runtimes = PIPELINED,
 			.metavar = "LIST",
 			.help = "blocks of each stage, the first one first: 7,8,8,7 or "
