@@ -218,28 +218,49 @@ static double guess(const struct prediction *p, const struct spreads *spreads, e
 	return spreads->of[cause] * (cause == CAUSE_COLLECTIVE ? exposed : 1 - exposed);
 }
 
+/* Of a pipeline's many micro-batches a few more than fill it say by how much a step changes.
+ * Returns how long the step is that is simulated again. */
+static double shorten(struct again *again, struct arena *arena, double step_time)
+{
+	const struct schedule *schedule = again->schedule;
+	struct plan plan = schedule->plan;
+	int64_t few = 3 * plan.mesh.pipeline;
+	double step;
+
+	if (schedule->n_classes == 1 || plan.grad_accum <= few || again->options->quick_interval)
+		return step_time;
+	plan.global_batch = plan.global_batch / plan.grad_accum * few;
+	plan.grad_accum = few;
+	again->schedule = schedule_emit(arena, &plan, schedule->model, schedule->topology);
+	step = step_with(again, NULL, NULL);
+	return step > 0 ? step : step_time;
+}
+
 void interval(const struct schedule *schedule, const struct simulation_options *options,
 	struct arena *arena, struct prediction *p)
 {
 	const struct spreads spreads = spreads_of(schedule->topology, &schedule->plan);
 	struct again again = {schedule, options, {0}};
+	struct arena shorter = {0};
 	double effects[CAUSE_COUNT], sum = spreads.rest * spreads.rest;
 	bool quick = options->quick_interval;
 
 	if (p->step_time <= 0)
 		return;
+	double step = shorten(&again, &shorter, p->step_time), times = p->step_time / step;
 	for (int cause = 0; cause < CAUSE_COUNT; cause++) {
 		effects[cause] = quick ? guess(p, &spreads, cause)
-				       : effect_of(&again, &spreads, cause, p->step_time);
+				       : effect_of(&again, &spreads, cause, step);
 		sum += effects[cause] * effects[cause];
 	}
 	double factor = exp(DEVIATIONS * sqrt(sum));
-	double shorter = quick ? 1 : compiled(&again, p->step_time);
-	p->step_time_p95 = slow_step(&again, p->step_time);
-	p->step_time_best = quick ? 0 : best_step(&again, p->step_time);
+	double less = quick ? 1 : compiled(&again, step);
+	p->step_time_p95 = times * slow_step(&again, step);
+	p->step_time_best = quick ? 0 : times * best_step(&again, step);
 	arena_finish(&again.scratch);
+	arena_finish(&shorter);
 	p->step_time_low =
-		fmin(p->step_time, fmax(p->plan_lower_bound, p->step_time * shorter / factor));
+		fmin(p->step_time, fmax(p->plan_lower_bound, p->step_time * less / factor));
 	p->step_time_high = p->step_time * factor;
 	if (quick)
 		p->uncertainty_source = spreads.source;

@@ -322,7 +322,7 @@ static void fill_memory(const struct finished *finished, const struct simulation
 	prediction->peak_allocated_bytes = prediction->peak_reserved_bytes = peaks->peak_bytes;
 	if (finished->unlimited != NULL) {
 		fill_short(finished, prediction);
-	} else if (has_pools(engine)) {
+	} else if (has_pools(engine) && !finished->is_light) {
 		fill_pools(engine, options, room, scratch, prediction);
 	} else {
 		prediction->peak_reserved_bytes = taken_bytes(engine, peaks->peak_bytes);

@@ -43,6 +43,7 @@ struct finished {
 	 * retries. NULL: of one without. */
 	const struct prediction *unlimited;
 	double retries; /* a step */
+	bool is_light;  /* the allocator is not followed: another class needs more */
 };
 
 /* predict.c: everything but the digest of the schedule that is the caller's. FITS_TIGHT without

@@ -150,6 +150,18 @@ static bool attempt(const struct run *run, const int64_t *rooms, struct simulati
 	return true;
 }
 
+/* The class whose buffers need most. */
+static int heaviest(const struct run *run, const struct attempt *attempt)
+{
+	int most = 0;
+
+	for (int c = 1; c < run->schedule->n_classes && measures(run); c++)
+		if (attempt->watches[c].meter.peaks.peak_bytes >
+			attempt->watches[most].meter.peaks.peak_bytes)
+			most = c;
+	return most;
+}
+
 static void read_off(const struct run *run, int class, double waited, struct attempt *attempt,
 	const struct prediction *unlimited, struct simulation *simulation)
 {
@@ -167,6 +179,7 @@ static void read_off(const struct run *run, int class, double waited, struct att
 		.ledger = &watch->ledger,
 		.waited = waited,
 		.unlimited = unlimited,
+		.is_light = wanted.no_bounds && class != heaviest(run, attempt),
 		.retries = watch->shortage != NULL ? memory_retries(watch->shortage) : 0};
 	predict(&finished, &wanted, run->scratch, run->arena, &simulation->prediction);
 	if (!run->details)

@@ -4,9 +4,8 @@
  * Time. Let rank k spend f_k on a micro-batch at least, forward and backward: it computes, and
  * where tensor or context ranks exchange something, compute waits for it. It does so for all m of
  * them one after the other. It begins when the first one has come through the ranks before it, and
- * their backwards end after its own: with one stage a rank that is f_j of each, with v stages a
- * rank about a v-th, of which half is counted here. So a step takes at least the most over k of m
- * f_k plus the sum of these.
+ * their backwards end after its own: with one stage a rank that is f_j of each, with v stages of
+ * one length a v-th. So a step takes at least the most over k of m f_k plus the sum of these.
  *
  * Memory. The first rank keeps what its blocks save for as many micro-batches as the order lets it
  * begin (pipeline.h). States are shared out over the stages and the shards; the largest part is not
@@ -47,7 +46,7 @@ double bound_stages_time(
 	struct arena arena = {0};
 	int64_t *blocks = ARENA_ARRAY(&arena, int64_t, pipeline.ranks);
 	double before = 0, time = 0;
-	double lead = pipeline.chunks > 1 ? 0.5 / pipeline.chunks : 1;
+	double lead = 1.0 / pipeline.chunks;
 	count_blocks(plan, &pipeline, layers, &arena, blocks);
 	for (int k = 0; k < pipeline.ranks; k++) {
 		double pass = pass_time(load, blocks, layers, k, pipeline.ranks);
