@@ -26,8 +26,12 @@ struct builder {
 	const char *refused; /* a projection that cannot have an adapter; NULL: none */
 };
 
+/* The second of the two projections that latent attention makes queries with has a name of its own.
+ */
 static const char *name_of(const struct builder *b, enum module_kind kind)
 {
+	if (kind == MODULE_QUERY && b->model->architecture.query_rank > 0)
+		return "q_b_proj";
 	return module_name_of(b->names, kind);
 }
 
