@@ -96,12 +96,14 @@ static bool adds_gradients(
 static bool says_axes(
 	const struct export_target *target, const struct plan *plan, struct error *error)
 {
+	enum knob_id knobs[KNOBS_OF_AXES + 1] = {KNOB_EXPERT};
 	enum expressed expressed;
 
-	for (int i = 0; i < KNOBS_OF_AXES; i++) {
-		int64_t size = knob_get(knobs_of_axes[i], plan).number;
-		const char *name = knob_table[knobs_of_axes[i]].field.name;
-		if (size > 1 && !target_expresses(target, knobs_of_axes[i], &expressed))
+	memcpy(&knobs[1], knobs_of_axes, sizeof(knobs_of_axes));
+	for (int i = 0; i < COUNT_OF(knobs); i++) {
+		int64_t size = knob_get(knobs[i], plan).number;
+		const char *name = knob_table[knobs[i]].field.name;
+		if (size > 1 && !target_expresses(target, knobs[i], &expressed))
 			return error_set(error, EXIT_CODE_USAGE,
 				"export --to %s: it has no word for %s %lld here; use --to "
 				"torchtitan, or "
@@ -157,8 +159,10 @@ void export_settle(const struct export_target *target, const struct model *model
 	export_adapt(&exporting, plan);
 	if (says_axes(target, plan, NULL))
 		return;
-	plan->mesh.tensor = plan->mesh.context = 1;
+	plan->mesh.tensor = plan->mesh.context = plan->mesh.expert = 1;
 	plan->sequence_parallel = false;
+	plan->expert_tensor = 0;
+	plan->expert_load = 0;
 }
 
 static bool says(const struct export_target *target, const struct model *model,

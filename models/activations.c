@@ -15,8 +15,9 @@ enum element { ELEMENT_COMPUTE, ELEMENT_FP32, ELEMENT_PROBABILITY };
 struct request {
 	const struct architecture *architecture;
 	const struct activation_rules *rules;
-	int64_t tokens, stream_tokens;
+	struct row_counts rows;
 	int64_t seq_len;
+	bool sends_rows;
 };
 
 static bool norm_unfused(const struct request *r)
@@ -53,6 +54,17 @@ static bool has_adapters(const struct request *r)
 static bool has_experts(const struct request *r)
 {
 	return r->architecture->experts > 0;
+}
+
+/* Ranks hold experts of one another's tokens. */
+static bool sends_rows(const struct request *r)
+{
+	return r->sends_rows;
+}
+
+static bool keeps_experts(const struct request *r)
+{
+	return !r->sends_rows;
 }
 
 /* ReLU needs its result only, which is the input of the next product. */
@@ -120,15 +132,17 @@ static const struct saved {
 	{MODULE_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_FFN, ELEMENT_COMPUTE,
 		keeps_activated_gate},
 	{MODULE_ACTIVATION, TENSOR_PRODUCT, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
-	/* Every token stands k times in the input and in the result of the experts. */
+	/* Every token stands k times in the input and in the result of the experts. What they get
+	 * from other ranks too is kept where they compute. */
 	{MODULE_ROUTER, TENSOR_ROUTER_PROBABILITIES, WIDTH_EXPERTS, ELEMENT_FP32, NULL},
-	{MODULE_ROUTER, TENSOR_DISPATCHED, WIDTH_ROUTED_HIDDEN, ELEMENT_COMPUTE, NULL},
+	{MODULE_ROUTER, TENSOR_DISPATCHED, WIDTH_SENT_HIDDEN, ELEMENT_COMPUTE, keeps_experts},
+	{MODULE_EXPERTS_UP, TENSOR_DISPATCHED, WIDTH_ROUTED_HIDDEN, ELEMENT_COMPUTE, sends_rows},
 	{MODULE_EXPERTS_GATE, TENSOR_GATE, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE, NULL},
 	{MODULE_EXPERTS_UP, TENSOR_UP, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE, keeps_up},
 	{MODULE_EXPERTS_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE,
 		keeps_activated_gate},
 	{MODULE_EXPERTS_ACTIVATION, TENSOR_PRODUCT, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE, NULL},
-	{MODULE_EXPERTS_DOWN, TENSOR_EXPERT_OUT, WIDTH_ROUTED_HIDDEN, ELEMENT_COMPUTE, NULL},
+	{MODULE_EXPERTS_DOWN, TENSOR_EXPERT_OUT, WIDTH_SENT_HIDDEN, ELEMENT_COMPUTE, NULL},
 	{MODULE_SHARED_GATE, TENSOR_GATE, WIDTH_SHARED_FFN, ELEMENT_COMPUTE, NULL},
 	{MODULE_SHARED_UP, TENSOR_UP, WIDTH_SHARED_FFN, ELEMENT_COMPUTE, keeps_up},
 	{MODULE_SHARED_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_SHARED_FFN, ELEMENT_COMPUTE,
@@ -155,7 +169,7 @@ static const struct backward {
 	{PART_MLP, TENSOR_D_PRODUCT, WIDTH_WIDEST_FFN, NULL},
 	{PART_MLP, TENSOR_D_GATE, WIDTH_WIDEST_FFN, gated},
 	{PART_MLP, TENSOR_D_UP, WIDTH_WIDEST_FFN, NULL},
-	{PART_MLP, TENSOR_D_DISPATCHED, WIDTH_WIDEST_ROUTED, has_experts},
+	{PART_MLP, TENSOR_D_DISPATCHED, WIDTH_ROUTED_HIDDEN, has_experts},
 };
 _Static_assert(COUNT_OF(backward) <= BACKWARD_TENSORS_MAX, "the caller's array holds them all");
 
@@ -170,9 +184,9 @@ static struct request make_request(const struct model *model, const struct activ
 	return (struct request){
 		.architecture = &model->architecture,
 		.rules = rules,
-		.tokens = model_tokens(model, sequences, seq_len),
-		.stream_tokens = model_stream_tokens(model, sequences, seq_len),
+		.rows = model_rows(model, sequences, seq_len),
 		.seq_len = seq_len,
+		.sends_rows = model->division.expert > 1,
 	};
 }
 
@@ -188,25 +202,36 @@ static int64_t element_bytes(const struct activation_rules *rules, enum element 
 	return compute;
 }
 
-/* Of which tokens a rank keeps a tensor of that width. */
-static int64_t tokens_of(const struct request *r, enum width width)
+static int64_t rows_of(const struct request *r, enum width width)
 {
-	bool stream = width == WIDTH_STREAM || width == WIDTH_STREAM_STATISTICS;
-
 	if (width == WIDTH_INPUT)
-		return r->rules->keeps_gathered_input ? r->tokens : r->stream_tokens;
-	return stream ? r->stream_tokens : r->tokens;
+		return r->rules->keeps_gathered_input ? r->rows.tokens : r->rows.stream;
+	return rows_of_width(&r->rows, width);
+}
+
+/* All blocks have experts, or some have the dense width. */
+static int64_t widest_ffn(const struct request *r)
+{
+	const struct architecture *a = r->architecture;
+	int64_t routed = saturated_add(saturated_mul(r->rows.received, a->expert_ffn),
+		saturated_mul(r->rows.tokens, a->shared_ffn));
+	bool dense = a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1;
+
+	return max_i64(routed, dense ? saturated_mul(r->rows.tokens, a->ffn) : 0);
 }
 
 static int64_t tensor_bytes(const struct request *r, enum width width, enum element element)
 {
 	int64_t per_token = architecture_width(r->architecture, width);
 
+	if (width == WIDTH_WIDEST_FFN)
+		return saturated_mul(widest_ffn(r), element_bytes(r->rules, element));
+
 	/* A row of probabilities is as long as the sequence. */
 	if (element == ELEMENT_PROBABILITY)
 		per_token = saturated_mul(per_token, r->seq_len);
 	return saturated_mul(
-		saturated_mul(per_token, tokens_of(r, width)), element_bytes(r->rules, element));
+		saturated_mul(per_token, rows_of(r, width)), element_bytes(r->rules, element));
 }
 
 /* Places a tensor at `*end`, which moves behind it. */

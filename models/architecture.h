@@ -131,6 +131,7 @@ struct architecture {
 	bool router_bias;     /* gpt-oss */
 	int64_t dense_layers; /* blocks at the start without experts */
 	int64_t moe_every;    /* 0 = 1 */
+	int64_t experts_held; /* not of the file: of one of several ranks; 0 = all */
 	/* Not of the file: what of it is trained. The model has adapters and frozen parameters
 	 * accordingly. */
 	struct trainable trainable;

@@ -1,4 +1,6 @@
 /* What one rank has of a model that several divide between them. */
+#include <math.h>
+
 #include "models/model.h"
 #include "models/widths.h"
 
@@ -13,14 +15,24 @@ static int64_t share(int64_t whole, int64_t n)
 	return ceil_div(whole, n);
 }
 
-static struct architecture share_of(const struct architecture *whole, int64_t n)
+/* Ranks that an expert is cut over. */
+static int64_t expert_parts(const struct division *division)
+{
+	return parts(division->expert) > 1 ? parts(division->expert_tensor)
+					   : parts(division->tensor);
+}
+
+static struct architecture share_of(
+	const struct architecture *whole, const struct division *division)
 {
 	struct architecture a = *whole;
+	int64_t n = parts(division->tensor);
 
 	a.heads = share(a.heads, n);
 	a.kv_heads = share(a.kv_heads, n);
 	a.ffn = share(a.ffn, n);
-	a.expert_ffn = share(a.expert_ffn, n);
+	a.expert_ffn = share(a.expert_ffn, expert_parts(division));
+	a.experts_held = share(a.experts, parts(division->expert));
 	a.shared_ffn = share(a.shared_ffn, n);
 	a.vocab = share(a.vocab, n);
 	return a;
@@ -29,7 +41,7 @@ static struct architecture share_of(const struct architecture *whole, int64_t n)
 bool model_divide(struct arena *arena, const struct model *model, const struct division *division,
 	struct model **divided, struct error *error)
 {
-	const struct architecture a = share_of(&model->architecture, parts(division->tensor));
+	const struct architecture a = share_of(&model->architecture, division);
 
 	if (!model_build(arena, &a, divided, error))
 		return false;
@@ -39,15 +51,23 @@ bool model_divide(struct arena *arena, const struct model *model, const struct d
 	return true;
 }
 
+/* One rank that has all experts has all of their rows. */
+static double load_of(const struct division *division)
+{
+	return parts(division->expert) > 1 && division->expert_load > 0 ? division->expert_load : 1;
+}
+
 bool divisions_are_alike(const struct division *a, const struct division *b)
 {
 	return parts(a->tensor) == parts(b->tensor) && parts(a->stream) == parts(b->stream) &&
-	       parts(a->context) == parts(b->context);
+	       parts(a->context) == parts(b->context) && parts(a->expert) == parts(b->expert) &&
+	       expert_parts(a) == expert_parts(b) && load_of(a) == load_of(b);
 }
 
 bool division_divides(const struct division *division)
 {
-	return parts(division->tensor) > 1 || parts(division->context) > 1;
+	return parts(division->tensor) > 1 || parts(division->context) > 1 ||
+	       parts(division->expert) > 1;
 }
 
 static bool is_part(
@@ -88,6 +108,23 @@ int64_t model_tokens(const struct model *model, int64_t sequences, int64_t seq_l
 int64_t model_stream_tokens(const struct model *model, int64_t sequences, int64_t seq_len)
 {
 	return share(model_tokens(model, sequences, seq_len), parts(model->division.stream));
+}
+
+struct row_counts model_rows(const struct model *model, int64_t sequences, int64_t seq_len)
+{
+	const struct division *division = &model->division;
+	int64_t tokens = model_tokens(model, sequences, seq_len);
+	int64_t copies = parts(division->tensor) / expert_parts(division);
+	int64_t sent = saturated_mul(share(tokens, copies), model->architecture.experts_per_token);
+	double received = ceil((double)sent * load_of(division));
+
+	return (struct row_counts){
+		.tokens = tokens,
+		.stream = model_stream_tokens(model, sequences, seq_len),
+		.sent = sent,
+		.received =
+			min_i64((int64_t)fmin(received, (double)SATURATED_SIZE), SATURATED_SIZE),
+	};
 }
 
 bool module_is_on_stream(enum module_kind kind)

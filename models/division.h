@@ -13,6 +13,9 @@ struct division {
 			    the column-parallel and the row-parallel layers every rank has all of
 			    them */
 	int64_t context; /* the tokens of a sequence are cut over so many */
+	int64_t expert;  /* the experts are cut over so many, each of which is whole or cut over */
+	int64_t expert_tensor; /* so many, where `expert` is above 1; else over `tensor` */
+	double expert_load; /* rows that the fullest rank's experts get over the mean; 0 means 1 */
 };
 
 bool divisions_are_alike(const struct division *a, const struct division *b);
@@ -38,6 +41,14 @@ void divided_models_finish(struct divided_models *models);
 /* Tokens of `sequences` that a rank computes, and those of them on the residual stream. */
 int64_t model_tokens(const struct model *model, int64_t sequences, int64_t seq_len);
 int64_t model_stream_tokens(const struct model *model, int64_t sequences, int64_t seq_len);
+/* How many rows of each kind a rank has of `sequences`. Every token makes one for each of its
+ * experts. Where experts are whole and tensor ranks are several, each of these sends its part. */
+struct row_counts {
+	int64_t tokens, stream; /* as above */
+	int64_t sent;           /* to experts, here or on other ranks */
+	int64_t received;       /* that the rank's experts compute: of the fullest rank */
+};
+struct row_counts model_rows(const struct model *model, int64_t sequences, int64_t seq_len);
 /* Of leaves that are cut over tensor ranks (Megatron-LM, 1909.08053 and 2205.05198): does it
  * compute on the residual stream, not between a column-parallel layer, which reads the stream, and
  * the row-parallel one that returns to it? */

@@ -64,7 +64,7 @@ static const struct traffic traffic[MODULE_KIND_COUNT] = {
 	 * token to its experts (add_dispatch). */
 	[MODULE_ROUTER] = {WIDTH_EXPERTS, {4, 4, 6, 4}, {4, 4, 6, 4}},
 	/* The products' results, weighted and added to the residual stream. */
-	[MODULE_EXPERTS_DOWN] = {WIDTH_ROUTED_HIDDEN, {3, 6, 3, 3}, {3, 6, 3, 3}},
+	[MODULE_EXPERTS_DOWN] = {WIDTH_SENT_HIDDEN, {3, 6, 3, 3}, {3, 6, 3, 3}},
 	[MODULE_SHARED_DOWN] = {WIDTH_STREAM, {3, 3, 1, 1}, {3, 3, 1, 1}},
 	[MODULE_SHARED_WEIGHT] = {WIDTH_HIDDEN, {2, 4, 2, 3}, {2, 4, 2, 3}},
 };
@@ -78,7 +78,9 @@ static const struct {
 	{MODULE_EXPERTS_ACTIVATION, {WIDTH_ROUTED_FFN, GATED}, {WIDTH_ROUTED_FFN, PLAIN}},
 	{MODULE_SHARED_ACTIVATION, {WIDTH_SHARED_FFN, GATED}, {WIDTH_SHARED_FFN, PLAIN}},
 };
-static const struct traffic dispatch_traffic = {WIDTH_ROUTED_HIDDEN, {2, 3, 1, 1}, {2, 3, 1, 1}};
+static const struct traffic dispatch_traffic = {WIDTH_SENT_HIDDEN, {2, 3, 1, 1}, {2, 3, 1, 1}};
+/* What came from other ranks is sorted by expert, and back. */
+static const struct traffic sort_traffic = {WIDTH_ROUTED_HIDDEN, {4, 6, 2, 2}, {4, 6, 2, 2}};
 static const struct traffic rope_traffic = {WIDTH_ROTATED, {2, 2, 1, 1}, {10, 10, 8, 8}};
 
 /* The score matrix of eager attention, a*s elements per token: forward scales, masks and normalises
@@ -109,15 +111,14 @@ static void add_traffic(struct module_work *work, const struct traffic *t, enum 
 }
 
 /* The leaf's own entry; a norm over the hidden size is what the architecture says. */
-static void add_leaf(struct module_work *work, enum module_kind kind, enum pass pass, double tokens,
-	double stream_tokens, const struct architecture *a, int element_bytes)
+static void add_leaf(struct module_work *work, enum module_kind kind, enum pass pass,
+	const struct row_counts *rows, const struct architecture *a, int element_bytes)
 {
 	struct traffic t = traffic[kind];
 
 	if ((kind == MODULE_NORM || kind == MODULE_EMBEDDING_NORM) && a->norm == NORM_RMSNORM)
 		t.eager = rms_norm_eager;
-	add_traffic(
-		work, &t, pass, t.width == WIDTH_STREAM ? stream_tokens : tokens, a, element_bytes);
+	add_traffic(work, &t, pass, (double)rows_of_width(rows, t.width), a, element_bytes);
 }
 
 static void add_gemm(struct module_work *work, int64_t m, int64_t n, int64_t k, int64_t count)
@@ -170,13 +171,13 @@ static void add_adapter(struct module_work *work, enum pass pass, struct wanted 
 	work->eager_kernels += 2;
 }
 
-/* Every token goes to k experts, spread evenly: one product per expert that has tokens, in one
- * launch. Rounded up to whole tokens. */
+/* Rows are spread evenly over the rank's experts: one product per expert that has rows, in one
+ * launch. Rounded up to whole rows. */
 static void add_experts(struct module_work *work, const struct architecture *a, enum pass pass,
-	struct wanted wanted, int64_t tokens, int64_t out, int64_t in)
+	struct wanted wanted, int64_t routed, int64_t out, int64_t in)
 {
-	int64_t routed = saturated_mul(tokens, a->experts_per_token);
-	int64_t busy = min_i64(a->experts, routed);
+	int64_t held = a->experts_held > 0 ? a->experts_held : a->experts;
+	int64_t busy = min_i64(held, routed);
 
 	add_linear(work, pass, wanted, (routed + busy - 1) / max_i64(busy, 1), out, in, busy);
 }
@@ -204,16 +205,18 @@ static void add_core(struct module_work *work, const struct architecture *a, enu
 }
 
 static void add_activation(struct module_work *work, const struct architecture *a,
-	enum module_kind kind, enum pass pass, double tokens, int element_bytes)
+	enum module_kind kind, enum pass pass, const struct row_counts *counts, int element_bytes)
 {
 	for (int i = 0; i < COUNT_OF(activations); i++) {
 		const struct traffic *t =
 			architecture_is_gated(a) ? &activations[i].gated : &activations[i].plain;
 
+		double rows = (double)rows_of_width(counts, t->width);
+
 		if (activations[i].kind != kind)
 			continue;
-		add_traffic(work, t, pass, tokens, a, element_bytes);
-		work->activations = tokens * (double)architecture_width(a, t->width);
+		add_traffic(work, t, pass, rows, a, element_bytes);
+		work->activations = rows * (double)architecture_width(a, t->width);
 	}
 }
 
@@ -227,22 +230,24 @@ static void add_bias_gradient(struct module_work *work, double bytes)
 }
 
 static void add_products(struct module_work *work, const struct model *model,
-	const struct module *m, enum pass pass, int64_t tokens, int element_bytes)
+	const struct module *m, enum pass pass, const struct row_counts *counts, int element_bytes)
 {
 	const struct architecture *a = &model->architecture;
+	bool of_experts = module_kind_is_of_experts(m->kind);
+	int64_t rows = of_experts ? counts->received : counts->tokens;
 	const struct wanted wanted = {m - model->modules > model->first_trained, !m->weight_frozen};
 	int64_t out, in;
 
 	if (!module_linear_shape(a, m->kind, &out, &in))
 		return;
-	if (module_kind_is_of_experts(m->kind))
-		add_experts(work, a, pass, wanted, tokens, out, in);
+	if (of_experts)
+		add_experts(work, a, pass, wanted, rows, out, in);
 	else
-		add_linear(work, pass, wanted, tokens, out, in, 1);
+		add_linear(work, pass, wanted, rows, out, in, 1);
 	if (m->adapter >= 0)
-		add_adapter(work, pass, wanted, tokens, out, in, a->trainable.rank, element_bytes);
+		add_adapter(work, pass, wanted, rows, out, in, a->trainable.rank, element_bytes);
 	if (pass == PASS_BACKWARD && module_trains_bias(model, m))
-		add_bias_gradient(work, (double)tokens * (double)out * element_bytes);
+		add_bias_gradient(work, (double)rows * (double)out * element_bytes);
 }
 
 void model_module_work(const struct model *model, int module, enum pass pass, int64_t sequences,
@@ -250,20 +255,21 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 {
 	const struct architecture *a = &model->architecture;
 	const struct module *m = &model->modules[module];
-	int64_t tokens = model_tokens(model, sequences, seq_len);
+	const struct row_counts rows = model_rows(model, sequences, seq_len);
 
 	*work = (struct module_work){0};
 	if (pass == PASS_BACKWARD && !model_goes_back(model, module))
 		return;
 	if (m->kind == MODULE_ATTENTION_CORE)
-		add_core(work, a, pass, (double)tokens, (double)seq_len, element_bytes, attention,
-			module_sees_all(model, module) ? 1 : 0.5);
-	add_activation(work, a, m->kind, pass, (double)tokens, element_bytes);
-	add_products(work, model, m, pass, tokens, element_bytes);
+		add_core(work, a, pass, (double)rows.tokens, (double)seq_len, element_bytes,
+			attention, module_sees_all(model, module) ? 1 : 0.5);
+	add_activation(work, a, m->kind, pass, &rows, element_bytes);
+	add_products(work, model, m, pass, &rows, element_bytes);
 	if (m->kind == MODULE_ROUTER)
-		add_traffic(work, &dispatch_traffic, pass, (double)tokens, a, element_bytes);
-	add_leaf(work, m->kind, pass, (double)tokens,
-		(double)model_stream_tokens(model, sequences, seq_len), a, element_bytes);
+		add_traffic(work, &dispatch_traffic, pass, (double)rows.sent, a, element_bytes);
+	if (m->kind == MODULE_EXPERTS_DOWN && model->division.expert > 1)
+		add_traffic(work, &sort_traffic, pass, (double)rows.received, a, element_bytes);
+	add_leaf(work, m->kind, pass, &rows, a, element_bytes);
 }
 
 /* The full square of positions, forward and backward, per token: 3 * 4 * L * a*d * s; an encoder's

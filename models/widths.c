@@ -17,13 +17,15 @@ static int64_t rotated_width(const struct architecture *a)
 			      : (a->heads + a->kv_heads) * a->head_dim;
 }
 
-/* All blocks have experts, or some have the dense width. */
-static int64_t widest_ffn(const struct architecture *a)
+int64_t rows_of_width(const struct row_counts *rows, enum width width)
 {
-	int64_t routed = a->experts_per_token * a->expert_ffn + a->shared_ffn;
-	bool dense = a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1;
-
-	return max_i64(routed, dense ? a->ffn : 0);
+	if (width == WIDTH_STREAM || width == WIDTH_STREAM_STATISTICS)
+		return rows->stream;
+	if (width == WIDTH_SENT_HIDDEN)
+		return rows->sent;
+	if (width == WIDTH_ROUTED_HIDDEN || width == WIDTH_ROUTED_FFN)
+		return rows->received;
+	return rows->tokens;
 }
 
 /* A switch where a table would do: inner loops ask, and a table would compute every width. */
@@ -35,6 +37,8 @@ int64_t architecture_width(const struct architecture *a, enum width width)
 	case WIDTH_HIDDEN:
 	case WIDTH_STREAM:
 	case WIDTH_INPUT:
+	case WIDTH_SENT_HIDDEN:
+	case WIDTH_ROUTED_HIDDEN:
 		return a->hidden;
 	case WIDTH_EMBEDDING:
 		return a->embedding_width > 0 ? a->embedding_width : a->hidden;
@@ -80,19 +84,13 @@ int64_t architecture_width(const struct architecture *a, enum width width)
 	case WIDTH_EXPERTS:
 		return a->experts;
 	case WIDTH_EXPERT_FFN:
-		return a->expert_ffn;
-	case WIDTH_ROUTED_HIDDEN:
-		return a->experts_per_token * a->hidden;
 	case WIDTH_ROUTED_FFN:
-		return a->experts_per_token * a->expert_ffn;
+		return a->expert_ffn;
 	case WIDTH_SHARED_FFN:
 		return a->shared_ffn;
-	case WIDTH_WIDEST_FFN:
-		return widest_ffn(a);
-	case WIDTH_WIDEST_ROUTED:
-		return a->experts_per_token * a->hidden;
 	case WIDTH_ADAPTER:
 		return a->trainable.rank;
+	case WIDTH_WIDEST_FFN: /* by its rows (activations.c) */
 	case WIDTH_NONE:
 	case WIDTH_COUNT:
 		break;

@@ -3,6 +3,7 @@
 #define MODELS_WIDTHS_H
 
 #include "models/architecture.h"
+#include "models/division.h"
 
 /* Elements per token. */
 enum width {
@@ -34,14 +35,17 @@ enum width {
 	WIDTH_KEY_STATISTICS,
 	WIDTH_EXPERTS,       /* E */
 	WIDTH_EXPERT_FFN,    /* of one expert */
-	WIDTH_ROUTED_HIDDEN, /* k*h: every token once for each of its k experts */
-	WIDTH_ROUTED_FFN,    /* k*m */
+	WIDTH_SENT_HIDDEN,   /* h, of the rank's rows: every token once for each of its k experts */
+	WIDTH_ROUTED_HIDDEN, /* h, of the rows that its experts get */
+	WIDTH_ROUTED_FFN,    /* m, of these */
 	WIDTH_SHARED_FFN,
-	WIDTH_WIDEST_FFN,    /* of any block: f, or k*m + shared */
-	WIDTH_WIDEST_ROUTED, /* k*h with experts, else 0 */
-	WIDTH_ADAPTER,       /* r */
+	WIDTH_WIDEST_FFN, /* of any block: f, or the rows of experts and the shared one */
+	WIDTH_ADAPTER,    /* r */
 	WIDTH_COUNT
 };
+
+/* How many of what a width is of. */
+int64_t rows_of_width(const struct row_counts *rows, enum width width);
 
 /* Does not overflow for an architecture within the limits of architecture_check. */
 int64_t architecture_width(const struct architecture *architecture, enum width width);

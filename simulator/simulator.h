@@ -45,9 +45,10 @@ struct simulation_options {
 struct exposed {
 	/* Of collectives that the compute stream does nothing beside, and those of them whose group
 	 * spans nodes. */
-	double seconds[3], over_network[3]; /* by enum collective_kind */
-	double computing;                   /* of the compute stream, */
-	double slowed;                      /* and what of it comes of other streams and the host */
+	double seconds[COLLECTIVES_OF_STEPS],
+		over_network[COLLECTIVES_OF_STEPS]; /* by enum collective_kind */
+	double computing;                           /* of the compute stream, */
+	double slowed; /* and what of it comes of other streams and the host */
 };
 
 struct simulation {

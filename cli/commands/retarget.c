@@ -186,7 +186,7 @@ bool adapt_plan(struct arena *arena, const struct plan_file *file,
 
 static double communication(const struct time_split *time)
 {
-	return time->all_gather + time->reduce_scatter + time->all_reduce;
+	return time->all_gather + time->reduce_scatter + time->all_reduce + time->all_to_all;
 }
 
 static double ratio(double here, double modelled)

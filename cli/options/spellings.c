@@ -28,8 +28,7 @@
 	"two are possible, type --micro-batch N (sequences a GPU takes at once) or "               \
 	"--global-batch N (sequences a step, all GPUs together)"
 #define NO_AXIS                                                                                    \
-	"only data parallel sharding is planned (FSDP, ZeRO, DDP), so a model is never split "     \
-	"this way; drop it"
+	"pipelines are not planned: data, tensor, context and expert parallelism are; drop it"
 #define IN_TOPOLOGY "nodes and GPUs are the second word: 2xdgx-h100 is two nodes; or type --gpus N"
 
 static const struct synonym {
@@ -113,24 +112,22 @@ static const struct synonym {
 	TAKES("framework", "for"),
 	TAKES("target", "for"),
 	TAKES("backend", "runtime"),
-	SAYS("tensor", NO_AXIS),
-	SAYS("tensor-parallel", NO_AXIS),
-	SAYS("tensor-parallel-size", NO_AXIS),
-	SAYS("tensor-model-parallel-size", NO_AXIS),
-	SAYS("tp", NO_AXIS),
+	TAKES("tensor-parallel", "tensor"),
+	TAKES("tensor-parallel-size", "tensor"),
+	TAKES("tensor-model-parallel-size", "tensor"),
+	TAKES("tp", "tensor"),
 	SAYS("pipeline", NO_AXIS),
 	SAYS("pipeline-parallel", NO_AXIS),
 	SAYS("pipeline-parallel-size", NO_AXIS),
 	SAYS("pipeline-model-parallel-size", NO_AXIS),
 	SAYS("pp", NO_AXIS),
-	SAYS("context", NO_AXIS),
-	SAYS("context-parallel", NO_AXIS),
-	SAYS("context-parallel-size", NO_AXIS),
-	SAYS("cp", NO_AXIS),
-	SAYS("sequence-parallel", NO_AXIS),
-	SAYS("expert", NO_AXIS),
-	SAYS("expert-parallel", NO_AXIS),
-	SAYS("ep", NO_AXIS),
+	TAKES("context-parallel", "context"),
+	TAKES("context-parallel-size", "context"),
+	TAKES("cp", "context"),
+	TAKES("expert-parallel", "expert"),
+	TAKES("expert-parallel-size", "expert"),
+	TAKES("expert-model-parallel-size", "expert"),
+	TAKES("ep", "expert"),
 	TAKES("learning-rate", "lr"),
 	TAKES("warmup-steps", "warmup"),
 	TAKES("max-steps", "steps"),

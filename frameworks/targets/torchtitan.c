@@ -15,7 +15,7 @@ static const struct export_rule rules[] = {
 	{KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true",
 		"torchtitan takes default, always or never, no group size"},
 	FSDP2_PREFETCH,
-	FSDP2_FORWARD,
+	{KNOB_FORWARD_PREFETCH, FIXED},
 	FSDP2_LIMITER,
 	{KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none selective full *>full",
 		"one policy for all blocks"},
@@ -28,14 +28,21 @@ static const struct export_rule rules[] = {
 	{KNOB_WRAP, IN_FILE},
 	{KNOB_MICRO_BATCH, IN_FILE},
 	{KNOB_GRAD_ACCUM, IN_FILE},
+	{KNOB_EXPERT_LOAD, ELSEWHERE, NULL,
+		"what the router makes of the data is measured, not set"},
 	{KNOB_SEQUENCE_PARALLEL, FIXED, "*>true", "its tensor parallelism cuts the sequence too"},
 	{KNOB_SYNC_EACH_MICRO_BATCH, FIXED, "*>true", "torchtitan reduces after every micro-batch"},
 	OUTSIDE_OF_FILES,
 };
 
-/* It has no float16, and some devices have no units for bfloat16. */
+/* Of prefetching it takes no word. It has no float16, and some devices have no units for bfloat16.
+ */
 static void adapt(struct exporting *exporting, struct plan *plan)
 {
+	if (plan->strategy != STRATEGY_NO_SHARD)
+		export_change(exporting, plan, KNOB_FORWARD_PREFETCH,
+			plan->mesh.expert > 1 ? "true" : "false",
+			"torchtitan prefetches in forward with expert ranks, and only then");
 	if (plan->param_dtype == DTYPE_FP16 && exporting->topology->device.bf16_flops <= 0)
 		export_change(exporting, plan, KNOB_PARAM_DTYPE, "fp32",
 			"mixed_precision_param has no float16, the device has no bf16 units");
@@ -132,6 +139,14 @@ static const char *reshard(struct exporting *exporting)
 								      : "default";
 }
 
+/* Its default is 1. */
+static const char *expert_tensor(struct exporting *exporting)
+{
+	return exporting->plan->expert_tensor > 1
+		       ? export_knob(exporting->plan, KNOB_EXPERT_TENSOR, exporting->arena)
+		       : NULL;
+}
+
 static const char *tokens(struct exporting *exporting, int64_t sequences)
 {
 	return arena_printf(
@@ -180,8 +195,9 @@ static const char *selective(struct exporting *exporting)
 	{"parallelism.tensor_parallel_degree", KEY_COUNT, KNOB_TENSOR},                            \
 		{"parallelism.pipeline_parallel_degree", KEY_ONE, NO_KNOB, "1"},                   \
 		{"parallelism.context_parallel_degree", KEY_COUNT, KNOB_CONTEXT},                  \
-		{"parallelism.expert_parallel_degree", KEY_ONE, NO_KNOB, "1"},                     \
-		ROW("parallelism.expert_tensor_parallel_degree", KEY_ONE, NO_KNOB)
+		{"parallelism.expert_parallel_degree", KEY_COUNT, KNOB_EXPERT},                    \
+		ROW("parallelism.expert_tensor_parallel_degree", KEY_COUNT, KNOB_EXPERT_TENSOR,    \
+			NULL, 0, expert_tensor)
 #define PLAIN_DEGREES                                                                              \
 	{"parallelism.enable_fsdp_symm_mem", KEY_UNPRICED, NO_KNOB},                               \
 		{"parallelism.pipeline_*", KEY_PLAIN, NO_KNOB},                                    \

@@ -1,7 +1,8 @@
 /* Where one plan spends more time than another. */
 #include "planner/defence/causes.h"
 
-const char *const cause_collectives[] = {"all-gather", "reduce-scatter", "all-reduce"};
+const char *const cause_collectives[] = {
+	"all-gather", "reduce-scatter", "all-reduce", "all-to-all"};
 
 const char *cause_link(const struct question *question, bool over_network)
 {
@@ -17,7 +18,7 @@ const char *cause_link(const struct question *question, bool over_network)
 static const char *measure_collective(int kind, bool over_network, struct arena *arena)
 {
 	static const char *const tests[] = {
-		"all_gather_perf", "reduce_scatter_perf", "all_reduce_perf"};
+		"all_gather_perf", "reduce_scatter_perf", "all_reduce_perf", "alltoall_perf"};
 	return arena_printf(arena, "%s of nccl-tests %s", tests[kind],
 		over_network ? "across the nodes" : "inside a node");
 }
@@ -60,7 +61,7 @@ void causes_find(const struct question *question, const struct contender *chosen
 	const struct time_split *was = &chosen->prediction->time, *is = &other->prediction->time;
 	bool recomputes = recomputed_blocks(question, other->plan) >
 			  recomputed_blocks(question, chosen->plan);
-	for (int k = 0; k < 3; k++) {
+	for (int k = 0; k < COLLECTIVES_OF_STEPS; k++) {
 		bool network = exposed_over_network(chosen->exposure, other->exposure, scale, k);
 		causes[k] =
 			(struct cause){arena_printf(arena, "of %s exposed on %s",
@@ -68,19 +69,20 @@ void causes_find(const struct question *question, const struct contender *chosen
 				scale * other->exposure->seconds[k], chosen->exposure->seconds[k],
 				measure_collective(k, network, arena)};
 	}
-	causes[3] = (struct cause){recomputes ? "of compute, for recomputation" : "of compute",
+	struct cause *others = causes + COLLECTIVES_OF_STEPS;
+	others[0] = (struct cause){recomputes ? "of compute, for recomputation" : "of compute",
 		scale * (is->compute - other->exposure->slowed),
 		was->compute - chosen->exposure->slowed,
 		"forward and backward of one block at both micro-batches and kinds of "
 		"checkpointing"};
-	causes[4] = (struct cause){"in the optimizer", scale * is->optimizer, was->optimizer,
+	others[1] = (struct cause){"in the optimizer", scale * is->optimizer, was->optimizer,
 		"the optimizer's step alone"};
-	causes[5] = (struct cause){"waiting for the host", scale * other->exposure->idle,
+	others[2] = (struct cause){"waiting for the host", scale * other->exposure->idle,
 		chosen->exposure->idle, "the host's time to issue one block, in a profile"};
-	causes[6] = (struct cause){"of compute slowed by communication",
+	others[3] = (struct cause){"of compute slowed by communication",
 		scale * other->exposure->slowed, chosen->exposure->slowed,
 		"a matrix product beside a running collective"};
-	causes[7] = (struct cause){"in retries of the allocator", scale * is->allocator,
+	others[4] = (struct cause){"in retries of the allocator", scale * is->allocator,
 		was->allocator, "a step with num_alloc_retries of torch.cuda.memory_stats()"};
 	for (int i = 0; i < CAUSE_COUNT; i++)
 		causes[i].more -= causes[i].before;

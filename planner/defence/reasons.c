@@ -161,7 +161,7 @@ static void add_exposed(
 	struct text *text, const struct question *question, const struct exposure *exposure)
 {
 	int most = 0;
-	for (int k = 1; k < 3; k++)
+	for (int k = 1; k < COLLECTIVES_OF_STEPS; k++)
 		if (exposure->seconds[k] > exposure->seconds[most])
 			most = k;
 	if (exposure->seconds[most] > 0)

@@ -90,10 +90,10 @@ static bool experts_are_gathered(const struct subject *subject, struct text *sen
 {
 	const struct architecture *a = subject->architecture;
 	if (a->experts == 0 || subject->plan->strategy == STRATEGY_NO_SHARD ||
-		subject->plan->mesh.shard == 1)
+		subject->plan->mesh.shard == 1 || subject->plan->mesh.expert > 1)
 		return false;
 	text_printf(sentence,
-		"%lld experts are gathered for %lld a token; expert parallelism (not planned) "
+		"%lld experts are gathered for %lld a token; expert parallelism (--expert N) "
 		"moves tokens",
 		(long long)a->experts, (long long)a->experts_per_token);
 	return true;

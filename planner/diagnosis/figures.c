@@ -119,7 +119,7 @@ static void try_no_overlap(struct figures_diagnosis *d)
 {
 	const struct time_split *time = &d->prediction->time;
 	double step = time->compute + time->all_gather + time->reduce_scatter + time->all_reduce +
-		      time->copy + time->optimizer;
+		      time->all_to_all + time->copy + time->optimizer;
 
 	add_candidate(
 		d, &(struct figure_candidate){"no-overlap",

@@ -17,10 +17,12 @@ struct evaluator {
 
 /* What communication costs one step, seconds. */
 struct exposure {
-	double seconds[3];    /* by enum collective_kind: no compute runs meanwhile */
-	bool over_network[3]; /* the exposed part is mostly of groups that span nodes */
-	double slowed;        /* compute takes longer than alone */
-	double idle;          /* neither compute nor communication runs, but for the allocator */
+	double seconds[COLLECTIVES_OF_STEPS]; /* by enum collective_kind: no compute runs meanwhile
+					       */
+	bool over_network[COLLECTIVES_OF_STEPS]; /* the exposed part is mostly of groups that span
+						    nodes */
+	double slowed;                           /* compute takes longer than alone */
+	double idle; /* neither compute nor communication runs, but for the allocator */
 };
 
 /* The plan's own bound of memory (bounds.h). */

@@ -11,6 +11,8 @@ const enum knob_id axes_in_order[] = {
 	KNOB_TENSOR,
 	KNOB_SEQUENCE_PARALLEL,
 	KNOB_CONTEXT,
+	KNOB_EXPERT,
+	KNOB_EXPERT_TENSOR,
 	KNOB_SHARD_GROUP,
 	KNOB_PARAM_DTYPE,
 	KNOB_MASTER_DTYPE,
@@ -126,28 +128,38 @@ static void restrict_axis(struct filling *f, enum knob_id axis)
 /* Bytes a parameter of mixed precision: fp32 master and moments, a gradient. */
 enum { STATE_BYTES = 16 };
 
-/* Every rank needs a sequence; and states that a node does not hold ask for more than sharding. */
-static bool asks_for_tensor(const struct question *question)
+/* States that a node does not hold ask for more than sharding. */
+static bool exceeds_node(const struct question *question)
 {
 	const struct topology *topology = question->topology;
 	int64_t limit = question->memory_limit_bytes > 0 ? question->memory_limit_bytes
 							 : topology->device.memory_bytes;
 	double node = (double)limit * (double)topology->devices_per_node;
+
+	return STATE_BYTES * (double)question->model->parameter_count > node;
+}
+
+/* Every rank needs a sequence. */
+static bool asks_for_tensor(const struct question *question)
+{
+	const struct topology *topology = question->topology;
 	bool batch = question_gives(question, KNOB_GLOBAL_BATCH) &&
 		     question->asked.global_batch < topology_devices(topology);
 
-	return topology->device.kind == DEVICE_GPU &&
-	       (batch || STATE_BYTES * (double)question->model->parameter_count > node);
+	return topology->device.kind == DEVICE_GPU && (batch || exceeds_node(question));
+}
+
+static bool has_knob(const struct filling *f, enum knob_id id)
+{
+	return knob_table[id].runtimes >> f->plan->runtime & 1;
 }
 
 /* Of the plan's runtime; powers of two within a node that divide the heads. */
 static void add_tensor(struct filling *f)
 {
-	const struct knob *knob = &knob_table[KNOB_TENSOR];
 	int64_t heads = f->question->model->architecture.heads;
 	int64_t node = f->question->topology->devices_per_node;
-	if (!is_free(f, KNOB_TENSOR) || !(knob->runtimes >> f->plan->runtime & 1) ||
-		!asks_for_tensor(f->question))
+	if (!is_free(f, KNOB_TENSOR) || !has_knob(f, KNOB_TENSOR) || !asks_for_tensor(f->question))
 		return;
 	for (int64_t t = 1; t <= node && node % t == 0 && heads % t == 0; t *= 2)
 		axis_add_int(&f->axes->of[KNOB_TENSOR], t);
@@ -182,6 +194,23 @@ static void add_orders(struct filling *f)
 	axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], 4);
 }
 
+/* The ranks of a node, which NVLink joins, and a few times as many, where they divide the experts.
+ */
+static void add_experts(struct filling *f)
+{
+	enum { NODES_TIMES = 4 };
+	int64_t experts = f->question->model->architecture.experts;
+	int64_t node = f->question->topology->devices_per_node;
+	if (!is_free(f, KNOB_EXPERT) || !has_knob(f, KNOB_EXPERT) || experts == 0 ||
+		f->question->topology->device.kind != DEVICE_GPU || !exceeds_node(f->question))
+		return;
+	axis_add_int(&f->axes->of[KNOB_EXPERT], 1);
+	for (int64_t e = max_i64(node, 2); e <= min_i64(experts, plan_ranks(f->plan));
+		e *= NODES_TIMES)
+		if (experts % e == 0)
+			axis_add_int(&f->axes->of[KNOB_EXPERT], e);
+}
+
 bool axes_resolve(const struct question *question, struct arena *arena, struct plan *plan,
 	struct error *error)
 {
@@ -190,6 +219,10 @@ bool axes_resolve(const struct question *question, struct arena *arena, struct p
 	int64_t node = question->topology->devices_per_node;
 	if (plan_resolve(question, arena, plan, error))
 		return true;
+	question_put(&with, KNOB_EXPERT, (union knob_value){.number = 1});
+	if (question_is_open(question, KNOB_EXPERT) && plan_resolve(&with, arena, plan, &mine))
+		return true;
+	with = *question;
 	if (question_is_open(question, KNOB_TENSOR) && asks_for_tensor(question))
 		for (int64_t t = 2; t <= node; t *= 2) {
 			question_put(&with, KNOB_TENSOR, (union knob_value){.number = t});
@@ -475,6 +508,7 @@ bool axes_fill(const struct question *question, const struct plan *plan, bool by
 	add_tensor(&f);
 	add_stages(&f);
 	add_orders(&f);
+	add_experts(&f);
 	add_reshards(&f);
 	add_wraps(&f);
 	add_checkpointings(&f);

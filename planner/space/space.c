@@ -171,22 +171,42 @@ static bool is_plain_in_stages(enum knob_id axis, const struct question *point)
 		       axis == KNOB_SYNC_EACH_MICRO_BATCH);
 }
 
-/* Where tensor ranks hold parts of a block, units of other sizes and partial resharding are tried
- * only if they were asked for: they save what is not much then. */
+static bool searches_experts(const struct enumeration *e, const struct question *point)
+{
+	return e->axes.of[KNOB_EXPERT].n > 1 && question_gives(point, KNOB_EXPERT) &&
+	       point->asked.mesh.expert > 1;
+}
+
+/* Where tensor or expert ranks hold parts of a block, units of other sizes and partial resharding
+ * are tried only if they were asked for: they save what is not much then. Nor are both cut. */
 static bool is_plain(const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
 	if (e->question->only[axis].n == 0 && is_plain_in_stages(axis, point))
 		return true;
-
 	bool of_units = axis == KNOB_WRAP || axis == KNOB_RESHARD_AFTER_FORWARD ||
 			axis == KNOB_FORWARD_PREFETCH;
-	return of_units && question_gives(point, KNOB_TENSOR) && point->asked.mesh.tensor > 1 &&
-	       e->axes.of[KNOB_TENSOR].n > 1 && e->question->only[axis].n == 0;
+	bool tensor = e->axes.of[KNOB_TENSOR].n > 1 && question_gives(point, KNOB_TENSOR) &&
+		      point->asked.mesh.tensor > 1;
+	return ((of_units && (tensor || searches_experts(e, point))) ||
+		       (axis == KNOB_EXPERT && tensor)) &&
+	       e->question->only[axis].n == 0;
 }
 
-/* As torchtitan has it, which composes FSDP2 with tensor parallelism: ends that are not tied are
- * units of their own. */
-static union knob_value plain_value(const struct enumeration *e, enum knob_id axis)
+/* Values of an axis that are tried, the first ones: stages leave a node of expert ranks at most. */
+static int tried(const struct enumeration *e, enum knob_id axis, const struct question *point)
+{
+	int n = e->axes.of[axis].n;
+	bool few = axis == KNOB_EXPERT && asked_size(point, KNOB_PIPELINE) > 1 &&
+		   e->question->only[axis].n == 0;
+	if (is_plain(e, axis, point))
+		return 1;
+	return few && n > 2 ? 2 : n;
+}
+
+/* As torchtitan has it, which composes FSDP2 with them: ends that are not tied are units of their
+ * own; with experts blocks are prefetched in forward. */
+static union knob_value plain_value(
+	const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
 	static const struct wrap_policy ends = {.text = "block+embedding+head",
 		.kind = WRAP_BLOCK,
@@ -196,6 +216,8 @@ static union knob_value plain_value(const struct enumeration *e, enum knob_id ax
 		return (union knob_value){.wrap = ends};
 	if (axis == KNOB_SYNC_EACH_MICRO_BATCH)
 		return (union knob_value){.on = false};
+	if (axis == KNOB_FORWARD_PREFETCH)
+		return (union knob_value){.on = searches_experts(e, point)};
 	return e->axes.of[axis].values[0];
 }
 
@@ -213,11 +235,11 @@ static bool add_points(
 		return add_points(e, a + 1, point, error);
 	bool any = false;
 	bool plain = is_plain(e, axis, point);
-	int n = plain ? 1 : values->n;
+	int n = tried(e, axis, point);
 	for (int i = 0; i < n; i++) {
 		struct question with = *point;
 		struct error mine = {0};
-		question_put(&with, axis, plain ? plain_value(e, axis) : values->values[i]);
+		question_put(&with, axis, plain ? plain_value(e, axis, point) : values->values[i]);
 		bool some = add_points(e, a + 1, &with, &mine);
 		note_value(e, axis, values->values[i], some, &mine);
 		if (!some)

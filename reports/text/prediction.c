@@ -102,9 +102,9 @@ void time_grid(const struct prediction *prediction, struct grid *grid)
 		{"retries of the allocator", time->allocator, true},
 		{"all kernels", time->compute, false}, {"all-gather", time->all_gather, false},
 		{"reduce-scatter", time->reduce_scatter, false},
-		{"all-reduce", time->all_reduce, false}, {"messages", time->messages, false},
-		{"copies", time->copy, false}, {"optimizer", time->optimizer, false},
-		{"data loading", time->data_loading, false}};
+		{"all-reduce", time->all_reduce, false}, {"all-to-all", time->all_to_all, false},
+		{"messages", time->messages, false}, {"copies", time->copy, false},
+		{"optimizer", time->optimizer, false}, {"data loading", time->data_loading, false}};
 
 	grid_init(grid, columns, COUNT_OF(columns));
 	for (int i = 0; i < COUNT_OF(rows); i++) {
@@ -218,10 +218,14 @@ static void add_network(const struct prediction *prediction, struct text *text)
 	if (prediction->wire_bytes_node_egress > 0)
 		text_printf(text, ", %s leave each node",
 			format_bytes(buffer, prediction->wire_bytes_node_egress));
-	text_printf(text, "; %lld all-gather, %lld reduce-scatter, %lld all-reduce\n",
+	text_printf(text, "; %lld all-gather, %lld reduce-scatter, %lld all-reduce",
 		(long long)prediction->collectives[COLLECTIVE_ALL_GATHER],
 		(long long)prediction->collectives[COLLECTIVE_REDUCE_SCATTER],
 		(long long)prediction->collectives[COLLECTIVE_ALL_REDUCE]);
+	if (prediction->collectives[COLLECTIVE_ALL_TO_ALL] > 0)
+		text_printf(text, ", %lld all-to-all",
+			(long long)prediction->collectives[COLLECTIVE_ALL_TO_ALL]);
+	text_add_char(text, '\n');
 }
 
 /* What it would have to deliver: the tokens of a step in what the step takes without it. */

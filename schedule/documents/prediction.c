@@ -91,7 +91,8 @@ static const struct field time_fields[] = {NUMBER(time.compute, "compute"),
 	NUMBER(time.exposed_communication, "exposed_communication"),
 	IF_KNOWN(time.data_loading, "data_loading"), IF_KNOWN(time.data_wait, "data_wait"),
 	IF_KNOWN(time.unaligned_head, "unaligned_head"), IF_KNOWN(time.allocator, "allocator"),
-	IF_KNOWN(time.messages, "messages"), IF_KNOWN(time.bubble, "bubble"), FIELD_END};
+	IF_KNOWN(time.all_to_all, "all_to_all"), IF_KNOWN(time.messages, "messages"),
+	IF_KNOWN(time.bubble, "bubble"), FIELD_END};
 
 static const struct field wire_fields[] = {NUMBER(wire_bytes_per_rank, "per_rank"),
 	NUMBER(wire_bytes_node_egress, "node_egress"), FIELD_END};
@@ -99,7 +100,10 @@ static const struct field wire_fields[] = {NUMBER(wire_bytes_per_rank, "per_rank
 static const struct field collective_fields[] = {
 	COUNT(collectives[COLLECTIVE_ALL_GATHER], "all_gather"),
 	COUNT(collectives[COLLECTIVE_REDUCE_SCATTER], "reduce_scatter"),
-	COUNT(collectives[COLLECTIVE_ALL_REDUCE], "all_reduce"), FIELD_END};
+	COUNT(collectives[COLLECTIVE_ALL_REDUCE], "all_reduce"),
+	FIELD_INT(struct prediction, collectives[COLLECTIVE_ALL_TO_ALL], "all_to_all",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_END};
 
 static const struct field uncertainty_fields[] = {NUMBER(step_time_low, "step_time_low_s"),
 	NUMBER(step_time_high, "step_time_high_s"), IF_KNOWN(step_time_p95, "step_time_p95_s"),

@@ -28,7 +28,8 @@ struct time_split {
 	double unaligned_head; /* of compute: for rows of logits that are no multiple of 16 bytes */
 	double allocator; /* by which the step is longer for memory that is given back and asked for
 			   * again */
-	double messages;  /* between stages of a pipeline, sent and received */
+	double all_to_all; /* rows to experts and back */
+	double messages;   /* between stages of a pipeline, sent and received */
 	double bubble; /* nothing is computed or communicated, because other stages are awaited */
 };
 
@@ -73,9 +74,9 @@ struct prediction {
 	int64_t host_memory_limit_bytes; /* of a node; 0 where nothing is offloaded */
 	struct time_split time;
 	double wire_bytes_per_rank, wire_bytes_node_egress;
-	int64_t collectives[3];               /* number per step, by enum collective_kind */
-	double step_time_low, step_time_high; /* 80 % interval of a run's median step */
-	double step_time_p95;                 /* of the steps of a run; 0: not known */
+	int64_t collectives[COLLECTIVES_OF_STEPS]; /* number per step, by enum collective_kind */
+	double step_time_low, step_time_high;      /* 80 % interval of a run's median step */
+	double step_time_p95;                      /* of the steps of a run; 0: not known */
 	double step_time_best; /* where nothing else uses the machine; 0: not known */
 	const char *uncertainty_source;
 	double lower_bound, plan_lower_bound; /* s */

@@ -20,6 +20,11 @@ static bool check_plan(const struct schedule *schedule, struct error *error)
 		!checked_mul(mesh->replicate, mesh->shard, &ranks))
 		return law_broken(error, "mesh: replicate %lld x shard %lld",
 			(long long)mesh->replicate, (long long)mesh->shard);
+	if (mesh->expert < 1 || plan_expert_tensor(plan) < 1 ||
+		plan_expert_shard_ranks(plan) * mesh->expert * plan_expert_tensor(plan) !=
+			plan_shard_ranks(plan) * mesh->tensor)
+		return law_broken(error, "mesh: expert %lld of %lld tensor ranks each",
+			(long long)mesh->expert, (long long)plan_expert_tensor(plan));
 	if (plan->grad_accum < 1)
 		return law_broken(
 			error, "%lld micro-batches in a step", (long long)plan->grad_accum);
@@ -59,6 +64,14 @@ static bool check_group(const struct schedule *schedule, int index, struct error
 	case GROUP_CONTEXT:
 		size = mesh->context;
 		break;
+	case GROUP_EXPERT:
+		stride = plan_expert_tensor(&schedule->plan);
+		size = mesh->expert;
+		break;
+	case GROUP_EXPERT_SHARD:
+		stride = mesh->expert * plan_expert_tensor(&schedule->plan);
+		size = plan_expert_shard_ranks(&schedule->plan);
+		break;
 	case GROUP_PIPELINE:
 		stride = ranks_of_class(mesh);
 		size = schedule->n_classes;
@@ -83,7 +96,7 @@ static bool check_unit(const struct schedule *schedule, const struct program *pr
 	struct error *error)
 {
 	const struct unit *unit = &program->units[index];
-	int64_t shard = plan_shard_ranks(&schedule->plan), gathered;
+	int64_t shard = unit_shard_ranks(unit, &schedule->plan), gathered;
 	bool sound = unit->module >= 0 && unit->end_module >= unit->module &&
 		     unit->parameters >= 0 && unit->elements >= unit->parameters &&
 		     unit->chunk >= 0 && unit->gathered >= unit->elements &&
@@ -179,6 +192,9 @@ static const struct {
 	[BUFFER_BUCKET] = {BIT(OP_BACKWARD), BIT(OP_END_BACKWARD)},
 	[BUFFER_GATHERED_TOKENS] = {BIT(OP_ALL_GATHER),
 		BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) | BIT(OP_BACKWARD)},
+	[BUFFER_ROWS] = {BIT(OP_ALL_TO_ALL) | BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) |
+				 BIT(OP_BACKWARD),
+		BIT(OP_ALL_TO_ALL) | BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) | BIT(OP_BACKWARD)},
 	[BUFFER_PARTIAL_SUMS] = {BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) | BIT(OP_BACKWARD) |
 					 BIT(OP_ALL_REDUCE),
 		BIT(OP_REDUCE_SCATTER) | BIT(OP_ALL_REDUCE)},
@@ -214,11 +230,12 @@ static const struct collective_law {
 	unsigned groups[2];
 	unsigned operands[2];
 } collectives[] = {
-	{OP_ALL_GATHER, {BIT(GROUP_SHARD) | BIT(GROUP_RESHARD), BIT(GROUP_SHARD)},
+	{OP_ALL_GATHER,
+		{BIT(GROUP_SHARD) | BIT(GROUP_RESHARD) | BIT(GROUP_EXPERT_SHARD), BIT(GROUP_SHARD)},
 		{BIT(BUFFER_PARAMETER_SHARD) | BIT(BUFFER_LOW_PRECISION_SHARD) |
 				BIT(BUFFER_STAGED_SHARD) | BIT(BUFFER_RESHARDED),
 			BIT(BUFFER_UNSHARDED) | BIT(BUFFER_GATHERED)}},
-	{OP_REDUCE_SCATTER, {BIT(GROUP_SHARD), BIT(GROUP_SHARD)},
+	{OP_REDUCE_SCATTER, {BIT(GROUP_SHARD) | BIT(GROUP_EXPERT_SHARD), BIT(GROUP_SHARD)},
 		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT),
 			BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD)}},
 	{OP_ALL_REDUCE,
@@ -305,6 +322,29 @@ static bool check_tokens(
 		       op_kind_name(op->kind), (long long)op->bytes, (long long)group->size);
 }
 
+/* Rows between the ranks that have other experts, as many as the fullest gets or sends; others have
+ * fewer. What comes back may lie among the saved tensors. */
+static bool check_rows(
+	const struct program *program, const struct group *group, int i, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const int *uses = slice_of(program, op->uses);
+	bool sound = op->kind == OP_ALL_TO_ALL && group->kind == GROUP_EXPERT && op->unit < 0 &&
+		     op->bytes > 0 && op->uses.count > 0;
+	int64_t most = 0;
+	for (int k = 0; k < op->uses.count && sound; k++) {
+		const struct buffer *buffer = &program->buffers[uses[k]];
+		if (buffer->role == BUFFER_ROWS)
+			most = max_i64(most, buffer->bytes);
+		else
+			sound = buffer_role_category(buffer->role) == CATEGORY_ACTIVATIONS ||
+				buffer_role_category(buffer->role) == CATEGORY_TEMPORARY_BUFFERS;
+	}
+	return (sound && most == op->bytes) ||
+	       law_broken(error, "op %d: %s of %lld bytes of rows over a %s group", i,
+		       op_kind_name(op->kind), (long long)op->bytes, group_kind_names[group->kind]);
+}
+
 static bool check_bucket(const struct program *program, int i, int64_t ranks, struct error *error)
 {
 	const struct op *op = &program->ops[i];
@@ -332,9 +372,14 @@ static bool check_collective(
 	const struct collective_law *law = collectives;
 	if (group->kind == GROUP_TENSOR || group->kind == GROUP_CONTEXT)
 		return check_tokens(program, group, i, error);
+	if (group->kind == GROUP_EXPERT || op->kind == OP_ALL_TO_ALL)
+		return check_rows(program, group, i, error);
 	while (law->kind != op->kind)
 		law++;
-	if (!(law->groups[op->unit < 0] >> group->kind & 1))
+	bool of_experts = op->unit >= 0 && program->units[op->unit].of_experts;
+	if (!(law->groups[op->unit < 0] >> group->kind & 1) ||
+		(of_experts && group->kind == GROUP_SHARD) ||
+		(!of_experts && group->kind == GROUP_EXPERT_SHARD))
 		return law_broken(error, "op %d: %s over a %s group", i, op_kind_name(op->kind),
 			group_kind_names[group->kind]);
 	if (is_bucket(op))
@@ -400,11 +445,12 @@ static const int stages[OP_KIND_COUNT] = {
 };
 enum { STAGE_ON_HOST = 7 }; /* accumulation there */
 
-static bool note_reduction(const struct schedule *schedule, const struct op *op, int unit,
-	struct progress *progress, struct error *error)
+static bool note_reduction(const struct schedule *schedule, const struct unit *units,
+	const struct op *op, int unit, struct progress *progress, struct error *error)
 {
 	const struct plan *plan = &schedule->plan;
-	int64_t ranks = plan->late_all_reduce ? plan_shard_ranks(plan) : plan_reduce_ranks(plan);
+	int64_t ranks = unit_shard_ranks(&units[unit], plan) *
+			(plan->late_all_reduce ? 1 : plan->mesh.replicate);
 	if (op->micro_batch != progress->reduced_in) {
 		if (progress->reduced_in >= 0 && progress->covered != ranks)
 			return law_broken(error,
@@ -444,7 +490,7 @@ static bool note_stage(const struct schedule *schedule, const struct program *pr
 		progress->landed_in = op->micro_batch;
 	if (op->kind != OP_REDUCE_SCATTER && op->kind != OP_ALL_REDUCE)
 		return true;
-	return note_reduction(schedule, op, op->unit, progress, error);
+	return note_reduction(schedule, program->units, op, op->unit, progress, error);
 }
 
 static bool note_bucket(const struct schedule *schedule, const struct program *program,
@@ -453,7 +499,7 @@ static bool note_bucket(const struct schedule *schedule, const struct program *p
 	const int *uses = slice_of(program, op->uses);
 	for (int k = 1; k < op->uses.count; k++) {
 		int unit = program->buffers[uses[k]].unit;
-		if (!note_reduction(schedule, op, unit, &progress[unit], error))
+		if (!note_reduction(schedule, program->units, op, unit, &progress[unit], error))
 			return false;
 	}
 	return true;
@@ -476,7 +522,7 @@ static bool check_progress(const struct schedule *schedule, const struct program
 	const struct progress *p, struct error *error)
 {
 	const struct plan *plan = &schedule->plan;
-	int64_t ranks = plan_reduce_ranks(plan);
+	int64_t ranks = unit_shard_ranks(&program->units[unit], plan) * plan->mesh.replicate;
 	int64_t reductions = plan->sync_each_micro_batch ? plan->grad_accum : 1;
 	if (program->units[unit].parameters == 0)
 		return true;

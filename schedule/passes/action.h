@@ -38,7 +38,7 @@ struct entry {
 	X(RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                              \
 	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED, SENT_BEFORE)                   \
 	/* activations: saved tensors leave and come back */                                       \
-	X(SAVE, COPY_D2H, COPY_OUT, MOVED, COMPUTE)                                                \
+	X(SAVE, COPY_D2H, COPY_OUT, MOVED, COMPUTE, ROWS)                                          \
 	X(FETCH, COPY_H2D, COPY_IN, MOVED, COMPUTE)                                                \
 	X(END_COPIES, END_COPIES, COMPUTE, NOTHING, MOVED)                                         \
 	/* tokens between tensor ranks: gathered for a column-parallel layer, summed behind a      \
@@ -53,6 +53,11 @@ struct entry {
 	/* between stages of a pipeline */                                                         \
 	X(SEND, SEND, SEND, SENT, COMPUTE)                                                         \
 	X(RECEIVE, RECV, RECEIVE, RECEIVED, COMPUTE)                                               \
+	/* how many rows ranks have for one another's experts; the rows, and what becomes of them  \
+	 */                                                                                        \
+	X(COUNT_ROWS, ALL_TO_ALL, EXPERT, NOTHING, COMPUTE)                                        \
+	X(DISPATCH_ROWS, ALL_TO_ALL, EXPERT, NOTHING, COMPUTE)                                     \
+	X(COMBINE_ROWS, ALL_TO_ALL, EXPERT, NOTHING, COMPUTE)                                      \
 	/* parameters of units; offload: the shard comes in */                                     \
 	X(STAGE, COPY_H2D, GATHER_COPY_IN, PREPARED, BEGUN, RELEASED)                              \
 	X(CAST_SHARD, CAST_PARAMETERS, GATHER_COPY_IN, PREPARED, BEGUN, RELEASED, PREPARED,        \
@@ -139,9 +144,12 @@ enum action_flag {
 	REDUCED_HERE = 1 << 11, /* with no other rank: compute has written what was to be reduced */
 	IS_PARTIAL = 1 << 12,   /* SCATTER: its result waits for those of later micro-batches */
 	OF_INPUT = 1 << 13,     /* SAVE, FETCH: the block's input, not what its ranges save.
-				 * GATHER_TOKENS: the layer's input, not its gradient */
+				 * GATHER_TOKENS: the layer's input, not its gradient;
+				 * COMBINE_ROWS: results of experts, not gradients */
 	LEAVES_SUM = 1 << 14,   /* compute: partial sums that tensor ranks add up behind it */
 	LEAVES_KEYS = 1 << 15,  /* BACKWARD: likewise of keys and values, context ranks */
+	LEAVES_ROWS = 1 << 16,  /* compute: rows that go back to the ranks they came from */
+	KEEPS_ROWS = 1 << 17,   /* FORWARD: what came in is there until it is computed again */
 };
 
 struct action {

@@ -120,12 +120,17 @@ static void reshard_after_backward(struct hooks *hooks, int unit)
 /* --- prefetch ------------------------------------------------------------------------------------
  */
 
-/* The unit of the same pass whose hook comes `distance` after that at `place`; -1: none. */
-static int neighbour(const struct hooks *hooks, const int *order, int place, int distance)
+/* The unit of the same pass whose hook comes next in that direction; -1: none. Before another block
+ * come the experts of a block itself. */
+static int neighbour(const struct hooks *hooks, const int *order, int place, int direction)
 {
-	int i = place + distance;
-	bool is_there = i >= 0 && i < hooks->step->n_order &&
-			unit_is_in_chunk(hooks->step, order[i], hooks->at->chunk);
+	const struct step *step = hooks->step;
+	bool skips = !step->units[order[place]].of_experts;
+	int i = place + direction;
+	while (skips && i >= 0 && i < step->n_order && step->units[order[i]].of_experts)
+		i += direction;
+	bool is_there =
+		i >= 0 && i < step->n_order && unit_is_in_chunk(step, order[i], hooks->at->chunk);
 	return is_there ? order[i] : -1;
 }
 
@@ -139,11 +144,22 @@ static void prefetch(struct hooks *hooks, int unit, int cause)
 	hooks->units[unit].prefetched = true;
 }
 
+/* torchtitan prefetches a block and then its experts, which are units inside of it, from the block
+ * before, because the host waits for counts of rows in between. */
+static void prefetch_block(struct hooks *hooks, int unit, int cause)
+{
+	const struct step *step = hooks->step;
+	prefetch(hooks, unit, cause);
+	for (int u = unit + 1; unit >= 0 && u < step->n_units && step->units[u].of_experts; u++)
+		prefetch(hooks, u, cause);
+}
+
 static void prefetch_forward(struct hooks *hooks, int unit)
 {
 	const struct step *step = hooks->step;
-	if (step->plan->forward_prefetch)
-		prefetch(hooks, neighbour(hooks, step->pre_order, step->pre_place[unit], 1), unit);
+	if (step->plan->forward_prefetch && !step->units[unit].of_experts)
+		prefetch_block(
+			hooks, neighbour(hooks, step->pre_order, step->pre_place[unit], 1), unit);
 }
 
 static void prefetch_backward(struct hooks *hooks, int unit, enum prefetch when)
@@ -151,7 +167,7 @@ static void prefetch_backward(struct hooks *hooks, int unit, enum prefetch when)
 	const struct step *step = hooks->step;
 	int next = neighbour(hooks, step->post_order, step->post_place[unit], -1);
 	if (step->plan->prefetch == when && next >= 0 && unit_goes_back(step, next))
-		prefetch(hooks, next, unit);
+		prefetch_block(hooks, next, unit);
 }
 
 /* --- hooks ---------------------------------------------------------------------------------------

@@ -63,6 +63,15 @@ static void add_groups_of_resharding(struct step *step)
 			step->group_reshard[u] = reshard_group(step, step->units[u].reshard_group);
 }
 
+/* The ranks of the shard group once more, by which experts they hold. */
+static void add_groups_of_experts(struct step *step)
+{
+	int64_t experts = step->plan->mesh.expert, apart = plan_expert_tensor(step->plan);
+	step->group_expert = add_group(step, GROUP_EXPERT, experts, apart, next_engine(step));
+	step->group_expert_shard = add_group(step, GROUP_EXPERT_SHARD,
+		plan_expert_shard_ranks(step->plan), experts * apart, next_engine(step));
+}
+
 /* Of the axes that divide the model: each has a communicator of its own. */
 static void add_groups_of_axes(struct step *step)
 {
@@ -73,6 +82,8 @@ static void add_groups_of_axes(struct step *step)
 	if (mesh->context > 1)
 		step->group_context = add_group(
 			step, GROUP_CONTEXT, mesh->context, mesh->tensor, next_engine(step));
+	if (mesh->expert > 1)
+		add_groups_of_experts(step);
 	if (mesh->pipeline == 1)
 		return;
 	int64_t apart = plan_reduce_ranks(step->plan) * mesh->tensor;
@@ -85,11 +96,12 @@ static void add_groups_of_axes(struct step *step)
 void pass_groups(struct step *step)
 {
 	int64_t copies = plan_reduce_ranks(step->plan);
-	step->schedule->groups = ARENA_ARRAY(step->arena, struct group, 7 + step->n_units);
+	step->schedule->groups = ARENA_ARRAY(step->arena, struct group, 9 + step->n_units);
 	step->group_reshard = ARENA_ARRAY(step->arena, int, step->n_units);
 	step->group_gather = step->group_reduce = step->group_replicate = -1;
 	step->group_tensor = step->group_context = -1;
 	step->group_forward = step->group_backward = -1;
+	step->group_expert = step->group_expert_shard = -1;
 	for (int u = 0; u < step->n_units; u++)
 		step->group_reshard[u] = -1;
 	if (step->method.shards && step->method.reduces == REDUCES_BUCKETS)

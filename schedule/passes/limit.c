@@ -1,5 +1,5 @@
-/* What the host itself waits for before it issues more: the rate limiter of FSDP1 and of ours, and
- * the reductions of ZeRO-3 (docs/runtimes.md). */
+/* What the host itself waits for before it issues more: the rate limiter of FSDP1 and of ours, the
+ * reductions of ZeRO-3, the counts of rows for experts (docs/runtimes.md). */
 #include "schedule/passes/step.h"
 
 #include <stdlib.h>
@@ -73,6 +73,9 @@ static void visit(struct limiting *l, const struct action *action, int op)
 		l->step->frees_pending[op] = l->queue.n - l->first;
 		keep_waits(l, op);
 	}
+	/* The host makes buffers for as many rows as the counts say. */
+	if (action->kind == ACTION_COUNT_ROWS)
+		number_add(&l->pending, op);
 	if (action->kind == ACTION_RESHARD && has_limiter && l->step->method.shards)
 		free_later(l, op);
 	if (action->kind == ACTION_SCATTER_COLLECTED)

@@ -103,7 +103,10 @@ static void begin(struct lowering *l, struct step *step)
 			.partial = -1,
 			.keys = -1,
 			.partial_keys = -1,
-			.received = -1};
+			.received = -1,
+			.rows = none(arena, step->n_ranges),
+			.rows_leaving = -1,
+			.rows_returned = -1};
 }
 
 void pass_lower(struct step *step)

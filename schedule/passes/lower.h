@@ -35,10 +35,12 @@ struct flight {
 	int *copies;    /* per range: cached low-precision weights */
 	int *residuals; /* input of block l, input of the head */
 	int tokens, logits, backward_work;
-	int gathered[2];        /* tokens of all tensor ranks: a gradient, an input */
-	int partial;            /* that tensor ranks have yet to add up */
-	int keys, partial_keys; /* of all context ranks; gradients of them */
-	int received;           /* the gradient of what the stage returned */
+	int gathered[2];                 /* tokens of all tensor ranks: a gradient, an input */
+	int partial;                     /* that tensor ranks have yet to add up */
+	int keys, partial_keys;          /* of all context ranks; gradients of them */
+	int received;                    /* the gradient of what the stage returned */
+	int *rows;                       /* per range: for its experts */
+	int rows_leaving, rows_returned; /* on their way back; gradients that have come back */
 };
 
 struct lowering {

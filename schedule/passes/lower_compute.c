@@ -66,11 +66,16 @@ static int take_partial(struct lowering *l, int64_t bytes)
 static void use_exchanged(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
-	int *buffers[] = {&flight->gathered[0], &flight->gathered[1], &flight->keys};
+	int *buffers[] = {&flight->gathered[0], &flight->gathered[1], &flight->keys,
+		&flight->rows_returned, &flight->rows[l->at->range]};
 	for (int i = 0; i < COUNT_OF(buffers); i++) {
 		op_use(l, *buffers[i]);
-		op_give(l, buffers[i]);
+		if (i < COUNT_OF(buffers) - 1 || !(l->at->flags & KEEPS_ROWS))
+			op_give(l, buffers[i]);
 	}
+	if (l->at->flags & LEAVES_ROWS)
+		flight->rows_leaving = op_take_new(l, BUFFER_ROWS, -1, received_rows_bytes(l->step),
+			l->step->plan->param_dtype);
 	if (l->at->flags & LEAVES_SUM)
 		flight->partial = take_partial(l, exchanged_tokens_bytes(l->step));
 	if (l->at->flags & LEAVES_KEYS)

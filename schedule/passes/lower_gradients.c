@@ -187,7 +187,7 @@ void lower_SCATTER(struct lowering *l)
 	int input = input_of(l);
 	l->op.dtype = gradient_dtype(l);
 	l->op.bytes = unit_of(l)->trained_gathered * reduce_bytes(l);
-	l->op.group = l->step->group_reduce;
+	l->op.group = unit_of(l)->of_experts ? l->step->group_expert_shard : l->step->group_reduce;
 	int output = buffer_new(l->step, direct ? BUFFER_GRADIENT_SHARD : BUFFER_REDUCE_OUTPUT,
 		STREAM_REDUCE, l->at->unit, unit_of(l)->trained_chunk * reduce_bytes(l),
 		l->op.dtype);

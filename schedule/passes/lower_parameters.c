@@ -76,6 +76,7 @@ void lower_GATHER(struct lowering *l)
 	int kept = resident_of(l)->kept, buffer = kept;
 	l->op.bytes = gathered_bytes(l);
 	l->op.group = live_of(l)->resharded >= 0 ? l->step->group_reshard[l->at->unit]
+		      : unit_of(l)->of_experts   ? l->step->group_expert_shard
 						 : l->step->group_gather;
 	if (kept < 0) {
 		buffer = buffer_new(l->step, role, STREAM_GATHER, l->at->unit, l->op.bytes,

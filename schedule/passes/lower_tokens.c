@@ -1,5 +1,5 @@
 /* What ranks exchange that divide the model: tokens of the residual stream, sums of the loss, keys
- * and values; between stages the residual stream itself, and its gradient. */
+ * and values, rows for experts; between stages the residual stream itself, and its gradient. */
 #include "schedule/passes/lower.h"
 
 /* The operation belongs to the leaves of its range, and is of no unit: no parameters move. */
@@ -61,6 +61,41 @@ void lower_SCATTER_KEYS(struct lowering *l)
 	set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
 	op_use(l, flight_of(l)->partial_keys);
 	op_give(l, &flight_of(l)->partial_keys);
+}
+
+static int take_rows(struct lowering *l, int64_t bytes)
+{
+	return op_take_new(l, BUFFER_ROWS, -1, bytes, l->op.dtype);
+}
+
+void lower_COUNT_ROWS(struct lowering *l)
+{
+	l->op.dtype = DTYPE_INT64;
+	set_exchange(l, l->step->group_expert, row_counts_bytes(l->step));
+	int counts = take_rows(l, l->op.bytes);
+	op_give(l, &counts);
+}
+
+/* The rank's own rows, in the order of their experts, are a copy that ends with it. */
+void lower_DISPATCH_ROWS(struct lowering *l)
+{
+	set_exchange(l, l->step->group_expert, received_rows_bytes(l->step));
+	int sent = take_rows(l, sent_rows_bytes(l->step));
+	flight_of(l)->rows[l->at->range] = take_rows(l, l->op.bytes);
+	op_give(l, &sent);
+}
+
+/* Results that come back are among the saved tensors. */
+void lower_COMBINE_ROWS(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	set_exchange(l, l->step->group_expert, received_rows_bytes(l->step));
+	op_use(l, flight->rows_leaving);
+	op_give(l, &flight->rows_leaving);
+	if (l->at->flags & OF_INPUT)
+		op_use(l, flight->saved[l->at->range]);
+	else
+		flight->rows_returned = take_rows(l, sent_rows_bytes(l->step));
 }
 
 /* --- between stages of a pipeline ----------------------------------------------------------------

@@ -70,6 +70,14 @@ static void begin_backward(struct offloading *o)
 		copy_block(o, ACTION_FETCH, slot - 1);
 }
 
+/* Results of experts come back behind their forward. */
+static bool ends_range(const struct action *action)
+{
+	if (action->kind == ACTION_FORWARD)
+		return !(action->flags & LEAVES_ROWS);
+	return action->kind == ACTION_COMBINE_ROWS && !(action->flags & IN_BACKWARD);
+}
+
 static void find_first_ranges(struct offloading *o)
 {
 	const struct step *step = o->step;
@@ -91,7 +99,7 @@ void pass_offload_activations(struct step *step)
 		if (o.at->kind == ACTION_RECOMPUTE || o.at->kind == ACTION_BACKWARD)
 			begin_backward(&o);
 		action_add(step, *o.at);
-		if (o.at->kind == ACTION_FORWARD)
+		if (ends_range(o.at))
 			end_forward(&o);
 	}
 	actions_end(&old);

@@ -54,14 +54,20 @@ static bool is_on_stream(const struct step *step, int leaf)
 	return module_is_on_stream(step->model->modules[leaf].kind);
 }
 
+static bool is_of_experts(const struct step *step, int leaf)
+{
+	return step->model->modules[step->model->modules[leaf].parent].kind == MODULE_EXPERTS;
+}
+
 /* Ranks exchange something between two leaves that follow one another: tokens between one on the
- * residual stream and one that is not; keys and values before attention. */
+ * residual stream and one that is not; keys and values before attention; rows round experts. */
 static bool is_apart(const struct step *step, int leaf, int next)
 {
 	const struct mesh *mesh = &step->plan->mesh;
 	bool core = step->model->modules[next].kind == MODULE_ATTENTION_CORE;
 	return (mesh->tensor > 1 && is_on_stream(step, leaf) != is_on_stream(step, next)) ||
-	       (mesh->context > 1 && core);
+	       (mesh->context > 1 && core) ||
+	       (mesh->expert > 1 && is_of_experts(step, leaf) != is_of_experts(step, next));
 }
 
 static void add_leaf(struct walk *walk, int module)
@@ -116,6 +122,7 @@ static void find_exchanges(struct step *step)
 		range->gathers_keys =
 			mesh->context > 1 &&
 			step->model->modules[range->first_module].kind == MODULE_ATTENTION_CORE;
+		range->receives_rows = mesh->expert > 1 && is_of_experts(step, range->first_module);
 	}
 }
 

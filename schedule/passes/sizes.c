@@ -20,12 +20,19 @@ static bool keeps(const struct step *step, int module)
 	return plan_selective_keeps(step->plan, step->model, module);
 }
 
+/* torchtitan's policy keeps what collectives have brought: the results of experts too. */
+static bool comes_back(const struct step *step, int module)
+{
+	return step->plan->mesh.expert > 1 &&
+	       step->model->modules[module].kind == MODULE_EXPERTS_DOWN;
+}
+
 /* Of what the range's leaves save, the bytes that selective checkpointing computes again. */
 static int64_t dropped_bytes(const struct step *step, const struct range *range)
 {
 	int64_t dropped = 0;
 	for (int m = range->first_module; m < range->end_module; m++)
-		if (!keeps(step, m))
+		if (!keeps(step, m) && !comes_back(step, m))
 			dropped += modules_saved_bytes(step, m, m + 1);
 	return dropped;
 }
@@ -69,7 +76,7 @@ int64_t range_kept_bytes(const struct step *step, int range)
 {
 	int64_t kept = 0;
 	for (int m = step->ranges[range].first_module; m < step->ranges[range].end_module; m++)
-		if (keeps(step, m))
+		if (keeps(step, m) || comes_back(step, m))
 			kept += result_bytes(step, m);
 	return kept;
 }
@@ -109,6 +116,31 @@ int64_t exchanged_keys_bytes(const struct step *step)
 		widths = a->kv_rank + a->rope_dim;
 	return step->plan->micro_batch * step->plan->seq_len * widths *
 	       dtype_bytes(step->plan->param_dtype);
+}
+
+static int64_t rows_bytes(const struct step *step, int64_t rows)
+{
+	return rows * step->model->architecture.hidden * dtype_bytes(step->plan->param_dtype);
+}
+
+static struct row_counts rows_of(const struct step *step)
+{
+	return model_rows(step->model, step->plan->micro_batch, step->plan->seq_len);
+}
+
+int64_t sent_rows_bytes(const struct step *step)
+{
+	return rows_bytes(step, rows_of(step).sent);
+}
+
+int64_t received_rows_bytes(const struct step *step)
+{
+	return rows_bytes(step, rows_of(step).received);
+}
+
+int64_t row_counts_bytes(const struct step *step)
+{
+	return step->model->architecture.experts * dtype_bytes(DTYPE_INT64);
 }
 
 /* --- loss ----------------------------------------------------------------------------------------

@@ -16,6 +16,10 @@ int64_t logits_bytes(const struct step *step);
 int64_t exchanged_tokens_bytes(const struct step *step);
 int64_t exchanged_loss_bytes(const struct step *step);
 int64_t exchanged_keys_bytes(const struct step *step);
+/* Rows that a rank sends to experts; that its own get, of the fullest rank; how many for each. */
+int64_t sent_rows_bytes(const struct step *step);
+int64_t received_rows_bytes(const struct step *step);
+int64_t row_counts_bytes(const struct step *step);
 /* Beyond the logits. */
 int64_t loss_work_bytes(const struct step *step);
 

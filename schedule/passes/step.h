@@ -21,7 +21,8 @@ struct range {
 	/* Cut over tensor ranks: it reads the residual stream as a column-parallel layer; it
 	 * returns to it as a row-parallel one. */
 	bool leaves_stream, joins_stream;
-	bool gathers_keys; /* attention over tokens of other context ranks */
+	bool gathers_keys;  /* attention over tokens of other context ranks */
+	bool receives_rows; /* experts that compute tokens of other ranks */
 };
 
 /* What a forward pass meets; backward goes the same way in reverse. */
@@ -86,7 +87,8 @@ struct step {
 	/* groups; -1: none */
 	int group_gather, group_reduce, group_replicate, group_tensor, group_context;
 	int group_forward, group_backward; /* of messages */
-	int *group_reshard;                /* per unit */
+	int group_expert, group_expert_shard;
+	int *group_reshard; /* per unit */
 
 	/* resident */
 	struct resident *resident;

@@ -39,6 +39,7 @@ enum need {
 	MOVED,           /* activations: the last copy */
 	SENT_BEFORE,     /* the last of a stage's backward: what forward has sent is still read */
 	EXCHANGED,       /* what the ranks that divide the model have exchanged so far */
+	ROWS,            /* of it, to and from experts */
 };
 
 enum result {
@@ -168,7 +169,7 @@ static void wait_for_begin(struct waiting *w)
 
 static void wait_for_exchanges(struct waiting *w)
 {
-	static const enum stream streams[] = {STREAM_TENSOR, STREAM_CONTEXT};
+	static const enum stream streams[] = {STREAM_TENSOR, STREAM_CONTEXT, STREAM_EXPERT};
 	for (int i = 0; i < COUNT_OF(streams); i++)
 		if (w->last[streams[i]].step == w->here.step)
 			wait_for(w, w->last[streams[i]]);
@@ -180,6 +181,12 @@ static void wait_for_sent(struct waiting *w)
 {
 	if (w->step->ranges[w->at->range].last_of_chunk)
 		wait_for(w, w->sent[w->at->flight]);
+}
+
+static void wait_for_rows(struct waiting *w)
+{
+	if (w->last[STREAM_EXPERT].step == w->here.step)
+		wait_for(w, w->last[STREAM_EXPERT]);
 }
 
 static bool is_kept(const struct waiting *w)
@@ -266,6 +273,9 @@ static void wait_for_need(struct waiting *w, enum need need)
 		break;
 	case SENT_BEFORE:
 		wait_for_sent(w);
+		break;
+	case ROWS:
+		wait_for_rows(w);
 		break;
 	case EXCHANGED:
 		wait_for_exchanges(w);

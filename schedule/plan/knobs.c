@@ -425,6 +425,25 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.shown = "even",
 			.remark = "as the framework cuts",
 		},
+	[KNOB_EXPERT_TENSOR] =
+		{
+			FIELD_INT(struct plan, expert_tensor, "expert_tensor",
+				FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_VARIED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.metavar = "N",
+			.help = "with --expert: ranks that cut each expert, 1 or --tensor",
+			.shown = "1",
+		},
+	[KNOB_EXPERT_LOAD] =
+		{
+			RATE(expert_load, FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
+			.metavar = "F",
+			.help = "with --expert: rows of the fullest rank over the mean",
+			.shown = "1.1",
+		},
 	[KNOB_TENSOR] =
 		{
 			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
@@ -459,6 +478,17 @@ const struct knob knob_table[KNOB_COUNT] = {
 				"parallelism)",
 			.shown = "1",
 		},
+	[KNOB_EXPERT] =
+		{
+			FIELD_INT(struct plan, mesh.expert, "expert", FIELD_POSITIVE),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2),
+			.metavar = "N",
+			.help = "ranks that share out experts and send one another tokens (expert "
+				"parallelism)",
+			.shown = "1",
+		},
 	[KNOB_SHARD_GROUP] =
 		{
 			FIELD_INT(struct plan, mesh.shard, "shard_group", FIELD_POSITIVE),
@@ -490,6 +520,9 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	KNOB_PIPELINE_SCHEDULE,
 	KNOB_VIRTUAL_STAGES,
 	KNOB_LAYERS_PER_STAGE,
+	KNOB_EXPERT,
+	KNOB_EXPERT_TENSOR,
+	KNOB_EXPERT_LOAD,
 	/* Sharding */
 	KNOB_STRATEGY,
 	KNOB_SHARD_GROUP,

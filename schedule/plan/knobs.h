@@ -102,8 +102,10 @@ struct plan {
 	int64_t virtual_stages;       /* of each pipeline rank; 0: as few as the schedule has */
 	struct rows layers_per_stage; /* by stage, the first one first; no text: as even as can be
 				       */
-	double clip;                  /* gradient norm; 0 = no clipping */
-	double loader_rate; /* tokens/s of a rank's data loader; 0 = it is never waited for */
+	int64_t expert_tensor; /* with expert ranks: those that each expert is cut over; else 0 */
+	double expert_load;    /* and rows that the fullest rank gets over the mean; else 0 */
+	double clip;           /* gradient norm; 0 = no clipping */
+	double loader_rate;    /* tokens/s of a rank's data loader; 0 = it is never waited for */
 	struct trainable trainable; /* of the model, which was built for it */
 };
 
@@ -146,11 +148,14 @@ enum knob_id {
 	KNOB_PIPELINE_SCHEDULE,
 	KNOB_VIRTUAL_STAGES,
 	KNOB_LAYERS_PER_STAGE,
+	KNOB_EXPERT_TENSOR,
+	KNOB_EXPERT_LOAD,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,
 	KNOB_CONTEXT,
 	KNOB_PIPELINE,
+	KNOB_EXPERT,
 	KNOB_COUNT
 };
 

@@ -46,12 +46,26 @@ int64_t plan_reduce_ranks(const struct plan *plan)
 	return plan->mesh.replicate * plan_shard_ranks(plan);
 }
 
+int64_t plan_expert_tensor(const struct plan *plan)
+{
+	return plan->mesh.expert > 1 ? plan->expert_tensor : plan->mesh.tensor;
+}
+
+int64_t plan_expert_shard_ranks(const struct plan *plan)
+{
+	const struct mesh *mesh = &plan->mesh;
+	return plan_shard_ranks(plan) * mesh->tensor / (mesh->expert * plan_expert_tensor(plan));
+}
+
 struct division plan_division(const struct plan *plan)
 {
 	const struct mesh *mesh = &plan->mesh;
 	return (struct division){.tensor = mesh->tensor,
 		.stream = plan->sequence_parallel ? mesh->tensor : 1,
-		.context = mesh->context};
+		.context = mesh->context,
+		.expert = mesh->expert,
+		.expert_tensor = plan_expert_tensor(plan),
+		.expert_load = plan->expert_load};
 }
 
 bool plan_divides_alike(const struct plan *a, const struct plan *b)
@@ -217,7 +231,8 @@ void plan_add_axes(const struct plan *plan, struct text *text)
 	const struct {
 		const char *name;
 		int64_t size;
-	} axes[] = {{"PP", mesh->pipeline}, {"TP", mesh->tensor}, {"CP", mesh->context}};
+	} axes[] = {{"PP", mesh->pipeline}, {"TP", mesh->tensor}, {"CP", mesh->context},
+		{"EP", mesh->expert}};
 	for (int i = 0; i < COUNT_OF(axes); i++)
 		if (axes[i].size > 1)
 			text_printf(text, "%s %lld x ", axes[i].name, (long long)axes[i].size);

@@ -17,6 +17,10 @@ int64_t plan_ranks(const struct plan *plan);
  * and shard what they have alike. And those that gradients are reduced over. */
 int64_t plan_shard_ranks(const struct plan *plan);  /* shard * context */
 int64_t plan_reduce_ranks(const struct plan *plan); /* replicate * shard * context */
+/* Ranks that an expert is cut over, and those that states of experts are sharded over. */
+int64_t plan_expert_tensor(const struct plan *plan);
+int64_t plan_expert_shard_ranks(const struct plan *plan); /* shard * context * tensor /
+							      (expert * expert_tensor) */
 /* How its ranks divide the model. */
 struct division plan_division(const struct plan *plan);
 bool plan_divides_alike(const struct plan *a, const struct plan *b);

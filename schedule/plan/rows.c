@@ -331,7 +331,8 @@ static bool is_product(const struct model *model, int module)
 	const struct module *m = &model->modules[module];
 	int adapter = m->adapter >= 0 ? 2 : 0;
 
-	return m->n_parameters - adapter == 1 && module_is_linear(m->kind);
+	return m->n_parameters - adapter == 1 && module_is_linear(m->kind) &&
+	       m->kind != MODULE_ROUTER && !module_kind_is_of_experts(m->kind);
 }
 
 bool plan_selective_keeps(const struct plan *plan, const struct model *model, int module)

@@ -58,6 +58,8 @@ extern const char *const category_names[];
 									    */                     \
 	X(PARTIAL_SUMS, "partial_sums", COMMUNICATION_BUFFERS, true) /* not yet summed over them   \
 								      */                           \
+	X(ROWS, "rows", COMMUNICATION_BUFFERS,                                                     \
+		true) /* to experts of other ranks, and from them */                               \
 	X(RESIDUAL_GRADIENT, "residual_gradient", TEMPORARY_BUFFERS, false) /* between stages */
 
 enum buffer_role {

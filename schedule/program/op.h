@@ -15,6 +15,7 @@
 	X(REPLICATE, "replicate")           /* hybrid: all-reduce over the replica group */        \
 	X(TENSOR, "tensor")                 /* tokens between tensor ranks */                      \
 	X(CONTEXT, "context")               /* keys and values between context ranks */            \
+	X(EXPERT, "expert")                 /* rows to experts of other ranks, and back */         \
 	X(COPY_IN, "copy_in")               /* host to device */                                   \
 	X(COPY_OUT, "copy_out")             /* device to host */                                   \
 	X(HOST, "host") /* host memory and cores: carried out by the issuing thread, which waits   \
@@ -55,6 +56,7 @@ enum op_class {
 	X(CAST_GRADIENTS, "cast_gradients", TRAFFIC) /* to the reduce dtype / into the bucket */   \
 	X(REDUCE_SCATTER, "reduce_scatter", COLLECTIVE)                                            \
 	X(ALL_REDUCE, "all_reduce", COLLECTIVE)                                                    \
+	X(ALL_TO_ALL, "all_to_all", COLLECTIVE)                                                    \
 	X(ACCUMULATE_GRADIENTS, "accumulate_gradients", TRAFFIC) /* into the sharded gradient */   \
 	X(GRADIENT_NORM, "gradient_norm", TRAFFIC)               /* local sum of squares */        \
 	X(END_BACKWARD, "end_backward", MARK) /* FSDP2: compute has waited for the reductions */   \
@@ -74,8 +76,8 @@ enum op_kind {
 };
 
 struct op;
-/* A collective of tokens, keys or values between the ranks that divide the model: it belongs to the
- * leaves of a range, and to no unit. */
+/* A collective of tokens, rows, keys or values between the ranks that divide the model: it belongs
+ * to the leaves of a range, and to no unit. */
 bool op_exchanges(const struct op *op);
 const char *op_kind_name(enum op_kind kind);
 enum op_class op_kind_class(enum op_kind kind);
@@ -108,8 +110,9 @@ struct op {
 	int cause;                    /* unit whose hook issued this gather early; -1: its own */
 	struct message message;       /* SEND and RECV; else 0 */
 	enum dtype dtype;             /* of the payload */
-	/* Collectives: the full payload (gathered output, reduce input, all-reduce buffer).
-	 * TRAFFIC: bytes of memory read + written. COPY, MESSAGE: bytes. Else 0. */
+	/* Collectives: the full payload (gathered output, reduce input, all-reduce buffer;
+	 * all-to-all: what the fullest rank gets or sends, of all others and its own). TRAFFIC:
+	 * bytes of memory read + written. COPY, MESSAGE: bytes. Else 0. */
 	int64_t bytes;
 	/* Operations that must have finished before this one starts / before the host issues it.
 	 * i >= 0: operation i of this step; i < 0: operation n_ops + i of the step before. */

@@ -122,6 +122,7 @@ static void print_unit(const struct unit *unit, int index, struct text *text)
 	if (unit->trained_parameters != unit->parameters)
 		text_printf(text, " trained=%lld/%lld", (long long)unit->trained_parameters,
 			(long long)unit->trained_gathered);
+	text_add(text, unit->of_experts ? " experts" : "");
 	text_add_char(text, '\n');
 }
 

@@ -15,8 +15,10 @@ enum group_kind {
 	GROUP_RESHARD,
 	GROUP_TENSOR,
 	GROUP_CONTEXT,
-	GROUP_PIPELINE,  /* one rank of each class */
-	GROUP_EMBEDDING, /* of the first class and of the last, which both hold a tied table */
+	GROUP_EXPERT,
+	GROUP_EXPERT_SHARD, /* that hold the same experts: their states are sharded over these */
+	GROUP_PIPELINE,     /* one rank of each class */
+	GROUP_EMBEDDING,    /* of the first class and of the last, which both hold a tied table */
 	GROUP_KIND_COUNT
 };
 extern const char *const group_kind_names[];

@@ -312,9 +312,6 @@ static bool check_mesh(
 	const struct plan *plan, const struct topology *topology, struct error *error)
 {
 	const struct mesh *mesh = &plan->mesh;
-	if (mesh->expert != 1)
-		return error_set(
-			error, EXIT_CODE_USAGE, "mesh: the expert axis must be 1 in this version");
 	int64_t ranks;
 	if (!checked_mul(mesh->replicate, mesh->shard, &ranks) ||
 		!checked_mul(ranks, mesh->tensor, &ranks) ||
@@ -384,8 +381,8 @@ static bool check_tensor(const struct plan *plan, const struct model *model, str
 						"key and value heads", model, error)) &&
 	       (a->ffn == 0 ||
 		       check_divides("tensor", t, a->ffn, "feed-forward width", model, error)) &&
-	       (a->experts == 0 || check_divides("tensor", t, a->expert_ffn, "width of an expert",
-					   model, error));
+	       (a->experts == 0 || check_divides("tensor", plan_expert_tensor(plan), a->expert_ffn,
+					   "width of an expert", model, error));
 }
 
 /* A rank has two chunks of each sequence, from its two ends: causal attention is balanced then. */
@@ -478,12 +475,95 @@ static bool check_pipeline(const struct plan *plan, const struct model *model, s
 	return ok;
 }
 
+/* As torchtitan lays them out: expert ranks are whole rows of context ranks, and of tensor ranks
+ * where experts are not cut over these, and divide those that states are sharded over. */
+static bool fits_experts(const struct plan *plan, const struct model *model, int64_t ranks)
+{
+	const struct mesh *mesh = &plan->mesh;
+	int64_t row = mesh->context * mesh->tensor / plan_expert_tensor(plan);
+	return ranks >= 1 && ranks % row == 0 && mesh->shard % (ranks / row) == 0 &&
+	       model->architecture.experts % ranks == 0;
+}
+
+/* The nearest numbers of expert ranks that would do; 1 always does. */
+static const char *nearest_experts(
+	const struct plan *plan, const struct model *model, char text[48])
+{
+	int64_t asked = plan->mesh.expert, experts = model->architecture.experts;
+	int64_t below = min_i64(asked, experts), above = asked;
+	while (below > 1 && !fits_experts(plan, model, below))
+		below--;
+	while (above <= experts && !fits_experts(plan, model, above))
+		above++;
+	if (above > experts)
+		snprintf(text, 48, "%lld", (long long)below);
+	else
+		snprintf(text, 48, "%lld or %lld", (long long)below, (long long)above);
+	return text;
+}
+
+static bool check_expert_tensor(
+	const struct plan *plan, const struct model *model, struct error *error)
+{
+	int64_t t = plan->mesh.tensor, each = plan->expert_tensor;
+	if (plan->mesh.expert == 1)
+		return each == 0 || error_set(error, EXIT_CODE_USAGE,
+					    "--expert-tensor %lld: there is one expert rank; leave "
+					    "it out, or give --expert",
+					    (long long)each);
+	if (each != 1 && each != t)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert-tensor %lld: an expert is whole, or cut over all tensor ranks; "
+			"use 1%s",
+			(long long)each, t > 1 ? ", or as many as --tensor" : "");
+	if (plan->expert_load < 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert-load: the fullest rank gets no less than the mean; use 1 or "
+			"more");
+	return check_divides("expert-tensor", each, model->architecture.expert_ffn,
+		"width of an expert", model, error);
+}
+
+static bool check_experts(const struct plan *plan, const struct model *model, struct error *error)
+{
+	int64_t e = plan->mesh.expert;
+	char nearest[48];
+	if (e > 1 && model->architecture.experts == 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert %lld: %s has no experts; leave it out", (long long)e,
+			model->architecture.name);
+	if (!check_expert_tensor(plan, model, error))
+		return false;
+	if (e == 1)
+		return true;
+	if (!fits_experts(plan, model, e))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert %lld: expected a divisor of %lld experts and of the shard group "
+			"of %lld ranks, in whole rows of context and tensor ranks; use %s",
+			(long long)e, (long long)model->architecture.experts,
+			(long long)(plan_shard_ranks(plan) * plan->mesh.tensor /
+				    plan->expert_tensor),
+			nearest_experts(plan, model, nearest));
+	if (!trainable_is_all(&plan->trainable))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert %lld: frozen parameters are not cut over expert ranks yet; use "
+			"1, or --trainable all",
+			(long long)e);
+	if (plan_reshard_group(plan) > 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert %lld: experts are sharded over other ranks than "
+			"--reshard-after-forward %.60s keeps parameters on; use true or false",
+			(long long)e, plan->reshard_after_forward.text);
+	return true;
+}
+
 static bool check_axes(const struct plan *plan, const struct model *model, struct error *error)
 {
 	for (int i = 0; i < KNOBS_OF_AXES; i++)
 		if (!check_axis(plan, knobs_of_axes[i], error))
 			return false;
-	return check_tensor(plan, model, error) && check_context(plan, error) &&
+	return check_axis(plan, KNOB_EXPERT, error) && check_experts(plan, model, error) &&
+	       check_tensor(plan, model, error) && check_context(plan, error) &&
 	       check_pipeline(plan, model, error);
 }
 

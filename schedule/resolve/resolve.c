@@ -4,6 +4,9 @@
 
 #include "schedule/resolve/resolve.h"
 
+/* Rows of the fullest rank over the mean, where routers balance well [U]. */
+static const double expert_load = 1.1;
+
 /* --- defaults (docs/commands.md) -----------------------------------------------------------------
  */
 
@@ -155,6 +158,24 @@ static bool lay_out_axes(
 	return true;
 }
 
+/* Ranks of the shard group once more: no axis of the world. torchtitan then prefetches in forward
+ * too. How full the fullest of them is says nothing where each has all experts. */
+static void lay_out_experts(struct plan *plan, const struct question *question)
+{
+	bool several = question_gives(question, KNOB_EXPERT) && question->asked.mesh.expert > 1;
+	plan->mesh.expert = several ? question->asked.mesh.expert : 1;
+	if (several && !question_gives(question, KNOB_EXPERT_TENSOR))
+		plan->expert_tensor = 1;
+	if (several && !question_gives(question, KNOB_EXPERT_LOAD))
+		plan->expert_load = expert_load;
+	if (several && !question_gives(question, KNOB_FORWARD_PREFETCH))
+		plan->forward_prefetch = true;
+	if (!several)
+		plan->expert_load = 0;
+	if (!several && (question_gives(question, KNOB_EXPERT) || plan->expert_tensor == 1))
+		plan->expert_tensor = 0;
+}
+
 static bool lay_out_mesh(struct plan *plan, const struct question *question, struct error *error)
 {
 	const struct topology *topology = question->topology;
@@ -162,6 +183,7 @@ static bool lay_out_mesh(struct plan *plan, const struct question *question, str
 	char nearest[48];
 	if (!lay_out_axes(plan, question, &ranks, error))
 		return false;
+	lay_out_experts(plan, question);
 	node = max_i64(topology->devices_per_node / (plan->mesh.tensor * plan->mesh.context), 1);
 	shard = question_gives(question, KNOB_SHARD_GROUP) ? question->asked.mesh.shard : 0;
 	if (plan->strategy == STRATEGY_NO_SHARD) {

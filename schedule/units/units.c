@@ -60,6 +60,11 @@ void units_choose(const struct plan *plan, struct unit *units, int n)
 	}
 }
 
+int64_t unit_shard_ranks(const struct unit *unit, const struct plan *plan)
+{
+	return unit->of_experts ? plan_expert_shard_ranks(plan) : plan_shard_ranks(plan);
+}
+
 int64_t unit_shard_bytes(const struct unit *unit, const struct plan *plan)
 {
 	return unit->trained_chunk * dtype_bytes(plan->master_dtype) +
@@ -121,6 +126,8 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 		(*units)[u].name = unit_name(model, wrapped[u], arena);
 		(*units)[u].module = wrapped[u].module;
 		(*units)[u].end_module = wrapped[u].end_module;
+		(*units)[u].of_experts = plan->mesh.expert > 1 &&
+					 model->modules[wrapped[u].module].kind == MODULE_EXPERTS;
 	}
 	for (int p = 0; p < model->n_parameters; p++)
 		owner[p] = innermost_unit(*units, n, model->parameters[p].module, &open);
@@ -135,13 +142,13 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 		unit_add_slice(&(*units)[owner[p]], model, p);
 	int64_t alignment = max_i64(1, runtime->alignment_bytes / dtype_bytes(plan->param_dtype));
 	for (int u = 0; u < n; u++) {
+		int64_t ranks = unit_shard_ranks(&(*units)[u], plan);
 		if (plan_layout(plan) == LAYOUT_PARTITIONED)
-			unit_lay_out_flat(&(*units)[u], model, plan_shard_ranks(plan),
-				plan_shard_ranks(plan));
+			unit_lay_out_flat(&(*units)[u], model, ranks, ranks);
 		else if (plan_layout(plan) == LAYOUT_PER_PARAMETER)
-			unit_lay_out_per_parameter(&(*units)[u], model, plan_shard_ranks(plan));
+			unit_lay_out_per_parameter(&(*units)[u], model, ranks);
 		else
-			unit_lay_out_flat(&(*units)[u], model, alignment, plan_shard_ranks(plan));
+			unit_lay_out_flat(&(*units)[u], model, alignment, ranks);
 	}
 	units_choose(plan, *units, n);
 	return n;

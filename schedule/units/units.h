@@ -26,7 +26,8 @@ struct unit {
 	 * units hold both kinds; a flat one holds one kind, and the trained parameters of a module
 	 * are a unit of their own inside of the frozen one's. */
 	int64_t trained_elements, trained_chunk, trained_gathered, trained_parameters;
-	int times; /* folded schedules: how many alike it stands for; else 1 */
+	bool of_experts; /* they are cut over expert ranks, and sharded over fewer than others */
+	int times;       /* folded schedules: how many alike it stands for; else 1 */
 	/* The plan's choices for it (plan.h); the text form has them in its plan lines only. */
 	int64_t reshard_group; /* 0 = stays gathered after forward, -1 = resharded, k */
 	enum offload offload;
@@ -53,6 +54,8 @@ static inline bool units_are_twins(const struct unit *frozen, const struct unit 
 {
 	return frozen->module == trained->module && frozen->end_module == trained->end_module;
 }
+/* Ranks that its states are sharded over. */
+int64_t unit_shard_ranks(const struct unit *unit, const struct plan *plan);
 /* The shard in bytes: what is frozen in the compute dtype, the rest in the master's. */
 int64_t unit_shard_bytes(const struct unit *unit, const struct plan *plan);
 

@@ -120,6 +120,15 @@ static void wrap_leaves(struct wrap *wrap)
 			wrap_add(wrap, m, model->modules[m].end);
 }
 
+/* As torchtitan does: what is cut over expert ranks is gathered by itself, over others. */
+static void wrap_experts(struct wrap *wrap)
+{
+	const struct model *model = wrap->model;
+	for (int i = 0; i < model->n_modules; i++)
+		if (model->modules[i].kind == MODULE_EXPERTS)
+			wrap_apart(wrap, i, model->modules[i].end);
+}
+
 int wrap_modules(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct wrapped **wrapped)
 {
@@ -150,6 +159,8 @@ int wrap_modules(const struct plan *plan, const struct model *model, struct aren
 		wrap_embedding(&wrap);
 	if (policy->head)
 		wrap_head(&wrap, policy->kind == WRAP_SIZE);
+	if (plan->mesh.expert > 1)
+		wrap_experts(&wrap);
 	sort_wrapped(wrap.wrapped, wrap.n);
 	*wrapped = wrap.wrapped;
 	return wrap.n;

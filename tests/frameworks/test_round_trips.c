@@ -277,6 +277,44 @@ static void axes(void **state)
 	arena_finish(&arena);
 }
 
+/* So it is with experts on several ranks, which prefetch in forward there. */
+static void experts(void **state)
+{
+	struct arena arena = {0};
+	int said = 0;
+
+	(void)state;
+	for (int t = 0; t < n_export_targets; t++) {
+		struct trip trip = {.arena = &arena, .target = export_targets[t]};
+		struct error error = {0};
+		struct plan back;
+		load(&arena, "qwen3-30b-a3b", "2xdgx-a100-80gb", &trip.file);
+		struct question question = {
+			.model = trip.file.model, .topology = trip.file.topology};
+		question_put(&question, KNOB_TENSOR, (union knob_value){.number = 2});
+		question_put(&question, KNOB_EXPERT, (union knob_value){.number = 4});
+		question_put(&question, KNOB_EXPERT_TENSOR, (union knob_value){.number = 2});
+		assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
+		if (!export_plan(trip.target, 0, &trip.file, trip.target->file, &arena,
+			    &trip.exported, &trip.text, &error)) {
+			assert_int_equal(error.code, EXIT_CODE_USAGE);
+			assert_non_null(strstr(error.message, "expert 4"));
+			continue;
+		}
+		said++;
+		assert_non_null(strstr(trip.target->name, "torchtitan"));
+		assert_true(trip.exported.plan.forward_prefetch);
+		read_back(&trip, &back);
+		assert_int_equal(back.mesh.tensor, 2);
+		assert_int_equal(back.mesh.expert, 4);
+		assert_int_equal(back.expert_tensor, 2);
+		compare(&trip, &back);
+		text_finish(&trip.text);
+	}
+	assert_true(said > 0);
+	arena_finish(&arena);
+}
+
 static void round_trips(void **state)
 {
 	static const char *const models[] = {"gpt2-124m", "llama-2-7b", "mistral-7b", "mpt-7b"};
@@ -408,6 +446,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(axes),
+		cmocka_unit_test(experts),
 		cmocka_unit_test(round_trips),
 		cmocka_unit_test(recognizes),
 		cmocka_unit_test(names_are_inert),

@@ -87,7 +87,13 @@ bool divide_plan(struct arena *arena, uint64_t *state, const struct model *model
 	with.mesh.context = INT64_C(1) << random_below(state, 3);
 	with.sequence_parallel = with.mesh.tensor > 1 && random_below(state, 2);
 	larger->devices_per_node *= with.mesh.tensor * with.mesh.context;
-	if (plan_ranks(&with) == plan_ranks(plan) || !plan_check(&with, model, larger, &error))
+	if (model->architecture.experts > 0 && random_below(state, 3) > 0) {
+		with.mesh.expert = INT64_C(2) << random_below(state, 4);
+		with.expert_tensor = random_below(state, 2) ? with.mesh.tensor : 1;
+		with.expert_load = 1 + 0.25 * (double)random_below(state, 3);
+	}
+	if ((plan_ranks(&with) == plan_ranks(plan) && with.mesh.expert == 1) ||
+		!plan_check(&with, model, larger, &error))
 		return false;
 	*plan = with;
 	*topology = larger;

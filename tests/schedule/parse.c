@@ -322,6 +322,14 @@ static bool read_trained(struct parser *p, struct unit *unit)
 	return true;
 }
 
+static bool read_experts(struct parser *p, struct unit *unit)
+{
+	unit->of_experts = strcmp(p->cursor, "experts") == 0;
+	if (unit->of_experts)
+		next_word(p);
+	return true;
+}
+
 static bool read_unit(struct parser *p)
 {
 	int n = p->n_units;
@@ -337,7 +345,7 @@ static bool read_unit(struct parser *p)
 	       read_int(p, "elements", &unit->elements) && read_int(p, "chunk", &unit->chunk) &&
 	       read_int(p, "gathered", &unit->gathered) &&
 	       read_int(p, "parameters", &unit->parameters) && read_unit_slices(p, unit) &&
-	       read_trained(p, unit) && at_end(p);
+	       read_trained(p, unit) && read_experts(p, unit) && at_end(p);
 }
 
 static bool read_buffer(struct parser *p)

@@ -1,4 +1,6 @@
 /* Ranks that divide the model between them: what they hold, compute and send. */
+#include <math.h>
+
 #include "schedule/fold/fold.h"
 #include "support.h"
 #include "tests/sampled.h"
@@ -278,6 +280,184 @@ static void test_groups(void **state)
 	arena_finish(&arena);
 }
 
+/* --- experts -------------------------------------------------------------------------------------
+ */
+
+/* Plans of FSDP2 whose experts are cut over ranks keep the laws, and fold to the same text. */
+static void test_random_experts(void **state)
+{
+	enum { ROUNDS = SAMPLED(150), DRAWS = 60 };
+	int divided = 0, folded = 0;
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		struct arena arena = {0};
+		uint64_t seed = 314159265ull + (uint64_t)round * 7919;
+		struct model *model = deep_model(&arena, &seed);
+		struct topology *topology = random_topology(&arena, &seed);
+		struct plan plan = {.mesh = {.expert = 1}};
+		struct error error = {0};
+		while (model->architecture.experts == 0)
+			model = deep_model(&arena, &seed);
+		for (int draw = 0; draw < DRAWS && plan.mesh.expert == 1; draw++) {
+			struct topology *larger = topology;
+			plan = deep_plan(&arena, &seed, model, topology);
+			if (plan.runtime == RUNTIME_PYTORCH_FSDP2)
+				divide_plan(&arena, &seed, model, &larger, &plan);
+			topology = plan.mesh.expert > 1 ? larger : topology;
+		}
+		if (plan.mesh.expert > 1) {
+			struct schedule *whole, *fold;
+			divided++;
+			if (!schedule_build(&arena, &plan, model, topology, &whole, &error)) {
+				struct text text = {0};
+				plan_summary(&plan, &text);
+				fail_msg("round %d: %s: %s", round, text_string(&text),
+					error.message);
+			}
+			fold = schedule_fold_printable(&arena, &plan, model, topology);
+			folded += fold->programs->n_loops > 0;
+			assert_string_equal(schedule_digest(whole).hex, schedule_digest(fold).hex);
+		}
+		arena_finish(&arena);
+	}
+	print_message("%d divided, %d of them fold\n", divided, folded);
+	assert_true(6 * divided > ROUNDS);
+	assert_true(4 * folded > divided);
+}
+
+static struct schedule *built_mixtral(struct arena *arena, const char *words)
+{
+	struct model *model = preset_model(arena, "mixtral-8x7b");
+	struct topology *topology = cluster(arena, "2xdgx-h100");
+	struct plan plan = plan_of_words(arena, model, topology, words);
+	struct schedule *schedule;
+	struct error error = {0};
+	if (!schedule_build(arena, &plan, model, topology, &schedule, &error))
+		fail_msg("%s", error.message);
+	return schedule;
+}
+
+/* A block sends every token's 2 rows there and back, in forward and in backward; as many more as
+ * the fullest rank gets. Counts are 8 numbers of 8 bytes. Tensor ranks share the rows of whole
+ * experts.
+ */
+static void test_rows(void **state)
+{
+	enum { ROW = 4096 * 2, TOKENS = 2048, CHOSEN = 2, COUNTS = 8 * 8 };
+	static const struct {
+		const char *words;
+		int exchanges, counts;
+		double share;
+	} rows[] = {
+		{"expert=8 expert_load=1", 4, 1, 1},
+		{"expert=8", 4, 1, 1.1},
+		{"expert=8 activation_checkpointing=full", 6, 2, 1.1},
+		{"expert=8 activation_checkpointing=selective", 4, 1, 1.1},
+		{"expert=8 tensor=2 expert_load=1", 4, 1, 0.5},
+		{"expert=4 tensor=2 expert_tensor=2 expert_load=1", 4, 1, 1},
+		{"expert=4 context=2 expert_load=1.5", 4, 1, 0.75},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *schedule = built_mixtral(
+			&arena, arena_printf(&arena, "seq_len=2048 %s", rows[i].words));
+		struct exchanged all = exchanged(schedule, OP_ALL_TO_ALL, GROUP_EXPERT);
+		int64_t received = (int64_t)ceil(TOKENS * CHOSEN * rows[i].share) * ROW;
+		assert_int_equal(all.n, BLOCKS * (rows[i].exchanges + rows[i].counts));
+		assert_int_equal(all.bytes,
+			BLOCKS * (rows[i].exchanges * received + rows[i].counts * COUNTS));
+		arena_finish(&arena);
+	}
+}
+
+/* Experts have a unit in every block, over the ranks that hold the same ones: gathered in forward
+ * and in backward, reduced once. */
+static void test_expert_units(void **state)
+{
+	static const struct {
+		const char *words;
+		int64_t experts, ranks, stride, tensor;
+	} rows[] = {
+		{"expert=8", 8, 2, 8, 1},
+		{"expert=2", 2, 8, 2, 1},
+		{"expert=4 tensor=2", 4, 4, 4, 2},
+		{"expert=4 tensor=2 expert_tensor=2", 4, 2, 8, 2},
+		{"expert=4 strategy=HYBRID_SHARD shard_group=8", 4, 2, 4, 1},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *s = built_mixtral(
+			&arena, arena_printf(&arena, "seq_len=2048 %s", rows[i].words));
+		int64_t cut = plan_expert_tensor(&s->plan) * rows[i].experts;
+		int64_t elements = 3LL * 8 * 4096 * 14336 / cut;
+		struct exchanged gathers = exchanged(s, OP_ALL_GATHER, GROUP_EXPERT_SHARD);
+		struct exchanged scatters = exchanged(s, OP_REDUCE_SCATTER, GROUP_EXPERT_SHARD);
+		assert_int_equal(gathers.n, 2 * BLOCKS);
+		assert_int_equal(gathers.bytes, 2 * BLOCKS * elements * 2);
+		assert_int_equal(scatters.n, BLOCKS);
+		assert_int_equal(scatters.bytes, BLOCKS * elements * 4);
+		for (int g = 0; g < s->n_groups; g++)
+			if (s->groups[g].kind == GROUP_EXPERT_SHARD) {
+				assert_int_equal(s->groups[g].size, rows[i].ranks);
+				assert_int_equal(s->groups[g].stride, rows[i].stride);
+			}
+		arena_finish(&arena);
+	}
+}
+
+/* One rank with all experts is none of expert parallelism. */
+static void test_one_expert_rank(void **state)
+{
+	static const char *const words[] = {"", "activation_checkpointing=full grad_accum=2",
+		"tensor=2", "strategy=HYBRID_SHARD"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct arena arena = {0};
+		const char *more = arena_printf(&arena, "seq_len=2048 %s", words[i]);
+		const struct schedule *plain = built_mixtral(&arena, more);
+		const struct schedule *one =
+			built_mixtral(&arena, arena_printf(&arena, "%s expert=1", more));
+		assert_string_equal(schedule_digest(plain).hex, schedule_digest(one).hex);
+		arena_finish(&arena);
+	}
+}
+
+/* All ranks together compute what one would, where all get alike; and hold what one would. */
+static void test_experts_are_divided(void **state)
+{
+	static const char *const names[] = {
+		"mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-120b", "deepseek-v3"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(names); i++)
+		for (int64_t e = 2; e <= 8; e *= 2)
+			for (int64_t t = 1; t <= 4; t *= 2) {
+				struct arena arena = {0};
+				struct model *model = preset_model(&arena, names[i]);
+				const struct division division = {
+					.tensor = t, .stream = t, .expert = e, .expert_tensor = 1};
+				struct model *part;
+				struct error error = {0};
+				int64_t held = 0, all = 0;
+				assert_true(model_divide(&arena, model, &division, &part, &error));
+				double whole = products(model, 1, 4096) / (double)t;
+				double mine = products(part, 1, 4096);
+				/* Routers and narrow latent tensors are every tensor rank's. */
+				assert_true(mine > whole * (1 - 1e-9));
+				assert_true(mine < whole * (t > 1 ? 1.08 : 1 + 1e-9));
+				for (int p = 0; p < model->n_parameters; p++) {
+					int m = model->parameters[p].module;
+					if (!module_kind_is_of_experts(model->modules[m].kind))
+						continue;
+					all += model->parameters[p].elements;
+					held += part->parameters[p].elements;
+				}
+				assert_int_equal(held * e, all);
+				arena_finish(&arena);
+			}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -289,6 +469,11 @@ int main(void)
 		cmocka_unit_test(test_sequence),
 		cmocka_unit_test(test_context),
 		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_random_experts),
+		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_expert_units),
+		cmocka_unit_test(test_one_expert_rank),
+		cmocka_unit_test(test_experts_are_divided),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

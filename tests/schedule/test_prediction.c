@@ -45,10 +45,10 @@ static struct prediction sample(void)
 		.ledger_host_peak_bytes = 23,
 		.allocator_retries = 2.5,
 		.time = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.11, 0.12, 0.13,
-			0.14},
+			0.14, 0.15},
 		.wire_bytes_per_rank = 1e9 / 3,
 		.wire_bytes_node_egress = 2e9 / 3,
-		.collectives = {31, 32, 33},
+		.collectives = {31, 32, 33, 34},
 		.step_time_low = 0.3,
 		.step_time_high = 0.4,
 		.step_time_p95 = 0.36,
@@ -177,7 +177,7 @@ static void test_keys(void **state)
 		"uncertainty", "rank_class", "classes", "lower_bound_s", "plan_lower_bound_s"};
 	static const char *const times[] = {"compute", "all_gather", "reduce_scatter", "all_reduce",
 		"copy", "optimizer", "exposed_communication", "data_loading", "data_wait",
-		"unaligned_head", "allocator", "messages", "bubble"};
+		"unaligned_head", "allocator", "all_to_all", "messages", "bubble"};
 	struct prediction prediction = sample();
 	struct arena arena = {0};
 	struct text text = {0};
