@@ -99,7 +99,7 @@ static bool open_contexts(struct trainer *t, struct error *error)
 	 * copied later. */
 	if (!t->on_gpu && t->context.workspace != NULL) {
 		huge_pages(t->context.workspace, t->context.workspace_bytes);
-		memset(t->context.workspace, 0, (size_t)t->context.workspace_bytes);
+		touch_pages(t->context.workspace, t->context.workspace_bytes);
 	}
 	if (t->on_gpu)
 		t->context.stream = device_stream(&t->gpu.device, STREAM_COMPUTE);
