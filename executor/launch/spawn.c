@@ -23,11 +23,19 @@ enum { MAX_SETTINGS = 8 };
 enum { FOLLOWER_PAUSE = 2 };
 
 static volatile sig_atomic_t asked; /* by which signal */
+static _Atomic uint32_t changed;    /* a child has ended, stopped or gone on */
 
 /* The first one asks for an orderly end, the next one is the usual death (SA_RESETHAND). */
 static void on_request(int signal)
 {
 	asked = signal;
+}
+
+/* Ends the wait for the next tick: a run is over when its last rank is. */
+static void on_child(int signal)
+{
+	(void)signal;
+	atomic_store(&changed, 1);
 }
 
 /* Ctrl-C too, where there is something to keep: else it ends a run at once. Who ignores it, as
@@ -323,9 +331,10 @@ static void see_through(struct crew *crew)
 	double aborted_at = 0;
 
 	while (crew->running > 0) {
-		const struct patience tick = {.timeout = TICK};
+		const struct patience tick = {.timeout = TICK, .abort = &changed};
 
 		event_wait(&header->steps_done, seen + 1, &tick);
+		atomic_store(&changed, 0);
 		/* First who has gone: then all that it has left is told. */
 		reap(crew);
 		uint32_t done = atomic_load(&header->steps_done.value);
@@ -351,7 +360,8 @@ bool launch_ranks(const struct launch *launch, struct error *error)
 	struct crew crew = {.launch = launch,
 		.first = all ? 0 : launch->first,
 		.count = all ? header->job.ranks : launch->count};
-	struct sigaction before[COUNT_OF(requests)];
+	const struct sigaction watch = {.sa_handler = on_child, .sa_flags = SA_RESTART};
+	struct sigaction before[COUNT_OF(requests)], before_watch;
 	bool ok;
 
 	header->parent = getpid();
@@ -360,6 +370,7 @@ bool launch_ranks(const struct launch *launch, struct error *error)
 		slurm_step_hold(&crew.hold);
 	crew.children = ARENA_ARRAY(&crew.arena, struct child, crew.count);
 	take_requests(launch->segment, before);
+	sigaction(SIGCHLD, &watch, &before_watch);
 	ok = spawn_all(&crew, error);
 	if (ok) {
 		see_through(&crew);
@@ -370,6 +381,7 @@ bool launch_ranks(const struct launch *launch, struct error *error)
 		kill_rest(&crew);
 	}
 	leave_requests(before);
+	sigaction(SIGCHLD, &before_watch, NULL);
 	if (crew.hold >= 0)
 		close(crew.hold);
 	if (!ok && crew.hold >= 0)

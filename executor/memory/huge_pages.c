@@ -30,6 +30,14 @@ void huge_pages(void *start, int64_t bytes)
 		(void)madvise(from, (size_t)whole, MADV_COLLAPSE);
 }
 
+void touch_pages(void *start, int64_t bytes)
+{
+	int64_t page = sysconf(_SC_PAGESIZE);
+
+	for (int64_t at = 0; at < bytes; at += page)
+		touch((char *)start + at);
+}
+
 /* Of address space that was reserved generously, [base, base + bytes) is kept. */
 static void trim(char *range, int64_t reserved, char *base, int64_t bytes)
 {

@@ -33,6 +33,10 @@ enum { HUGE_PAGE = 2 << 20 };
  * and zero. */
 void huge_pages(void *start, int64_t bytes);
 
+/* Makes the pages in [start, start + bytes), from a boundary of pages on, with what they hold or
+ * zero. */
+void touch_pages(void *start, int64_t bytes);
+
 /* A shared mapping of the first `bytes` of a file at an address that large pages can be mapped to;
  * MAP_FAILED with errno set. */
 void *huge_pages_map(int fd, int64_t bytes, int protection);

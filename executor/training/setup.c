@@ -9,6 +9,10 @@
 
 /* Also the size of the block in the heap that others read it from. */
 enum { SCRATCH_BYTES = 1024 };
+/* Bytes of buffers beside the workspace from which on large pages pay: making those of the
+ * workspace takes as long as forty steps of a tiny model. All declared bytes are there then, so
+ * that PSS rises as predicted even where small shapes never reach the end of the workspace. */
+enum { LARGE_FROM = 16 << 20 };
 _Static_assert(sizeof(struct step_exchange) <= SCRATCH_BYTES, "fits the scratch");
 _Static_assert(sizeof(struct rank_report) <= SCRATCH_BYTES, "fits the scratch");
 _Static_assert(sizeof(struct checkpoint_part) <= SCRATCH_BYTES, "fits the scratch");
@@ -94,13 +98,6 @@ static bool open_contexts(struct trainer *t, struct error *error)
 			t->context.workspace = buffers_address(&t->buffers, i);
 			t->context.workspace_bytes = program->buffers[i].bytes;
 		}
-	/* Declared bytes are there from the start, so that PSS rises as predicted even where small
-	 * shapes never reach the end of it. Large pages first: as small ones, they would all be
-	 * copied later. */
-	if (!t->on_gpu && t->context.workspace != NULL) {
-		huge_pages(t->context.workspace, t->context.workspace_bytes);
-		memset(t->context.workspace, 0, (size_t)t->context.workspace_bytes);
-	}
 	if (t->on_gpu)
 		t->context.stream = device_stream(&t->gpu.device, STREAM_COMPUTE);
 	t->background = (struct kernel_context){.threads = 1,
@@ -278,9 +275,12 @@ void trainer_large_pages(struct trainer *t)
 {
 	int64_t bytes = t->buffers.heap.high_water;
 
-	if (t->null_device || t->on_gpu || bytes <= t->large_bytes)
+	if (t->null_device || t->on_gpu || bytes <= t->large_bytes ||
+		bytes < t->context.workspace_bytes + LARGE_FROM)
 		return;
 	huge_pages(t->buffers.heap.base, bytes);
+	if (t->large_bytes == 0 && t->context.workspace != NULL)
+		touch_pages(t->context.workspace, t->context.workspace_bytes);
 	t->large_bytes = bytes;
 }
 

@@ -6,6 +6,10 @@
 
 #include "kernels/common/common.h"
 
+/* Load the library: false with EXIT_CODE_ENVIRONMENT where it is not installed. */
+bool onednn_open(struct error *error);
+bool cblas_open(struct error *error);
+
 /* False when the library cannot do this one (no implementation, too large for its integers or for
  * the workspace): the caller then takes the built-in product. */
 bool onednn_gemm(struct kernel_context *, const struct gemm *);

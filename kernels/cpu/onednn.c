@@ -1,20 +1,90 @@
-/* oneDNN's matmul, by the C API of version 2 or 3. One primitive per shape is built on first use
- * and kept in the context; its scratchpad is our workspace. Executing a primitive still allocates
- * inside oneDNN (measured with 2.6.3: 6 to 8 calls and 264 bytes, 74 kB for an odd shape with
- * padded rows), which is why this is not the default. */
+/* oneDNN's matmul, by the C API of version 2 or 3, which is loaded when a context is opened: the
+ * library takes milliseconds that every start would pay. One primitive per shape is built on first
+ * use and kept in the context; its scratchpad is our workspace. Executing a primitive still
+ * allocates inside oneDNN (measured with 2.6.3: 6 to 8 calls and 264 bytes, 74 kB for an odd shape
+ * with padded rows), which is why this is not the default. */
 #include <oneapi/dnnl/dnnl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "kernels/common/symbols.h"
 #include "kernels/cpu/library.h"
 #include "kernels/cpu/threads.h"
 
+/* Of the version whose header this is compiled with. */
+#define FILE_OF(major)   "libdnnl.so." DIGITS_OF(major)
+#define DIGITS_OF(major) #major
+
 #if DNNL_VERSION_MAJOR >= 3
 typedef const_dnnl_memory_desc_t memory_desc;
+#define VERSION_FUNCTIONS(X)                                                                       \
+	X(matmul_primitive_desc_create)                                                            \
+	X(memory_desc_create_with_strides)                                                         \
+	X(memory_desc_destroy)
 #else
 typedef const dnnl_memory_desc_t *memory_desc;
+#define VERSION_FUNCTIONS(X)                                                                       \
+	X(matmul_desc_init)                                                                        \
+	X(memory_desc_init_by_strides)                                                             \
+	X(primitive_desc_create)
 #endif
+
+/* X(name without dnnl_) */
+#define FUNCTIONS(X)                                                                               \
+	VERSION_FUNCTIONS(X)                                                                       \
+	X(engine_create)                                                                           \
+	X(engine_destroy)                                                                          \
+	X(memory_create)                                                                           \
+	X(memory_desc_get_size)                                                                    \
+	X(memory_destroy)                                                                          \
+	X(memory_set_data_handle)                                                                  \
+	X(post_ops_append_sum)                                                                     \
+	X(post_ops_create)                                                                         \
+	X(post_ops_destroy)                                                                        \
+	X(primitive_attr_create)                                                                   \
+	X(primitive_attr_destroy)                                                                  \
+	X(primitive_attr_set_post_ops)                                                             \
+	X(primitive_attr_set_scratchpad_mode)                                                      \
+	X(primitive_create)                                                                        \
+	X(primitive_desc_destroy)                                                                  \
+	X(primitive_desc_query_md)                                                                 \
+	X(primitive_destroy)                                                                       \
+	X(primitive_execute)                                                                       \
+	X(stream_create)                                                                           \
+	X(stream_destroy)                                                                          \
+	X(stream_wait)
+
+struct api {
+#define X(name) __typeof__(dnnl_##name) *name;
+	FUNCTIONS(X)
+#undef X
+};
+
+static struct api dnnl;
+
+static void load(struct error *error)
+{
+#define X(name) {"dnnl_" #name, offsetof(struct api, name)},
+	static const struct symbol symbols[] = {FUNCTIONS(X)};
+#undef X
+	static const char file[] = FILE_OF(DNNL_VERSION_MAJOR);
+	const char *missing = library_open(file, symbols, COUNT_OF(symbols), &dnnl);
+
+	if (missing != NULL)
+		error_set(error, EXIT_CODE_ENVIRONMENT,
+			"oneDNN cannot be used here: %s was not found; install libdnnl%s, or take "
+			"the kernels `cpu`",
+			missing, strrchr(file, '.') + 1);
+}
+
+static struct shared_library library = LIBRARY(load, &dnnl);
+
+bool onednn_open(struct error *error)
+{
+	return library_table(&library, error) != NULL;
+}
 
 enum { A, B, C, SCRATCHPAD, ARGUMENTS };
 
@@ -41,8 +111,8 @@ static struct cache *open_cache(struct kernel_context *context)
 	if (!cache)
 		base_out_of_memory(sizeof(*cache));
 	context->backend = cache;
-	if (dnnl_engine_create(&cache->engine, dnnl_cpu, 0) != dnnl_success ||
-		dnnl_stream_create(&cache->stream, cache->engine, dnnl_stream_default_flags) !=
+	if (dnnl.engine_create(&cache->engine, dnnl_cpu, 0) != dnnl_success ||
+		dnnl.stream_create(&cache->stream, cache->engine, dnnl_stream_default_flags) !=
 			dnnl_success)
 		cache->stream = NULL;
 	return cache;
@@ -54,12 +124,12 @@ void onednn_close(struct kernel_context *context)
 
 	for (int i = 0; cache && i < cache->count; i++) {
 		for (int j = 0; j < ARGUMENTS; j++)
-			dnnl_memory_destroy(cache->prepared[i].memory[j]);
-		dnnl_primitive_destroy(cache->prepared[i].primitive);
+			dnnl.memory_destroy(cache->prepared[i].memory[j]);
+		dnnl.primitive_destroy(cache->prepared[i].primitive);
 	}
 	if (cache) {
-		dnnl_stream_destroy(cache->stream);
-		dnnl_engine_destroy(cache->engine);
+		dnnl.stream_destroy(cache->stream);
+		dnnl.engine_destroy(cache->engine);
 		free(cache->prepared);
 	}
 	free(cache);
@@ -91,17 +161,17 @@ static dnnl_primitive_attr_t attributes(bool accumulate)
 	dnnl_primitive_attr_t attr = NULL;
 	dnnl_post_ops_t ops = NULL;
 
-	if (dnnl_primitive_attr_create(&attr) != dnnl_success)
+	if (dnnl.primitive_attr_create(&attr) != dnnl_success)
 		return NULL;
-	dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-	if (accumulate && dnnl_post_ops_create(&ops) == dnnl_success) {
+	dnnl.primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+	if (accumulate && dnnl.post_ops_create(&ops) == dnnl_success) {
 #if DNNL_VERSION_MAJOR >= 3
-		dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+		dnnl.post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 #else
-		dnnl_post_ops_append_sum(ops, 1.0f);
+		dnnl.post_ops_append_sum(ops, 1.0f);
 #endif
-		dnnl_primitive_attr_set_post_ops(attr, ops);
-		dnnl_post_ops_destroy(ops);
+		dnnl.primitive_attr_set_post_ops(attr, ops);
+		dnnl.post_ops_destroy(ops);
 	}
 	return attr;
 }
@@ -132,22 +202,22 @@ static dnnl_primitive_desc_t describe(struct cache *cache, const struct gemm *g)
 	strides_of(strides[C], g->ldc, false);
 #if DNNL_VERSION_MAJOR >= 3
 	for (int i = 0; i < 3; i++)
-		dnnl_memory_desc_create_with_strides(&md[i], 2, dims[i], types[i], strides[i]);
-	if (dnnl_matmul_primitive_desc_create(
+		dnnl.memory_desc_create_with_strides(&md[i], 2, dims[i], types[i], strides[i]);
+	if (dnnl.matmul_primitive_desc_create(
 		    &pd, cache->engine, md[A], md[B], NULL, md[C], attr) != dnnl_success)
 		pd = NULL;
 	for (int i = 0; i < 3; i++)
-		dnnl_memory_desc_destroy(md[i]);
+		dnnl.memory_desc_destroy(md[i]);
 #else
 	dnnl_matmul_desc_t matmul;
 
 	for (int i = 0; i < 3; i++)
-		dnnl_memory_desc_init_by_strides(&md[i], 2, dims[i], types[i], strides[i]);
-	if (dnnl_matmul_desc_init(&matmul, &md[A], &md[B], NULL, &md[C]) != dnnl_success ||
-		dnnl_primitive_desc_create(&pd, &matmul, attr, cache->engine, NULL) != dnnl_success)
+		dnnl.memory_desc_init_by_strides(&md[i], 2, dims[i], types[i], strides[i]);
+	if (dnnl.matmul_desc_init(&matmul, &md[A], &md[B], NULL, &md[C]) != dnnl_success ||
+		dnnl.primitive_desc_create(&pd, &matmul, attr, cache->engine, NULL) != dnnl_success)
 		pd = NULL;
 #endif
-	dnnl_primitive_attr_destroy(attr);
+	dnnl.primitive_attr_destroy(attr);
 	return pd;
 }
 
@@ -157,13 +227,13 @@ static bool create_memory(struct cache *cache, struct prepared *p, dnnl_primitiv
 		dnnl_query_dst_md, dnnl_query_scratchpad_md};
 
 	for (int i = 0; i < ARGUMENTS; i++) {
-		memory_desc md = dnnl_primitive_desc_query_md(pd, queries[i], 0);
+		memory_desc md = dnnl.primitive_desc_query_md(pd, queries[i], 0);
 
-		if (dnnl_memory_create(&p->memory[i], md, cache->engine, DNNL_MEMORY_NONE) !=
+		if (dnnl.memory_create(&p->memory[i], md, cache->engine, DNNL_MEMORY_NONE) !=
 			dnnl_success)
 			return false;
 	}
-	return dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(
+	return dnnl.memory_desc_get_size(dnnl.primitive_desc_query_md(
 		       pd, dnnl_query_scratchpad_md, 0)) <= KERNELS_WORKSPACE_BYTES;
 }
 
@@ -179,10 +249,10 @@ static struct prepared *build(struct cache *cache, const struct gemm *shape)
 	p->shape = *shape;
 	pd = cache->stream ? describe(cache, shape) : NULL;
 	if (pd && create_memory(cache, p, pd) &&
-		dnnl_primitive_create(&p->primitive, pd) != dnnl_success)
+		dnnl.primitive_create(&p->primitive, pd) != dnnl_success)
 		p->primitive = NULL;
 	if (pd)
-		dnnl_primitive_desc_destroy(pd);
+		dnnl.primitive_desc_destroy(pd);
 	return p;
 }
 
@@ -233,11 +303,11 @@ bool onednn_gemm(struct kernel_context *context, const struct gemm *g)
 
 	if (!p->primitive || g->m <= 0 || g->n <= 0 || g->k <= 0)
 		return false;
-	dnnl_memory_set_data_handle(p->memory[A], mutable(g->a));
-	dnnl_memory_set_data_handle(p->memory[B], mutable(g->b));
-	dnnl_memory_set_data_handle(p->memory[C], g->c);
-	dnnl_memory_set_data_handle(p->memory[SCRATCHPAD], context->workspace);
-	return dnnl_primitive_execute(p->primitive, cache->stream, ARGUMENTS, arguments) ==
+	dnnl.memory_set_data_handle(p->memory[A], mutable(g->a));
+	dnnl.memory_set_data_handle(p->memory[B], mutable(g->b));
+	dnnl.memory_set_data_handle(p->memory[C], g->c);
+	dnnl.memory_set_data_handle(p->memory[SCRATCHPAD], context->workspace);
+	return dnnl.primitive_execute(p->primitive, cache->stream, ARGUMENTS, arguments) ==
 		       dnnl_success &&
-	       dnnl_stream_wait(cache->stream) == dnnl_success;
+	       dnnl.stream_wait(cache->stream) == dnnl_success;
 }

@@ -57,17 +57,23 @@ void CPU(clip)(struct kernel_context *context, float *y, int64_t n, const struct
 }
 
 #define ROW(name, parameters) .name = CPU(name),
-#define TABLE(table_name, library_name, close_function, prepare_function, gemm_function)           \
+#define TABLE(                                                                                     \
+	table_name, library_name, open_function, close_function, prepare_function, gemm_function)  \
 	{                                                                                          \
-		.name = table_name, .library = library_name, .open = open_context,                 \
+		.name = table_name, .library = library_name, .open = open_function,                \
 		.close = close_function, .prepare_gemm = prepare_function, .gemm = gemm_function,  \
 		KERNELS(ROW)                                                                       \
 	}
 
-const struct kernels CPU(builtin) = TABLE(
-	"cpu-" KERNELS_LEVEL_NAME, "built-in", close_context, prepare_nothing, CPU(gemm));
+const struct kernels CPU(builtin) = TABLE("cpu-" KERNELS_LEVEL_NAME, "built-in", open_context,
+	close_context, prepare_nothing, CPU(gemm));
 
 #if HAVE_ONEDNN
+static bool open_onednn(struct kernel_context *context, struct error *error)
+{
+	return open_context(context, error) && onednn_open(error);
+}
+
 static void gemm_by_onednn(struct kernel_context *context, const struct gemm *g)
 {
 	if (!onednn_gemm(context, g))
@@ -75,10 +81,15 @@ static void gemm_by_onednn(struct kernel_context *context, const struct gemm *g)
 }
 
 const struct kernels CPU(onednn) = TABLE(
-	"cpu-onednn", "oneDNN", onednn_close, onednn_prepare, gemm_by_onednn);
+	"cpu-onednn", "oneDNN", open_onednn, onednn_close, onednn_prepare, gemm_by_onednn);
 #endif
 
 #if HAVE_CBLAS
+static bool open_cblas(struct kernel_context *context, struct error *error)
+{
+	return open_context(context, error) && cblas_open(error);
+}
+
 static void gemm_by_cblas(struct kernel_context *context, const struct gemm *g)
 {
 	if (!cblas_gemm(context, g))
@@ -86,5 +97,5 @@ static void gemm_by_cblas(struct kernel_context *context, const struct gemm *g)
 }
 
 const struct kernels CPU(cblas) = TABLE(
-	"cpu-cblas", "CBLAS", close_context, prepare_nothing, gemm_by_cblas);
+	"cpu-cblas", "CBLAS", open_cblas, close_context, prepare_nothing, gemm_by_cblas);
 #endif

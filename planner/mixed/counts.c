@@ -2,6 +2,7 @@
 #include "planner/mixed/counts.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "planner/integer/integer.h"
 #include "schedule/resolve/resolve.h"
@@ -45,10 +46,14 @@ struct plan family_plan(const struct family *family, const int counts[COUNTS], s
 
 /* --- simulating ------------------------------------------------------------------------------- */
 
+enum { FAILED_MAX = 256 };
+
 struct solving {
 	const struct family *family;
 	struct evaluator *evaluator;
 	struct arena arena; /* of plans that are tried */
+	/* Mixes that did not fit or took longer than the best one so far. */
+	int n_failed, failed[FAILED_MAX][COUNTS];
 };
 
 /* Towards less time and more memory. */
@@ -64,11 +69,29 @@ static bool look(struct solving *solving, const int *counts, struct prediction *
 	return evaluator_run(solving->evaluator, &plan, prediction, error);
 }
 
-/* Does it fit with room, and takes at most `slow` seconds (0: any)? Then that is how long. */
+static bool has_failed(const struct solving *solving, const int *counts)
+{
+	for (int i = 0; i < solving->n_failed; i++)
+		if (memcmp(solving->failed[i], counts, sizeof(solving->failed[i])) == 0)
+			return true;
+	return false;
+}
+
+static void note_failed(struct solving *solving, const int *counts)
+{
+	if (solving->n_failed < FAILED_MAX)
+		memcpy(solving->failed[solving->n_failed++], counts, sizeof(solving->failed[0]));
+}
+
+/* Does it fit with room, and takes at most `slow` seconds (0: any)? Then that is how long. `slow`
+ * never grows, so that what has failed would fail again. */
 static bool judge(struct solving *solving, const int *counts, double slow, double *step_time,
 	bool *fits, struct error *error)
 {
 	struct prediction prediction;
+	*fits = false;
+	if (has_failed(solving, counts))
+		return true;
 	arena_reset(&solving->arena);
 	struct plan plan = family_plan(solving->family, counts, &solving->arena);
 	if (!evaluator_judge_on(solving->evaluator, solving->evaluator->question->topology, &plan,
@@ -78,6 +101,8 @@ static bool judge(struct solving *solving, const int *counts, double slow, doubl
 		(slow <= 0 || prediction.step_time < slow);
 	if (*fits)
 		*step_time = prediction.step_time;
+	else
+		note_failed(solving, counts);
 	return true;
 }
 

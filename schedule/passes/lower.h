@@ -8,6 +8,11 @@
 
 enum { NORM_SCALAR_BYTES_EXACT = 576, NORM_SCALAR_BYTES = 4 };
 
+/* Units that hold parameters of a module: all are in [first, end); end 0: there is none. */
+struct holders {
+	int first, end;
+};
+
 /* The modules that a unit's parameters are in. */
 struct reach {
 	int first_module, end_module; /* 0, 0: not looked at so far */
@@ -50,8 +55,9 @@ struct lowering {
 	struct numbers takes, gives, uses;
 
 	struct live *units;
-	struct reach *reaches; /* by unit */
-	bool has_frozen;       /* units */
+	struct reach *reaches;   /* by unit */
+	struct holders *holders; /* by module; NULL: not looked for yet */
+	bool has_frozen;         /* units */
 	struct flight *flights;
 	struct backward_work work;
 	int *range_gradients;   /* buckets, per range */

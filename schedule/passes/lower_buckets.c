@@ -70,6 +70,40 @@ static bool holds_parameter(const struct step *step, int unit, int parameter)
 	return false;
 }
 
+/* --- which buckets a range meets -----------------------------------------------------------------
+ */
+
+static void join(struct holders *all, struct holders some)
+{
+	if (some.end == 0)
+		return;
+	all->first = all->end == 0 || some.first < all->first ? some.first : all->first;
+	all->end = some.end > all->end ? some.end : all->end;
+}
+
+static void find_holders(struct lowering *l)
+{
+	const struct step *step = l->step;
+	l->holders = ARENA_ARRAY(step->arena, struct holders, step->model->n_modules);
+	for (int u = 0; u < step->n_units; u++)
+		for (int i = 0; i < step->units[u].n_slices; i++)
+			join(&l->holders[module_of(step, &step->units[u].slices[i])],
+				(struct holders){u, u + 1});
+}
+
+/* No other units hold what the range reads. */
+static struct holders holders_of(struct lowering *l, const struct range *r, int tied)
+{
+	struct holders all = {0};
+	if (l->holders == NULL)
+		find_holders(l);
+	for (int m = r->first_module; m < r->end_module; m++)
+		join(&all, l->holders[m]);
+	if (tied >= 0)
+		join(&all, l->holders[l->step->model->parameters[tied].module]);
+	return all;
+}
+
 /* Parameters are read from all buckets of the range, or from its cached copy; frozen ones from
  * where they are. */
 void op_use_bucket_weights(struct lowering *l, int range, int copy)
@@ -78,7 +112,10 @@ void op_use_bucket_weights(struct lowering *l, int range, int copy)
 	const struct range *r = &step->ranges[range];
 	int tied = step->model->modules[r->end_module - 1].tied_parameter;
 	op_use(l, copy);
-	for (int u = 0; u < step->n_units && (copy < 0 || l->has_frozen); u++) {
+	if (copy >= 0 && !l->has_frozen)
+		return;
+	const struct holders holders = holders_of(l, r, tied);
+	for (int u = holders.first; u < holders.end; u++) {
 		struct reach *reach = &l->reaches[u];
 		if (copy >= 0 && unit_is_trained(step, u))
 			continue;

@@ -194,21 +194,20 @@ def slow(fake, nvml):
 def main(fake, real, nvml=None):
     fake = os.path.abspath(fake)
     expect = support.Expectations()
-    with support.Sandbox(fake) as box:
-        box.write_text('text.txt')
-        torchrun.two_nodes(box)
-        launchers = Launchers(box, fake)
-        test_training(box, launchers, has_mpi(real), expect)
-        done = box.run('plan', 'tiny.yaml', 'local', '--gpus', '4', '--seq-len', '16', '--global-batch', '4',
-                       '--runtime', 'shardplan', '--strategy', 'FULL_SHARD', '-o', 'p.yaml')
-        expect(done.code == 0, f'plan: {done.err}')
-        test_visible_gpus(box, fake, expect)
-        test_too_few_gpus(box, launchers, expect)
-        test_failure(box, launchers, expect)
-        if nvml is not None:
-            test_memory_of_others(box, os.path.abspath(nvml), expect)
-            test_calibration(box, launchers, os.path.abspath(nvml), expect)
-    return expect.exit_code()
+    nvml = nvml and os.path.abspath(nvml)
+    tests = [lambda box, launchers: test_training(box, launchers, has_mpi(real), expect),
+             lambda box, _: test_visible_gpus(box, fake, expect),
+             lambda box, launchers: test_too_few_gpus(box, launchers, expect),
+             lambda box, launchers: test_failure(box, launchers, expect)]
+    if nvml:
+        tests += [lambda box, _: test_memory_of_others(box, nvml, expect),
+                  lambda box, launchers: test_calibration(box, launchers, nvml, expect)]
+
+    def run(box, test):
+        torchrun.plan_for_four(box, expect, 'local', '--gpus', '4')
+        test(box, Launchers(box, fake))
+
+    return torchrun.all_at_once(fake, run, tests, expect)
 
 
 if __name__ == '__main__':

@@ -4,6 +4,7 @@
     torchrun.py BINARY faults   what takes as long as a hang does
 """
 
+import concurrent.futures
 import json
 import os
 import random
@@ -21,11 +22,17 @@ TRAIN = ['train', 'p.yaml', '--data', 'text.txt', '--steps', '3']
 LAUNCHERS = ('OMPI_', 'PMI', 'SLURM_', 'SHARDPLAN_')
 
 
+GIVEN = set()
+
+
 def free_port():
-    """Below the ports that the system hands out, so that no test beside this one is given it. The
-    launcher uses the one after it too."""
+    """Below the ports that the system hands out, so that no test beside this one is given it; not
+    twice either. The launcher uses the one after it too."""
     while True:
         port = random.randrange(20000, 32000, 2)
+        if port in GIVEN:
+            continue
+        GIVEN.add(port)
         try:
             for number in (port, port + 1):
                 with socket.socket() as probe:
@@ -89,13 +96,16 @@ def two_nodes(box):
     box.write('two.yaml', text)
 
 
+def plan_for_four(box, expect, topology='two.yaml', *more):
+    done = box.run('plan', 'tiny.yaml', topology, *more, '--seq-len', '16', '--global-batch', '4',
+                   '--strategy', 'FULL_SHARD', '--runtime', 'shardplan', '-o', 'p.yaml')
+    expect(done.code == 0, f'plan for {topology}: {done.err}')
+
+
 def test_bits(box, binary, expect):
     """One node of four, and two of two; the second measured file is the launched one's."""
-    plan = ['--seq-len', '16', '--global-batch', '4', '--strategy', 'FULL_SHARD', '--runtime',
-            'shardplan', '-o', 'p.yaml']
     for topology, more, per_node in (('local', ['--gpus', '4'], 4), ('two.yaml', [], 2)):
-        done = box.run('plan', 'tiny.yaml', topology, *more, *plan)
-        expect(done.code == 0, f'plan for {topology}: {done.err}')
+        plan_for_four(box, expect, topology, *more)
         here = box.run(*TRAIN, '--measured', 'here.json')
         expect(here.code == 0, f'local ranks: {here.err}')
         for agent in None, 'True':
@@ -113,6 +123,7 @@ def test_bits(box, binary, expect):
 
 
 def test_missing_peer(box, binary, expect):
+    plan_for_four(box, expect)
     started = time.monotonic()
     port = free_port()
     done = finish([start(box, binary, [*TRAIN, '--join-timeout', '1'], r, 4, 2, port)
@@ -126,6 +137,7 @@ def test_missing_peer(box, binary, expect):
 
 
 def test_environment(box, binary, expect):
+    plan_for_four(box, expect)
     cases = {
         'MASTER_PORT: missing': {'MASTER_PORT': None},
         'MASTER_ADDR: missing': {'MASTER_ADDR': None},
@@ -248,6 +260,7 @@ def test_damaged_checkpoints(box, binary, expect):
 
 def test_secret(box, binary, expect):
     """From the environment and from a file; a wrong one is refused before anything starts."""
+    plan_for_two(box, expect)
     secret = 'a secret of this test'
     box.write('secret', secret + '\n')
     os.chmod(box.path('secret'), 0o600)
@@ -289,6 +302,7 @@ def stop_a_rank(box, binary, expect):
 
 def test_death(box, binary, expect):
     """One of two nodes goes away, or one rank of it: the others say so, and do not hang."""
+    plan_for_four(box, expect)
     for victims in (2, 3), (3,):
         port = free_port()
         processes = [start(box, binary, [*TRAIN[:-1], '100000', '--json-lines'], r, 4, 2, port)
@@ -307,15 +321,26 @@ TESTS = test_bits, test_missing_peer, test_environment, test_death, test_differe
     test_damaged_checkpoints, test_secret
 
 
+def all_at_once(binary, run, tests, expect):
+    """run(box, test) in a folder of its own: who lets the first rank speak waits, and does nothing
+    else. The exit code."""
+
+    def in_a_box(test):
+        with support.Sandbox(binary) as box:
+            box.write_text('text.txt')
+            two_nodes(box)
+            run(box, test)
+
+    with concurrent.futures.ThreadPoolExecutor(len(tests)) as pool:
+        for done in [pool.submit(in_a_box, test) for test in tests]:
+            done.result()
+    return expect.exit_code()
+
+
 def main(binary, tests=TESTS):
     binary = os.path.abspath(binary)
     expect = support.Expectations()
-    with support.Sandbox(binary) as box:
-        box.write_text('text.txt')
-        two_nodes(box)
-        for test in tests:
-            test(box, binary, expect)
-    return expect.exit_code()
+    return all_at_once(binary, lambda box, test: test(box, binary, expect), tests, expect)
 
 
 if __name__ == '__main__':
