@@ -1,6 +1,7 @@
 /* The launching side of training: checks, starts the ranks, reads what they measured. */
 #include "executor/executor.h"
 
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -282,9 +283,19 @@ static double slow_motion(const struct executor_job *job)
 
 static double collective_timeout(const struct executor_job *job)
 {
+	if (job->collective_timeout > 0)
+		return job->collective_timeout;
 	if (job->expected == NULL || job->expected->step_time <= 0)
 		return PATIENCE_UNKNOWN;
 	return expectation_patience(job->expected->step_time, slow_motion(job));
+}
+
+/* Other nodes are met, connections are made and kernels are loaded at first use. */
+static double setup_timeout(const struct executor_job *job)
+{
+	if (job->collective_timeout > 0)
+		return job->collective_timeout;
+	return fmax(PATIENCE_UNKNOWN, launcher_join_timeout(&job->launcher));
 }
 
 static int threads_per_rank(const struct executor_job *job)
@@ -319,7 +330,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 	int64_t ranks = plan_ranks(&job->plan->plan);
 	if (job->expected != NULL && job->expected->n_ops > 0)
 		expectation_write(&run->schedule->programs[0], job->expected, (enum pace)job->pace,
-			slow_motion(job), &expected);
+			slow_motion(job), job->collective_timeout, &expected);
 	const struct job what = {.kind = JOB_TRAIN,
 		.ranks = (int)ranks,
 		.meets = launcher_meets(&job->launcher),
@@ -332,6 +343,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.threads = threads_per_rank(job),
 		.cpus = machine_cpus(),
 		.collective_timeout = collective_timeout(job),
+		.setup_timeout = setup_timeout(job),
 		.grace = on_gpu(job) ? LAUNCH_GRACE_GPU : LAUNCH_GRACE,
 		.slow_motion = slow_motion(job),
 		.training = job->training,

@@ -21,7 +21,7 @@ struct training_options {
 	int reproducible, device, transport, cuda_graphs;
 	int pace;           /* enum pace; -1 = all of an emulated run, else nothing */
 	double slow_motion; /* 0 = as it needs */
-	double join_timeout;
+	double join_timeout, collective_timeout;
 	const char *emulate;
 	struct launcher launcher;
 };
@@ -59,6 +59,8 @@ static bool read_numbers(const struct arguments *arguments, struct training_opti
 		FIELD_INT(struct training_options, keep, "keep", FIELD_POSITIVE),
 		FIELD_DOUBLE(struct training_options, slow_motion, "slow_motion", FIELD_POSITIVE),
 		FIELD_DOUBLE(struct training_options, join_timeout, "join_timeout", FIELD_POSITIVE),
+		FIELD_DOUBLE(struct training_options, collective_timeout, "collective_timeout",
+			FIELD_POSITIVE),
 		FIELD_BOOL(struct training_options, background, "checkpoint_background", 0),
 		FIELD_END,
 	};
@@ -351,6 +353,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.expected = &opened->evaluation.simulation.timeline,
 		.pace = (unsigned)options->pace,
 		.slow_motion = options->slow_motion,
+		.collective_timeout = options->collective_timeout,
 		.report = progress_report,
 		.alive = progress_alive,
 		.stopping = progress_stopping,

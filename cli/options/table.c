@@ -132,6 +132,10 @@ static const struct option others[] = {
 	{"join-timeout", training, "SECONDS",
 		"under torchrun: until all ranks must have come; default: 60",
 		ON(TRAIN) | ON(CALIBRATE), 0},
+	{"collective-timeout", training, "SECONDS",
+		"until a rank that does not come to a collective is called hung; default: by the "
+		"prediction, ten minutes while GPUs are set up",
+		ON(TRAIN), 0},
 	{"view", output, "VIEW", "what to show; see below", ON(EXPLAIN), 0},
 	{"svg", output, "", "the view as a picture: communication, layout", ON(EXPLAIN),
 		OPTION_SWITCH},

@@ -26,6 +26,7 @@ struct gpu_timer {
 	void *context;
 	struct gpu_stopwatch watch;
 	struct nccl_world world;
+	struct patience patience;
 	struct nccl_memory memory;
 	struct nccl_buffers buffers;
 };
@@ -40,7 +41,7 @@ static bool check(const struct gpu_timer *g, int result, const char *what, struc
 /* Not cuEventSynchronize: a collective that a rank does not join never ends. */
 static bool await(const struct timer *t, struct gpu_timer *g, struct error *error)
 {
-	double since = clock_now(), patience = t->segment->header->job.collective_timeout;
+	double since = clock_now(), patience = g->patience.timeout;
 	int result, looks = 0;
 
 	while ((result = g->api->cuEventQuery(g->watch.end)) == CUDA_ERROR_NOT_READY) {
@@ -133,7 +134,7 @@ static bool open_nccl(
 	return gpu_check_apart(g->api, g->ordinal, &t->comm, &t->heap, cluster->layout.per_node,
 		       arena, error) &&
 	       nccl_world_open(&g->world, t->segment, &t->comm, &t->heap, t->groups, t->n_groups,
-		       t->segment->header->job.collective_timeout, arena, error) &&
+		       &g->patience, arena, error) &&
 	       take_memory(t, g, error) &&
 	       nccl_buffers_open(
 		       &g->buffers, &g->world, g->memory, &t->comm, &t->heap, arena, error);
@@ -150,6 +151,7 @@ static bool open_gpu(struct timer *t, struct gpu_timer *g, struct arena *arena, 
 			 : (struct timer_sizes){sizes, COUNT_OF(sizes), TRIES, LONGEST};
 	t->run = run_on_gpu;
 	t->device = g;
+	g->patience.timeout = t->segment->header->job.collective_timeout;
 	if (!timer_open(t, timer_window_bytes(quick, true), error) ||
 		!gpu_choose("nccl", t->cluster.layout.per_node,
 			t->segment->header->job.meets != MEETS_HERE, &transport, &gpus, error))

@@ -92,12 +92,15 @@ struct executor_job {
 	const char *fault;    /* seeded faults for tests, docs/reliability.md; NULL = none */
 	/* Predicted; for watchdog deadlines and pacing. May be NULL without `pace`. */
 	const struct timeline *expected;
-	unsigned pace;      /* PACE_*: which operations last as long as predicted, at least */
-	double slow_motion; /* >= 1, 0 = 1: that many times as long, while measured times are
-			     * divided by it */
-	bool all_plans;     /* level "plan" was asked for, which NCCL's sums cannot keep */
-	bool any_rounding;  /* bits need only repeat for this plan (level "run"): a GPU may then
-			     * round where other plans would not */
+	unsigned pace; /* PACE_*: which operations last as long as predicted, at least */
+	double collective_timeout; /* s until a rank that does not come is called hung; 0 = by the
+				    * prediction, and ten minutes or join_timeout where a GPU is set
+				    * up and in its first two steps */
+	double slow_motion;        /* >= 1, 0 = 1: that many times as long, while measured times are
+				    * divided by it */
+	bool all_plans;            /* level "plan" was asked for, which NCCL's sums cannot keep */
+	bool any_rounding; /* bits need only repeat for this plan (level "run"): a GPU may then
+			    * round where other plans would not */
 	struct launcher launcher; /* ranks > 1: this process is for one rank of them, and only the
 				   * first one's is told and measured. Zeroed: starts all ranks */
 	void (*report)(

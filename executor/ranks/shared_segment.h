@@ -92,6 +92,7 @@ struct job {
 	int threads;               /* of the kernels, per rank */
 	int64_t cpus;              /* that this machine's ranks may run on, all together */
 	double collective_timeout; /* s until a rank that does not come is called hung; 0 = never */
+	double setup_timeout;      /* GPUs: the same, until the second step has ended */
 	double grace;              /* s that ranks may take to leave after a fault */
 	double slow_motion;        /* measured times are divided by it; >= 1 */
 	struct training training;

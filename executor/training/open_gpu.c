@@ -91,8 +91,8 @@ bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *s
 	if (gpu->transport->prepare != NULL && !gpu->transport->prepare(&gpu->device, error))
 		return false;
 	gpu->before = used_before(gpu->device.ordinal);
-	gpu->device.patience = (struct patience){
-		.abort = &segment->header->abort, .timeout = job->collective_timeout};
+	gpu->device.patience =
+		(struct patience){.abort = &segment->header->abort, .timeout = job->setup_timeout};
 	if (!device_cuda_open(&gpu->device, compute_staging_bytes(schedule), error) ||
 		!open_mirror(gpu, cluster, &schedule->programs[0], error))
 		return false;

@@ -150,6 +150,8 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 
 	if (!cluster_open_comm(&t->cluster, &t->comm, t->kernels, &t->background, error))
 		return false;
+	if (t->on_gpu)
+		t->comm.patience = trainer_job(t)->setup_timeout;
 	if (t->on_gpu && !gpu_open_comm(&t->gpu, t->segment, t->schedule, &t->comm, error))
 		return false;
 	t->comm.fault = t->fault;

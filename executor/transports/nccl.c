@@ -98,7 +98,7 @@ static bool open_nccl(struct comm *comm, struct segment *segment, struct gpu *gp
 	if (!gpu_check_apart(gpu->device.api, gpu->device.ordinal, &n->host, heap, gpu->per_node,
 		    &n->arena, error) ||
 		!nccl_world_open(&n->world, segment, &n->host, heap, schedule->groups,
-			schedule->n_groups, gpu->device.patience.timeout, &n->arena, error) ||
+			schedule->n_groups, &gpu->device.patience, &n->arena, error) ||
 		!nccl_buffers_open(&n->buffers, &n->world, nccl_buffers_of(n->device), &n->host,
 			heap, &n->arena, error))
 		return false;

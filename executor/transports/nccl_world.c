@@ -25,11 +25,11 @@ bool nccl_world_settle(
 	while (result == NCCL_IN_PROGRESS) {
 		if (segment_aborted(w->segment))
 			return false;
-		if (w->patience > 0 && clock_now() - since > w->patience)
+		if (w->patience->timeout > 0 && clock_now() - since > w->patience->timeout)
 			return error_set(error, EXIT_CODE_FAULT,
 				"rank %d: nccl: %s has not ended for %.0f s: a rank that does not "
 				"come, or a network that does not answer",
-				w->rank, what, w->patience);
+				w->rank, what, w->patience->timeout);
 		nap();
 		if (w->api->ncclCommGetAsyncError(comm, &result) != 0)
 			return fail(w, comm, result, what, error);
@@ -113,8 +113,8 @@ static bool split(struct nccl_world *w, struct error *error)
 }
 
 bool nccl_world_open(struct nccl_world *w, struct segment *segment, struct comm *host,
-	struct heap *heap, const struct group *groups, int n_groups, double patience,
-	struct arena *arena, struct error *error)
+	struct heap *heap, const struct group *groups, int n_groups,
+	const struct patience *patience, struct arena *arena, struct error *error)
 {
 	*w = (struct nccl_world){.api = nccl_api(error),
 		.segment = segment,

@@ -13,8 +13,8 @@
 
 struct nccl_world {
 	const struct nccl_api *api;
-	struct segment *segment; /* a fault in it ends every wait */
-	double patience;         /* s until a call that does not end is an error; 0 = never */
+	struct segment *segment;         /* a fault in it ends every wait */
+	const struct patience *patience; /* until a call that does not end is an error */
 	int rank, n_groups;
 	const struct group *groups;
 	void *all, **comms; /* [n_groups]; NULL for a group of one rank, or like one before it */
@@ -22,10 +22,11 @@ struct nccl_world {
 };
 
 /* On the thread whose GPU it is. Ranks meet over `host`, which reads what lies in `heap`; `groups`
+ * and `patience`
  * must stay. After an error nccl_world_close is still due. */
 bool nccl_world_open(struct nccl_world *world, struct segment *segment, struct comm *host,
-	struct heap *heap, const struct group *groups, int n_groups, double patience,
-	struct arena *arena, struct error *error);
+	struct heap *heap, const struct group *groups, int n_groups,
+	const struct patience *patience, struct arena *arena, struct error *error);
 /* Leaves with all others, or aborts after a fault. */
 void nccl_world_close(struct nccl_world *world);
 

@@ -35,8 +35,11 @@ struct outcome {
 	int aborted, destroyed; /* communicators */
 };
 
-/* `soon`: there is a prediction, so that the watchdog waits for ten seconds and not for long. */
-static struct outcome train(const char *fault, bool soon, enum graph_wish graphs)
+/* What ends a hang: a prediction (the watchdog then waits for ten seconds after two steps), or what
+ * was asked for. */
+enum watch { WATCH_LONG, WATCH_STEPS, WATCH_ALL };
+
+static struct outcome train(const char *fault, enum watch watch, enum graph_wish graphs)
 {
 	const struct timeline expected = {.step_time = 1e-3};
 	struct executor_job job = run_job(STEPS);
@@ -52,7 +55,8 @@ static struct outcome train(const char *fault, bool soon, enum graph_wish graphs
 	job.transport = "nccl";
 	job.kernels = "reference";
 	job.cuda_graphs = graphs;
-	job.expected = soon ? &expected : NULL;
+	job.expected = watch == WATCH_STEPS ? &expected : NULL;
+	job.collective_timeout = watch == WATCH_ALL ? 2 : 0;
 	setenv("FAKE_TRACE", path, 1);
 	if (fault != NULL)
 		setenv("FAKE_NCCL_FAULT", fault, 1);
@@ -83,7 +87,7 @@ static const int all = RANKS * (COMMUNICATORS + 1);
 
 static void all_is_well(void **state)
 {
-	struct outcome outcome = train(NULL, false, GRAPHS_AUTO);
+	struct outcome outcome = train(NULL, WATCH_LONG, GRAPHS_AUTO);
 
 	(void)state;
 	assert_string_equal(outcome.error.message, "");
@@ -100,7 +104,7 @@ static void an_error_that_comes_later(void **state)
 	for (int i = 0; i < COUNT_OF(faults); i++)
 		for (int graphs = 0; graphs < 2; graphs++) {
 			struct outcome outcome =
-				train(faults[i], false, graphs ? GRAPHS_ON : GRAPHS_OFF);
+				train(faults[i], WATCH_LONG, graphs ? GRAPHS_ON : GRAPHS_OFF);
 
 			expect_told(&outcome, i == 0 ? "rank 1: nccl: a collective failed: "
 						     : "rank 2: nccl: a collective failed: ");
@@ -110,9 +114,9 @@ static void an_error_that_comes_later(void **state)
 
 static void hang(enum graph_wish graphs)
 {
-	struct outcome outcome = train("hang:3:20", true, graphs);
+	struct outcome outcome = train("hang:3:46", WATCH_STEPS, graphs);
 
-	expect_told(&outcome, "a rank that does not come to a collective");
+	expect_told(&outcome, "for 10 s: a rank that does not come to a collective");
 	assert_int_equal(outcome.aborted, all);
 }
 
@@ -128,22 +132,36 @@ static void a_collective_that_hangs_as_a_step_is_walked(void **state)
 	hang(GRAPHS_OFF);
 }
 
-/* The others hang in NCCL itself until they are killed. */
+/* The others hang in NCCL itself until they are killed. What was asked for is taken everywhere. */
 static void a_communicator_that_is_never_made(void **state)
 {
-	struct outcome outcome = train("start:1:0", true, GRAPHS_AUTO);
+	struct outcome outcome = train("start:1:0", WATCH_ALL, GRAPHS_AUTO);
 
 	(void)state;
-	expect_told(&outcome, "rank 1: nccl: ncclCommInitRankConfig has not ended for 10 s");
+	expect_told(&outcome, "rank 1: nccl: ncclCommInitRankConfig has not ended for 2 s");
 }
 
 static void a_call_that_is_refused(void **state)
 {
-	struct outcome outcome = train("refuse:0:2", false, GRAPHS_AUTO);
+	struct outcome outcome = train("refuse:0:2", WATCH_LONG, GRAPHS_AUTO);
 
 	(void)state;
 	expect_told(&outcome, "rank 0: nccl: a collective: ");
 	assert_int_equal(outcome.aborted, all);
+}
+
+/* Communicators of many nodes need half a minute each, and so does what connects them at first use,
+ * by the fake's clock. Steps of a millisecond say nothing about that. */
+static void what_is_made_at_first_use_may_take_long(void **state)
+{
+	(void)state;
+	setenv("FAKE_CLOCK", "1", 1);
+	struct outcome outcome = train("late:1:30", WATCH_STEPS, GRAPHS_AUTO);
+	struct outcome longer = train("late:1:700", WATCH_STEPS, GRAPHS_AUTO);
+
+	unsetenv("FAKE_CLOCK");
+	assert_string_equal(outcome.error.message, "");
+	expect_told(&longer, "rank 1: nccl: ncclCommInitRankConfig has not ended for 600 s");
 }
 
 int main(int argc, char **argv)
@@ -153,15 +171,18 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_error_that_comes_later),
 		cmocka_unit_test(a_collective_that_hangs),
 		cmocka_unit_test(a_call_that_is_refused),
+		cmocka_unit_test(a_communicator_that_is_never_made),
+		cmocka_unit_test(what_is_made_at_first_use_may_take_long),
 	};
 
 	const struct CMUnitTest slow[] = {
 		cmocka_unit_test(a_collective_that_hangs_as_a_step_is_walked),
-		cmocka_unit_test(a_communicator_that_is_never_made),
 	};
 
 	fake_cuda_install(RANKS, 1);
 	fake_nccl_install();
+	if (getenv("FAKE_CLOCK") != NULL)
+		fake_clock_start(&(struct fake_rates){0});
 	run_as_rank(argc, argv);
 	snprintf(path, sizeof(path), "nccl-faults-%d.trace", (int)getpid());
 	if (argc > 1 && strcmp(argv[1], "slow") == 0)

@@ -3,15 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "executor/ranks/event.h"
 #include "executor/transports/comm.h"
 #include "executor/transports/nccl_api.h"
 #include "tests/executor/fakes/nccl.h"
 
 struct fake_comm {
 	struct fake_group *group;
-	int index, collectives, splits;
-	int rank;  /* of the world */
-	int error; /* of its own, which it says when it is asked */
+	int index, collectives, splits, calls;
+	int rank;    /* of the world */
+	int error;   /* of its own, which it says when it is asked */
+	double late; /* s until its call has ended */
 	/* Of processes: what it waits for, the number of that, and what will be made then. */
 	const char *waits;
 	int number;
@@ -31,6 +33,15 @@ static struct fake_group *new_group(int size)
 	return groups = group;
 }
 
+/* A call that goes on behind its caller's back. */
+static int take_long(struct fake_comm *comm)
+{
+	comm->late = fake_nccl_late(comm->rank);
+	if (comm->late > 0)
+		comm->error = NCCL_IN_PROGRESS;
+	return comm->error;
+}
+
 static int new_comm(struct fake_group *group, int index, int rank, void **comm)
 {
 	struct fake_comm *made = calloc(1, sizeof(*made));
@@ -39,7 +50,7 @@ static int new_comm(struct fake_group *group, int index, int rank, void **comm)
 	made->index = index;
 	made->rank = rank;
 	*comm = made;
-	return 0;
+	return take_long(made);
 }
 
 static int get_version(int *version)
@@ -104,9 +115,9 @@ static int init_rank(
 	fake_unlock();
 	if (group == NULL)
 		return 5;
-	new_comm(group, rank, rank, comm);
+	result = new_comm(group, rank, rank, comm);
 	if (!fake_nccl_fails("start", rank))
-		return 0;
+		return result;
 	((struct fake_comm *)*comm)->error = NCCL_IN_PROGRESS;
 	return NCCL_IN_PROGRESS;
 }
@@ -218,6 +229,11 @@ static int async_error(void *comm, int *result)
 		c->made = NULL;
 		c->error = 0;
 	}
+	if (c->late > 0) {
+		fake_clock_wait(clock_now() + 1);
+		c->late -= 1;
+		c->error = c->late > 0 ? NCCL_IN_PROGRESS : 0;
+	}
 	*result = c->error;
 	fake_unlock();
 	return 0;
@@ -305,8 +321,9 @@ static int enqueue(struct fake_comm *c, struct fake_part part, void *stream, int
 		fake_capture_again(s, join_meeting, &call, sizeof(call));
 	else
 		join_meeting(&call, s);
+	int result = c->calls++ == 0 ? take_long(c) : 0;
 	fake_unlock();
-	return 0;
+	return result;
 }
 
 static int all_gather(

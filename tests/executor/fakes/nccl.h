@@ -50,6 +50,8 @@ void fake_nccl_forget(const void *comm);
  * collective: 0 for the one that fails. */
 bool fake_nccl_fails(const char *kind, int rank);
 int fake_nccl_count(int rank);
+/* s that what is made at first use takes. */
+double fake_nccl_late(int rank);
 /* One member's call. */
 struct fake_part {
 	int kind; /* enum collective_kind */
