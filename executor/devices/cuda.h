@@ -50,6 +50,9 @@ struct device_cuda {
 	 * error or without. May be NULL. */
 	bool (*healthy)(void *data, struct error *error);
 	void *health_data;
+	/* Collectives of all streams run one after the other, in program order: communicators that
+	 * have no order of their own. */
+	bool one_at_a_time;
 	bool careless; /* a seeded fault: streams do not wait for each other */
 	/* Where the device's tier comes from, of ncclMemAlloc's and ncclMemFree's kind; NULL: the
 	 * driver. Without room there the driver is asked. */
@@ -79,6 +82,7 @@ struct device_cuda {
 	void **starts, **ends, *origin, *origin_end; /* events: of operations, of the step */
 	double *host_starts, *host_ends;      /* [n_ops] s of the step: the host's operations */
 	int seen[STREAM_COUNT][STREAM_COUNT]; /* the last operation that a stream waited for */
+	int last_collective;                  /* of the step, on a stream; -1 = none yet */
 	double start;
 };
 

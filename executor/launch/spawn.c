@@ -17,7 +17,7 @@ extern char **environ;
 /* How often to look for dead children. */
 #define TICK 0.05
 
-enum { MAX_SETTINGS = 8 };
+enum { MAX_SETTINGS = 16 };
 
 /* How long a process that only follows others waits, so that those speak first. */
 enum { FOLLOWER_PAUSE = 2 };
@@ -94,6 +94,13 @@ static const char *places_of(struct crew *crew, int rank)
 	return cores_places(&crew->arena, &allowed, rank, job->threads);
 }
 
+static bool is_on_gpus(const struct segment *segment)
+{
+	const char *device = segment_text(segment, TEXT_DEVICE);
+
+	return device != NULL && strcmp(device, "cuda") == 0;
+}
+
 /* The environment of a rank: ours, and thread counts for the libraries that read them there. What
  * the user has set wins. */
 static char **make_environment(struct crew *crew, int rank)
@@ -101,6 +108,7 @@ static char **make_environment(struct crew *crew, int rank)
 	int threads = crew->launch->segment->header->job.threads;
 	bool alone = crew->launch->segment->header->job.ranks == 1;
 	const char *places = places_of(crew, rank);
+	bool gpus = is_on_gpus(crew->launch->segment);
 	const char *const settings[][2] = {
 		{"OMP_NUM_THREADS", arena_printf(&crew->arena, "%d", threads)},
 		{"OPENBLAS_NUM_THREADS", arena_printf(&crew->arena, "%d", threads)},
@@ -110,6 +118,14 @@ static char **make_environment(struct crew *crew, int rank)
 		/* Streams of ranks that share a GPU: with fewer queues one that is held would hold
 		 * up another that is not. */
 		{"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+		/* Collectives of several communicators start in the order in which they were given,
+		 * alike on all GPUs: two that each hold what the other one needs would wait for
+		 * ever. NCCL 2.26; see also device_cuda.one_at_a_time. */
+		{"NCCL_LAUNCH_ORDER_IMPLICIT", gpus ? "1" : NULL},
+		/* A step is walked or launched, and has ended before the next one begins. What
+		 * would allow more can end in a deadlock where a graph has several communicators.
+		 */
+		{"NCCL_GRAPH_MIXING_SUPPORT", gpus ? "0" : NULL},
 		{"OMP_PLACES", places},
 		{"OMP_PROC_BIND", places != NULL ? "close" : NULL},
 	};

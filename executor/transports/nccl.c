@@ -111,10 +111,14 @@ static bool open_nccl(struct comm *comm, struct segment *segment, struct gpu *gp
 static bool offer_memory(struct device_cuda *device, struct error *error)
 {
 	const struct nccl_api *api = nccl_api(error);
+	int version = 0;
 
-	if (api != NULL)
-		nccl_buffers_prepare(device, api);
-	return api != NULL;
+	if (api == NULL)
+		return false;
+	nccl_buffers_prepare(device, api);
+	/* NCCL_LAUNCH_ORDER_IMPLICIT means nothing to older ones. */
+	device->one_at_a_time = api->ncclGetVersion(&version) != 0 || version < NCCL_ORDERS;
+	return true;
 }
 
 extern const struct gpu_transport transport_nccl;

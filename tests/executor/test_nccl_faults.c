@@ -164,6 +164,35 @@ static void what_is_made_at_first_use_may_take_long(void **state)
 	expect_told(&longer, "rank 1: nccl: ncclCommInitRankConfig has not ended for 600 s");
 }
 
+/* Kernels of collectives that find no room on one GPU while others hold it on another: whichever
+ * starts first there must start first everywhere, by NCCL's word or, before that has it, by edges
+ * of ours. Without either they wait for each other. */
+static void communicators_start_in_one_order(void **state)
+{
+	static const struct {
+		const char *version, *order;
+		enum graph_wish graphs;
+	} cases[] = {{"22809", NULL, GRAPHS_ON}, {"22809", NULL, GRAPHS_OFF},
+		{"22500", NULL, GRAPHS_ON}, {"22500", NULL, GRAPHS_OFF}, {"22809", "0", GRAPHS_ON}};
+
+	(void)state;
+	setenv("FAKE_NCCL_ROOM", "1", 1);
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		setenv("FAKE_NCCL_VERSION", cases[i].version, 1);
+		if (cases[i].order != NULL)
+			setenv("NCCL_LAUNCH_ORDER_IMPLICIT", cases[i].order, 1);
+		struct outcome outcome = train(NULL, WATCH_ALL, cases[i].graphs);
+
+		if (cases[i].order != NULL)
+			expect_told(&outcome, "for 2 s: a rank that does not come to a collective");
+		else if (outcome.error.message[0] != '\0')
+			fail_msg("NCCL %s: %s", cases[i].version, outcome.error.message);
+	}
+	unsetenv("FAKE_NCCL_ROOM");
+	unsetenv("FAKE_NCCL_VERSION");
+	unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +202,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_call_that_is_refused),
 		cmocka_unit_test(a_communicator_that_is_never_made),
 		cmocka_unit_test(what_is_made_at_first_use_may_take_long),
+		cmocka_unit_test(communicators_start_in_one_order),
 	};
 
 	const struct CMUnitTest slow[] = {

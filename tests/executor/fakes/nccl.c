@@ -53,11 +53,16 @@ static int new_comm(struct fake_group *group, int index, int rank, void **comm)
 	return take_long(made);
 }
 
-static int get_version(int *version)
+int fake_nccl_version(void)
 {
 	const char *other = getenv("FAKE_NCCL_VERSION");
 
-	*version = other != NULL ? atoi(other) : 22809;
+	return other != NULL ? atoi(other) : 22809;
+}
+
+static int get_version(int *version)
+{
+	*version = fake_nccl_version();
 	return 0;
 }
 
@@ -257,10 +262,18 @@ static struct fake_meeting *nobody_comes(struct fake_comm *comm)
 	return fake_meeting_new(comm->group->size + 1);
 }
 
-/* Now, or with every launch of a graph. */
-static void join_meeting(void *arguments, struct fake_stream *stream)
+/* What NCCL_GRAPH_MIXING_SUPPORT=0 promises. */
+static void check_mixing(struct fake_group *group, bool launched)
 {
-	const struct call *call = arguments;
+	const char *mixes = getenv("NCCL_GRAPH_MIXING_SUPPORT");
+
+	if (mixes != NULL && mixes[0] == '0' && group->out[!launched] > 0)
+		fake_cuda_fault("a communicator is used by a graph and outside of it at once");
+	group->out[launched]++;
+}
+
+static void join_meeting(const struct call *call, struct fake_stream *stream, bool launched)
+{
 	struct fake_group *group = call->comm->group;
 	struct fake_part with_places = call->part, *part = &with_places;
 	int number = call->comm->collectives++;
@@ -280,7 +293,9 @@ static void join_meeting(void *arguments, struct fake_stream *stream)
 	}
 	if (*at == NULL)
 		*at = fake_meeting_new(group->size);
+	check_mixing(group, launched);
 	(*at)->group = group;
+	(*at)->launched = launched;
 	(*at)->number = number;
 	(*at)->index = call->comm->index;
 	(*at)->abandoned |= group->aborted;
@@ -288,10 +303,16 @@ static void join_meeting(void *arguments, struct fake_stream *stream)
 	struct fake_node *node =
 		fake_enqueue(stream, NODE_MEET, "a collective", part, sizeof(*part), touches, 2);
 	node->meeting = *at;
+	node->gpu = fake_thread.gpu;
 	(*at)->streams[(*at)->joined] = stream;
 	(*at)->nodes[(*at)->joined] = node;
 	if (++(*at)->joined == (*at)->members)
 		*at = NULL; /* frees itself when it has run */
+}
+
+static void join_launched(void *arguments, struct fake_stream *stream)
+{
+	join_meeting(arguments, stream, true);
 }
 
 static void trace_call(const struct call *call, const struct fake_stream *stream)
@@ -318,9 +339,9 @@ static int enqueue(struct fake_comm *c, struct fake_part part, void *stream, int
 	}
 	trace_call(&call, s);
 	if (s->capture != NULL)
-		fake_capture_again(s, join_meeting, &call, sizeof(call));
+		fake_capture_again(s, join_launched, &call, sizeof(call));
 	else
-		join_meeting(&call, s);
+		join_meeting(&call, s, false);
 	int result = c->calls++ == 0 ? take_long(c) : 0;
 	fake_unlock();
 	return result;
@@ -386,9 +407,6 @@ void fake_nccl_install(void)
 		.ncclGetErrorString = error_string,
 		.ncclGetLastError = last_error};
 
-	int version;
-
-	get_version(&version);
-	fake_nccl_memory_install(&api, version);
+	fake_nccl_memory_install(&api, fake_nccl_version());
 	nccl_api_use(&api);
 }
