@@ -18,6 +18,7 @@ enum { REPORT_BYTES = 256 << 20 };
 /* One run, seen from the launcher. */
 struct run {
 	const struct executor_job *job;
+	const struct gpu_transport *transport; /* between GPUs; NULL: there are none */
 	struct arena *arena;
 	struct schedule *schedule;
 	struct segment segment;
@@ -112,8 +113,9 @@ static const char *transport_of(const struct executor_job *job)
 }
 
 /* Driver, GPUs and kernels are there. */
-static bool check_gpus(const struct executor_job *job, struct error *error)
+static bool check_gpus(struct run *run, struct error *error)
 {
+	const struct executor_job *job = run->job;
 	const char *name = transport_of(job);
 	const struct gpu_transport *transport = name != NULL ? gpu_transport_find(name) : NULL;
 	int gpus;
@@ -127,6 +129,7 @@ static bool check_gpus(const struct executor_job *job, struct error *error)
 			name);
 	if (!gpu_choose(name, (int)ranks_here(job), is_launched(job), &transport, &gpus, error))
 		return false;
+	run->transport = transport;
 	return !job->all_plans || transport->ordered || plan_ranks(&job->plan->plan) == 1 ||
 	       error_set(error, EXIT_CODE_USAGE,
 		       "--reproducible plan: NCCL adds in an order of its own; use --transport "
@@ -323,6 +326,14 @@ static bool check_pace(const struct run *run, struct error *error)
 		       job->slow_motion);
 }
 
+/* Ranks that share a GPU read each other's memory. Others would only share the driver's locks, and
+ * NCCL's graphs may then wait for each other. */
+static bool is_one_process(const struct run *run)
+{
+	return run->transport != NULL && !is_launched(run->job) &&
+	       (!run->transport->apart || run->job->one_process);
+}
+
 static bool create_segment(struct run *run, const char *plan_text, struct error *error)
 {
 	const struct executor_job *job = run->job;
@@ -349,7 +360,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.training = job->training,
 		.first_step = run->done_before,
 		.resume_or_older = run->resume_or_older,
-		.one_process = on_gpu(job) && !is_launched(job),
+		.one_process = is_one_process(run),
 		.checkpoint_every = job->checkpoint_every,
 		.checkpoint_keep = job->checkpoint_keep,
 		.checkpoint_background = job->checkpoint_background};
@@ -494,7 +505,7 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 	struct text written = {0};
 	const char *plan_text = job->plan_text;
 
-	if (!check_launcher(job, error) || !check_names(job, error) || !check_gpus(job, error) ||
+	if (!check_launcher(job, error) || !check_names(job, error) || !check_gpus(&run, error) ||
 		!check_model(job, error) || !check_data(job, error) ||
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))

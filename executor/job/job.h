@@ -75,6 +75,8 @@ struct executor_job {
 	const char *device; /* "host", "cuda" or "null" (no arithmetic, for tests); NULL = host */
 	const char *transport; /* of cuda: "nccl" or "device" (ranks share a GPU); NULL: NCCL where
 				* every rank has a GPU */
+	bool one_process; /* ranks with a GPU each are threads, as those that share one always are:
+			   * for tests, whose machine is a process's */
 	enum graph_wish cuda_graphs;
 	int threads;         /* of each rank on CPUs; 0 = those that its part of the CPUs allows */
 	const char *kernels; /* name of a table; NULL = cpu */

@@ -75,6 +75,13 @@ struct crew {
 	bool told; /* that a signal has asked for an end */
 };
 
+static bool is_on_gpus(const struct segment *segment)
+{
+	const char *device = segment_text(segment, TEXT_DEVICE);
+
+	return device != NULL && strcmp(device, "cuda") == 0;
+}
+
 /* The cores of the rank's threads, NULL: the kernel's choice. Who has another launcher, or says
  * something about cores, has decided. */
 static const char *places_of(struct crew *crew, int rank)
@@ -87,18 +94,11 @@ static const char *places_of(struct crew *crew, int rank)
 		if (getenv(said[i]) != NULL)
 			return NULL;
 	CPU_ZERO(&allowed);
-	if (job->one_process || crew->count < job->ranks ||
+	if (job->one_process || is_on_gpus(crew->launch->segment) || crew->count < job->ranks ||
 		sched_getaffinity(0, sizeof(allowed), &allowed) != 0 ||
 		!cores_are_bound(CPU_COUNT(&allowed), job->ranks, job->threads))
 		return NULL;
 	return cores_places(&crew->arena, &allowed, rank, job->threads);
-}
-
-static bool is_on_gpus(const struct segment *segment)
-{
-	const char *device = segment_text(segment, TEXT_DEVICE);
-
-	return device != NULL && strcmp(device, "cuda") == 0;
 }
 
 /* The environment of a rank: ours, and thread counts for the libraries that read them there. What

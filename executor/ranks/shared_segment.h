@@ -101,7 +101,7 @@ struct job {
 	char run_id[sizeof(((struct digest *)NULL)->hex)]; /* of the checkpoints; first rank's */
 	int64_t checkpoint_every, checkpoint_keep;
 	bool checkpoint_background;
-	bool one_process; /* ranks are threads, not processes: they share a GPU, or a driver */
+	bool one_process; /* ranks are threads, not processes: they share a GPU */
 	bool paced;       /* some operations last as long as predicted, at least */
 	bool quick;       /* JOB_COLLECTIVES */
 };

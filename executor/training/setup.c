@@ -204,6 +204,24 @@ static bool rehearse(struct trainer *t, struct error *error)
 	return ok;
 }
 
+/* A step of a GPU with all of its kernels and none of its collectives, on whatever is there: states
+ * come later. Else the first step would load kernels while collectives of other ranks wait for it
+ * on their GPUs, and some loads wait for all that runs on one. */
+static bool warm_up(struct trainer *t, struct error *error)
+{
+	const struct fault fault = t->fault, none = {.kind = FAULT_NONE};
+
+	t->compute.warm_up = true;
+	t->compute.fault = t->interpreter.fault = none;
+	t->gpu.device.careless = false;
+	bool ok = compute_begin_step(&t->compute, 0, error) &&
+		  interpret_step(&t->interpreter, 0, true, error);
+	t->compute.warm_up = false;
+	t->compute.fault = t->interpreter.fault = fault;
+	t->gpu.device.careless = fault.kind == FAULT_DROP_WAIT;
+	return ok;
+}
+
 struct weights trainer_weights(struct trainer *t)
 {
 	return (struct weights){.schedule = t->schedule,
@@ -291,6 +309,7 @@ bool trainer_open(struct trainer *t, struct error *error)
 	if (!read_plan(t, error) || !join(t, error) || !choose_kernels(t, error) ||
 		!make_buffers(t, error) || !open_contexts(t, error) || !open_compute(t, error) ||
 		!open_interpreter(t, error) || !rehearse(t, error) ||
+		(t->on_gpu && !t->null_device && !warm_up(t, error)) ||
 		!choose_checkpoint(t, error) || !open_checkpointer(t, error))
 		return false;
 	recorder_open(&t->recorder, trainer_job(t)->training.steps, t->schedule->programs[0].n_ops,

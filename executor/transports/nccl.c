@@ -22,7 +22,7 @@ static bool healthy(void *data, struct error *error)
 {
 	struct nccl *n = data;
 
-	return nccl_world_healthy(&n->world, error);
+	return !segment_aborted(n->world.segment) && nccl_world_healthy(&n->world, error);
 }
 
 /* --- collectives --- */

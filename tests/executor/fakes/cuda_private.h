@@ -153,6 +153,8 @@ void fake_clock_begin(struct fake_stream *stream);
 void fake_clock_end(struct fake_stream *stream);
 /* A collective of that gathered size between streams, each with its node at the head. */
 void fake_clock_meet(struct fake_stream **streams, int n, int64_t bytes);
+/* A collective of NCCL's has been given. */
+void fake_clock_call(void);
 /* The thread has waited for that. */
 void fake_clock_wait(double time);
 double fake_clock_of(const struct fake_stream *stream); /* for events */

@@ -333,6 +333,7 @@ static int enqueue(struct fake_comm *c, struct fake_part part, void *stream, int
 
 	call.part.index = c->index;
 	fake_lock();
+	fake_clock_call();
 	if (fake_nccl_fails("refuse", c->rank) && fake_nccl_count(c->rank) == 0) {
 		fake_unlock();
 		return 5;
