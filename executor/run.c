@@ -351,6 +351,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.any_rounding = job->any_rounding,
 		.paced = job->pace != PACE_NONE,
 		.cuda_graphs = job->cuda_graphs,
+		.nccl = job->nccl,
 		.threads = threads_per_rank(job),
 		.cpus = machine_cpus(),
 		.collective_timeout = collective_timeout(job),

@@ -23,6 +23,7 @@ struct training_options {
 	double slow_motion; /* 0 = as it needs */
 	double join_timeout, collective_timeout;
 	const char *emulate;
+	struct nccl_wish nccl;
 	struct launcher launcher;
 };
 
@@ -85,7 +86,8 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 		!argument_choice(arguments, "transport", transports, &options->transport, error) ||
 		!argument_choice(
 			arguments, "cuda-graphs", graph_wishes, &options->cuda_graphs, error) ||
-		!argument_choice(arguments, "pace", paces, &options->pace, error))
+		!argument_choice(arguments, "pace", paces, &options->pace, error) ||
+		!nccl_wish_parse(argument(arguments, "nccl"), &options->nccl, error))
 		return false;
 	options->emulate = argument(arguments, "emulate");
 	if (options->transport >= 0 && !on_gpus(options))
@@ -338,6 +340,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.device = devices[options->device],
 		.transport = options->transport >= 0 ? transports[options->transport] : NULL,
 		.cuda_graphs = (enum graph_wish)options->cuda_graphs,
+		.nccl = options->nccl,
 		.checkpoint = argument(arguments, "checkpoint"),
 		.checkpoint_every = options->every,
 		.checkpoint_keep = options->keep,

@@ -103,6 +103,10 @@ static const struct option others[] = {
 	{"cuda-graphs", training, "auto|on|off",
 		"a step of a GPU is one launch, from the second on; default: where the plan allows",
 		ON(TRAIN), 0},
+	{"nccl", training, "SETTING=VALUE,...",
+		"of its communicators: cta-policy=default|efficiency|zero, min-ctas, max-ctas, "
+		"nvls-ctas, cga-cluster-size, traffic-class; default: NCCL's",
+		ON(TRAIN) | ON(CALIBRATE), 0},
 	{"fault", training, "NAME[=RANK][@step=N]", "seeded fault, for tests", ON(TRAIN),
 		OPTION_HIDDEN},
 	{"checkpoint", training, "DIR", "write checkpoints to DIR/step-N, one at the end",

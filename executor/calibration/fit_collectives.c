@@ -113,6 +113,7 @@ static bool time_ranks(struct bench *bench, int64_t ranks, const char *device, s
 			device != NULL ? fmax(PATIENCE_UNKNOWN, launcher_join_timeout(launcher))
 				       : 60,
 		.grace = device != NULL ? LAUNCH_GRACE_GPU : LAUNCH_GRACE,
+		.nccl = bench->options->nccl,
 		.quick = quick};
 	struct segment segment;
 	const struct launch launch = {.program = bench->options->program,

@@ -5,6 +5,7 @@
 #define EXECUTOR_JOB_H
 
 #include "executor/job/fault.h"
+#include "executor/job/nccl_wish.h"
 #include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
@@ -78,6 +79,7 @@ struct executor_job {
 	bool one_process; /* ranks with a GPU each are threads, as those that share one always are:
 			   * for tests, whose machine is a process's */
 	enum graph_wish cuda_graphs;
+	struct nccl_wish nccl;
 	int threads;         /* of each rank on CPUs; 0 = those that its part of the CPUs allows */
 	const char *kernels; /* name of a table; NULL = cpu */
 	const char *program; /* of the rank processes; NULL = this executable */
@@ -126,6 +128,7 @@ struct calibrate_options {
 	const int64_t *ranks; /* group sizes for collectives; NULL = 2, 4, 8 */
 	int n_ranks;
 	const char *program; /* as in executor_job */
+	struct nccl_wish nccl;
 	/* ranks > 1: a cluster's, of which the first one measures its node and is told; the others
 	 * only take part, and their `calibration` stays empty. */
 	struct launcher launcher;

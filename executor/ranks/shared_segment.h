@@ -88,6 +88,7 @@ struct job {
 	int port, local_rank; /* MEETS_OVER_TCP: of the first rank; on this machine */
 	double join_timeout;  /* s until all must have come */
 	enum graph_wish cuda_graphs;
+	struct nccl_wish nccl;
 	bool any_rounding;         /* bits need not be those of other plans */
 	int threads;               /* of the kernels, per rank */
 	int64_t cpus;              /* that this machine's ranks may run on, all together */

@@ -150,6 +150,7 @@ static bool write_measurement(
 		.kernels = arena_printf(&t->arena, "%s (%s)", trainer_kernels(t)->name,
 			trainer_kernels(t)->library),
 		.cuda_graphs = t->gpu.graphs,
+		.nccl = t->gpu.nccl,
 		.nccl_buffers = t->gpu.nccl_buffers,
 		.product_choices = gpu_choices_say(&t->gpu.choices, &t->arena),
 		.attention_choices = gpu_choices_say_attention(&t->gpu.choices, &t->arena),

@@ -82,6 +82,20 @@ static void nccl_finish(struct comm *comm)
 
 static const struct transport over_nccl = {.name = "nccl", .run = nccl_run, .finish = nccl_finish};
 
+/* What it is made with is in the measurement, and seen when the run begins. */
+static void tell(struct nccl *n, struct gpu *gpu)
+{
+	struct text line = {0};
+
+	gpu->nccl = nccl_config_say(
+		n->world.api, &n->world.segment->header->job.nccl, &gpu->device.arena);
+	if (n->world.rank == 0) {
+		text_printf(&line, "NCCL %s\n", gpu->nccl);
+		segment_leave_notes(n->world.segment, &line);
+	}
+	text_finish(&line);
+}
+
 static bool open_nccl(struct comm *comm, struct segment *segment, struct gpu *gpu,
 	const struct schedule *schedule, struct error *error)
 {
@@ -103,6 +117,7 @@ static bool open_nccl(struct comm *comm, struct segment *segment, struct gpu *gp
 			heap, &n->arena, error))
 		return false;
 	gpu->nccl_buffers = n->buffers.how;
+	tell(n, gpu);
 	gpu->device.healthy = healthy;
 	gpu->device.health_data = n;
 	return true;

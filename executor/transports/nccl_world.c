@@ -61,7 +61,6 @@ static bool agree_on_id(const struct nccl_world *w, struct comm *host, struct nc
 static bool meet(struct nccl_world *w, struct comm *host, struct heap *heap, struct arena *arena,
 	struct error *error)
 {
-	struct nccl_config config = nccl_config_of_all();
 	int block = heap_take(heap, sizeof(struct nccl_id), error);
 	struct nccl_id id;
 
@@ -71,7 +70,7 @@ static bool meet(struct nccl_world *w, struct comm *host, struct heap *heap, str
 	heap_give(heap, block);
 	if (!ok)
 		return false;
-	int result = w->api->ncclCommInitRankConfig(&w->all, host->ranks, id, w->rank, &config);
+	int result = w->api->ncclCommInitRankConfig(&w->all, host->ranks, id, w->rank, &w->config);
 	return nccl_world_settle(w, w->all, result, "ncclCommInitRankConfig", error);
 }
 
@@ -79,8 +78,7 @@ static bool meet(struct nccl_world *w, struct comm *host, struct heap *heap, str
 static bool split_once(
 	struct nccl_world *w, const struct comm_group *group, void **comm, struct error *error)
 {
-	struct nccl_config config = nccl_config_of_all();
-	int result = w->api->ncclCommSplit(w->all, group->first, group->index, comm, &config);
+	int result = w->api->ncclCommSplit(w->all, group->first, group->index, comm, &w->config);
 
 	return nccl_world_settle(w, w->all, result, "ncclCommSplit", error) &&
 	       (*comm == NULL ||
@@ -123,7 +121,9 @@ bool nccl_world_open(struct nccl_world *w, struct segment *segment, struct comm 
 		.n_groups = n_groups,
 		.groups = groups,
 		.comms = ARENA_ARRAY(arena, void *, n_groups + 1)};
-	return w->api != NULL && meet(w, host, heap, arena, error) && split(w, error);
+	return w->api != NULL &&
+	       nccl_config_make(w->api, &segment->header->job.nccl, &w->config, error) &&
+	       meet(w, host, heap, arena, error) && split(w, error);
 }
 
 /* --- collectives --- */

@@ -9,7 +9,7 @@
 #include "executor/memory/memory.h"
 #include "executor/ranks/ranks.h"
 #include "executor/transports/comm.h"
-#include "executor/transports/nccl_api.h"
+#include "executor/transports/nccl_config.h"
 
 struct nccl_world {
 	const struct nccl_api *api;
@@ -17,6 +17,7 @@ struct nccl_world {
 	const struct patience *patience; /* until a call that does not end is an error */
 	int rank, n_groups;
 	const struct group *groups;
+	struct nccl_config config;
 	void *all, **comms; /* [n_groups]; NULL for a group of one rank, or like one before it */
 	bool aborted;
 };

@@ -89,10 +89,12 @@ def test_training(box, launchers, mpi, expect):
         ways = ['torchrun', 'srun'] + (['mpirun'] if mpi and per_node == 4 else [])
         for way in ways:
             meeting = Meeting(box)
-            done = getattr(launchers, way)([*TRAIN, '--measured', 'there.json'], per_node,
+            done = getattr(launchers, way)([*TRAIN, '--nccl', 'max-ctas=8', '--measured', 'there.json'], per_node,
                                            FAKE_NCCL_FOLDER=meeting.folder)
             expect(all(code == 0 for code, _, _ in done), f'{way}, {per_node} a node: {done}')
             measured = json.loads(box.read('there.json'))['measurement']
+            expect(re.match(r'2\.28\.9, max-ctas=8, .*NCCL_LAUNCH_ORDER_IMPLICIT=1', measured.get('nccl', '')),
+                   f'{way}: settings {measured.get("nccl")}')
             expect('symmetric' in measured.get('nccl_buffers', ''), f'{way}: not over NCCL: {measured}')
             expect(torchrun.digest(box, 'here.json') and
                    torchrun.digest(box, 'here.json') == torchrun.digest(box, 'there.json'),

@@ -87,6 +87,16 @@ static int wait_for_others(struct fake_comm *comm, const char *what, int number)
 	return NCCL_IN_PROGRESS;
 }
 
+/* Of the version's length, neither blocking nor sharing. */
+static bool is_good(const struct nccl_config *config)
+{
+	int version = fake_nccl_version();
+	size_t bytes = version >= 22800 ? 80 : version >= 22700 ? 72 : 48;
+
+	return config->size == bytes && config->magic == (unsigned)NCCL_CONFIG_MAGIC &&
+	       (int)config->version <= version && config->blocking == 0 && config->split_share == 0;
+}
+
 static int init_process(void **comm, int ranks, const char *name, int rank)
 {
 	struct fake_group *group = new_group(ranks);
@@ -113,7 +123,7 @@ static int init_rank(
 	fake_lock();
 	while (group != NULL && group->number != number)
 		group = group->next;
-	if (group == NULL || config->size != sizeof(*config) || config->blocking != 0)
+	if (group == NULL || !is_good(config))
 		fake_cuda_fault("ncclCommInitRankConfig without an identifier, or blocking");
 	else
 		group->size = ranks;
@@ -166,7 +176,7 @@ static int comm_split(void *comm, int color, int key, void **made, struct nccl_c
 	struct fake_split *split = &c->group->splits[c->splits++ % 64];
 
 	fake_lock();
-	if (config->split_share != 0 || config->blocking != 0)
+	if (!is_good(config))
 		fake_cuda_fault("ncclCommSplit shares or blocks");
 	if (c->group->name[0] != '\0') {
 		*made = NULL;
