@@ -65,6 +65,19 @@ static int64_t used_before(int ordinal)
 	return gpu_memory_in_use(text);
 }
 
+/* Threads, pinned memory and what the host updates. Ranks that share a GPU need all cores. */
+static void stay_near(int ordinal)
+{
+	struct error ignored = {0};
+	const struct cuda_api *api = cuda_api(&ignored);
+	char bus_id[32] = "";
+	int device = 0;
+
+	if (api != NULL && api->cuDeviceGet(&device, ordinal) == 0 &&
+		api->cuDeviceGetPCIBusId(bus_id, sizeof(bus_id) - 1, device) == 0)
+		near_stay(bus_id);
+}
+
 static bool open_mirror(struct gpu *gpu, const struct cluster *cluster,
 	const struct program *program, struct error *error)
 {
@@ -83,8 +96,10 @@ bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *s
 		return false;
 	gpu->per_node = cluster->layout.per_node;
 	gpu->device.program = &schedule->programs[0];
-	if (gpu->transport->apart)
+	if (gpu->transport->apart) {
 		gpu->device.ordinal = gpu_of_rank(segment, cluster, gpus);
+		stay_near(gpu->device.ordinal);
+	}
 	if (job->paced && !gpu->transport->apart && segment->threads != NULL)
 		gpu->device.pool = &segment->threads->streams;
 	gpu->device.rank = segment->rank;

@@ -56,6 +56,7 @@ enum {
 	X(cuDeviceGetName, "", (char *name, int length, int device))                               \
 	X(cuDeviceGetAttribute, "", (int *value, int attribute, int device))                       \
 	X(cuDeviceGetUuid, "_v2", (unsigned char *uuid, int device))                               \
+	X(cuDeviceGetPCIBusId, "", (char *id, int length, int device))                             \
 	X(cuDeviceTotalMem, "_v2", (size_t * bytes, int device))                                   \
 	X(cuDevicePrimaryCtxRetain, "", (void **context, int device))                              \
 	X(cuDevicePrimaryCtxRelease, "_v2", (int device))                                          \

@@ -1,6 +1,6 @@
 /* What NCCL's communicators are made with: settings as they are typed, and ncclConfig_t as each
  * version has it. */
-#include "support.h"
+#include "tests/executor/support.h"
 
 #include <stdlib.h>
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "support.h"
 #include "tests/executor/fakes/cuda.h"
-#include "trace.h"
+#include "tests/executor/support.h"
+#include "tests/executor/trace.h"
 
 enum { RANKS = 4, STEPS = 3, COMMUNICATORS = 3 };
 
