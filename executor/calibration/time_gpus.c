@@ -241,7 +241,7 @@ static void close_gpu(struct gpu_timer *g, bool sound)
 
 	forget_row(g);
 	if (sound)
-		nccl_buffers_close(&g->buffers);
+		nccl_buffers_close(&g->buffers, &g->world);
 	nccl_world_close(&g->world);
 	if (g->memory.start != NULL && g->memory.of_nccl)
 		nccl->ncclMemFree(g->memory.start);

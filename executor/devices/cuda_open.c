@@ -53,6 +53,17 @@ static bool pin(struct device_cuda *d, int64_t bytes, char **memory, struct erro
 	return true;
 }
 
+/* What was taken for so many: memory that switches can sum in comes in pieces of up to 512 MiB. */
+static int64_t given_bytes(const struct device_cuda *d, void *memory, int64_t bytes)
+{
+	uint64_t start = 0;
+	size_t whole = 0;
+
+	if (d->api->cuMemGetAddressRange(&start, &whole, (uint64_t)(uintptr_t)memory) != 0)
+		return bytes;
+	return max_i64(bytes, (int64_t)whole);
+}
+
 /* In whole pages, as what is registered with NCCL is. */
 static bool make_arena(struct device_cuda *d, struct error *error)
 {
@@ -62,7 +73,7 @@ static bool make_arena(struct device_cuda *d, struct error *error)
 	if (d->take_arena != NULL && d->take_arena(&memory, (size_t)bytes) == 0) {
 		d->memory = memory;
 		d->arena_is_given = true;
-		d->allocated += bytes;
+		d->allocated += given_bytes(d, memory, bytes);
 		return true;
 	}
 	return device_allocate(

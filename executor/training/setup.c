@@ -331,6 +331,8 @@ void trainer_close(struct trainer *t)
 	interpreter_close(&t->interpreter);
 	if (t->on_gpu)
 		device_graph_close(&t->gpu.device);
+	/* Leaving takes as long as coming. */
+	t->gpu.device.patience.timeout = trainer_job(t)->setup_timeout;
 	comm_close(&t->comm);
 	compute_close(&t->compute);
 	if (trainer_kernels(t) != NULL)

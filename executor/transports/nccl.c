@@ -73,7 +73,7 @@ static void nccl_finish(struct comm *comm)
 	struct arena arena = n->arena;
 
 	if (!n->world.aborted && !segment_aborted(n->world.segment))
-		nccl_buffers_close(&n->buffers);
+		nccl_buffers_close(&n->buffers, &n->world);
 	nccl_world_close(&n->world);
 	n->device->healthy = NULL;
 	comm_close(&n->host);

@@ -168,22 +168,26 @@ bool nccl_world_run(const struct nccl_world *w, const struct collective *c, stru
 
 /* --- failure, and the end --- */
 
+/* Behind those of the groups: the one over all ranks. */
+static void *comm_at(const struct nccl_world *w, int i)
+{
+	return i < w->n_groups ? w->comms[i] : w->all;
+}
+
 static void abort_all(struct nccl_world *w)
 {
 	if (w->aborted)
 		return;
 	w->aborted = true;
-	for (int i = 0; i < w->n_groups; i++)
-		if (w->comms[i] != NULL)
-			w->api->ncclCommAbort(w->comms[i]);
-	if (w->all != NULL)
-		w->api->ncclCommAbort(w->all);
+	for (int i = 0; i <= w->n_groups; i++)
+		if (comm_at(w, i) != NULL)
+			w->api->ncclCommAbort(comm_at(w, i));
 }
 
 bool nccl_world_healthy(struct nccl_world *w, struct error *error)
 {
-	for (int i = 0; i < w->n_groups; i++) {
-		void *comm = w->comms[i];
+	for (int i = 0; i <= w->n_groups; i++) {
+		void *comm = comm_at(w, i);
 		int result = 0;
 
 		if (comm == NULL || w->api->ncclCommGetAsyncError(comm, &result) != 0)
@@ -197,17 +201,29 @@ bool nccl_world_healthy(struct nccl_world *w, struct error *error)
 	return true;
 }
 
-/* Not `settle`: no rank is left to tell. */
+void nccl_world_regret(const struct nccl_world *w, const struct error *error)
+{
+	struct text line = {0};
+
+	if (error->message[0] == '\0')
+		return;
+	text_printf(&line, "%s (behind the last step)\n", error->message);
+	segment_leave_notes(w->segment, &line);
+	text_finish(&line);
+}
+
 static void leave(const struct nccl_world *w, void *comm)
 {
-	int result = w->api->ncclCommFinalize(comm);
+	struct error error = {0};
+	int result;
 
-	while (result == NCCL_IN_PROGRESS && !segment_aborted(w->segment)) {
-		nap();
-		if (w->api->ncclCommGetAsyncError(comm, &result) != 0)
-			break;
-	}
-	w->api->ncclCommDestroy(comm);
+	if (nccl_world_settle(
+		    w, comm, w->api->ncclCommFinalize(comm), "ncclCommFinalize", &error) &&
+		(result = w->api->ncclCommDestroy(comm)) != 0)
+		fail(w, NULL, result, "ncclCommDestroy", &error);
+	else if (error.message[0] != '\0')
+		w->api->ncclCommAbort(comm);
+	nccl_world_regret(w, &error);
 }
 
 void nccl_world_close(struct nccl_world *w)
@@ -216,10 +232,8 @@ void nccl_world_close(struct nccl_world *w)
 		return;
 	if (segment_aborted(w->segment))
 		abort_all(w);
-	for (int i = 0; i < w->n_groups && !w->aborted; i++)
-		if (w->comms[i] != NULL)
-			leave(w, w->comms[i]);
-	if (w->all != NULL && !w->aborted)
-		leave(w, w->all);
+	for (int i = 0; i <= w->n_groups && !w->aborted; i++)
+		if (comm_at(w, i) != NULL)
+			leave(w, comm_at(w, i));
 	*w = (struct nccl_world){0};
 }

@@ -39,6 +39,8 @@ bool nccl_world_run(
  * when another rank's fault ended it. */
 bool nccl_world_settle(const struct nccl_world *world, void *comm, int result, const char *what,
 	struct error *error);
+/* What went wrong when all was done is a line for people: results stay good. "": nothing. */
+void nccl_world_regret(const struct nccl_world *world, const struct error *error);
 /* Asks all for asynchronous errors; one aborts all. */
 bool nccl_world_healthy(struct nccl_world *world, struct error *error);
 

@@ -65,6 +65,7 @@ enum {
 	X(cuCtxSynchronize, "", (void))                                                            \
 	X(cuMemGetInfo, "_v2", (size_t * free_bytes, size_t * total_bytes))                        \
 	X(cuMemAlloc, "_v2", (uint64_t * address, size_t bytes))                                   \
+	X(cuMemGetAddressRange, "_v2", (uint64_t * start, size_t * bytes, uint64_t address))       \
 	X(cuMemFree, "_v2", (uint64_t address))                                                    \
 	X(cuMemHostAlloc, "", (void **address, size_t bytes, unsigned flags))                      \
 	X(cuMemFreeHost, "", (void *address))                                                      \

@@ -304,6 +304,25 @@ static void buffers_that_nccl_knows(void **state)
 	unsetenv("NCCL_WIN_ENABLE");
 }
 
+/* What NCCL takes beyond what it was asked for is memory of the run. */
+static void memory_that_nccl_rounds_up(void **state)
+{
+	enum { PIECE = 4 << 20 };
+	static const char plan[] = "seq_len=11 micro_batch=2 strategy=FULL_SHARD";
+	struct error error = {0};
+	int64_t grown;
+
+	(void)state;
+	train(TINY_GPT2, 4, plan, "cuda", "nccl", NULL, &error);
+	grown = measured.pss_growth_bytes;
+	setenv("FAKE_NCCL_PIECE", "4194304", 1);
+	train(TINY_GPT2, 4, plan, "cuda", "nccl", NULL, &error);
+	unsetenv("FAKE_NCCL_PIECE");
+	assert_string_equal(error.message, "");
+	assert_true(measured.pss_growth_bytes > grown && measured.pss_growth_bytes - grown < PIECE);
+	assert_true(measured.pss_growth_bytes > PIECE);
+}
+
 /* The control: a stream that does not wait for another is a race, wherever it is. */
 static void a_dropped_wait_is_a_race(void **state)
 {
@@ -439,6 +458,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_gpus_own_account),
 		cmocka_unit_test(graphs_that_cannot_be),
 		cmocka_unit_test(buffers_that_nccl_knows),
+		cmocka_unit_test(memory_that_nccl_rounds_up),
 		cmocka_unit_test(a_dropped_wait_is_a_race),
 		cmocka_unit_test(a_wild_token_is_told),
 		cmocka_unit_test(what_is_missing_is_said),

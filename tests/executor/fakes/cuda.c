@@ -124,6 +124,17 @@ static int memory_allocate(uint64_t *address, size_t bytes)
 	return result;
 }
 
+static int address_range(uint64_t *start, size_t *bytes, uint64_t address)
+{
+	fake_lock();
+	const struct allocation *a = fake_find_allocation((const void *)(uintptr_t)address);
+
+	*start = a != NULL ? (uint64_t)(uintptr_t)a->memory : 0;
+	*bytes = a != NULL ? (size_t)a->bytes : 0;
+	fake_unlock();
+	return a != NULL ? fake_outcome() : FAKE_ERROR;
+}
+
 static int memory_free(uint64_t address)
 {
 	fake_lock();
@@ -510,6 +521,7 @@ void fake_cuda_install(int gpus, uint64_t seed)
 		.cuCtxSynchronize = context_synchronize,
 		.cuMemGetInfo = memory_info,
 		.cuMemAlloc = memory_allocate,
+		.cuMemGetAddressRange = address_range,
 		.cuMemFree = memory_free,
 		.cuMemHostAlloc = host_allocate,
 		.cuMemFreeHost = host_free,

@@ -11,8 +11,9 @@
 struct fake_comm {
 	struct fake_group *group;
 	int index, collectives, splits, calls;
-	int rank;    /* of the world */
-	int error;   /* of its own, which it says when it is asked */
+	int rank;  /* of the world */
+	int error; /* of its own, which it says when it is asked */
+	bool later;
 	double late; /* s until its call has ended */
 	/* Of processes: what it waits for, the number of that, and what will be made then. */
 	const char *waits;
@@ -22,6 +23,7 @@ struct fake_comm {
 
 static struct fake_group *groups;
 static int n_groups;
+static struct fake_comm *worlds[MOST_MEMBERS]; /* of each rank of this process */
 
 static struct fake_group *new_group(int size)
 {
@@ -131,6 +133,7 @@ static int init_rank(
 	if (group == NULL)
 		return 5;
 	result = new_comm(group, rank, rank, comm);
+	worlds[rank] = *comm;
 	if (!fake_nccl_fails("start", rank))
 		return result;
 	((struct fake_comm *)*comm)->error = NCCL_IN_PROGRESS;
@@ -197,16 +200,36 @@ static int comm_split(void *comm, int color, int key, void **made, struct nccl_c
 	return new_comm(split->groups[c->index], split->indices[c->index], c->rank, made);
 }
 
+int fake_nccl_later(void *comm)
+{
+	struct fake_comm *c = comm;
+
+	c->error = c->error != 0 ? c->error : NCCL_IN_PROGRESS;
+	c->later = true;
+	return fake_outcome() != 0 ? fake_outcome() : NCCL_IN_PROGRESS;
+}
+
+static void check_idle(const struct fake_comm *c)
+{
+	if (c->later)
+		fake_cuda_fault("a communicator is used before its last call has ended");
+}
+
 static int finalize(void *comm)
 {
-	(void)comm;
-	return 0;
+	fake_lock();
+	check_idle(comm);
+	fake_unlock();
+	if (fake_nccl_fails("finalize", ((struct fake_comm *)comm)->rank))
+		return 3;
+	return fake_nccl_later(comm);
 }
 
 static int destroy(void *comm)
 {
 	fake_lock();
 	fake_trace("destroy %d 0 0", fake_thread.actor);
+	check_idle(comm);
 	fake_nccl_check_destroy(comm);
 	fake_nccl_forget(comm);
 	fake_unlock();
@@ -249,6 +272,9 @@ static int async_error(void *comm, int *result)
 		c->late -= 1;
 		c->error = c->late > 0 ? NCCL_IN_PROGRESS : 0;
 	}
+	if (c->later && c->error == NCCL_IN_PROGRESS)
+		c->error = 0;
+	c->later = false;
 	*result = c->error;
 	fake_unlock();
 	return 0;
@@ -264,11 +290,13 @@ struct call {
 static struct fake_meeting *nobody_comes(struct fake_comm *comm)
 {
 	bool hang = fake_nccl_fails("hang", comm->rank),
-	     error = fake_nccl_fails("error", comm->rank);
+	     error = fake_nccl_fails("error", comm->rank), all = fake_nccl_fails("all", comm->rank);
 
-	if ((!hang && !error) || fake_nccl_count(comm->rank) != 0)
+	if ((!hang && !error && !all) || fake_nccl_count(comm->rank) != 0)
 		return NULL;
 	comm->error = error ? 6 : 0;
+	if (all)
+		worlds[comm->rank]->error = 6;
 	return fake_meeting_new(comm->group->size + 1);
 }
 
@@ -343,6 +371,7 @@ static int enqueue(struct fake_comm *c, struct fake_part part, void *stream, int
 
 	call.part.index = c->index;
 	fake_lock();
+	check_idle(c);
 	fake_clock_call();
 	if (fake_nccl_fails("refuse", c->rank) && fake_nccl_count(c->rank) == 0) {
 		fake_unlock();

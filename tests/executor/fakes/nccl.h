@@ -45,6 +45,8 @@ struct fake_meeting *fake_meeting_new(int members);
 void fake_meetings_abandon(const struct fake_group *group);
 
 int fake_nccl_version(void);
+/* The call goes on behind its caller's back, until the communicator is asked. */
+int fake_nccl_later(void *comm);
 void fake_nccl_memory_install(struct nccl_api *api, int version);
 void fake_nccl_check_destroy(const void *comm);
 /* As if the communicator knew no memory: it was aborted. */

@@ -4,6 +4,8 @@
  *   hang: it never comes, and nobody says so;
  *   refuse: the call itself fails;
  *   start: (COUNT means nothing) its communicator over the world is never finished;
+ *   finalize: (COUNT means nothing) its communicators do not end well;
+ *   all: the collective never comes, and its communicator over all ranks says so;
  *   late: whatever the rank makes with others, and its first collective, takes COUNT s of the
  *     fake's clock. */
 #include <stdio.h>

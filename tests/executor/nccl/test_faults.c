@@ -35,6 +35,16 @@ struct outcome {
 	int aborted, destroyed; /* communicators */
 };
 
+static char notes[2048];
+
+static void keep_note(const char *line, void *data)
+{
+	size_t length = strlen(notes);
+
+	(void)data;
+	snprintf(notes + length, sizeof(notes) - length, "%s\n", line);
+}
+
 /* What ends a hang: a prediction (the watchdog then waits for ten seconds after two steps), or what
  * was asked for. */
 enum watch { WATCH_LONG, WATCH_STEPS, WATCH_ALL };
@@ -55,6 +65,8 @@ static struct outcome train(const char *fault, enum watch watch, enum graph_wish
 	job.transport = "nccl";
 	job.kernels = "reference";
 	job.cuda_graphs = graphs;
+	job.note = keep_note;
+	notes[0] = '\0';
 	job.expected = watch == WATCH_STEPS ? &expected : NULL;
 	job.collective_timeout = watch == WATCH_ALL ? 2 : 0;
 	setenv("FAKE_TRACE", path, 1);
@@ -98,7 +110,7 @@ static void all_is_well(void **state)
 /* Of the first step, and far into those that are launched. */
 static void an_error_that_comes_later(void **state)
 {
-	static const char *const faults[] = {"error:1:3", "error:2:20"};
+	static const char *const faults[] = {"error:1:3", "error:2:20", "all:2:3"};
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(faults); i++)
@@ -110,6 +122,18 @@ static void an_error_that_comes_later(void **state)
 						     : "rank 2: nccl: a collective failed: ");
 			assert_int_equal(outcome.aborted, all);
 		}
+}
+
+/* What does not end well behind the last step is told, and changes nothing. */
+static void an_end_that_fails(void **state)
+{
+	struct outcome outcome = train("finalize:1:0", WATCH_LONG, GRAPHS_AUTO);
+
+	(void)state;
+	assert_string_equal(outcome.error.message, "");
+	assert_int_equal(outcome.aborted, COMMUNICATORS + 1);
+	assert_non_null(strstr(notes, "rank 1: nccl: ncclCommFinalize: an error of the fake"));
+	assert_non_null(strstr(notes, "(behind the last step)"));
 }
 
 static void hang(enum graph_wish graphs)
@@ -198,6 +222,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_is_well),
 		cmocka_unit_test(an_error_that_comes_later),
+		cmocka_unit_test(an_end_that_fails),
 		cmocka_unit_test(a_collective_that_hangs),
 		cmocka_unit_test(a_call_that_is_refused),
 		cmocka_unit_test(a_communicator_that_is_never_made),
