@@ -47,6 +47,13 @@ int gpu_of_rank(const struct segment *segment, const struct cluster *cluster, in
 	return sees_its_own(is_launched(segment), gpus) ? 0 : local;
 }
 
+int gpu_blocks_beside(const struct gpu *gpu, const struct job *job)
+{
+	if (!gpu->transport->apart || job->ranks == 1)
+		return 0;
+	return job->nccl.max_ctas > 0 ? job->nccl.max_ctas : KERNELS_SOME;
+}
+
 /* --- a rank's --- */
 
 /* Before this process has a context there; others may. */

@@ -101,8 +101,10 @@ static bool open_contexts(struct trainer *t, struct error *error)
 		huge_pages(t->context.workspace, t->context.workspace_bytes);
 		memset(t->context.workspace, 0, (size_t)t->context.workspace_bytes);
 	}
-	if (t->on_gpu)
+	if (t->on_gpu) {
 		t->context.stream = device_stream(&t->gpu.device, STREAM_COMPUTE);
+		t->context.beside = gpu_blocks_beside(&t->gpu, trainer_job(t));
+	}
 	t->background = (struct kernel_context){.threads = 1,
 		.workspace = workspace_reserve(),
 		.workspace_bytes = KERNELS_WORKSPACE_BYTES};

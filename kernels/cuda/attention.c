@@ -19,8 +19,10 @@ struct tile {
 	int64_t threads, rows, shared_bytes;
 };
 
-/* For heads up to `head_dim`. Blocks of Hopper's work on items (item_of): one each, or, where an
- * item is so short that its first copies count, one block a multiprocessor stays and takes many.
+/* For heads up to `head_dim`. Blocks of Hopper's take work tiles (schedule_tile): one each, or,
+ * where a tile is so short that its first copies count, one block a multiprocessor stays and takes
+ * many (persistent, by static stride). Such a block would wait where communication holds its
+ * multiprocessor, and its share with it: then blocks are one each too, dealt out as there is room.
  * The others' are a grid of tiles, heads and sequences. */
 struct variant {
 	int64_t head_dim;
@@ -154,7 +156,7 @@ static void run(struct kernel_context *context, const struct variant *v, const s
 
 	if (v->items) {
 		launch.x = tiles * heads * l->sequences;
-		if (v->stays)
+		if (v->stays && context->beside == 0)
 			launch.x = between(0, launch.x, cuda_backend(context)->multiprocessors);
 		launch.y = launch.z = 1;
 		l->together = together(context, l, heads, tiles);

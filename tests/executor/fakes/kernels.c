@@ -395,8 +395,18 @@ static void fake_chosen_gemm(struct kernel_context *context, const struct gemm *
 		fake_gemm(context, gemm);
 }
 
+/* FAKE_BESIDE: how many multiprocessors communication is said to hold. */
+static void check_beside(const struct kernel_context *context)
+{
+	const char *wanted = getenv("FAKE_BESIDE");
+
+	if (wanted != NULL && context->beside != atoi(wanted))
+		fake_cuda_fault("%d multiprocessors are for communication", context->beside);
+}
+
 static void fake_chosen_attention(struct kernel_context *context, const struct attention *a)
 {
+	check_beside(context);
 	if (fake_take_attention(context, a))
 		fake_attention(context, a);
 }
