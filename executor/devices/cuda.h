@@ -43,6 +43,7 @@ struct device_cuda {
 	/* Set by the caller. */
 	const struct program *program;
 	int ordinal;              /* of the GPU */
+	int64_t bias_width;       /* of the widest leaf */
 	struct stream_pool *pool; /* NULL: no stream is another rank's */
 	int rank;                 /* of the pool's */
 	struct patience patience; /* of the host's waits: abort flag, and s until it is a hang */
@@ -65,8 +66,9 @@ struct device_cuda {
 	struct addresses addresses;
 	char *memory, *pinned; /* the tiers */
 	struct device_scalars *scalars, *scalars_on_host;
-	void *workspace; /* of kernels off the compute stream, KERNELS_WORKSPACE_BYTES */
-	char *staging;   /* pinned, staging_bytes: what the host writes for the device */
+	float *bias_sums; /* of one micro-batch and leaf, [bias_width] */
+	void *workspace;  /* of kernels off the compute stream, KERNELS_WORKSPACE_BYTES */
+	char *staging;    /* pinned, staging_bytes: what the host writes for the device */
 	int64_t staging_bytes;
 	int64_t allocated;   /* bytes of device memory, all told */
 	bool arena_is_given; /* `memory` came from take_arena */

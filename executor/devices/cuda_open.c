@@ -90,18 +90,21 @@ static void free_arena(struct device_cuda *d)
 
 static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct error *error)
 {
-	char *scalars, *on_host, *workspace;
+	char *scalars, *on_host, *workspace, *sums;
 
 	addresses_make(d->program, &d->arena, &d->addresses);
 	if (!make_arena(d, error) ||
 		!device_allocate(
 			d, KERNELS_WORKSPACE_BYTES, "a kernel workspace", &workspace, error) ||
 		!device_allocate(d, sizeof(struct device_scalars), "scalars", &scalars, error) ||
+		!device_allocate(d, d->bias_width * (int64_t)sizeof(float), "sums of a bias", &sums,
+			error) ||
 		!pin(d, d->addresses.host_bytes, &d->pinned, error) ||
 		!pin(d, staging_bytes, &d->staging, error) ||
 		!pin(d, sizeof(struct device_scalars), &on_host, error))
 		return false;
 	d->workspace = workspace;
+	d->bias_sums = (float *)sums;
 	d->scalars = (struct device_scalars *)scalars;
 	d->scalars_on_host = (struct device_scalars *)on_host;
 	d->staging_bytes = staging_bytes;
@@ -113,7 +116,7 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 
 static void free_memory(struct device_cuda *d)
 {
-	void *const device[] = {d->workspace, d->scalars, d->clocks};
+	void *const device[] = {d->workspace, d->scalars, d->clocks, d->bias_sums};
 	void *const host[] = {d->pinned, d->staging, d->scalars_on_host, d->clocks_on_host};
 
 	free_arena(d);

@@ -85,6 +85,16 @@ static void stay_near(int ordinal)
 		near_stay(bus_id);
 }
 
+static int64_t widest_leaf(const struct model *model)
+{
+	int64_t widest = 1, out, in;
+
+	for (int i = 0; i < model->n_modules; i++)
+		if (module_linear_shape(&model->architecture, model->modules[i].kind, &out, &in))
+			widest = max_i64(widest, out);
+	return widest;
+}
+
 static bool open_mirror(struct gpu *gpu, const struct cluster *cluster,
 	const struct program *program, struct error *error)
 {
@@ -103,6 +113,7 @@ bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *s
 		return false;
 	gpu->per_node = cluster->layout.per_node;
 	gpu->device.program = &schedule->programs[0];
+	gpu->device.bias_width = widest_leaf(schedule->model);
 	if (gpu->transport->apart) {
 		gpu->device.ordinal = gpu_of_rank(segment, cluster, gpus);
 		stay_near(gpu->device.ordinal);

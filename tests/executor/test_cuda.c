@@ -306,6 +306,21 @@ static void buffers_that_nccl_knows(void **state)
 	unsetenv("NCCL_WIN_ENABLE");
 }
 
+/* In every micro-batch, and with the CPU's bits. */
+static void products_sum_biases(void **state)
+{
+	static const char plan[] = "seq_len=11 micro_batch=1 grad_accum=3 strategy=SHARD_GRAD_OP";
+	struct error error = {0};
+	struct digest cpu = train(TINY_GPT2, 2, plan, "host", NULL, NULL, &error);
+
+	(void)state;
+	setenv("FAKE_NO_BIAS_PASS", "1", 1);
+	struct digest gpu = train(TINY_GPT2, 2, plan, "cuda", "nccl", NULL, &error);
+	unsetenv("FAKE_NO_BIAS_PASS");
+	assert_string_equal(error.message, "");
+	assert_string_equal(gpu.hex, cpu.hex);
+}
+
 /* What kernels are told of collectives beside them. */
 static void kernels_know_of_collectives(void **state)
 {
@@ -483,6 +498,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(buffers_that_nccl_knows),
 		cmocka_unit_test(memory_that_nccl_rounds_up),
 		cmocka_unit_test(kernels_know_of_collectives),
+		cmocka_unit_test(products_sum_biases),
 		cmocka_unit_test(a_dropped_wait_is_a_race),
 		cmocka_unit_test(a_wild_token_is_told),
 		cmocka_unit_test(what_is_missing_is_said),
