@@ -1,6 +1,7 @@
 /* The launching side of training: checks, starts the ranks, reads what they measured. */
 #include "executor/executor.h"
 
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,6 +18,7 @@ enum { REPORT_BYTES = 256 << 20 };
 /* One run, seen from the launcher. */
 struct run {
 	const struct executor_job *job;
+	const struct gpu_transport *transport; /* between GPUs; NULL: there are none */
 	struct arena *arena;
 	struct schedule *schedule;
 	struct segment segment;
@@ -111,8 +113,9 @@ static const char *transport_of(const struct executor_job *job)
 }
 
 /* Driver, GPUs and kernels are there. */
-static bool check_gpus(const struct executor_job *job, struct error *error)
+static bool check_gpus(struct run *run, struct error *error)
 {
+	const struct executor_job *job = run->job;
 	const char *name = transport_of(job);
 	const struct gpu_transport *transport = name != NULL ? gpu_transport_find(name) : NULL;
 	int gpus;
@@ -126,6 +129,7 @@ static bool check_gpus(const struct executor_job *job, struct error *error)
 			name);
 	if (!gpu_choose(name, (int)ranks_here(job), is_launched(job), &transport, &gpus, error))
 		return false;
+	run->transport = transport;
 	return !job->all_plans || transport->ordered || plan_ranks(&job->plan->plan) == 1 ||
 	       error_set(error, EXIT_CODE_USAGE,
 		       "--reproducible plan: NCCL adds in an order of its own; use --transport "
@@ -282,9 +286,19 @@ static double slow_motion(const struct executor_job *job)
 
 static double collective_timeout(const struct executor_job *job)
 {
+	if (job->collective_timeout > 0)
+		return job->collective_timeout;
 	if (job->expected == NULL || job->expected->step_time <= 0)
 		return PATIENCE_UNKNOWN;
 	return expectation_patience(job->expected->step_time, slow_motion(job));
+}
+
+/* Other nodes are met, connections are made and kernels are loaded at first use. */
+static double setup_timeout(const struct executor_job *job)
+{
+	if (job->collective_timeout > 0)
+		return job->collective_timeout;
+	return fmax(PATIENCE_UNKNOWN, launcher_join_timeout(&job->launcher));
 }
 
 static int threads_per_rank(const struct executor_job *job)
@@ -312,6 +326,14 @@ static bool check_pace(const struct run *run, struct error *error)
 		       job->slow_motion);
 }
 
+/* Ranks that share a GPU read each other's memory. Others would only share the driver's locks, and
+ * NCCL's graphs may then wait for each other. */
+static bool is_one_process(const struct run *run)
+{
+	return run->transport != NULL && !is_launched(run->job) &&
+	       (!run->transport->apart || run->job->one_process);
+}
+
 static bool create_segment(struct run *run, const char *plan_text, struct error *error)
 {
 	const struct executor_job *job = run->job;
@@ -319,7 +341,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 	int64_t ranks = plan_ranks(&job->plan->plan);
 	if (job->expected != NULL && job->expected->n_ops > 0)
 		expectation_write(&run->schedule->programs[0], job->expected, (enum pace)job->pace,
-			slow_motion(job), &expected);
+			slow_motion(job), job->collective_timeout, &expected);
 	const struct job what = {.kind = JOB_TRAIN,
 		.ranks = (int)ranks,
 		.meets = launcher_meets(&job->launcher),
@@ -329,15 +351,17 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.any_rounding = job->any_rounding,
 		.paced = job->pace != PACE_NONE,
 		.cuda_graphs = job->cuda_graphs,
+		.nccl = job->nccl,
 		.threads = threads_per_rank(job),
 		.cpus = machine_cpus(),
 		.collective_timeout = collective_timeout(job),
+		.setup_timeout = setup_timeout(job),
 		.grace = on_gpu(job) ? LAUNCH_GRACE_GPU : LAUNCH_GRACE,
 		.slow_motion = slow_motion(job),
 		.training = job->training,
 		.first_step = run->done_before,
 		.resume_or_older = run->resume_or_older,
-		.one_process = on_gpu(job) && !is_launched(job),
+		.one_process = is_one_process(run),
 		.checkpoint_every = job->checkpoint_every,
 		.checkpoint_keep = job->checkpoint_keep,
 		.checkpoint_background = job->checkpoint_background};
@@ -482,7 +506,7 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 	struct text written = {0};
 	const char *plan_text = job->plan_text;
 
-	if (!check_launcher(job, error) || !check_names(job, error) || !check_gpus(job, error) ||
+	if (!check_launcher(job, error) || !check_names(job, error) || !check_gpus(&run, error) ||
 		!check_model(job, error) || !check_data(job, error) ||
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))

@@ -98,7 +98,7 @@ static void keep_line(const char *line, void *data)
 static bool measure_gpus(const struct invocation *invocation, const struct launcher *launcher,
 	struct topology **topology, struct text *lines, struct error *error)
 {
-	const struct calibrate_options options = {
+	struct calibrate_options options = {
 		.choose = !argument_given(&invocation->arguments, "quick"),
 		.quick = argument_given(&invocation->arguments, "quick"),
 		.launcher = *launcher,
@@ -107,7 +107,8 @@ static bool measure_gpus(const struct invocation *invocation, const struct launc
 	};
 
 	*topology = NULL;
-	if (!executor_has_gpus(error) ||
+	if (!nccl_wish_parse(argument(&invocation->arguments, "nccl"), &options.nccl, error) ||
+		!executor_has_gpus(error) ||
 		(launcher->rank == 0 && !input_local_gpus(invocation->arena, topology, error)) ||
 		!executor_calibrate_gpus(&options, invocation->arena, *topology, error))
 		return false;

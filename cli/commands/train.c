@@ -21,8 +21,9 @@ struct training_options {
 	int reproducible, device, transport, cuda_graphs;
 	int pace;           /* enum pace; -1 = all of an emulated run, else nothing */
 	double slow_motion; /* 0 = as it needs */
-	double join_timeout;
+	double join_timeout, collective_timeout;
 	const char *emulate;
+	struct nccl_wish nccl;
 	struct launcher launcher;
 };
 
@@ -59,6 +60,8 @@ static bool read_numbers(const struct arguments *arguments, struct training_opti
 		FIELD_INT(struct training_options, keep, "keep", FIELD_POSITIVE),
 		FIELD_DOUBLE(struct training_options, slow_motion, "slow_motion", FIELD_POSITIVE),
 		FIELD_DOUBLE(struct training_options, join_timeout, "join_timeout", FIELD_POSITIVE),
+		FIELD_DOUBLE(struct training_options, collective_timeout, "collective_timeout",
+			FIELD_POSITIVE),
 		FIELD_BOOL(struct training_options, background, "checkpoint_background", 0),
 		FIELD_END,
 	};
@@ -83,7 +86,8 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 		!argument_choice(arguments, "transport", transports, &options->transport, error) ||
 		!argument_choice(
 			arguments, "cuda-graphs", graph_wishes, &options->cuda_graphs, error) ||
-		!argument_choice(arguments, "pace", paces, &options->pace, error))
+		!argument_choice(arguments, "pace", paces, &options->pace, error) ||
+		!nccl_wish_parse(argument(arguments, "nccl"), &options->nccl, error))
 		return false;
 	options->emulate = argument(arguments, "emulate");
 	if (options->transport >= 0 && !on_gpus(options))
@@ -336,6 +340,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.device = devices[options->device],
 		.transport = options->transport >= 0 ? transports[options->transport] : NULL,
 		.cuda_graphs = (enum graph_wish)options->cuda_graphs,
+		.nccl = options->nccl,
 		.checkpoint = argument(arguments, "checkpoint"),
 		.checkpoint_every = options->every,
 		.checkpoint_keep = options->keep,
@@ -351,6 +356,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.expected = &opened->evaluation.simulation.timeline,
 		.pace = (unsigned)options->pace,
 		.slow_motion = options->slow_motion,
+		.collective_timeout = options->collective_timeout,
 		.report = progress_report,
 		.alive = progress_alive,
 		.stopping = progress_stopping,

@@ -1,4 +1,5 @@
 /* Collectives by size: what the ranks have timed becomes lines between sizes. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,9 +109,11 @@ static bool time_ranks(struct bench *bench, int64_t ranks, const char *device, s
 		.local_rank = launcher->local_rank,
 		.join_timeout = launcher_join_timeout(launcher),
 		.threads = 1,
-		.collective_timeout = 60,
+		.collective_timeout =
+			device != NULL ? fmax(PATIENCE_UNKNOWN, launcher_join_timeout(launcher))
+				       : 60,
 		.grace = device != NULL ? LAUNCH_GRACE_GPU : LAUNCH_GRACE,
-		.one_process = device != NULL && !launched,
+		.nccl = bench->options->nccl,
 		.quick = quick};
 	struct segment segment;
 	const struct launch launch = {.program = bench->options->program,

@@ -1,5 +1,7 @@
 /* NCCL's collectives, timed on the ranks' GPUs by their own events: in rows, of which the first
- * collective lets all come. The memory is known to NCCL as that of training is. */
+ * collective lets all come. A row is one graph, as a step of training is: what a call costs the
+ * host, tens of microseconds for a communicator that does not block, is no part of it. The memory
+ * is known to NCCL as that of training is. */
 #include <time.h>
 
 #include "executor/calibration/timer.h"
@@ -25,7 +27,12 @@ struct gpu_timer {
 	int ordinal;
 	void *context;
 	struct gpu_stopwatch watch;
+	void *done; /* event behind a row */
+	/* The row that was captured last, and of what; NULL: none. */
+	void *row;
+	struct collective rowed;
 	struct nccl_world world;
+	struct patience patience;
 	struct nccl_memory memory;
 	struct nccl_buffers buffers;
 };
@@ -37,13 +44,18 @@ static bool check(const struct gpu_timer *g, int result, const char *what, struc
 
 /* --- one row --- */
 
+static bool record_done(struct gpu_timer *g, struct error *error)
+{
+	return check(g, g->api->cuEventRecord(g->done, g->watch.stream), "cuEventRecord", error);
+}
+
 /* Not cuEventSynchronize: a collective that a rank does not join never ends. */
 static bool await(const struct timer *t, struct gpu_timer *g, struct error *error)
 {
-	double since = clock_now(), patience = t->segment->header->job.collective_timeout;
+	double since = clock_now(), patience = g->patience.timeout;
 	int result, looks = 0;
 
-	while ((result = g->api->cuEventQuery(g->watch.end)) == CUDA_ERROR_NOT_READY) {
+	while ((result = g->api->cuEventQuery(g->done)) == CUDA_ERROR_NOT_READY) {
 		if (segment_aborted(t->segment))
 			return false;
 		if (looks++ < SPINS)
@@ -71,23 +83,83 @@ static int repeats_of(const struct timer *t, const struct collective *c)
 	return bytes > LARGE ? LARGE_REPEATS : REPEATS;
 }
 
+/* Whenever the graph runs. */
+static bool mark(struct gpu_timer *g, void *event, struct error *error)
+{
+	return check(g,
+		g->api->cuEventRecordWithFlags(event, g->watch.stream, CUDA_EVENT_RECORD_EXTERNAL),
+		"cuEventRecordWithFlags", error);
+}
+
+static bool run_many(
+	struct gpu_timer *g, const struct collective *c, int times, struct error *error)
+{
+	for (int i = 0; i < times; i++)
+		if (!nccl_world_run(&g->world, c, error))
+			return false;
+	return true;
+}
+
+static void forget_row(struct gpu_timer *g)
+{
+	if (g->row != NULL)
+		g->api->cuGraphExecDestroy(g->row);
+	g->row = NULL;
+}
+
+static bool capture_row(
+	struct gpu_timer *g, const struct collective *c, int repeats, struct error *error)
+{
+	void *graph = NULL;
+
+	if (!check(g, g->api->cuStreamBeginCapture(g->watch.stream, CUDA_CAPTURE_THREAD_LOCAL),
+		    "cuStreamBeginCapture", error))
+		return false;
+	bool ok = run_many(g, c, 1, error) && mark(g, g->watch.start, error) &&
+		  run_many(g, c, repeats, error) && mark(g, g->watch.end, error);
+	int ended = g->api->cuStreamEndCapture(g->watch.stream, &graph);
+	ok = ok && check(g, ended, "cuStreamEndCapture", error) &&
+	     check(g, g->api->cuGraphInstantiateWithFlags(&g->row, graph, 0), "cuGraphInstantiate",
+		     error) &&
+	     check(g, g->api->cuGraphUpload(g->row, g->watch.stream), "cuGraphUpload", error);
+	if (graph != NULL)
+		g->api->cuGraphDestroy(graph);
+	return ok;
+}
+
+static bool is_rowed(const struct gpu_timer *g, const struct collective *c)
+{
+	const struct collective *r = &g->rowed;
+
+	return g->row != NULL && r->kind == c->kind && r->group_index == c->group_index &&
+	       r->count == c->count;
+}
+
+/* The first is walked: it connects what it needs, and has ended before a graph uses the
+ * communicator. */
+static bool make_row(
+	struct timer *t, struct gpu_timer *g, const struct collective *c, struct error *error)
+{
+	forget_row(g);
+	g->rowed = *c;
+	return run_many(g, c, 1, error) && record_done(g, error) && await(t, g, error) &&
+	       capture_row(g, c, repeats_of(t, c), error);
+}
+
 static bool run_on_gpu(
 	struct timer *t, const struct collective *wanted, double *seconds, struct error *error)
 {
 	struct gpu_timer *g = t->device;
 	struct collective c = *wanted;
-	int repeats = repeats_of(t, &c);
 
 	c.stream = g->watch.stream;
-	if (!nccl_world_run(&g->world, &c, error) || !gpu_stopwatch_begin(&g->watch, error))
+	if (!is_rowed(g, &c) && !make_row(t, g, &c, error))
 		return false;
-	for (int i = 0; i < repeats; i++)
-		if (!nccl_world_run(&g->world, &c, error))
-			return false;
-	if (!gpu_stopwatch_end(&g->watch, error) || !await(t, g, error) ||
+	if (!check(g, g->api->cuGraphLaunch(g->row, g->watch.stream), "cuGraphLaunch", error) ||
+		!record_done(g, error) || !await(t, g, error) ||
 		!gpu_stopwatch_seconds(&g->watch, seconds, error))
 		return false;
-	*seconds /= repeats;
+	*seconds /= repeats_of(t, &c);
 	return true;
 }
 
@@ -102,7 +174,9 @@ static bool open_device(struct gpu_timer *g, struct error *error)
 	       check(g, api->cuDevicePrimaryCtxRetain(&g->context, device),
 		       "cuDevicePrimaryCtxRetain", error) &&
 	       check(g, api->cuCtxSetCurrent(g->context), "cuCtxSetCurrent", error) &&
-	       gpu_stopwatch_open(&g->watch, api, error);
+	       gpu_stopwatch_open(&g->watch, api, error) &&
+	       check(g, api->cuEventCreate(&g->done, CUDA_EVENT_DISABLE_TIMING), "cuEventCreate",
+		       error);
 }
 
 /* Of the largest size: the whole, and behind it a rank's part. */
@@ -133,7 +207,7 @@ static bool open_nccl(
 	return gpu_check_apart(g->api, g->ordinal, &t->comm, &t->heap, cluster->layout.per_node,
 		       arena, error) &&
 	       nccl_world_open(&g->world, t->segment, &t->comm, &t->heap, t->groups, t->n_groups,
-		       t->segment->header->job.collective_timeout, arena, error) &&
+		       &g->patience, arena, error) &&
 	       take_memory(t, g, error) &&
 	       nccl_buffers_open(
 		       &g->buffers, &g->world, g->memory, &t->comm, &t->heap, arena, error);
@@ -150,6 +224,7 @@ static bool open_gpu(struct timer *t, struct gpu_timer *g, struct arena *arena, 
 			 : (struct timer_sizes){sizes, COUNT_OF(sizes), TRIES, LONGEST};
 	t->run = run_on_gpu;
 	t->device = g;
+	g->patience.timeout = t->segment->header->job.collective_timeout;
 	if (!timer_open(t, timer_window_bytes(quick, true), error) ||
 		!gpu_choose("nccl", t->cluster.layout.per_node,
 			t->segment->header->job.meets != MEETS_HERE, &transport, &gpus, error))
@@ -164,13 +239,16 @@ static void close_gpu(struct gpu_timer *g, bool sound)
 {
 	const struct nccl_api *nccl = g->world.api;
 
+	forget_row(g);
 	if (sound)
-		nccl_buffers_close(&g->buffers);
+		nccl_buffers_close(&g->buffers, &g->world);
 	nccl_world_close(&g->world);
 	if (g->memory.start != NULL && g->memory.of_nccl)
 		nccl->ncclMemFree(g->memory.start);
 	else if (g->memory.start != NULL)
 		g->api->cuMemFree((uint64_t)(uintptr_t)g->memory.start);
+	if (g->done != NULL)
+		g->api->cuEventDestroy(g->done);
 	gpu_stopwatch_close(&g->watch);
 	if (g->context != NULL)
 		g->api->cuDevicePrimaryCtxRelease(g->ordinal);

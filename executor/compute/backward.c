@@ -19,20 +19,30 @@ static void bias_gradient(const struct leaf *leaf, int bias, const struct gemm *
 	gradient_end(leaf, bias);
 }
 
-/* Weight and bias at once, on the way out of the product. An epilogue writes the sums, so they must
- * be the first. */
+/* Where an epilogue writes sums that come to others. bf16 would be rounded once more. */
+static float *more_sums(const struct compute *c)
+{
+	return c->device != NULL && c->gradient_dtype == DTYPE_FP32 ? c->device->bias_sums : NULL;
+}
+
+/* Weight and bias at once, on the way out of the product. An epilogue writes the sums: the first in
+ * their place, later ones beside it, from where they are added. */
 static bool gradients_in_one(const struct leaf *leaf, int weight, int bias, struct gemm product)
 {
 	const struct compute *c = leaf->compute;
 	const struct device_kernels *device = c->kernels->device;
 
-	if (device == NULL || compute_sums_exactly(c) || !c->fresh[bias])
+	void *sums = operand_gradient(leaf, bias), *written = c->fresh[bias] ? sums : more_sums(c);
+
+	if (device == NULL || compute_sums_exactly(c) || written == NULL)
 		return false;
-	const struct gemm_epilogue epilogue = {.dbias = operand_gradient(leaf, bias)};
+	const struct gemm_epilogue epilogue = {.dbias = written};
 	product.c = operand_gradient(leaf, weight);
 	product.accumulate = !c->fresh[weight];
 	if (!device->gemm_epilogue(c->context, &product, &epilogue))
 		return false;
+	if (written != sums)
+		c->kernels->add(c->context, DTYPE_FP32, sums, sums, written, product.m);
 	c->fresh[weight] = c->fresh[bias] = false;
 	return true;
 }

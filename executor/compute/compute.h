@@ -80,6 +80,7 @@ struct compute {
 	bool norm_on_device;       /* the norm is in the device's scalars */
 	int gelu_done;             /* the activation that its projection has computed; -1 */
 	bool rehearsal;
+	bool warm_up; /* the device's own operations only */
 	/* Exact sums of gradients: a term too large for them, in this step. */
 	bool overflow;
 	struct error error; /* the first thing that went wrong in an operand */

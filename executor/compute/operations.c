@@ -316,9 +316,11 @@ static bool carry_out_for_device(struct compute *c, const struct op *op, struct 
 {
 	const struct kernels *kernels = c->kernels;
 	struct kernel_context *context = c->context;
+	bool rehearsal = c->rehearsal;
 
 	if (op->stream == STREAM_HOST) {
-		c->kernels = c->rehearsal ? kernels : c->host_kernels;
+		c->rehearsal |= c->warm_up;
+		c->kernels = c->warm_up ? &kernels_null : rehearsal ? kernels : c->host_kernels;
 		c->context = c->host_context;
 	} else {
 		context->stream = c->background->stream = device_stream(c->device, op->stream);
@@ -326,6 +328,7 @@ static bool carry_out_for_device(struct compute *c, const struct op *op, struct 
 	bool ok = carry_out(c, op, error);
 	c->kernels = kernels;
 	c->context = context;
+	c->rehearsal = rehearsal;
 	return ok;
 }
 

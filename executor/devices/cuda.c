@@ -54,6 +54,7 @@ static bool begin_step(void *device, bool rehearsal, bool *walk, struct error *e
 	struct device_cuda *d = device;
 
 	memset(d->seen, 0xff, sizeof(d->seen));
+	d->last_collective = -1;
 	d->start = clock_now();
 	if (!rehearsal && !device_graph_begin_step(d, error))
 		return false;
@@ -113,6 +114,17 @@ static bool record_time(struct device_cuda *d, void *event, enum stream stream, 
 		d, d->api->cuEventRecord(event, d->streams[stream]), "cuEventRecord", error);
 }
 
+static bool wait_in_order(struct device_cuda *d, int index, struct error *error)
+{
+	const struct op *op = &d->program->ops[index];
+	int before = d->last_collective;
+
+	if (!d->one_at_a_time || op_kind_class(op->kind) != OP_CLASS_COLLECTIVE)
+		return true;
+	d->last_collective = index;
+	return before < 0 || wait_on_stream(d, op->stream, before, error);
+}
+
 static bool begin(void *device, int index, struct error *error)
 {
 	struct device_cuda *d = device;
@@ -127,7 +139,8 @@ static bool begin(void *device, int index, struct error *error)
 					       : wait_on_stream(d, op->stream, waits[i], error)))
 			return false;
 	if (!on_host)
-		return record_time(d, d->starts[index], op->stream, error);
+		return wait_in_order(d, index, error) &&
+		       record_time(d, d->starts[index], op->stream, error);
 	d->host_starts[index] = clock_now() - d->start;
 	return true;
 }

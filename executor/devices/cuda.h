@@ -43,6 +43,7 @@ struct device_cuda {
 	/* Set by the caller. */
 	const struct program *program;
 	int ordinal;              /* of the GPU */
+	int64_t bias_width;       /* of the widest leaf */
 	struct stream_pool *pool; /* NULL: no stream is another rank's */
 	int rank;                 /* of the pool's */
 	struct patience patience; /* of the host's waits: abort flag, and s until it is a hang */
@@ -50,6 +51,9 @@ struct device_cuda {
 	 * error or without. May be NULL. */
 	bool (*healthy)(void *data, struct error *error);
 	void *health_data;
+	/* Collectives of all streams run one after the other, in program order: communicators that
+	 * have no order of their own. */
+	bool one_at_a_time;
 	bool careless; /* a seeded fault: streams do not wait for each other */
 	/* Where the device's tier comes from, of ncclMemAlloc's and ncclMemFree's kind; NULL: the
 	 * driver. Without room there the driver is asked. */
@@ -62,8 +66,9 @@ struct device_cuda {
 	struct addresses addresses;
 	char *memory, *pinned; /* the tiers */
 	struct device_scalars *scalars, *scalars_on_host;
-	void *workspace; /* of kernels off the compute stream, KERNELS_WORKSPACE_BYTES */
-	char *staging;   /* pinned, staging_bytes: what the host writes for the device */
+	float *bias_sums; /* of one micro-batch and leaf, [bias_width] */
+	void *workspace;  /* of kernels off the compute stream, KERNELS_WORKSPACE_BYTES */
+	char *staging;    /* pinned, staging_bytes: what the host writes for the device */
 	int64_t staging_bytes;
 	int64_t allocated;   /* bytes of device memory, all told */
 	bool arena_is_given; /* `memory` came from take_arena */
@@ -79,6 +84,7 @@ struct device_cuda {
 	void **starts, **ends, *origin, *origin_end; /* events: of operations, of the step */
 	double *host_starts, *host_ends;      /* [n_ops] s of the step: the host's operations */
 	int seen[STREAM_COUNT][STREAM_COUNT]; /* the last operation that a stream waited for */
+	int last_collective;                  /* of the step, on a stream; -1 = none yet */
 	double start;
 };
 

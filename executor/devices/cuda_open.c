@@ -53,6 +53,17 @@ static bool pin(struct device_cuda *d, int64_t bytes, char **memory, struct erro
 	return true;
 }
 
+/* What was taken for so many: memory that switches can sum in comes in pieces of up to 512 MiB. */
+static int64_t given_bytes(const struct device_cuda *d, void *memory, int64_t bytes)
+{
+	uint64_t start = 0;
+	size_t whole = 0;
+
+	if (d->api->cuMemGetAddressRange(&start, &whole, (uint64_t)(uintptr_t)memory) != 0)
+		return bytes;
+	return max_i64(bytes, (int64_t)whole);
+}
+
 /* In whole pages, as what is registered with NCCL is. */
 static bool make_arena(struct device_cuda *d, struct error *error)
 {
@@ -62,7 +73,7 @@ static bool make_arena(struct device_cuda *d, struct error *error)
 	if (d->take_arena != NULL && d->take_arena(&memory, (size_t)bytes) == 0) {
 		d->memory = memory;
 		d->arena_is_given = true;
-		d->allocated += bytes;
+		d->allocated += given_bytes(d, memory, bytes);
 		return true;
 	}
 	return device_allocate(
@@ -79,18 +90,21 @@ static void free_arena(struct device_cuda *d)
 
 static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct error *error)
 {
-	char *scalars, *on_host, *workspace;
+	char *scalars, *on_host, *workspace, *sums;
 
 	addresses_make(d->program, &d->arena, &d->addresses);
 	if (!make_arena(d, error) ||
 		!device_allocate(
 			d, KERNELS_WORKSPACE_BYTES, "a kernel workspace", &workspace, error) ||
 		!device_allocate(d, sizeof(struct device_scalars), "scalars", &scalars, error) ||
+		!device_allocate(d, d->bias_width * (int64_t)sizeof(float), "sums of a bias", &sums,
+			error) ||
 		!pin(d, d->addresses.host_bytes, &d->pinned, error) ||
 		!pin(d, staging_bytes, &d->staging, error) ||
 		!pin(d, sizeof(struct device_scalars), &on_host, error))
 		return false;
 	d->workspace = workspace;
+	d->bias_sums = (float *)sums;
 	d->scalars = (struct device_scalars *)scalars;
 	d->scalars_on_host = (struct device_scalars *)on_host;
 	d->staging_bytes = staging_bytes;
@@ -102,7 +116,7 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 
 static void free_memory(struct device_cuda *d)
 {
-	void *const device[] = {d->workspace, d->scalars, d->clocks};
+	void *const device[] = {d->workspace, d->scalars, d->clocks, d->bias_sums};
 	void *const host[] = {d->pinned, d->staging, d->scalars_on_host, d->clocks_on_host};
 
 	free_arena(d);

@@ -18,6 +18,7 @@ struct gpu {
 	struct kernel_context background; /* of kernels off the compute stream */
 	const char *graphs;               /* "on", or "off: " and why */
 	struct gpu_choices choices;       /* of products and attention */
+	const char *nccl;                 /* version and settings (nccl_config.h); NULL without */
 	const char *nccl_buffers;         /* what NCCL knows of (nccl_buffers.h); NULL without */
 	/* Bytes of the GPU in use: before this rank opened it (-1 = unknown), when all was set
 	 * up. */

@@ -402,6 +402,7 @@ void measure(const struct measure_inputs *in, struct arena *arena, struct measur
 	m->late = in->paced.late / in->slow_motion;
 	m->slow_motion = in->paced.n_held > 0 ? in->slow_motion : 0;
 	m->cuda_graphs = in->cuda_graphs;
+	m->nccl = in->nccl;
 	m->nccl_buffers = in->nccl_buffers;
 	m->product_choices = in->product_choices;
 	m->attention_choices = in->attention_choices;

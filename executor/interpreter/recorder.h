@@ -43,6 +43,7 @@ struct measure_inputs {
 	int device_ranks;                  /* that share a GPU; 0 = there is none */
 	bool only_repeats;                 /* bits are promised for this very plan only */
 	const char *cuda_graphs;           /* on a GPU; else NULL */
+	const char *nccl;                  /* with NCCL; else NULL */
 	const char *nccl_buffers;          /* with NCCL; else NULL */
 	const char *product_choices;       /* NULL: none were measured */
 	const char *attention_choices;     /* the same of attention */

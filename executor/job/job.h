@@ -5,6 +5,7 @@
 #define EXECUTOR_JOB_H
 
 #include "executor/job/fault.h"
+#include "executor/job/nccl_wish.h"
 #include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
@@ -75,7 +76,10 @@ struct executor_job {
 	const char *device; /* "host", "cuda" or "null" (no arithmetic, for tests); NULL = host */
 	const char *transport; /* of cuda: "nccl" or "device" (ranks share a GPU); NULL: NCCL where
 				* every rank has a GPU */
+	bool one_process; /* ranks with a GPU each are threads, as those that share one always are:
+			   * for tests, whose machine is a process's */
 	enum graph_wish cuda_graphs;
+	struct nccl_wish nccl;
 	int threads;         /* of each rank on CPUs; 0 = those that its part of the CPUs allows */
 	const char *kernels; /* name of a table; NULL = cpu */
 	const char *program; /* of the rank processes; NULL = this executable */
@@ -92,12 +96,15 @@ struct executor_job {
 	const char *fault;    /* seeded faults for tests, docs/reliability.md; NULL = none */
 	/* Predicted; for watchdog deadlines and pacing. May be NULL without `pace`. */
 	const struct timeline *expected;
-	unsigned pace;      /* PACE_*: which operations last as long as predicted, at least */
-	double slow_motion; /* >= 1, 0 = 1: that many times as long, while measured times are
-			     * divided by it */
-	bool all_plans;     /* level "plan" was asked for, which NCCL's sums cannot keep */
-	bool any_rounding;  /* bits need only repeat for this plan (level "run"): a GPU may then
-			     * round where other plans would not */
+	unsigned pace; /* PACE_*: which operations last as long as predicted, at least */
+	double collective_timeout; /* s until a rank that does not come is called hung; 0 = by the
+				    * prediction, and ten minutes or join_timeout where a GPU is set
+				    * up and in its first two steps */
+	double slow_motion;        /* >= 1, 0 = 1: that many times as long, while measured times are
+				    * divided by it */
+	bool all_plans;            /* level "plan" was asked for, which NCCL's sums cannot keep */
+	bool any_rounding; /* bits need only repeat for this plan (level "run"): a GPU may then
+			    * round where other plans would not */
 	struct launcher launcher; /* ranks > 1: this process is for one rank of them, and only the
 				   * first one's is told and measured. Zeroed: starts all ranks */
 	void (*report)(
@@ -121,6 +128,7 @@ struct calibrate_options {
 	const int64_t *ranks; /* group sizes for collectives; NULL = 2, 4, 8 */
 	int n_ranks;
 	const char *program; /* as in executor_job */
+	struct nccl_wish nccl;
 	/* ranks > 1: a cluster's, of which the first one measures its node and is told; the others
 	 * only take part, and their `calibration` stays empty. */
 	struct launcher launcher;

@@ -155,6 +155,16 @@ static void print_file(
 		digest_path(path, value);
 }
 
+static void print_nccl(
+	const struct setting *setting, const struct segment *segment, char value[AGREEMENT_BYTES])
+{
+	struct text text = {0};
+
+	nccl_wish_print(field(setting, segment), &text);
+	snprintf(value, AGREEMENT_BYTES, "%s", text.length > 0 ? text_string(&text) : "not given");
+	text_finish(&text);
+}
+
 /* The tables differ by build too. */
 static void print_kernels(
 	const struct setting *setting, const struct segment *segment, char value[AGREEMENT_BYTES])
@@ -203,6 +213,7 @@ static const struct setting settings[] = {
 	{"kernels", print_kernels, 0, TEXT_KERNELS, NULL,
 		"use nodes whose processors have the same instructions, and the same build"},
 	OF_TEXT(print_text, "--transport", TEXT_TRANSPORT),
+	IN_JOB(print_nccl, "--nccl", nccl),
 	CHOICE(print_switch, "--reproducible", any_rounding, roundings),
 	CHOICE(print_switch, "--pace", paced, switches),
 	IN_JOB(print_real, "--slow-motion", slow_motion),

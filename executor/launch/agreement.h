@@ -5,7 +5,7 @@
 
 #include "executor/ranks/ranks.h"
 
-enum { AGREEMENT_SETTINGS = 26, AGREEMENT_BYTES = 48 };
+enum { AGREEMENT_SETTINGS = 27, AGREEMENT_BYTES = 48 };
 
 struct agreement {
 	char values[AGREEMENT_SETTINGS][AGREEMENT_BYTES];

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "executor/launch/slurm_step.h"
@@ -116,6 +117,21 @@ static void note_open_port(const struct rendezvous *with)
 	with->note(with->note_data, line.message);
 }
 
+/* By which ranks of other nodes were met: NCCL, left to itself, may choose one that leads nowhere.
+ */
+static void pass_interface(const struct meeting *meeting)
+{
+	const struct layout *layout = &meeting->layout;
+	char name[TCP_INTERFACE_BYTES] = "", value[TCP_INTERFACE_BYTES + 1];
+
+	for (int r = 0; r < layout->ranks && name[0] == '\0'; r++)
+		if (r / layout->per_node != layout->rank / layout->per_node)
+			tcp_interface(meeting->fds[r], name);
+	snprintf(value, sizeof(value), "=%s", name);
+	if (name[0] != '\0')
+		setenv("NCCL_SOCKET_IFNAME", value, 0);
+}
+
 static bool start_tcp(struct cluster *cluster, struct error *error)
 {
 	const struct segment *control = cluster->control;
@@ -139,6 +155,8 @@ static bool start_tcp(struct cluster *cluster, struct error *error)
 	bool ok = rendezvous_meet(&with, &cluster->meeting, error);
 
 	cluster->layout = cluster->meeting.layout;
+	if (ok)
+		pass_interface(&cluster->meeting);
 	return ok;
 }
 

@@ -17,7 +17,7 @@ extern char **environ;
 /* How often to look for dead children. */
 #define TICK 0.05
 
-enum { MAX_SETTINGS = 8 };
+enum { MAX_SETTINGS = 16 };
 
 /* How long a process that only follows others waits, so that those speak first. */
 enum { FOLLOWER_PAUSE = 2 };
@@ -83,6 +83,13 @@ struct crew {
 	bool told; /* that a signal has asked for an end */
 };
 
+static bool is_on_gpus(const struct segment *segment)
+{
+	const char *device = segment_text(segment, TEXT_DEVICE);
+
+	return device != NULL && strcmp(device, "cuda") == 0;
+}
+
 /* The cores of the rank's threads, NULL: the kernel's choice. Who has another launcher, or says
  * something about cores, has decided. */
 static const char *places_of(struct crew *crew, int rank)
@@ -95,7 +102,7 @@ static const char *places_of(struct crew *crew, int rank)
 		if (getenv(said[i]) != NULL)
 			return NULL;
 	CPU_ZERO(&allowed);
-	if (job->one_process || crew->count < job->ranks ||
+	if (job->one_process || is_on_gpus(crew->launch->segment) || crew->count < job->ranks ||
 		sched_getaffinity(0, sizeof(allowed), &allowed) != 0 ||
 		!cores_are_bound(CPU_COUNT(&allowed), job->ranks, job->threads))
 		return NULL;
@@ -109,6 +116,7 @@ static char **make_environment(struct crew *crew, int rank)
 	int threads = crew->launch->segment->header->job.threads;
 	bool alone = crew->launch->segment->header->job.ranks == 1;
 	const char *places = places_of(crew, rank);
+	bool gpus = is_on_gpus(crew->launch->segment);
 	const char *const settings[][2] = {
 		{"OMP_NUM_THREADS", arena_printf(&crew->arena, "%d", threads)},
 		{"OPENBLAS_NUM_THREADS", arena_printf(&crew->arena, "%d", threads)},
@@ -118,6 +126,14 @@ static char **make_environment(struct crew *crew, int rank)
 		/* Streams of ranks that share a GPU: with fewer queues one that is held would hold
 		 * up another that is not. */
 		{"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+		/* Collectives of several communicators start in the order in which they were given,
+		 * alike on all GPUs: two that each hold what the other one needs would wait for
+		 * ever. NCCL 2.26; see also device_cuda.one_at_a_time. */
+		{"NCCL_LAUNCH_ORDER_IMPLICIT", gpus ? "1" : NULL},
+		/* A step is walked or launched, and has ended before the next one begins. What
+		 * would allow more can end in a deadlock where a graph has several communicators.
+		 */
+		{"NCCL_GRAPH_MIXING_SUPPORT", gpus ? "0" : NULL},
 		{"OMP_PLACES", places},
 		{"OMP_PROC_BIND", places != NULL ? "close" : NULL},
 	};

@@ -1,7 +1,9 @@
 #include "executor/launch/tcp.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
 #include <math.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -315,4 +317,33 @@ void tcp_own(int fd, char host[TCP_HOST_BYTES])
 	host[0] = '\0';
 	if (getsockname(fd, (struct sockaddr *)&address, &bytes) == 0)
 		print_address(&address, bytes, host);
+}
+
+static socklen_t address_bytes(const struct sockaddr *address)
+{
+	return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					      : sizeof(struct sockaddr_in);
+}
+
+void tcp_interface(int fd, char name[TCP_INTERFACE_BYTES])
+{
+	char own[TCP_HOST_BYTES], host[TCP_HOST_BYTES];
+	struct ifaddrs *all = NULL;
+
+	name[0] = '\0';
+	tcp_own(fd, own);
+	if (own[0] == '\0' || getifaddrs(&all) != 0)
+		return;
+	for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
+		struct sockaddr_storage address = {0};
+
+		if (i->ifa_addr == NULL || i->ifa_flags & IFF_LOOPBACK ||
+			(i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
+			continue;
+		memcpy(&address, i->ifa_addr, address_bytes(i->ifa_addr));
+		print_address(&address, address_bytes(i->ifa_addr), host);
+		if (strcmp(host, own) == 0)
+			snprintf(name, TCP_INTERFACE_BYTES, "%s", i->ifa_name);
+	}
+	freeifaddrs(all);
 }

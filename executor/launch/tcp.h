@@ -36,6 +36,9 @@ bool tcp_receive(int fd, void *data, size_t bytes, double deadline);
 
 /* The other side's address, in figures; "" when it is on this machine. */
 void tcp_peer(int fd, char host[TCP_HOST_BYTES]);
+/* The network interface that it goes by; "" for none, or loopback. */
+enum { TCP_INTERFACE_BYTES = 64 };
+void tcp_interface(int fd, char name[TCP_INTERFACE_BYTES]);
 /* This side's. */
 void tcp_own(int fd, char host[TCP_HOST_BYTES]);
 

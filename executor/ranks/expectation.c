@@ -43,7 +43,7 @@ static double previous_end(const struct program *program, const struct timeline 
 }
 
 void expectation_write(const struct program *program, const struct timeline *predicted,
-	enum pace pace, double slow_motion, struct text *text)
+	enum pace pace, double slow_motion, double timeout, struct text *text)
 {
 	double before = previous_end(program, predicted);
 
@@ -55,7 +55,9 @@ void expectation_write(const struct program *program, const struct timeline *pre
 		if (is_held(op, pace))
 			held = slow_motion * (span->end - span->start);
 		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE) {
-			patience = expectation_patience(fmax(span->end - before, 0), slow_motion);
+			patience = timeout > 0 ? timeout
+					       : expectation_patience(
+							 fmax(span->end - before, 0), slow_motion);
 			before = fmax(before, span->end);
 		}
 		text_number(text, held);

@@ -22,11 +22,11 @@ struct pace_tally {
 };
 
 /* From a predicted step, as text for the ranks. Modelled times are multiplied by `slow_motion`
- * (>= 1). A rank that does not come to a collective is called hung after 10 s and 20 times the
- * predicted time since the end of the collective before it: so late can no rank be that came to
- * that one. */
+ * (>= 1). A rank that does not come to a collective is called hung after `timeout` s; 0: after 10 s
+ * and 20 times the predicted time since the end of the collective before it, as so late can no rank
+ * be that came to that one. */
 void expectation_write(const struct program *program, const struct timeline *predicted,
-	enum pace pace, double slow_motion, struct text *text);
+	enum pace pace, double slow_motion, double timeout, struct text *text);
 /* `text` NULL: nothing is held, and no patience is known (0). False when it is not of n_ops. */
 bool expectation_read(
 	const char *text, int n_ops, struct arena *arena, struct expectation *expectation);

@@ -7,6 +7,7 @@
 #include "executor/ranks/event.h"
 #include "executor/ranks/expectation.h"
 #include "executor/ranks/machine.h"
+#include "executor/ranks/near.h"
 #include "executor/ranks/shared_segment.h"
 
 #endif

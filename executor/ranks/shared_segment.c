@@ -223,7 +223,8 @@ bool segment_fault(struct segment *segment, enum exit_code code, const char *for
 
 bool segment_aborted(const struct segment *segment)
 {
-	return atomic_load(&segment->header->abort) != 0;
+	return atomic_load(&segment->header->abort) != 0 ||
+	       (segment->shared != NULL && atomic_load(&segment->shared->header->abort) != 0);
 }
 
 bool segment_outcome(const struct segment *segment, struct error *error)

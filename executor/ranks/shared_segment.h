@@ -88,10 +88,12 @@ struct job {
 	int port, local_rank; /* MEETS_OVER_TCP: of the first rank; on this machine */
 	double join_timeout;  /* s until all must have come */
 	enum graph_wish cuda_graphs;
+	struct nccl_wish nccl;
 	bool any_rounding;         /* bits need not be those of other plans */
 	int threads;               /* of the kernels, per rank */
 	int64_t cpus;              /* that this machine's ranks may run on, all together */
 	double collective_timeout; /* s until a rank that does not come is called hung; 0 = never */
+	double setup_timeout;      /* GPUs: the same, until the second step has ended */
 	double grace;              /* s that ranks may take to leave after a fault */
 	double slow_motion;        /* measured times are divided by it; >= 1 */
 	struct training training;
@@ -100,7 +102,7 @@ struct job {
 	char run_id[sizeof(((struct digest *)NULL)->hex)]; /* of the checkpoints; first rank's */
 	int64_t checkpoint_every, checkpoint_keep;
 	bool checkpoint_background;
-	bool one_process; /* ranks are threads, not processes: they share a GPU, or a driver */
+	bool one_process; /* ranks are threads, not processes: they share a GPU */
 	bool paced;       /* some operations last as long as predicted, at least */
 	bool quick;       /* JOB_COLLECTIVES */
 };

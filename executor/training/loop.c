@@ -66,6 +66,15 @@ static bool interpret_watched(struct trainer *t, int64_t step, struct error *err
 	return ok;
 }
 
+/* Two steps have made all that is made at first use. */
+static void end_setup(struct trainer *t, int64_t step)
+{
+	if (!t->on_gpu || step != t->first_step + 1)
+		return;
+	t->comm.patience = 0;
+	t->gpu.device.patience.timeout = trainer_job(t)->collective_timeout;
+}
+
 static bool run_step(struct trainer *t, int64_t step, struct error *error)
 {
 	double start = clock_now(), loss;
@@ -74,6 +83,7 @@ static bool run_step(struct trainer *t, int64_t step, struct error *error)
 		!compute_end_step(&t->compute, error) || !exchange_loss(t, &loss, error))
 		return false;
 	publish(t, step, loss, clock_now() - start);
+	end_setup(t, step);
 	trainer_large_pages(t);
 	bool last = t->stopping || step + 1 == trainer_job(t)->training.steps;
 	if (t->on_gpu && (last || checkpointer_due(&t->checkpointer, step + 1, last)) &&
@@ -140,6 +150,7 @@ static bool write_measurement(
 		.kernels = arena_printf(&t->arena, "%s (%s)", trainer_kernels(t)->name,
 			trainer_kernels(t)->library),
 		.cuda_graphs = t->gpu.graphs,
+		.nccl = t->gpu.nccl,
 		.nccl_buffers = t->gpu.nccl_buffers,
 		.product_choices = gpu_choices_say(&t->gpu.choices, &t->arena),
 		.attention_choices = gpu_choices_say_attention(&t->gpu.choices, &t->arena),

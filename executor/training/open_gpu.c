@@ -47,6 +47,13 @@ int gpu_of_rank(const struct segment *segment, const struct cluster *cluster, in
 	return sees_its_own(is_launched(segment), gpus) ? 0 : local;
 }
 
+int gpu_blocks_beside(const struct gpu *gpu, const struct job *job)
+{
+	if (!gpu->transport->apart || job->ranks == 1)
+		return 0;
+	return job->nccl.max_ctas > 0 ? job->nccl.max_ctas : KERNELS_SOME;
+}
+
 /* --- a rank's --- */
 
 /* Before this process has a context there; others may. */
@@ -63,6 +70,29 @@ static int64_t used_before(int ordinal)
 		return -1;
 	gpu_uuid_print(&name, text, sizeof(text));
 	return gpu_memory_in_use(text);
+}
+
+/* Threads, pinned memory and what the host updates. Ranks that share a GPU need all cores. */
+static void stay_near(int ordinal)
+{
+	struct error ignored = {0};
+	const struct cuda_api *api = cuda_api(&ignored);
+	char bus_id[32] = "";
+	int device = 0;
+
+	if (api != NULL && api->cuDeviceGet(&device, ordinal) == 0 &&
+		api->cuDeviceGetPCIBusId(bus_id, sizeof(bus_id) - 1, device) == 0)
+		near_stay(bus_id);
+}
+
+static int64_t widest_leaf(const struct model *model)
+{
+	int64_t widest = 1, out, in;
+
+	for (int i = 0; i < model->n_modules; i++)
+		if (module_linear_shape(&model->architecture, model->modules[i].kind, &out, &in))
+			widest = max_i64(widest, out);
+	return widest;
 }
 
 static bool open_mirror(struct gpu *gpu, const struct cluster *cluster,
@@ -83,16 +113,19 @@ bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *s
 		return false;
 	gpu->per_node = cluster->layout.per_node;
 	gpu->device.program = &schedule->programs[0];
-	if (gpu->transport->apart)
+	gpu->device.bias_width = widest_leaf(schedule->model);
+	if (gpu->transport->apart) {
 		gpu->device.ordinal = gpu_of_rank(segment, cluster, gpus);
+		stay_near(gpu->device.ordinal);
+	}
 	if (job->paced && !gpu->transport->apart && segment->threads != NULL)
 		gpu->device.pool = &segment->threads->streams;
 	gpu->device.rank = segment->rank;
 	if (gpu->transport->prepare != NULL && !gpu->transport->prepare(&gpu->device, error))
 		return false;
 	gpu->before = used_before(gpu->device.ordinal);
-	gpu->device.patience = (struct patience){
-		.abort = &segment->header->abort, .timeout = job->collective_timeout};
+	gpu->device.patience =
+		(struct patience){.abort = &segment->header->abort, .timeout = job->setup_timeout};
 	if (!device_cuda_open(&gpu->device, compute_staging_bytes(schedule), error) ||
 		!open_mirror(gpu, cluster, &schedule->programs[0], error))
 		return false;

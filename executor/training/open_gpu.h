@@ -15,6 +15,9 @@ bool gpu_choose(const char *name, int ranks, bool launched, const struct gpu_tra
 /* The GPU of a rank that has one to itself: the n-th of a node has the n-th, or the only one that
  * it sees. */
 int gpu_of_rank(const struct segment *segment, const struct cluster *cluster, int gpus);
+/* kernel_context.beside of a GPU whose collectives are kernels of their own: as many blocks as
+ * --nccl lets them have. */
+int gpu_blocks_beside(const struct gpu *gpu, const struct job *job);
 /* On the rank's thread. The mirror lies in the rank's window. */
 bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
 	const struct cluster *cluster, struct error *error);

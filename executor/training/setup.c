@@ -98,8 +98,10 @@ static bool open_contexts(struct trainer *t, struct error *error)
 			t->context.workspace = buffers_address(&t->buffers, i);
 			t->context.workspace_bytes = program->buffers[i].bytes;
 		}
-	if (t->on_gpu)
+	if (t->on_gpu) {
 		t->context.stream = device_stream(&t->gpu.device, STREAM_COMPUTE);
+		t->context.beside = gpu_blocks_beside(&t->gpu, trainer_job(t));
+	}
 	t->background = (struct kernel_context){.threads = 1,
 		.workspace = workspace_reserve(),
 		.workspace_bytes = KERNELS_WORKSPACE_BYTES};
@@ -147,6 +149,8 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 
 	if (!cluster_open_comm(&t->cluster, &t->comm, t->kernels, &t->background, error))
 		return false;
+	if (t->on_gpu)
+		t->comm.patience = trainer_job(t)->setup_timeout;
 	if (t->on_gpu && !gpu_open_comm(&t->gpu, t->segment, t->schedule, &t->comm, error))
 		return false;
 	t->comm.fault = t->fault;
@@ -196,6 +200,24 @@ static bool rehearse(struct trainer *t, struct error *error)
 	bool ok = interpret_step(&t->interpreter, 0, true, error);
 	t->compute.kernels = kernels;
 	t->compute.rehearsal = false;
+	return ok;
+}
+
+/* A step of a GPU with all of its kernels and none of its collectives, on whatever is there: states
+ * come later. Else the first step would load kernels while collectives of other ranks wait for it
+ * on their GPUs, and some loads wait for all that runs on one. */
+static bool warm_up(struct trainer *t, struct error *error)
+{
+	const struct fault fault = t->fault, none = {.kind = FAULT_NONE};
+
+	t->compute.warm_up = true;
+	t->compute.fault = t->interpreter.fault = none;
+	t->gpu.device.careless = false;
+	bool ok = compute_begin_step(&t->compute, 0, error) &&
+		  interpret_step(&t->interpreter, 0, true, error);
+	t->compute.warm_up = false;
+	t->compute.fault = t->interpreter.fault = fault;
+	t->gpu.device.careless = fault.kind == FAULT_DROP_WAIT;
 	return ok;
 }
 
@@ -289,6 +311,7 @@ bool trainer_open(struct trainer *t, struct error *error)
 	if (!read_plan(t, error) || !join(t, error) || !choose_kernels(t, error) ||
 		!make_buffers(t, error) || !open_contexts(t, error) || !open_compute(t, error) ||
 		!open_interpreter(t, error) || !rehearse(t, error) ||
+		(t->on_gpu && !t->null_device && !warm_up(t, error)) ||
 		!choose_checkpoint(t, error) || !open_checkpointer(t, error))
 		return false;
 	recorder_open(&t->recorder, trainer_job(t)->training.steps, t->schedule->programs[0].n_ops,
@@ -310,6 +333,8 @@ void trainer_close(struct trainer *t)
 	interpreter_close(&t->interpreter);
 	if (t->on_gpu)
 		device_graph_close(&t->gpu.device);
+	/* Leaving takes as long as coming. */
+	t->gpu.device.patience.timeout = trainer_job(t)->setup_timeout;
 	comm_close(&t->comm);
 	compute_close(&t->compute);
 	if (trainer_kernels(t) != NULL)

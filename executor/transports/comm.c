@@ -59,7 +59,9 @@ bool comm_run(struct comm *comm, const struct collective *collective)
 {
 	comm->counters.collectives[collective->kind]++;
 	comm->assembled = 0;
-	return comm->transport->run(comm, collective);
+	struct collective patient = *collective;
+	patient.patience = comm->patience > patient.patience ? comm->patience : patient.patience;
+	return comm->transport->run(comm, &patient);
 }
 
 bool comm_exchange(struct comm *comm, const void *input, void *output, int64_t bytes)

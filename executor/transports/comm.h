@@ -70,6 +70,7 @@ struct comm {
 	const struct schedule *schedule; /* for names in messages; NULL: there are numbers only */
 	struct fault fault;
 	struct comm_counters counters;
+	double patience; /* s, of every collective at least; 0 = none of its own */
 	/* clock_now() when all members had come to the last collective; 0 where the transport does
 	 * not know. */
 	double assembled;

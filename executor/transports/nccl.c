@@ -22,7 +22,7 @@ static bool healthy(void *data, struct error *error)
 {
 	struct nccl *n = data;
 
-	return nccl_world_healthy(&n->world, error);
+	return !segment_aborted(n->world.segment) && nccl_world_healthy(&n->world, error);
 }
 
 /* --- collectives --- */
@@ -73,7 +73,7 @@ static void nccl_finish(struct comm *comm)
 	struct arena arena = n->arena;
 
 	if (!n->world.aborted && !segment_aborted(n->world.segment))
-		nccl_buffers_close(&n->buffers);
+		nccl_buffers_close(&n->buffers, &n->world);
 	nccl_world_close(&n->world);
 	n->device->healthy = NULL;
 	comm_close(&n->host);
@@ -81,6 +81,20 @@ static void nccl_finish(struct comm *comm)
 }
 
 static const struct transport over_nccl = {.name = "nccl", .run = nccl_run, .finish = nccl_finish};
+
+/* What it is made with is in the measurement, and seen when the run begins. */
+static void tell(struct nccl *n, struct gpu *gpu)
+{
+	struct text line = {0};
+
+	gpu->nccl = nccl_config_say(
+		n->world.api, &n->world.segment->header->job.nccl, &gpu->device.arena);
+	if (n->world.rank == 0) {
+		text_printf(&line, "NCCL %s\n", gpu->nccl);
+		segment_leave_notes(n->world.segment, &line);
+	}
+	text_finish(&line);
+}
 
 static bool open_nccl(struct comm *comm, struct segment *segment, struct gpu *gpu,
 	const struct schedule *schedule, struct error *error)
@@ -98,11 +112,12 @@ static bool open_nccl(struct comm *comm, struct segment *segment, struct gpu *gp
 	if (!gpu_check_apart(gpu->device.api, gpu->device.ordinal, &n->host, heap, gpu->per_node,
 		    &n->arena, error) ||
 		!nccl_world_open(&n->world, segment, &n->host, heap, schedule->groups,
-			schedule->n_groups, gpu->device.patience.timeout, &n->arena, error) ||
+			schedule->n_groups, &gpu->device.patience, &n->arena, error) ||
 		!nccl_buffers_open(&n->buffers, &n->world, nccl_buffers_of(n->device), &n->host,
 			heap, &n->arena, error))
 		return false;
 	gpu->nccl_buffers = n->buffers.how;
+	tell(n, gpu);
 	gpu->device.healthy = healthy;
 	gpu->device.health_data = n;
 	return true;
@@ -111,10 +126,14 @@ static bool open_nccl(struct comm *comm, struct segment *segment, struct gpu *gp
 static bool offer_memory(struct device_cuda *device, struct error *error)
 {
 	const struct nccl_api *api = nccl_api(error);
+	int version = 0;
 
-	if (api != NULL)
-		nccl_buffers_prepare(device, api);
-	return api != NULL;
+	if (api == NULL)
+		return false;
+	nccl_buffers_prepare(device, api);
+	/* NCCL_LAUNCH_ORDER_IMPLICIT means nothing to older ones. */
+	device->one_at_a_time = api->ncclGetVersion(&version) != 0 || version < NCCL_ORDERS;
+	return true;
 }
 
 extern const struct gpu_transport transport_nccl;

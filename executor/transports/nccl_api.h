@@ -19,7 +19,7 @@ enum {
 	NCCL_SUM = 0,
 	NCCL_WIN_COLL_SYMMETRIC = 1,
 	NCCL_CONFIG_MAGIC = (int)0xcafebeef,
-	NCCL_CONFIG_VERSION = 21800,
+	NCCL_ORDERS = 22600, /* the first version with NCCL_LAUNCH_ORDER_IMPLICIT */
 };
 #define NCCL_UNDEFINED (-2147483647 - 1)
 
@@ -27,27 +27,17 @@ struct nccl_id {
 	char internal[128];
 };
 
-/* ncclConfig_t of 2.18: newer versions take its length and fill in the rest. */
+/* ncclConfig_t of 2.28, of which older versions take the beginning that they know. */
 struct nccl_config {
 	size_t size;
 	unsigned magic, version;
 	int blocking, cga_cluster_size, min_ctas, max_ctas;
 	const char *net_name;
-	int split_share;
+	int split_share, traffic_class;
+	const char *name;
+	int collnet_enable, cta_policy, shrink_share, nvls_ctas;
+	int channels_per_net_peer, nvlink_centric_sched;
 };
-
-/* Of a communicator that does not block and leaves all else to NCCL. */
-static inline struct nccl_config nccl_config_of_all(void)
-{
-	return (struct nccl_config){.size = sizeof(struct nccl_config),
-		.magic = (unsigned)NCCL_CONFIG_MAGIC,
-		.version = NCCL_CONFIG_VERSION,
-		.blocking = 0,
-		.cga_cluster_size = NCCL_UNDEFINED,
-		.min_ctas = NCCL_UNDEFINED,
-		.max_ctas = NCCL_UNDEFINED,
-		.split_share = 0};
-}
 
 /* X(name, arguments) */
 #define NCCL_FUNCTIONS(X)                                                                          \

@@ -129,15 +129,24 @@ bool nccl_buffers_open(struct nccl_buffers *b, const struct nccl_world *world,
 	return true;
 }
 
-void nccl_buffers_close(struct nccl_buffers *b)
+static void forget(const struct nccl_buffers *b, const struct nccl_world *world,
+	const struct nccl_registration *r)
 {
-	for (int i = 0; i < b->n; i++) {
-		const struct nccl_registration *r = &b->all[i];
+	struct error error = {0};
 
-		if (r->window != NULL)
-			b->api->ncclCommWindowDeregister(r->comm, r->window);
-		else
-			b->api->ncclCommDeregister(r->comm, r->handle);
-	}
+	if (r->window != NULL)
+		nccl_world_settle(world, r->comm,
+			b->api->ncclCommWindowDeregister(r->comm, r->window),
+			"ncclCommWindowDeregister", &error);
+	else
+		nccl_world_settle(world, r->comm, b->api->ncclCommDeregister(r->comm, r->handle),
+			"ncclCommDeregister", &error);
+	nccl_world_regret(world, &error);
+}
+
+void nccl_buffers_close(struct nccl_buffers *b, const struct nccl_world *world)
+{
+	for (int i = 0; i < b->n; i++)
+		forget(b, world, &b->all[i]);
 	b->n = 0;
 }

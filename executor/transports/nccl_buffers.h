@@ -40,6 +40,6 @@ bool nccl_buffers_open(struct nccl_buffers *buffers, const struct nccl_world *wo
 	struct nccl_memory memory, struct comm *host, struct heap *heap, struct arena *arena,
 	struct error *error);
 /* Before the communicators go, when nothing uses them any more. */
-void nccl_buffers_close(struct nccl_buffers *buffers);
+void nccl_buffers_close(struct nccl_buffers *buffers, const struct nccl_world *world);
 
 #endif

@@ -25,11 +25,11 @@ bool nccl_world_settle(
 	while (result == NCCL_IN_PROGRESS) {
 		if (segment_aborted(w->segment))
 			return false;
-		if (w->patience > 0 && clock_now() - since > w->patience)
+		if (w->patience->timeout > 0 && clock_now() - since > w->patience->timeout)
 			return error_set(error, EXIT_CODE_FAULT,
 				"rank %d: nccl: %s has not ended for %.0f s: a rank that does not "
 				"come, or a network that does not answer",
-				w->rank, what, w->patience);
+				w->rank, what, w->patience->timeout);
 		nap();
 		if (w->api->ncclCommGetAsyncError(comm, &result) != 0)
 			return fail(w, comm, result, what, error);
@@ -61,7 +61,6 @@ static bool agree_on_id(const struct nccl_world *w, struct comm *host, struct nc
 static bool meet(struct nccl_world *w, struct comm *host, struct heap *heap, struct arena *arena,
 	struct error *error)
 {
-	struct nccl_config config = nccl_config_of_all();
 	int block = heap_take(heap, sizeof(struct nccl_id), error);
 	struct nccl_id id;
 
@@ -71,7 +70,7 @@ static bool meet(struct nccl_world *w, struct comm *host, struct heap *heap, str
 	heap_give(heap, block);
 	if (!ok)
 		return false;
-	int result = w->api->ncclCommInitRankConfig(&w->all, host->ranks, id, w->rank, &config);
+	int result = w->api->ncclCommInitRankConfig(&w->all, host->ranks, id, w->rank, &w->config);
 	return nccl_world_settle(w, w->all, result, "ncclCommInitRankConfig", error);
 }
 
@@ -79,8 +78,7 @@ static bool meet(struct nccl_world *w, struct comm *host, struct heap *heap, str
 static bool split_once(
 	struct nccl_world *w, const struct comm_group *group, void **comm, struct error *error)
 {
-	struct nccl_config config = nccl_config_of_all();
-	int result = w->api->ncclCommSplit(w->all, group->first, group->index, comm, &config);
+	int result = w->api->ncclCommSplit(w->all, group->first, group->index, comm, &w->config);
 
 	return nccl_world_settle(w, w->all, result, "ncclCommSplit", error) &&
 	       (*comm == NULL ||
@@ -113,8 +111,8 @@ static bool split(struct nccl_world *w, struct error *error)
 }
 
 bool nccl_world_open(struct nccl_world *w, struct segment *segment, struct comm *host,
-	struct heap *heap, const struct group *groups, int n_groups, double patience,
-	struct arena *arena, struct error *error)
+	struct heap *heap, const struct group *groups, int n_groups,
+	const struct patience *patience, struct arena *arena, struct error *error)
 {
 	*w = (struct nccl_world){.api = nccl_api(error),
 		.segment = segment,
@@ -123,7 +121,9 @@ bool nccl_world_open(struct nccl_world *w, struct segment *segment, struct comm 
 		.n_groups = n_groups,
 		.groups = groups,
 		.comms = ARENA_ARRAY(arena, void *, n_groups + 1)};
-	return w->api != NULL && meet(w, host, heap, arena, error) && split(w, error);
+	return w->api != NULL &&
+	       nccl_config_make(w->api, &segment->header->job.nccl, &w->config, error) &&
+	       meet(w, host, heap, arena, error) && split(w, error);
 }
 
 /* --- collectives --- */
@@ -168,22 +168,26 @@ bool nccl_world_run(const struct nccl_world *w, const struct collective *c, stru
 
 /* --- failure, and the end --- */
 
+/* Behind those of the groups: the one over all ranks. */
+static void *comm_at(const struct nccl_world *w, int i)
+{
+	return i < w->n_groups ? w->comms[i] : w->all;
+}
+
 static void abort_all(struct nccl_world *w)
 {
 	if (w->aborted)
 		return;
 	w->aborted = true;
-	for (int i = 0; i < w->n_groups; i++)
-		if (w->comms[i] != NULL)
-			w->api->ncclCommAbort(w->comms[i]);
-	if (w->all != NULL)
-		w->api->ncclCommAbort(w->all);
+	for (int i = 0; i <= w->n_groups; i++)
+		if (comm_at(w, i) != NULL)
+			w->api->ncclCommAbort(comm_at(w, i));
 }
 
 bool nccl_world_healthy(struct nccl_world *w, struct error *error)
 {
-	for (int i = 0; i < w->n_groups; i++) {
-		void *comm = w->comms[i];
+	for (int i = 0; i <= w->n_groups; i++) {
+		void *comm = comm_at(w, i);
 		int result = 0;
 
 		if (comm == NULL || w->api->ncclCommGetAsyncError(comm, &result) != 0)
@@ -197,17 +201,29 @@ bool nccl_world_healthy(struct nccl_world *w, struct error *error)
 	return true;
 }
 
-/* Not `settle`: no rank is left to tell. */
+void nccl_world_regret(const struct nccl_world *w, const struct error *error)
+{
+	struct text line = {0};
+
+	if (error->message[0] == '\0')
+		return;
+	text_printf(&line, "%s (behind the last step)\n", error->message);
+	segment_leave_notes(w->segment, &line);
+	text_finish(&line);
+}
+
 static void leave(const struct nccl_world *w, void *comm)
 {
-	int result = w->api->ncclCommFinalize(comm);
+	struct error error = {0};
+	int result;
 
-	while (result == NCCL_IN_PROGRESS && !segment_aborted(w->segment)) {
-		nap();
-		if (w->api->ncclCommGetAsyncError(comm, &result) != 0)
-			break;
-	}
-	w->api->ncclCommDestroy(comm);
+	if (nccl_world_settle(
+		    w, comm, w->api->ncclCommFinalize(comm), "ncclCommFinalize", &error) &&
+		(result = w->api->ncclCommDestroy(comm)) != 0)
+		fail(w, NULL, result, "ncclCommDestroy", &error);
+	else if (error.message[0] != '\0')
+		w->api->ncclCommAbort(comm);
+	nccl_world_regret(w, &error);
 }
 
 void nccl_world_close(struct nccl_world *w)
@@ -216,10 +232,8 @@ void nccl_world_close(struct nccl_world *w)
 		return;
 	if (segment_aborted(w->segment))
 		abort_all(w);
-	for (int i = 0; i < w->n_groups && !w->aborted; i++)
-		if (w->comms[i] != NULL)
-			leave(w, w->comms[i]);
-	if (w->all != NULL && !w->aborted)
-		leave(w, w->all);
+	for (int i = 0; i <= w->n_groups && !w->aborted; i++)
+		if (comm_at(w, i) != NULL)
+			leave(w, comm_at(w, i));
 	*w = (struct nccl_world){0};
 }

@@ -9,23 +9,25 @@
 #include "executor/memory/memory.h"
 #include "executor/ranks/ranks.h"
 #include "executor/transports/comm.h"
-#include "executor/transports/nccl_api.h"
+#include "executor/transports/nccl_config.h"
 
 struct nccl_world {
 	const struct nccl_api *api;
-	struct segment *segment; /* a fault in it ends every wait */
-	double patience;         /* s until a call that does not end is an error; 0 = never */
+	struct segment *segment;         /* a fault in it ends every wait */
+	const struct patience *patience; /* until a call that does not end is an error */
 	int rank, n_groups;
 	const struct group *groups;
+	struct nccl_config config;
 	void *all, **comms; /* [n_groups]; NULL for a group of one rank, or like one before it */
 	bool aborted;
 };
 
 /* On the thread whose GPU it is. Ranks meet over `host`, which reads what lies in `heap`; `groups`
+ * and `patience`
  * must stay. After an error nccl_world_close is still due. */
 bool nccl_world_open(struct nccl_world *world, struct segment *segment, struct comm *host,
-	struct heap *heap, const struct group *groups, int n_groups, double patience,
-	struct arena *arena, struct error *error);
+	struct heap *heap, const struct group *groups, int n_groups,
+	const struct patience *patience, struct arena *arena, struct error *error);
 /* Leaves with all others, or aborts after a fault. */
 void nccl_world_close(struct nccl_world *world);
 
@@ -37,6 +39,8 @@ bool nccl_world_run(
  * when another rank's fault ended it. */
 bool nccl_world_settle(const struct nccl_world *world, void *comm, int result, const char *what,
 	struct error *error);
+/* What went wrong when all was done is a line for people: results stay good. "": nothing. */
+void nccl_world_regret(const struct nccl_world *world, const struct error *error);
 /* Asks all for asynchronous errors; one aborts all. */
 bool nccl_world_healthy(struct nccl_world *world, struct error *error);
 

@@ -41,14 +41,18 @@ enum {
 
 /* What one rank's thread passes to each call; not to be shared between threads. The caller owns the
  * workspace. */
+enum { KERNELS_SOME = -1 };
 struct kernel_context {
 	void *workspace;
 	int64_t workspace_bytes; /* at least KERNELS_WORKSPACE_BYTES */
 	int threads;             /* how many gemm and attention may use; 0 means 1 */
 	void *stream;            /* devices: the stream to issue on; NULL on the CPU */
-	void *backend;           /* private to the table: prepared shapes, library handles */
-	struct error error;      /* sticky: the first thing that went wrong (a target beyond the
-				  * vocabulary, a device error); message "" while all is well */
+	/* Devices: multiprocessors that communication holds meanwhile, at most; KERNELS_SOME: so
+	 * many as it likes; 0: none. No block then counts on a multiprocessor to be free. */
+	int beside;
+	void *backend;      /* private to the table: prepared shapes, library handles */
+	struct error error; /* sticky: the first thing that went wrong (a target beyond the
+			     * vocabulary, a device error); message "" while all is well */
 };
 
 /* The kernels that every table has besides gemm, X(name, parameters): struct kernels, the

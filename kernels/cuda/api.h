@@ -56,6 +56,7 @@ enum {
 	X(cuDeviceGetName, "", (char *name, int length, int device))                               \
 	X(cuDeviceGetAttribute, "", (int *value, int attribute, int device))                       \
 	X(cuDeviceGetUuid, "_v2", (unsigned char *uuid, int device))                               \
+	X(cuDeviceGetPCIBusId, "", (char *id, int length, int device))                             \
 	X(cuDeviceTotalMem, "_v2", (size_t * bytes, int device))                                   \
 	X(cuDevicePrimaryCtxRetain, "", (void **context, int device))                              \
 	X(cuDevicePrimaryCtxRelease, "_v2", (int device))                                          \
@@ -64,6 +65,7 @@ enum {
 	X(cuCtxSynchronize, "", (void))                                                            \
 	X(cuMemGetInfo, "_v2", (size_t * free_bytes, size_t * total_bytes))                        \
 	X(cuMemAlloc, "_v2", (uint64_t * address, size_t bytes))                                   \
+	X(cuMemGetAddressRange, "_v2", (uint64_t * start, size_t * bytes, uint64_t address))       \
 	X(cuMemFree, "_v2", (uint64_t address))                                                    \
 	X(cuMemHostAlloc, "", (void **address, size_t bytes, unsigned flags))                      \
 	X(cuMemFreeHost, "", (void *address))                                                      \

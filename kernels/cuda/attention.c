@@ -6,58 +6,44 @@ enum {
 	PLAIN_ROWS = 8,
 	PLAIN_TILE = 32,
 	PLAIN_THREADS = 256,
-	PACKS_ROWS = 16, /* 16 threads each */
-	TENSOR_THREADS = 128,
-	HOPPER_THREADS = 384,
+	PACKS_ROWS = 16,         /* 16 threads each */
 	HOPPER_CACHE = 16 << 20, /* of an H100's 50 MB, what heads in work may take */
 };
 
-/* A tensor core kernel; threads, rows and bytes of shared memory of a block, as its file has them.
- */
+/* A tensor core kernel; threads, rows and bytes of shared memory of a block. */
 struct tile {
 	enum cuda_kernel kernel;
 	int64_t threads, rows, shared_bytes;
 };
 
-/* For heads up to `head_dim`. Blocks of Hopper's work on items (item_of): one each, or, where an
- * item is so short that its first copies count, one block a multiprocessor stays and takes many.
+#define TILE_OF(X, name, pass, d, rows, others, stages)                                            \
+	{CUDA_##name, CUDA_##X##_THREADS, rows,                                                    \
+		CUDA_##X##_BARRIERS + CUDA_SHARED_##pass(d, rows, others, stages)},
+
+/* By head: the forward's, those for dq, those for dk and dv. */
+static const struct tile tensor_tiles[] = {
+	CUDA_TENSOR_FORWARD(TILE_OF, TENSOR) CUDA_TENSOR_BACKWARD(TILE_OF, TENSOR)};
+static const struct tile hopper_tiles[] = {
+	CUDA_HOPPER_FORWARD(TILE_OF, HOPPER) CUDA_HOPPER_BACKWARD(TILE_OF, HOPPER)};
+
+/* For heads up to `head_dim`. Blocks of Hopper's take work tiles (schedule_tile): one each, or,
+ * where a tile is so short that its first copies count, one block a multiprocessor stays and takes
+ * many (persistent, by static stride). Such a block would wait where communication holds its
+ * multiprocessor, and its share with it: then blocks are one each too, dealt out as there is room.
  * The others' are a grid of tiles, heads and sequences. */
 struct variant {
 	int64_t head_dim;
 	bool items, stays;
-	struct tile forward, dq, dkv;
+	const struct tile *forward, *dq, *dkv;
 };
-
-/* Bytes of a tile of rows of D bf16, two stages of two tiles of keys or queries. */
-#define TILE(rows, d)          ((int64_t)(rows) * (d)*2)
-#define FORWARD(rows, keys, d) (TILE(rows, d) + 4 * TILE(keys, d))
-#define DQ(keys, d)            (2 * TILE(64, d) + 4 * TILE(keys, d))
-#define DKV(queries, d)        (2 * TILE(64, d) + 4 * TILE(queries, d) + 4 * (queries)*4)
 
 static const struct variant variants[] = {
-	{64, false, false, {CUDA_attention_tensor_64, TENSOR_THREADS, 128, FORWARD(128, 64, 64)},
-		{CUDA_attention_tensor_dq_64, TENSOR_THREADS, 64, DQ(64, 64)},
-		{CUDA_attention_tensor_dkv_64, TENSOR_THREADS, 64, DKV(64, 64)}},
-	{128, false, false, {CUDA_attention_tensor_128, TENSOR_THREADS, 128, FORWARD(128, 32, 128)},
-		{CUDA_attention_tensor_dq_128, TENSOR_THREADS, 64, DQ(32, 128)},
-		{CUDA_attention_tensor_dkv_128, TENSOR_THREADS, 64, DKV(32, 128)}},
+	{64, false, false, &tensor_tiles[0], &tensor_tiles[2], &tensor_tiles[4]},
+	{128, false, false, &tensor_tiles[1], &tensor_tiles[3], &tensor_tiles[5]},
 };
-
-/* Barriers; own rows, one tensor in the forward and two behind; stages of two tiles. */
-#define STAGES(n, rows, d)               ((n)*2 * TILE(rows, d))
-#define HOPPER_FORWARD(rows, keys, n, d) (1024 + TILE(rows, d) + STAGES(n, keys, d))
-#define HOPPER_DQ(rows, keys, n, d)      (1024 + 2 * TILE(rows, d) + STAGES(n, keys, d))
-#define HOPPER_DKV(rows, queries, n, d)  (HOPPER_DQ(rows, queries, n, d) + (n)*2 * (queries)*4)
-
 static const struct variant hopper[] = {
-	{64, true, true,
-		{CUDA_attention_hopper_64, HOPPER_THREADS, 128, HOPPER_FORWARD(128, 128, 2, 64)},
-		{CUDA_attention_hopper_dq_64, HOPPER_THREADS, 128, HOPPER_DQ(128, 128, 2, 64)},
-		{CUDA_attention_hopper_dkv_64, HOPPER_THREADS, 128, HOPPER_DKV(128, 64, 2, 64)}},
-	{128, true, false,
-		{CUDA_attention_hopper_128, HOPPER_THREADS, 128, HOPPER_FORWARD(128, 128, 2, 128)},
-		{CUDA_attention_hopper_dq_128, HOPPER_THREADS, 128, HOPPER_DQ(128, 128, 2, 128)},
-		{CUDA_attention_hopper_dkv_128, HOPPER_THREADS, 128, HOPPER_DKV(128, 64, 2, 128)}},
+	{64, true, true, &hopper_tiles[0], &hopper_tiles[2], &hopper_tiles[4]},
+	{128, true, false, &hopper_tiles[1], &hopper_tiles[3], &hopper_tiles[5]},
 };
 
 static int64_t between(int64_t low, int64_t x, int64_t high)
@@ -89,7 +75,8 @@ static const struct variant *variant_of(
 		a->scale <= 0.0f || !even(a->q, a->q_stride) || !even(a->k, a->k_stride) ||
 		!even(a->v, a->v_stride) || !even(a->out, a->out_stride))
 		return NULL;
-	return cuda_backend(context)->kernels[hopper[i].forward.kernel] ? &hopper[i] : &variants[i];
+	return cuda_backend(context)->kernels[hopper[i].forward->kernel] ? &hopper[i]
+									 : &variants[i];
 }
 
 static struct attention_launch arguments_of(const struct attention *a)
@@ -137,7 +124,7 @@ static void plain(struct kernel_context *context, enum cuda_kernel kernel, enum 
 static int64_t together(const struct kernel_context *context, const struct attention_launch *l,
 	int64_t heads, int64_t tiles)
 {
-	int64_t group = l->heads / l->kv_heads, bytes = 2 * TILE(l->length, l->head_dim);
+	int64_t group = l->heads / l->kv_heads, bytes = 2 * CUDA_TILE_BYTES(l->length, l->head_dim);
 	int64_t fit = heads == l->kv_heads ? HOPPER_CACHE / (bytes * group)
 					   : HOPPER_CACHE / bytes * group;
 	int64_t least = 2 * cuda_backend(context)->multiprocessors / tiles;
@@ -154,7 +141,7 @@ static void run(struct kernel_context *context, const struct variant *v, const s
 
 	if (v->items) {
 		launch.x = tiles * heads * l->sequences;
-		if (v->stays)
+		if (v->stays && context->beside == 0)
 			launch.x = between(0, launch.x, cuda_backend(context)->multiprocessors);
 		launch.y = launch.z = 1;
 		l->together = together(context, l, heads, tiles);
@@ -170,7 +157,7 @@ void cuda_attention(struct kernel_context *context, const struct attention *a)
 	if (!check(context, a) || cuda_attention_by_choice(context, a))
 		return;
 	if (v)
-		run(context, v, &v->forward, &l, a->heads);
+		run(context, v, v->forward, &l, a->heads);
 	else
 		plain(context, CUDA_attention_plain_fp32, a->dtype, &l, a->heads, a->sequences);
 }
@@ -233,8 +220,8 @@ static void run_part(struct kernel_context *context, const struct attention_back
 			part.sequences);
 		return;
 	}
-	run(context, v, &v->dq, &l, l.heads);
-	run(context, v, &v->dkv, &l, l.kv_heads);
+	run(context, v, v->dq, &l, l.heads);
+	run(context, v, v->dkv, &l, l.kv_heads);
 }
 
 /* All sequences at once as long as delta fits; then fewer of them, then fewer heads. Which it is

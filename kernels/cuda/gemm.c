@@ -18,6 +18,7 @@ enum {
 	MATMUL_DESC_BIAS_POINTER = 8,
 	MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
 	MATMUL_DESC_EPILOGUE_AUX_LD = 12,
+	MATMUL_DESC_SM_COUNT_TARGET = 15,
 	PREFERENCE_MAX_WORKSPACE_BYTES = 1,
 	PREFERENCE_MIN_ALIGNMENT_A_BYTES = 5,
 	PREFERENCE_MIN_ALIGNMENT_D_BYTES = 8,
@@ -67,8 +68,8 @@ static int64_t least_alignment(const struct gemm *g, const struct gemm_epilogue 
 	return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 2;
 }
 
-static struct key key_of(
-	const struct gemm *g, const struct gemm_epilogue *epilogue, int64_t alignment)
+static struct key key_of(const struct kernel_context *context, const struct gemm *g,
+	const struct gemm_epilogue *epilogue, int64_t alignment)
 {
 	return (struct key){.m = g->m,
 		.n = g->n,
@@ -82,7 +83,8 @@ static struct key key_of(
 		.dtype = (int8_t)g->dtype,
 		.c_dtype = (int8_t)g->c_dtype,
 		.epilogue = epilogue_of(epilogue),
-		.alignment = (int8_t)alignment};
+		.alignment = (int8_t)alignment,
+		.beside = (int16_t)(context->beside > 0 ? context->beside : 0)};
 }
 
 int cuda_type(enum dtype dtype)
@@ -98,6 +100,15 @@ static bool set(struct kernel_context *context, void *description, int attribute
 	return check(context,
 		api->cublasLtMatmulDescSetAttribute(description, attribute, value, bytes),
 		"cublasLtMatmulDescSetAttribute");
+}
+
+/* As many as communication leaves: with more a product would wait for the last of its tiles. */
+static bool set_multiprocessors(struct kernel_context *context, const struct cuda_product *p)
+{
+	int32_t target = cuda_backend(context)->multiprocessors - p->key.beside;
+
+	return p->key.beside == 0 || target < 1 ||
+	       set(context, p->description, MATMUL_DESC_SM_COUNT_TARGET, &target, sizeof(target));
 }
 
 bool cuda_describe_product(struct kernel_context *context, struct cuda_product *p)
@@ -116,6 +127,7 @@ bool cuda_describe_product(struct kernel_context *context, struct cuda_product *
 	       set(context, p->description, MATMUL_DESC_TRANSA, &ours_b, sizeof(ours_b)) &&
 	       set(context, p->description, MATMUL_DESC_TRANSB, &ours_a, sizeof(ours_a)) &&
 	       set(context, p->description, MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)) &&
+	       set_multiprocessors(context, p) &&
 	       check(context,
 		       api->cublasLtMatrixLayoutCreate(&p->a, type,
 			       (uint64_t)(key->transpose_b ? key->k : key->n),
@@ -313,7 +325,7 @@ static bool multiply(
 	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *e)
 {
 	struct cuda_backend *b = cuda_backend(context);
-	struct key key = key_of(g, e, least_alignment(g, e));
+	struct key key = key_of(context, g, e, least_alignment(g, e));
 	const struct cuda_product *p = product(context, &key, e);
 	float one = 1.0f, beta = key.accumulate ? 1.0f : 0.0f;
 
@@ -402,14 +414,14 @@ void cuda_gemm(struct kernel_context *context, const struct gemm *g)
 	}
 }
 
-bool cuda_key_of_shape(const struct gemm *g, struct key *key)
+bool cuda_key_of_shape(const struct kernel_context *context, const struct gemm *g, struct key *key)
 {
 	static const struct gemm_epilogue none;
 	struct gemm without = *g, rest, bulk;
 
 	without.a = without.b = NULL;
 	without.c = NULL;
-	*key = key_of(g, &none, least_alignment(&without, &none));
+	*key = key_of(context, g, &none, least_alignment(&without, &none));
 	return g->m > 0 && g->n > 0 && g->k > 0 && !cut(g, &rest, &bulk);
 }
 
@@ -423,7 +435,7 @@ void cuda_prepare_gemm(struct kernel_context *context, const struct gemm *g)
 	if (cut(g, &rest, &bulk)) {
 		cuda_prepare_gemm(context, &rest);
 		cuda_prepare_gemm(context, &bulk);
-	} else if (cuda_key_of_shape(g, &key)) {
+	} else if (cuda_key_of_shape(context, g, &key)) {
 		product(context, &key, &none);
 	}
 }
@@ -431,7 +443,7 @@ void cuda_prepare_gemm(struct kernel_context *context, const struct gemm *g)
 bool cuda_prepare_gemm_epilogue(
 	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *e)
 {
-	const struct key key = key_of(g, e, least_alignment(g, e));
+	const struct key key = key_of(context, g, e, least_alignment(g, e));
 	const struct cuda_product *p;
 
 	if (g->m <= 0 || g->n <= 0)

@@ -19,7 +19,8 @@ struct key {
 	int64_t m, n, k, lda, ldb, ldc;
 	int32_t epilogue;
 	int8_t transpose_a, transpose_b, accumulate;
-	int8_t dtype, c_dtype, alignment, unused[6];
+	int8_t dtype, c_dtype, alignment, unused[4];
+	int16_t beside; /* multiprocessors that are not there for it */
 };
 
 struct cuda_product {
@@ -39,7 +40,7 @@ void cuda_forget_products(struct cuda_backend *b);
 bool cuda_open_cublaslt(struct kernel_context *);
 /* The GEMM of that shape with rows as they are and operands aligned to 16 bytes. False where it is
  * carried out in parts. */
-bool cuda_key_of_shape(const struct gemm *, struct key *key);
+bool cuda_key_of_shape(const struct kernel_context *, const struct gemm *, struct key *key);
 int cuda_type(enum dtype dtype);
 
 /* gemm_algorithms.c. Takes the algorithm that was chosen for its shape, where there is one and

@@ -126,7 +126,7 @@ int cuda_gemm_algorithms(struct kernel_context *context, const struct gemm *g,
 	struct cuda_product p = {0};
 	int n = 0, status = 0, kept = 0;
 
-	if (context->error.message[0] != '\0' || !cuda_key_of_shape(g, &p.key) ||
+	if (context->error.message[0] != '\0' || !cuda_key_of_shape(context, g, &p.key) ||
 		!cuda_open_cublaslt(context))
 		return 0;
 	if (cuda_describe_product(context, &p) &&

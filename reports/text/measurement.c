@@ -165,6 +165,7 @@ void measurement_grid(const struct measurement *measured, struct grid *grid)
 	fact_string(grid, "weights digest", measured->weights_digest);
 	fact_string(grid, "reproducible", measured->reproducible);
 	fact_string(grid, "CUDA graphs", measured->cuda_graphs);
+	fact_string(grid, "NCCL", measured->nccl);
 	fact_string(grid, "buffers of NCCL", measured->nccl_buffers);
 	if (measured->paced_operations > 0)
 		fact(grid, "paced",

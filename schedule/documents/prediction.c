@@ -149,6 +149,7 @@ static const struct field measured_fields[] = {
 	FIELD_STRING(struct measurement, weights_digest, "weights_digest", 0),
 	FIELD_STRING(struct measurement, reproducible, "reproducible", 0),
 	FIELD_STRING(struct measurement, cuda_graphs, "cuda_graphs", 0),
+	FIELD_STRING(struct measurement, nccl, "nccl", 0),
 	FIELD_STRING(struct measurement, nccl_buffers, "nccl_buffers", 0),
 	FIELD_STRING(struct measurement, product_choices, "product_choices", 0),
 	FIELD_STRING(struct measurement, attention_choices, "attention_choices", 0),

@@ -113,6 +113,7 @@ struct measurement {
 	const char *weights_digest;
 	const char *reproducible; /* level: "run", "plan" or "world" */
 	const char *cuda_graphs;  /* of a GPU: "on", or "off: " and why; else NULL */
+	const char *nccl; /* its version, what was wished for, its variables; NULL without NCCL */
 	const char *nccl_buffers; /* how NCCL knows the memory of collectives; NULL without NCCL */
 	/* How many ways of products that the calibration chose were used, or why none; else NULL.
 	 */

@@ -1,5 +1,5 @@
-"""Launchers start one process a GPU: each finds its own, all meet by the identifier that went over the
-rendezvous, and train and calibrate as ranks of one process do. The program is linked with GPUs that are
+"""One process a GPU, of our own or of a launcher: each finds its own, all meet by the identifier that went
+over the rendezvous, and train and calibrate alike. The program is linked with GPUs that are
 none, whose NCCL meets in files.
 
     gpu_ranks.py FAKE_BINARY BINARY [FOLDER_OF_FAKE_NVML]
@@ -75,21 +75,26 @@ def has_mpi(binary):
 
 
 def test_training(box, launchers, mpi, expect):
-    """Bits, transport and GPUs, whoever starts the ranks, and as threads of one process."""
+    """Bits, transport and GPUs, whoever starts the ranks."""
     plan = ['--seq-len', '16', '--global-batch', '4', '--runtime', 'shardplan', '-o', 'p.yaml']
     for topology, more, per_node in (('local', ['--gpus', '4'], 4), ('two.yaml', [], 2)):
         strategy = 'HYBRID_SHARD' if per_node == 2 else 'FULL_SHARD'
         done = box.run('plan', 'tiny.yaml', topology, *more, *plan, '--strategy', strategy)
         expect(done.code == 0, f'plan for {topology}: {done.err}')
-        here = box.run(*TRAIN, '--transport', 'nccl', '--measured', 'here.json')
-        expect(here.code == 0, f'threads: {here.err}')
+        meeting = Meeting(box)
+        here = box.run(*TRAIN, '--measured', 'here.json', FAKE_NCCL_FOLDER=meeting.folder)
+        expect(here.code == 0, f'alone: {here.err}')
+        # In files, so each is a process.
+        expect(meeting.gpus() == [0, 1, 2, 3], f'alone: GPUs {meeting.gpus()}')
         ways = ['torchrun', 'srun'] + (['mpirun'] if mpi and per_node == 4 else [])
         for way in ways:
             meeting = Meeting(box)
-            done = getattr(launchers, way)([*TRAIN, '--measured', 'there.json'], per_node,
+            done = getattr(launchers, way)([*TRAIN, '--nccl', 'max-ctas=8', '--measured', 'there.json'], per_node,
                                            FAKE_NCCL_FOLDER=meeting.folder)
             expect(all(code == 0 for code, _, _ in done), f'{way}, {per_node} a node: {done}')
             measured = json.loads(box.read('there.json'))['measurement']
+            expect(re.match(r'2\.28\.9, max-ctas=8, .*NCCL_LAUNCH_ORDER_IMPLICIT=1', measured.get('nccl', '')),
+                   f'{way}: settings {measured.get("nccl")}')
             expect('symmetric' in measured.get('nccl_buffers', ''), f'{way}: not over NCCL: {measured}')
             expect(torchrun.digest(box, 'here.json') and
                    torchrun.digest(box, 'here.json') == torchrun.digest(box, 'there.json'),
@@ -125,6 +130,8 @@ def test_failure(box, launchers, expect):
                               FAKE_NCCL_FAULT='error:2:5')
     expect(all(code == 6 for code, _, _ in done), f'{done}')
     expect('rank 2: nccl: a collective failed' in done[2][2], f'{done}')
+    alone = box.run(*TRAIN, FAKE_NCCL_FOLDER=Meeting(box).folder, FAKE_NCCL_FAULT='error:2:5')
+    expect(alone.code == 6 and 'rank 2: nccl: a collective failed' in alone.err, f'{alone.err}')
 
 
 def near(value, expected):

@@ -106,7 +106,8 @@ void run_finish(struct run *run)
 
 struct executor_job run_job(int64_t steps)
 {
-	struct executor_job job = {.training = training_defaults(), .data = getenv("TEST_TEXT")};
+	struct executor_job job = {
+		.training = training_defaults(), .data = getenv("TEST_TEXT"), .one_process = true};
 
 	job.training.steps = steps;
 	return job;

@@ -17,6 +17,7 @@ enum { GPUS = 4 };
 static struct arena arena;
 static struct topology *topology; /* described, then measured */
 static int n_lines;
+static char meeting[] = "calibrate-gpu-XXXXXX";
 
 static struct text lines;
 
@@ -53,6 +54,9 @@ static int calibrate(void **state)
 	struct error error = {0};
 
 	(void)state;
+	/* Ranks are processes, which meet there. */
+	assert_non_null(mkdtemp(meeting));
+	setenv("FAKE_NCCL_FOLDER", meeting, 1);
 	if (topology_parse(&arena, "gpus", text, strlen(text), &topology, &error) &&
 		executor_calibrate_gpus(&options, &arena, topology, &error))
 		return 0;
@@ -62,7 +66,11 @@ static int calibrate(void **state)
 
 static int forget(void **state)
 {
+	char remove[64];
+
 	(void)state;
+	snprintf(remove, sizeof(remove), "rm -rf %s", meeting);
+	assert_int_equal(system(remove), 0);
 	arena_finish(&arena);
 	text_finish(&lines);
 	return 0;

@@ -15,6 +15,7 @@ enum { EVERY = SAMPLED_EACH > 1 ? 117 : 13, LEAST_GRAPHS = SAMPLED_EACH > 1 ? 2 
 
 static bool thorough, any_rounding, all_plans;
 static enum graph_wish graphs;
+static int most_blocks;             /* --nccl max-ctas */
 static int n_graphs;                /* runs that used one */
 static struct measurement measured; /* without its strings */
 static char how_registered[128];
@@ -40,6 +41,7 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 	job.any_rounding = any_rounding;
 	job.all_plans = all_plans;
 	job.cuda_graphs = graphs;
+	job.nccl.max_ctas = most_blocks;
 	if (run_train(&run, &job)) {
 		snprintf(digest.hex, sizeof(digest.hex), "%s", run.measurement.weights_digest);
 		const char *how = run.measurement.cuda_graphs;
@@ -304,6 +306,61 @@ static void buffers_that_nccl_knows(void **state)
 	unsetenv("NCCL_WIN_ENABLE");
 }
 
+/* In every micro-batch, and with the CPU's bits. */
+static void products_sum_biases(void **state)
+{
+	static const char plan[] = "seq_len=11 micro_batch=1 grad_accum=3 strategy=SHARD_GRAD_OP";
+	struct error error = {0};
+	struct digest cpu = train(TINY_GPT2, 2, plan, "host", NULL, NULL, &error);
+
+	(void)state;
+	setenv("FAKE_NO_BIAS_PASS", "1", 1);
+	struct digest gpu = train(TINY_GPT2, 2, plan, "cuda", "nccl", NULL, &error);
+	unsetenv("FAKE_NO_BIAS_PASS");
+	assert_string_equal(error.message, "");
+	assert_string_equal(gpu.hex, cpu.hex);
+}
+
+/* What kernels are told of collectives beside them. */
+static void kernels_know_of_collectives(void **state)
+{
+	static const struct {
+		const char *transport, *beside;
+		int most;
+	} cases[] = {{"nccl", "-1", 0}, {"nccl", "8", 8}, {"device", "0", 8}};
+	struct error error = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		setenv("FAKE_BESIDE", cases[i].beside, 1);
+		most_blocks = cases[i].most;
+		train(TINY_GPT2, 2, "seq_len=11 strategy=FULL_SHARD", "cuda", cases[i].transport,
+			NULL, &error);
+		most_blocks = 0;
+		unsetenv("FAKE_BESIDE");
+		assert_string_equal(error.message, "");
+	}
+}
+
+/* What NCCL takes beyond what it was asked for is memory of the run. */
+static void memory_that_nccl_rounds_up(void **state)
+{
+	enum { PIECE = 4 << 20 };
+	static const char plan[] = "seq_len=11 micro_batch=2 strategy=FULL_SHARD";
+	struct error error = {0};
+	int64_t grown;
+
+	(void)state;
+	train(TINY_GPT2, 4, plan, "cuda", "nccl", NULL, &error);
+	grown = measured.pss_growth_bytes;
+	setenv("FAKE_NCCL_PIECE", "4194304", 1);
+	train(TINY_GPT2, 4, plan, "cuda", "nccl", NULL, &error);
+	unsetenv("FAKE_NCCL_PIECE");
+	assert_string_equal(error.message, "");
+	assert_true(measured.pss_growth_bytes > grown && measured.pss_growth_bytes - grown < PIECE);
+	assert_true(measured.pss_growth_bytes > PIECE);
+}
+
 /* The control: a stream that does not wait for another is a race, wherever it is. */
 static void a_dropped_wait_is_a_race(void **state)
 {
@@ -439,6 +496,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_gpus_own_account),
 		cmocka_unit_test(graphs_that_cannot_be),
 		cmocka_unit_test(buffers_that_nccl_knows),
+		cmocka_unit_test(memory_that_nccl_rounds_up),
+		cmocka_unit_test(kernels_know_of_collectives),
+		cmocka_unit_test(products_sum_biases),
 		cmocka_unit_test(a_dropped_wait_is_a_race),
 		cmocka_unit_test(a_wild_token_is_told),
 		cmocka_unit_test(what_is_missing_is_said),

@@ -171,7 +171,7 @@ static void patience_follows_the_prediction(void **state)
 	run_plan(&run, TINY_GPT2, 2, "strategy=FULL_SHARD micro_batch=1 seq_len=8");
 	const struct program *program = &run.schedule->programs[0];
 	predict(program, &run.arena, &predicted);
-	expectation_write(program, &predicted, PACE_COLLECTIVES, 3, &text);
+	expectation_write(program, &predicted, PACE_COLLECTIVES, 3, 0, &text);
 	assert_true(expectation_read(text_string(&text), program->n_ops, &run.arena, &expectation));
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct span *span = &predicted.spans[i];

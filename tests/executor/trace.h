@@ -46,7 +46,7 @@ void trace_read(struct trace *trace, const char *path, struct arena *arena);
 
 /* What was found, so that a test can see that there was something. */
 struct trace_counts {
-	int ranks, passes, graphs; /* of all ranks; passes include rehearsals */
+	int ranks, passes, graphs; /* of all ranks; passes include rehearsal and warm-up */
 	int operations, waits, calls, collectives;
 };
 

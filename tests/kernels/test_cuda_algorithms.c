@@ -46,6 +46,23 @@ static int64_t algorithm_of(const struct gemm *g)
 	return cuda_calls.algorithm;
 }
 
+/* What communication holds is not counted on, and products are prepared for each share. */
+static void test_a_share_of_the_gpu(void **state)
+{
+	static const struct {
+		int beside, target;
+	} cases[] = {{0, 0}, {1, 2}, {KERNELS_SOME, 0}, {2, 1}, {1, 2}};
+	const struct gemm g = square();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		context.beside = cases[i].beside;
+		algorithm_of(&g);
+		assert_int_equal(cuda_calls.multiprocessors, cases[i].target);
+	}
+	context.beside = 0;
+}
+
 /* Not the one that adds up in place; every number comes back. */
 static void test_proposals(void **state)
 {
@@ -149,6 +166,7 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_share_of_the_gpu),
 		cmocka_unit_test(test_proposals),
 		cmocka_unit_test(test_choice_is_taken),
 		cmocka_unit_test(test_others_are_not),

@@ -23,6 +23,8 @@ enum { ROWS = SEQUENCES * LENGTH, ROW = (HEADS + 2 * KV_HEADS) * DIM, WIDTH = HE
 static struct kernel_context context, plain;
 static _Alignas(16) uint16_t rows[ROWS * ROW + 8], out[ROWS * WIDTH], expected[ROWS * WIDTH];
 static float lse[ROWS * HEADS], expected_lse[ROWS * HEADS];
+static _Alignas(16) uint16_t long_rows[2000 * 16], long_out[2][2000 * 16];
+static float long_lse[2000 * 2];
 static char stream;
 
 /* Rows of queries, keys and values side by side. */
@@ -238,6 +240,41 @@ static void a_failure_is_told(void **state)
 	cuda_choose_attention(&context, NULL, 0);
 }
 
+/* Beside communication no block counts on a multiprocessor: each has one work tile, and the bits
+ * are those of blocks that stay. */
+static void blocks_count_on_nothing(void **state)
+{
+	enum { TILES = (2000 + 127) / 128 };
+	const struct attention long_heads = {.sequences = 1,
+		.length = 2000,
+		.heads = 2,
+		.kv_heads = 1,
+		.head_dim = 8,
+		.scale = 0.25f,
+		.dtype = DTYPE_BF16,
+		.q = long_rows,
+		.k = long_rows,
+		.v = long_rows,
+		.out = long_out[0],
+		.q_stride = 16,
+		.k_stride = 16,
+		.v_stride = 16,
+		.out_stride = 16,
+		.lse = long_lse};
+	struct attention beside = long_heads;
+
+	(void)state;
+	cuda_attention(&context, &long_heads);
+	assert_int_equal(cuda_calls.blocks, 3); /* multiprocessors */
+	beside.out = long_out[1];
+	context.beside = KERNELS_SOME;
+	cuda_attention(&context, &beside);
+	context.beside = 0;
+	assert_int_equal(cuda_calls.blocks, TILES * 2);
+	assert_string_equal(context.error.message, "");
+	assert_memory_equal(long_out[0], long_out[1], sizeof(long_out[0]));
+}
+
 static int setup(void **state)
 {
 	uint32_t random = 7;
@@ -247,6 +284,8 @@ static int setup(void **state)
 		random = random * 1664525u + 1013904223u;
 		rows[i] = bf16_from_float((float)(random >> 8) * 0x1p-22f - 2.0f);
 	}
+	for (int i = 0; i < 2000 * 16; i++)
+		long_rows[i] = rows[i * 7 % (ROWS * ROW)];
 	fake_cudnn.version = 91900;
 	cuda_api_use(&cuda_on_cpu);
 	context_init(&context, kernels_cuda());
@@ -273,6 +312,7 @@ int main(void)
 		cmocka_unit_test(others_are_ours),
 		cmocka_unit_test(what_is_missing_is_ours),
 		cmocka_unit_test(a_failure_is_told),
+		cmocka_unit_test(blocks_count_on_nothing),
 	};
 
 	int failed = cmocka_run_group_tests(tests, setup, teardown);

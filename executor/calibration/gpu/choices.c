@@ -80,20 +80,16 @@ static void keep(struct gpu_bench *g, const struct gemm *gemm, enum product_form
 		(long long)gemm->k, algorithm->id, algorithm->tile, 100 * (gain - 1));
 }
 
-bool calibrate_gpu_choice(struct gpu_bench *g, struct kernel_case *c, enum product_form form,
-	double first, double *chosen, struct error *error)
+static bool choose(struct gpu_bench *g, struct kernel_case *c, enum product_form form, double first,
+	double *chosen, struct error *error)
 {
 	struct subject subject = {.product = c};
 	const struct autotune autotune = {g, &subject, time_algorithm};
 	double gain;
 	int fastest;
-
-	*chosen = first;
-	/* In fp32 few train, and slowly. */
-	if (!g->base.options->choose || c->of.gemm.dtype != DTYPE_BF16)
-		return true;
 	int n = g->base.kernels->device->gemm_algorithms(
 		&g->base.context, &c->of.gemm, subject.algorithms, ALGORITHMS);
+
 	if (!autotune_fastest(&autotune, n, &fastest, error))
 		return false;
 	if (fastest < 0)
@@ -105,4 +101,23 @@ bool calibrate_gpu_choice(struct gpu_bench *g, struct kernel_case *c, enum produ
 	keep(g, &c->of.gemm, form, &subject.algorithms[fastest], gain);
 	*chosen = first / gain;
 	return true;
+}
+
+/* On what collectives leave, where --nccl says how much they may take: the fastest way is another
+ * one there. What a product takes is still measured on all of the GPU; the cost model has a term
+ * for collectives. */
+bool calibrate_gpu_choice(struct gpu_bench *g, struct kernel_case *c, enum product_form form,
+	double first, double *chosen, struct error *error)
+{
+	struct kernel_context *context = &g->base.context;
+	int alone = context->beside, most = g->base.options->nccl.max_ctas;
+
+	*chosen = first;
+	/* In fp32 few train, and slowly. */
+	if (!g->base.options->choose || c->of.gemm.dtype != DTYPE_BF16)
+		return true;
+	context->beside = alone != 0 && most > 0 ? most : alone;
+	bool ok = choose(g, c, form, first, chosen, error);
+	context->beside = alone;
+	return ok;
 }

@@ -92,7 +92,9 @@ static bool open_gpu(struct gpu_bench *g, struct error *error)
 	if (!find_device(g, error) || !find_kernels(g, error) ||
 		!gpu_stopwatch_open(&g->watch, g->api, error) || !make_memory(g, error))
 		return false;
+	/* As kernels run beside collectives, where there will be any. */
 	g->base.context = (struct kernel_context){.threads = 1,
+		.beside = g->gpus > 1 || g->base.options->launcher.ranks > 1 ? KERNELS_SOME : 0,
 		.workspace = g->workspace,
 		.workspace_bytes = KERNELS_WORKSPACE_BYTES,
 		.stream = g->watch.stream};

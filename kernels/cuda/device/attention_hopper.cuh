@@ -11,7 +11,7 @@ template <int D, int GROUPS, int BN, int S> struct forward_smem {
 	static const int ROWS = 64 * GROUPS;
 	static const uint32_t q_ready = 0, k_ready = 16, v_ready = k_ready + 16 * S,
 			      TILE = BN * D * 2, q = BARRIER_BYTES, k = q + ROWS * D * 2,
-			      v = k + S * TILE;
+			      v = k + S * TILE, end = v + S * TILE;
 };
 
 template <int D, int GROUPS, int BN, int S>
@@ -192,14 +192,6 @@ template <int D, int GROUPS, int BN, int S> DEVICE void hopper_forward(const att
 		forward_consumer<D, GROUPS, BN, S>(a, tiles, work_tiles);
 }
 
-HOPPER_KERNEL(attention_hopper_64)
-{
-	hopper_forward<64, 2, 128, 2>(a);
-}
-
-HOPPER_KERNEL(attention_hopper_128)
-{
-	hopper_forward<128, 2, 128, 2>(a);
-}
+CUDA_HOPPER_FORWARD(HOPPER_LINE, )
 
 #endif

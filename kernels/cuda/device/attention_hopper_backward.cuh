@@ -30,7 +30,8 @@ template <int N> DEVICE uint32_t bits_of_pairs(const uint32_t (&p)[N][4])
 template <int D, int GROUPS, int BN, int S> struct dq_smem {
 	static const int ROWS = 64 * GROUPS;
 	static const uint32_t q_ready = 0, k_ready = 16, TILE = BN * D * 2, q = BARRIER_BYTES,
-			      dout = q + ROWS * D * 2, k = dout + ROWS * D * 2;
+			      dout = q + ROWS * D * 2, k = dout + ROWS * D * 2,
+			      end = k + S * 2 * TILE;
 };
 
 template <int D, int GROUPS, int BN, int S>
@@ -177,7 +178,8 @@ template <int D, int GROUPS, int BN, int S> DEVICE void hopper_dq(const attentio
 template <int D, int GROUPS, int BM, int S> struct dkv_smem {
 	static const int ROWS = 64 * GROUPS;
 	static const uint32_t k_ready = 0, q_ready = 16, TILE = BM * D * 2, k = BARRIER_BYTES,
-			      v = k + ROWS * D * 2, q = v + ROWS * D * 2, lse = q + S * 2 * TILE;
+			      v = k + ROWS * D * 2, q = v + ROWS * D * 2, lse = q + S * 2 * TILE,
+			      end = lse + S * 2 * BM * 4;
 };
 
 /* lse and delta of BM queries, zeros past the sequence: as their rows of q and dout are zeros too,
@@ -267,6 +269,8 @@ DEVICE void softmax_by_lse(float (&s)[N][4], const float *lse, float scale, int 
 
 #pragma unroll
 		for (int i = 0; i < N * 4; i++)
+			/* Column i / 4 * 8 + i % 2 of the lane's first, row i % 4 / 2 * 8 of its
+			 * first: the accumulator of wgmma m64nNk16. */
 			if (i / 4 * 8 + i % 2 - i % 4 / 2 * 8 < least)
 				s[i / 4][i % 4] = 0.0f;
 	}
@@ -373,24 +377,6 @@ template <int D, int GROUPS, int BM, int S> DEVICE void hopper_dkv(const attenti
 		dkv_consumer<D, GROUPS, BM, S>(a, tiles, work_tiles);
 }
 
-HOPPER_KERNEL(attention_hopper_dq_64)
-{
-	hopper_dq<64, 2, 128, 2>(a);
-}
-
-HOPPER_KERNEL(attention_hopper_dq_128)
-{
-	hopper_dq<128, 2, 128, 2>(a);
-}
-
-HOPPER_KERNEL(attention_hopper_dkv_64)
-{
-	hopper_dkv<64, 2, 64, 2>(a);
-}
-
-HOPPER_KERNEL(attention_hopper_dkv_128)
-{
-	hopper_dkv<128, 2, 64, 2>(a);
-}
+CUDA_HOPPER_BACKWARD(HOPPER_LINE, )
 
 #endif

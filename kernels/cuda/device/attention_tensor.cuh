@@ -250,8 +250,9 @@ template <int D, int M, int BN> DEVICE void tensor_forward(const attention_launc
 }
 
 /* Like the forward, with 64 queries a block: dq = scale * sum of ds k. */
-template <int D, int BN> DEVICE void tensor_dq(const attention_launch &a)
+template <int D, int M, int BN> DEVICE void tensor_dq(const attention_launch &a)
 {
+	static_assert(M == 1, "64 queries a block");
 	const int BM = 64, N = BN / 8;
 	int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 	int first = (int)(gridDim.x - 1 - blockIdx.x) * BM, mine = first + warp * 16;
@@ -362,8 +363,9 @@ DEVICE void accumulate_dkv(float (&dk)[1][D / 8][4], float (&dv)[1][D / 8][4], u
 
 /* 64 keys a block, 16 a warp; over the queries of every head of the group. Grid: (tiles of keys,
  * the first of which take longest; kv heads; sequences). */
-template <int D, int BM> DEVICE void tensor_dkv(const attention_launch &a)
+template <int D, int M, int BM> DEVICE void tensor_dkv(const attention_launch &a)
 {
+	static_assert(M == 1, "64 keys a block");
 	const int BN = 64;
 	const uint32_t keys = 0, values = BN * D * 2, stages = 2 * values,
 		       BYTES = query_stage<D, BM>::bytes;
@@ -408,32 +410,12 @@ template <int D, int BM> DEVICE void tensor_dkv(const attention_launch &a)
 		warp * 16, dv[0], 1.0f, 1.0f, a);
 }
 
-KERNEL(attention_tensor_64)
-{
-	tensor_forward<64, 2, 64>(a);
-}
-
-KERNEL(attention_tensor_128)
-{
-	tensor_forward<128, 2, 32>(a);
-}
-
-KERNEL(attention_tensor_dq_64)
-{
-	tensor_dq<64, 64>(a);
-}
-
-KERNEL(attention_tensor_dq_128)
-{
-	tensor_dq<128, 32>(a);
-}
-
-KERNEL(attention_tensor_dkv_64)
-{
-	tensor_dkv<64, 64>(a);
-}
-
-KERNEL(attention_tensor_dkv_128)
-{
-	tensor_dkv<128, 32>(a);
-}
+#define TENSOR_LINE(X, name, pass, d, rows, others, stages)                                        \
+	static_assert(stages == 2, "two stages");                                                  \
+	KERNEL(name)                                                                               \
+	{                                                                                          \
+		tensor_##pass<d, (rows) / 64, others>(a);                                          \
+	}
+CUDA_TENSOR_FORWARD(TENSOR_LINE, )
+CUDA_TENSOR_BACKWARD(TENSOR_LINE, )
+#undef TENSOR_LINE

@@ -4,6 +4,7 @@
 #ifndef KERNELS_CUDA_LIST_H
 #define KERNELS_CUDA_LIST_H
 
+#include "kernels/cuda/device/attention_shapes.h"
 #include "kernels/cuda/device/launches.h"
 
 #define CUDA_BOTH(X, name, launch, threads)                                                        \
@@ -68,23 +69,16 @@
 	CUDA_BOTH(X, attention_plain_dq, attention_launch, 256)                                    \
 	CUDA_BOTH(X, attention_plain_dkv, attention_launch, 256)
 
-/* On the tensor cores; head_dim up to the number in the name. */
+/* On the tensor cores; and the same for Hopper, in its own instructions, which only an image for
+ * sm_90a has. */
+#define CUDA_TENSOR_LINE(X, name, pass, d, rows, others, stages)                                   \
+	X(name, attention_launch, CUDA_TENSOR_THREADS)
+#define CUDA_HOPPER_LINE(X, name, pass, d, rows, others, stages)                                   \
+	X(name, attention_launch, CUDA_HOPPER_THREADS)
 #define CUDA_TENSOR_KERNELS(X)                                                                     \
-	X(attention_tensor_64, attention_launch, 128)                                              \
-	X(attention_tensor_128, attention_launch, 128)                                             \
-	X(attention_tensor_dq_64, attention_launch, 128)                                           \
-	X(attention_tensor_dq_128, attention_launch, 128)                                          \
-	X(attention_tensor_dkv_64, attention_launch, 128)                                          \
-	X(attention_tensor_dkv_128, attention_launch, 128)
-
-/* The same for Hopper, in its own instructions: only an image for sm_90a has them. */
+	CUDA_TENSOR_FORWARD(CUDA_TENSOR_LINE, X) CUDA_TENSOR_BACKWARD(CUDA_TENSOR_LINE, X)
 #define CUDA_HOPPER_KERNELS(X)                                                                     \
-	X(attention_hopper_64, attention_launch, 384)                                              \
-	X(attention_hopper_128, attention_launch, 384)                                             \
-	X(attention_hopper_dq_64, attention_launch, 384)                                           \
-	X(attention_hopper_dq_128, attention_launch, 384)                                          \
-	X(attention_hopper_dkv_64, attention_launch, 384)                                          \
-	X(attention_hopper_dkv_128, attention_launch, 384)
+	CUDA_HOPPER_FORWARD(CUDA_HOPPER_LINE, X) CUDA_HOPPER_BACKWARD(CUDA_HOPPER_LINE, X)
 
 #define CUDA_KERNELS(X)                                                                            \
 	CUDA_FLAT_KERNELS(X)                                                                       \

@@ -21,7 +21,8 @@
 
 #if HOPPER
 
-enum { WARPGROUP = 128, BARRIER_BYTES = 1024 }; /* the 128-byte swizzle repeats every 1024 */
+enum { WARPGROUP = 128, BARRIER_BYTES = CUDA_HOPPER_BARRIERS };
+static_assert(CUDA_HOPPER_THREADS == 3 * WARPGROUP, "two consumers and a producer");
 
 /* Position in a pipeline of S stages; its full barriers are S * 8 bytes before the empty ones. */
 template <int S> struct pipeline_state {
@@ -178,6 +179,7 @@ DEVICE void gemm_rs(float (&sum)[D / 8][4], const uint32_t (&p)[N / 2][4], uint3
 
 #pragma unroll
 	for (int step = 0; step < N / 2; step++)
+		/* 16 rows of 128 bytes; addresses in a descriptor are in units of 16 bytes. */
 		wgmma_rs(sum, p[step], right + (uint32_t)(step * 2048 >> 4));
 }
 
@@ -261,6 +263,16 @@ template <int GROUPS> DEVICE bool is_producer()
 	setmaxnreg_inc<CONSUMER_REGISTERS>();
 	return false;
 }
+
+/* A kernel of a line of attention_shapes.h. */
+#define HOPPER_LINE(X, name, pass, d, rows, others, stages)                                        \
+	static_assert(pass##_smem<d, (rows) / 64, others, stages>::end ==                          \
+			      CUDA_HOPPER_BARRIERS + CUDA_SHARED_##pass(d, rows, others, stages),  \
+		"what a block is launched with");                                                  \
+	HOPPER_KERNEL(name)                                                                        \
+	{                                                                                          \
+		hopper_##pass<d, (rows) / 64, others, stages>(a);                                  \
+	}
 
 #endif
 #endif

@@ -11,6 +11,7 @@
 
 const struct fake_rates fake_some_rates = {.kernel = 1e-6,
 	.issue = 0.5e-6,
+	.call = 70e-6,
 	.memory = 3e12,
 	.to_device = 50e9,
 	.from = 40e9,
@@ -68,6 +69,12 @@ void fake_clock_issue(struct fake_node *node)
 {
 	fake_thread.time = thread_time() + rates.issue;
 	node->issued = fake_thread.time;
+}
+
+void fake_clock_call(void)
+{
+	if (rates.call > 0)
+		fake_thread.time = thread_time() + rates.call;
 }
 
 void fake_clock_wait(double time)

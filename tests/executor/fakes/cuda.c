@@ -68,6 +68,12 @@ static int device_uuid(unsigned char *uuid, int device)
 	return fake_outcome();
 }
 
+static int device_bus_id(char *id, int length, int device)
+{
+	snprintf(id, (size_t)length, "0000:%02X:00.0", fake_machine.first_gpu + device + 0xa0);
+	return fake_outcome();
+}
+
 static int driver_version(int *version)
 {
 	*version = 12080;
@@ -118,6 +124,17 @@ static int memory_allocate(uint64_t *address, size_t bytes)
 	return result;
 }
 
+static int address_range(uint64_t *start, size_t *bytes, uint64_t address)
+{
+	fake_lock();
+	const struct allocation *a = fake_find_allocation((const void *)(uintptr_t)address);
+
+	*start = a != NULL ? (uint64_t)(uintptr_t)a->memory : 0;
+	*bytes = a != NULL ? (size_t)a->bytes : 0;
+	fake_unlock();
+	return a != NULL ? fake_outcome() : FAKE_ERROR;
+}
+
 static int memory_free(uint64_t address)
 {
 	fake_lock();
@@ -126,10 +143,24 @@ static int memory_free(uint64_t address)
 	return fake_outcome();
 }
 
+/* FAKE_NEAR: GPU n has CPU n beside it, and pinned memory is touched from there. */
+static void check_nearness(void)
+{
+	cpu_set_t here;
+
+	if (getenv("FAKE_NEAR") == NULL)
+		return;
+	CPU_ZERO(&here);
+	if (sched_getaffinity(0, sizeof(here), &here) != 0 || CPU_COUNT(&here) != 1 ||
+		!CPU_ISSET(fake_thread.gpu, &here))
+		fake_cuda_fault("memory is pinned far from GPU %d", fake_thread.gpu);
+}
+
 static int host_allocate(void **address, size_t bytes, unsigned flags)
 {
 	(void)flags;
 	fake_lock();
+	check_nearness();
 	*address = fake_add_allocation(bytes, true);
 	fake_unlock();
 	return fake_outcome();
@@ -482,6 +513,7 @@ void fake_cuda_install(int gpus, uint64_t seed)
 		.cuDeviceGetName = device_name,
 		.cuDeviceGetAttribute = device_attribute,
 		.cuDeviceGetUuid = device_uuid,
+		.cuDeviceGetPCIBusId = device_bus_id,
 		.cuDriverGetVersion = driver_version,
 		.cuDevicePrimaryCtxRetain = context_retain,
 		.cuDevicePrimaryCtxRelease = context_release,
@@ -489,6 +521,7 @@ void fake_cuda_install(int gpus, uint64_t seed)
 		.cuCtxSynchronize = context_synchronize,
 		.cuMemGetInfo = memory_info,
 		.cuMemAlloc = memory_allocate,
+		.cuMemGetAddressRange = address_range,
 		.cuMemFree = memory_free,
 		.cuMemHostAlloc = host_allocate,
 		.cuMemFreeHost = host_free,

@@ -59,6 +59,7 @@ void fake_cuda_forget_fault(void);
 struct fake_rates {
 	double kernel;          /* s of each, besides what follows */
 	double issue;           /* s of the host, to enqueue anything */
+	double call;            /* s of the host, for a collective of NCCL's */
 	double memory;          /* B/s of kernels, by the bytes that they touch */
 	double to_device, from; /* B/s of copies between pinned memory and the device's */
 	double gemm, half_k;    /* FLOP/s: gemm k / (k + half_k) */

@@ -42,6 +42,8 @@ struct fake_node {
 	uint32_t clock[FAKE_ACTORS]; /* of the thread that enqueued it */
 	double issued;               /* by that thread's time */
 	int64_t number;              /* of all that were enqueued */
+	int gpu;                     /* NODE_MEET: where its kernel has room to run */
+	bool started;                /* and that it has it */
 	struct fake_node *next;
 };
 
@@ -151,6 +153,8 @@ void fake_clock_begin(struct fake_stream *stream);
 void fake_clock_end(struct fake_stream *stream);
 /* A collective of that gathered size between streams, each with its node at the head. */
 void fake_clock_meet(struct fake_stream **streams, int n, int64_t bytes);
+/* A collective of NCCL's has been given. */
+void fake_clock_call(void);
 /* The thread has waited for that. */
 void fake_clock_wait(double time);
 double fake_clock_of(const struct fake_stream *stream); /* for events */
@@ -159,6 +163,8 @@ void fake_launch_pace_end(void *stream, void **arguments);
 
 /* fake_nccl.c: a node that runs when all its members have come to it. */
 bool fake_meeting_is_complete(struct fake_meeting *meeting);
+/* Gives kernels of collectives the room that they need on their GPUs. */
+void fake_meetings_start(void);
 void fake_meeting_run(struct fake_stream *stream);
 
 /* fake_kernels.c: the reference kernels, enqueued; what they compute with. */

@@ -395,8 +395,27 @@ static void fake_chosen_gemm(struct kernel_context *context, const struct gemm *
 		fake_gemm(context, gemm);
 }
 
+/* FAKE_NO_BIAS_PASS: products are to do it. */
+static void fake_bias_checked(struct kernel_context *context, enum dtype dtype, void *dbias,
+	enum dtype dy_dtype, const void *dy, int64_t rows, int64_t width, bool accumulate)
+{
+	if (getenv("FAKE_NO_BIAS_PASS") != NULL)
+		fake_cuda_fault("the gradient of a bias reads all rows again");
+	fake_bias_backward(context, dtype, dbias, dy_dtype, dy, rows, width, accumulate);
+}
+
+/* FAKE_BESIDE: how many multiprocessors communication is said to hold. */
+static void check_beside(const struct kernel_context *context)
+{
+	const char *wanted = getenv("FAKE_BESIDE");
+
+	if (wanted != NULL && context->beside != atoi(wanted))
+		fake_cuda_fault("%d multiprocessors are for communication", context->beside);
+}
+
 static void fake_chosen_attention(struct kernel_context *context, const struct attention *a)
 {
+	check_beside(context);
 	if (fake_take_attention(context, a))
 		fake_attention(context, a);
 }
@@ -409,7 +428,7 @@ const struct kernels fake_kernels = {
 	.prepare_gemm = fake_prepare_gemm,
 	.gemm = fake_chosen_gemm,
 	.bias_add = fake_bias_add,
-	.bias_backward = fake_bias_backward,
+	.bias_backward = fake_bias_checked,
 	.layernorm = fake_layernorm,
 	.layernorm_backward = fake_layernorm_backward,
 	.rmsnorm = fake_rmsnorm,

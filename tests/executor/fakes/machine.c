@@ -238,8 +238,7 @@ static uint64_t draw(uint64_t below)
 	return fake_machine.random % below;
 }
 
-/* One node of a stream that is drawn; false when none can go on. */
-bool fake_run_one(void)
+static struct fake_stream *draw_ready(void)
 {
 	struct fake_stream *chosen = NULL;
 	uint64_t seen = 0;
@@ -247,6 +246,19 @@ bool fake_run_one(void)
 	for (struct fake_stream *s = fake_machine.streams; s != NULL; s = s->next)
 		if (is_ready(s) && draw(++seen) == 0)
 			chosen = s;
+	return chosen;
+}
+
+/* One node of a stream that is drawn; false when none can go on. Collectives get room when nothing
+ * else can be done: then as many as can be wait for it. */
+bool fake_run_one(void)
+{
+	struct fake_stream *chosen = draw_ready();
+
+	if (chosen == NULL) {
+		fake_meetings_start();
+		chosen = draw_ready();
+	}
 	if (chosen == NULL)
 		return false;
 	run_head(chosen);

@@ -3,15 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "executor/ranks/event.h"
 #include "executor/transports/comm.h"
 #include "executor/transports/nccl_api.h"
 #include "tests/executor/fakes/nccl.h"
 
 struct fake_comm {
 	struct fake_group *group;
-	int index, collectives, splits;
+	int index, collectives, splits, calls;
 	int rank;  /* of the world */
 	int error; /* of its own, which it says when it is asked */
+	bool later;
+	double late; /* s until its call has ended */
 	/* Of processes: what it waits for, the number of that, and what will be made then. */
 	const char *waits;
 	int number;
@@ -20,6 +23,7 @@ struct fake_comm {
 
 static struct fake_group *groups;
 static int n_groups;
+static struct fake_comm *worlds[MOST_MEMBERS]; /* of each rank of this process */
 
 static struct fake_group *new_group(int size)
 {
@@ -31,6 +35,15 @@ static struct fake_group *new_group(int size)
 	return groups = group;
 }
 
+/* A call that goes on behind its caller's back. */
+static int take_long(struct fake_comm *comm)
+{
+	comm->late = fake_nccl_late(comm->rank);
+	if (comm->late > 0)
+		comm->error = NCCL_IN_PROGRESS;
+	return comm->error;
+}
+
 static int new_comm(struct fake_group *group, int index, int rank, void **comm)
 {
 	struct fake_comm *made = calloc(1, sizeof(*made));
@@ -39,14 +52,19 @@ static int new_comm(struct fake_group *group, int index, int rank, void **comm)
 	made->index = index;
 	made->rank = rank;
 	*comm = made;
-	return 0;
+	return take_long(made);
+}
+
+int fake_nccl_version(void)
+{
+	const char *other = getenv("FAKE_NCCL_VERSION");
+
+	return other != NULL ? atoi(other) : 22809;
 }
 
 static int get_version(int *version)
 {
-	const char *other = getenv("FAKE_NCCL_VERSION");
-
-	*version = other != NULL ? atoi(other) : 22809;
+	*version = fake_nccl_version();
 	return 0;
 }
 
@@ -69,6 +87,16 @@ static int wait_for_others(struct fake_comm *comm, const char *what, int number)
 	comm->number = number;
 	comm->error = NCCL_IN_PROGRESS;
 	return NCCL_IN_PROGRESS;
+}
+
+/* Of the version's length, neither blocking nor sharing. */
+static bool is_good(const struct nccl_config *config)
+{
+	int version = fake_nccl_version();
+	size_t bytes = version >= 22800 ? 80 : version >= 22700 ? 72 : 48;
+
+	return config->size == bytes && config->magic == (unsigned)NCCL_CONFIG_MAGIC &&
+	       (int)config->version <= version && config->blocking == 0 && config->split_share == 0;
 }
 
 static int init_process(void **comm, int ranks, const char *name, int rank)
@@ -97,16 +125,17 @@ static int init_rank(
 	fake_lock();
 	while (group != NULL && group->number != number)
 		group = group->next;
-	if (group == NULL || config->size != sizeof(*config) || config->blocking != 0)
+	if (group == NULL || !is_good(config))
 		fake_cuda_fault("ncclCommInitRankConfig without an identifier, or blocking");
 	else
 		group->size = ranks;
 	fake_unlock();
 	if (group == NULL)
 		return 5;
-	new_comm(group, rank, rank, comm);
+	result = new_comm(group, rank, rank, comm);
+	worlds[rank] = *comm;
 	if (!fake_nccl_fails("start", rank))
-		return 0;
+		return result;
 	((struct fake_comm *)*comm)->error = NCCL_IN_PROGRESS;
 	return NCCL_IN_PROGRESS;
 }
@@ -150,7 +179,7 @@ static int comm_split(void *comm, int color, int key, void **made, struct nccl_c
 	struct fake_split *split = &c->group->splits[c->splits++ % 64];
 
 	fake_lock();
-	if (config->split_share != 0 || config->blocking != 0)
+	if (!is_good(config))
 		fake_cuda_fault("ncclCommSplit shares or blocks");
 	if (c->group->name[0] != '\0') {
 		*made = NULL;
@@ -171,16 +200,36 @@ static int comm_split(void *comm, int color, int key, void **made, struct nccl_c
 	return new_comm(split->groups[c->index], split->indices[c->index], c->rank, made);
 }
 
+int fake_nccl_later(void *comm)
+{
+	struct fake_comm *c = comm;
+
+	c->error = c->error != 0 ? c->error : NCCL_IN_PROGRESS;
+	c->later = true;
+	return fake_outcome() != 0 ? fake_outcome() : NCCL_IN_PROGRESS;
+}
+
+static void check_idle(const struct fake_comm *c)
+{
+	if (c->later)
+		fake_cuda_fault("a communicator is used before its last call has ended");
+}
+
 static int finalize(void *comm)
 {
-	(void)comm;
-	return 0;
+	fake_lock();
+	check_idle(comm);
+	fake_unlock();
+	if (fake_nccl_fails("finalize", ((struct fake_comm *)comm)->rank))
+		return 3;
+	return fake_nccl_later(comm);
 }
 
 static int destroy(void *comm)
 {
 	fake_lock();
 	fake_trace("destroy %d 0 0", fake_thread.actor);
+	check_idle(comm);
 	fake_nccl_check_destroy(comm);
 	fake_nccl_forget(comm);
 	fake_unlock();
@@ -218,6 +267,14 @@ static int async_error(void *comm, int *result)
 		c->made = NULL;
 		c->error = 0;
 	}
+	if (c->late > 0) {
+		fake_clock_wait(clock_now() + 1);
+		c->late -= 1;
+		c->error = c->late > 0 ? NCCL_IN_PROGRESS : 0;
+	}
+	if (c->later && c->error == NCCL_IN_PROGRESS)
+		c->error = 0;
+	c->later = false;
 	*result = c->error;
 	fake_unlock();
 	return 0;
@@ -233,18 +290,28 @@ struct call {
 static struct fake_meeting *nobody_comes(struct fake_comm *comm)
 {
 	bool hang = fake_nccl_fails("hang", comm->rank),
-	     error = fake_nccl_fails("error", comm->rank);
+	     error = fake_nccl_fails("error", comm->rank), all = fake_nccl_fails("all", comm->rank);
 
-	if ((!hang && !error) || fake_nccl_count(comm->rank) != 0)
+	if ((!hang && !error && !all) || fake_nccl_count(comm->rank) != 0)
 		return NULL;
 	comm->error = error ? 6 : 0;
+	if (all)
+		worlds[comm->rank]->error = 6;
 	return fake_meeting_new(comm->group->size + 1);
 }
 
-/* Now, or with every launch of a graph. */
-static void join_meeting(void *arguments, struct fake_stream *stream)
+/* What NCCL_GRAPH_MIXING_SUPPORT=0 promises. */
+static void check_mixing(struct fake_group *group, bool launched)
 {
-	const struct call *call = arguments;
+	const char *mixes = getenv("NCCL_GRAPH_MIXING_SUPPORT");
+
+	if (mixes != NULL && mixes[0] == '0' && group->out[!launched] > 0)
+		fake_cuda_fault("a communicator is used by a graph and outside of it at once");
+	group->out[launched]++;
+}
+
+static void join_meeting(const struct call *call, struct fake_stream *stream, bool launched)
+{
 	struct fake_group *group = call->comm->group;
 	struct fake_part with_places = call->part, *part = &with_places;
 	int number = call->comm->collectives++;
@@ -264,7 +331,9 @@ static void join_meeting(void *arguments, struct fake_stream *stream)
 	}
 	if (*at == NULL)
 		*at = fake_meeting_new(group->size);
+	check_mixing(group, launched);
 	(*at)->group = group;
+	(*at)->launched = launched;
 	(*at)->number = number;
 	(*at)->index = call->comm->index;
 	(*at)->abandoned |= group->aborted;
@@ -272,10 +341,16 @@ static void join_meeting(void *arguments, struct fake_stream *stream)
 	struct fake_node *node =
 		fake_enqueue(stream, NODE_MEET, "a collective", part, sizeof(*part), touches, 2);
 	node->meeting = *at;
+	node->gpu = fake_thread.gpu;
 	(*at)->streams[(*at)->joined] = stream;
 	(*at)->nodes[(*at)->joined] = node;
 	if (++(*at)->joined == (*at)->members)
 		*at = NULL; /* frees itself when it has run */
+}
+
+static void join_launched(void *arguments, struct fake_stream *stream)
+{
+	join_meeting(arguments, stream, true);
 }
 
 static void trace_call(const struct call *call, const struct fake_stream *stream)
@@ -296,17 +371,20 @@ static int enqueue(struct fake_comm *c, struct fake_part part, void *stream, int
 
 	call.part.index = c->index;
 	fake_lock();
+	check_idle(c);
+	fake_clock_call();
 	if (fake_nccl_fails("refuse", c->rank) && fake_nccl_count(c->rank) == 0) {
 		fake_unlock();
 		return 5;
 	}
 	trace_call(&call, s);
 	if (s->capture != NULL)
-		fake_capture_again(s, join_meeting, &call, sizeof(call));
+		fake_capture_again(s, join_launched, &call, sizeof(call));
 	else
-		join_meeting(&call, s);
+		join_meeting(&call, s, false);
+	int result = c->calls++ == 0 ? take_long(c) : 0;
 	fake_unlock();
-	return 0;
+	return result;
 }
 
 static int all_gather(
@@ -369,9 +447,6 @@ void fake_nccl_install(void)
 		.ncclGetErrorString = error_string,
 		.ncclGetLastError = last_error};
 
-	int version;
-
-	get_version(&version);
-	fake_nccl_memory_install(&api, version);
+	fake_nccl_memory_install(&api, fake_nccl_version());
 	nccl_api_use(&api);
 }

@@ -20,6 +20,7 @@ struct fake_group {
 	int size, number;
 	char name[FAKE_NAME]; /* of members in other processes; "": there are none */
 	bool aborted;
+	int out[2]; /* given by walked steps and by graphs, and not yet done */
 	struct fake_meeting *meetings[1 << 12]; /* by number, modulo */
 	struct fake_split splits[64];
 	struct fake_group *next;
@@ -29,9 +30,10 @@ struct fake_group {
  */
 struct fake_meeting {
 	int members, joined; /* of this process */
-	const struct fake_group *group;
+	struct fake_group *group;
 	int number, index; /* of processes: of their collectives, and who this one is */
 	bool shown;        /* to the others */
+	bool launched;     /* by a graph */
 	bool abandoned;    /* its communicator was aborted: whoever comes goes on */
 	struct fake_meeting *next;
 	int64_t bytes; /* of the gathered size */
@@ -42,6 +44,9 @@ struct fake_meeting *fake_meeting_new(int members);
 /* Nobody computes: the nodes of those that have come pass. */
 void fake_meetings_abandon(const struct fake_group *group);
 
+int fake_nccl_version(void);
+/* The call goes on behind its caller's back, until the communicator is asked. */
+int fake_nccl_later(void *comm);
 void fake_nccl_memory_install(struct nccl_api *api, int version);
 void fake_nccl_check_destroy(const void *comm);
 /* As if the communicator knew no memory: it was aborted. */
@@ -50,6 +55,8 @@ void fake_nccl_forget(const void *comm);
  * collective: 0 for the one that fails. */
 bool fake_nccl_fails(const char *kind, int rank);
 int fake_nccl_count(int rank);
+/* s that what is made at first use takes. */
+double fake_nccl_late(int rank);
 /* One member's call. */
 struct fake_part {
 	int kind; /* enum collective_kind */

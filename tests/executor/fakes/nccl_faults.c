@@ -3,7 +3,11 @@
  *   error: it never comes, and its communicator says so when it is asked;
  *   hang: it never comes, and nobody says so;
  *   refuse: the call itself fails;
- *   start: (COUNT means nothing) its communicator over the world is never finished. */
+ *   start: (COUNT means nothing) its communicator over the world is never finished;
+ *   finalize: (COUNT means nothing) its communicators do not end well;
+ *   all: the collective never comes, and its communicator over all ranks says so;
+ *   late: whatever the rank makes with others, and its first collective, takes COUNT s of the
+ *     fake's clock. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +37,11 @@ bool fake_nccl_fails(const char *kind, int rank)
 {
 	read_fault();
 	return strcmp(fault.kind, kind) == 0 && fault.rank == rank;
+}
+
+double fake_nccl_late(int rank)
+{
+	return fake_nccl_fails("late", rank) ? fault.count : 0;
 }
 
 int fake_nccl_count(int rank)

@@ -29,8 +29,11 @@ static const struct registration *find(const void *comm)
 
 static int take(void **memory, size_t bytes)
 {
+	const char *pieces = getenv("FAKE_NCCL_PIECE");
+	size_t piece = pieces != NULL ? (size_t)atoi(pieces) : PAGE;
+
 	fake_lock();
-	*memory = fake_add_allocation(bytes, false);
+	*memory = fake_add_allocation((bytes + piece - 1) / piece * piece, false);
 	fake_find_allocation(*memory)->of_nccl = true;
 	fake_unlock();
 	return 0;
@@ -67,7 +70,7 @@ static int add(void *comm, void *memory, size_t bytes, bool window, void **made)
 	registrations = r;
 	*made = r;
 	fake_unlock();
-	return fake_outcome();
+	return fake_nccl_later(comm);
 }
 
 static int register_memory(void *comm, void *memory, size_t bytes, void **handle)
@@ -88,7 +91,7 @@ static int register_window(void *comm, void *memory, size_t bytes, void **window
 	return add(comm, memory, bytes, true, window);
 }
 
-static int drop(const void *comm, const void *handle, bool window)
+static int drop(void *comm, const void *handle, bool window)
 {
 	struct registration **at = &registrations;
 
@@ -103,7 +106,7 @@ static int drop(const void *comm, const void *handle, bool window)
 		free(r);
 	}
 	fake_unlock();
-	return fake_outcome();
+	return fake_nccl_later(comm);
 }
 
 static int deregister_memory(void *comm, void *handle)

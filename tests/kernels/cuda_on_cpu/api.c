@@ -202,6 +202,7 @@ static int launch(void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_
 
 	(void)stream;
 	cuda_calls.launches++;
+	cuda_calls.blocks = (int64_t)grid_x * grid_y * grid_z;
 	cuda_calls.hopper_launches += strstr(k->name, "hopper") != NULL;
 	if (grid_x == 0 || grid_y == 0 || grid_y > 65535 || grid_z == 0 || grid_z > 65535 ||
 		block_x == 0 || (int)block_x > k->most_threads || block_x % 32 != 0 ||
@@ -219,7 +220,7 @@ static int launch(void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_
 /* --- cuBLASLt, by columns --- */
 
 struct description {
-	int32_t compute, transpose_a, transpose_b, epilogue;
+	int32_t compute, transpose_a, transpose_b, epilogue, multiprocessors;
 	void *bias; /* read, or the gradient that is written */
 	void *aux;
 	int64_t aux_ld;
@@ -269,7 +270,8 @@ static int description_set(void *description, int attribute, const void *value, 
 		void *to;
 		size_t bytes;
 	} attributes[] = {{3, &d->transpose_a, 4}, {4, &d->transpose_b, 4}, {7, &d->epilogue, 4},
-		{8, &d->bias, sizeof(void *)}, {11, &d->aux, sizeof(void *)}, {12, &d->aux_ld, 8}};
+		{8, &d->bias, sizeof(void *)}, {11, &d->aux, sizeof(void *)}, {12, &d->aux_ld, 8},
+		{15, &d->multiprocessors, 4}};
 
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)
 		if (attributes[i].attribute == attribute && attributes[i].bytes == bytes) {
@@ -453,6 +455,7 @@ static int matmul(void *handle, void *description, const void *alpha, const void
 
 	(void)handle, (void)stream, (void)workspace_bytes;
 	cuda_calls.products++;
+	cuda_calls.multiprocessors = how->multiprocessors;
 	cuda_calls.algorithm = attribute_of(algo, 0);
 	if (cuda_calls.algorithm < 42 || cuda_calls.algorithm == 43 || !workspace ||
 		layout_c != layout_d || *(const float *)alpha != 1.0f ||

@@ -12,6 +12,8 @@ extern const struct cuda_api cuda_on_cpu;
 struct cuda_calls {
 	int64_t launches, products, heuristics, allocations, frees;
 	int64_t hopper_launches; /* of these, of CUDA_HOPPER_KERNELS */
+	int64_t blocks;          /* of the last launch */
+	int64_t multiprocessors; /* that the last product may count on; 0: all */
 	int64_t algorithm;       /* of the last product: 42 is the first proposal's */
 	bool without_epilogues;  /* set by a test: cuBLASLt has no algorithm for any */
 };

@@ -42,9 +42,13 @@ void reference_bias_backward(struct kernel_context *context, enum dtype dbias_dt
 {
 	(void)context;
 	for (int64_t j = 0; j < width; j++) {
-		double sum = accumulate ? element_get(dbias_dtype, dbias, j) : 0.0;
+		double sum = 0.0, before = accumulate ? element_get(dbias_dtype, dbias, j) : 0.0;
 		for (int64_t i = 0; i < rows; i++)
 			sum += element_get(dy_dtype, dy, i * width + j);
-		element_put(dbias_dtype, dbias, j, (float)sum);
+		/* As an epilogue does it, whose sums are numbers of their own before they are added
+		 * to others. */
+		if (dbias_dtype == DTYPE_FP32)
+			sum = (float)sum;
+		element_put(dbias_dtype, dbias, j, (float)(before + sum));
 	}
 }

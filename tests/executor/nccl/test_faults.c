@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "support.h"
 #include "tests/executor/fakes/cuda.h"
-#include "trace.h"
+#include "tests/executor/support.h"
+#include "tests/executor/trace.h"
 
 enum { RANKS = 4, STEPS = 3, COMMUNICATORS = 3 };
 
@@ -35,8 +35,21 @@ struct outcome {
 	int aborted, destroyed; /* communicators */
 };
 
-/* `soon`: there is a prediction, so that the watchdog waits for ten seconds and not for long. */
-static struct outcome train(const char *fault, bool soon, enum graph_wish graphs)
+static char notes[2048];
+
+static void keep_note(const char *line, void *data)
+{
+	size_t length = strlen(notes);
+
+	(void)data;
+	snprintf(notes + length, sizeof(notes) - length, "%s\n", line);
+}
+
+/* What ends a hang: a prediction (the watchdog then waits for ten seconds after two steps), or what
+ * was asked for. */
+enum watch { WATCH_LONG, WATCH_STEPS, WATCH_ALL };
+
+static struct outcome train(const char *fault, enum watch watch, enum graph_wish graphs)
 {
 	const struct timeline expected = {.step_time = 1e-3};
 	struct executor_job job = run_job(STEPS);
@@ -52,7 +65,10 @@ static struct outcome train(const char *fault, bool soon, enum graph_wish graphs
 	job.transport = "nccl";
 	job.kernels = "reference";
 	job.cuda_graphs = graphs;
-	job.expected = soon ? &expected : NULL;
+	job.note = keep_note;
+	notes[0] = '\0';
+	job.expected = watch == WATCH_STEPS ? &expected : NULL;
+	job.collective_timeout = watch == WATCH_ALL ? 2 : 0;
 	setenv("FAKE_TRACE", path, 1);
 	if (fault != NULL)
 		setenv("FAKE_NCCL_FAULT", fault, 1);
@@ -83,7 +99,7 @@ static const int all = RANKS * (COMMUNICATORS + 1);
 
 static void all_is_well(void **state)
 {
-	struct outcome outcome = train(NULL, false, GRAPHS_AUTO);
+	struct outcome outcome = train(NULL, WATCH_LONG, GRAPHS_AUTO);
 
 	(void)state;
 	assert_string_equal(outcome.error.message, "");
@@ -94,13 +110,13 @@ static void all_is_well(void **state)
 /* Of the first step, and far into those that are launched. */
 static void an_error_that_comes_later(void **state)
 {
-	static const char *const faults[] = {"error:1:3", "error:2:20"};
+	static const char *const faults[] = {"error:1:3", "error:2:20", "all:2:3"};
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(faults); i++)
 		for (int graphs = 0; graphs < 2; graphs++) {
 			struct outcome outcome =
-				train(faults[i], false, graphs ? GRAPHS_ON : GRAPHS_OFF);
+				train(faults[i], WATCH_LONG, graphs ? GRAPHS_ON : GRAPHS_OFF);
 
 			expect_told(&outcome, i == 0 ? "rank 1: nccl: a collective failed: "
 						     : "rank 2: nccl: a collective failed: ");
@@ -108,11 +124,23 @@ static void an_error_that_comes_later(void **state)
 		}
 }
 
+/* What does not end well behind the last step is told, and changes nothing. */
+static void an_end_that_fails(void **state)
+{
+	struct outcome outcome = train("finalize:1:0", WATCH_LONG, GRAPHS_AUTO);
+
+	(void)state;
+	assert_string_equal(outcome.error.message, "");
+	assert_int_equal(outcome.aborted, COMMUNICATORS + 1);
+	assert_non_null(strstr(notes, "rank 1: nccl: ncclCommFinalize: an error of the fake"));
+	assert_non_null(strstr(notes, "(behind the last step)"));
+}
+
 static void hang(enum graph_wish graphs)
 {
-	struct outcome outcome = train("hang:3:20", true, graphs);
+	struct outcome outcome = train("hang:3:46", WATCH_STEPS, graphs);
 
-	expect_told(&outcome, "a rank that does not come to a collective");
+	expect_told(&outcome, "for 10 s: a rank that does not come to a collective");
 	assert_int_equal(outcome.aborted, all);
 }
 
@@ -128,22 +156,65 @@ static void a_collective_that_hangs_as_a_step_is_walked(void **state)
 	hang(GRAPHS_OFF);
 }
 
-/* The others hang in NCCL itself until they are killed. */
+/* The others hang in NCCL itself until they are killed. What was asked for is taken everywhere. */
 static void a_communicator_that_is_never_made(void **state)
 {
-	struct outcome outcome = train("start:1:0", true, GRAPHS_AUTO);
+	struct outcome outcome = train("start:1:0", WATCH_ALL, GRAPHS_AUTO);
 
 	(void)state;
-	expect_told(&outcome, "rank 1: nccl: ncclCommInitRankConfig has not ended for 10 s");
+	expect_told(&outcome, "rank 1: nccl: ncclCommInitRankConfig has not ended for 2 s");
 }
 
 static void a_call_that_is_refused(void **state)
 {
-	struct outcome outcome = train("refuse:0:2", false, GRAPHS_AUTO);
+	struct outcome outcome = train("refuse:0:2", WATCH_LONG, GRAPHS_AUTO);
 
 	(void)state;
 	expect_told(&outcome, "rank 0: nccl: a collective: ");
 	assert_int_equal(outcome.aborted, all);
+}
+
+/* Communicators of many nodes need half a minute each, and so does what connects them at first use,
+ * by the fake's clock. Steps of a millisecond say nothing about that. */
+static void what_is_made_at_first_use_may_take_long(void **state)
+{
+	(void)state;
+	setenv("FAKE_CLOCK", "1", 1);
+	struct outcome outcome = train("late:1:30", WATCH_STEPS, GRAPHS_AUTO);
+	struct outcome longer = train("late:1:700", WATCH_STEPS, GRAPHS_AUTO);
+
+	unsetenv("FAKE_CLOCK");
+	assert_string_equal(outcome.error.message, "");
+	expect_told(&longer, "rank 1: nccl: ncclCommInitRankConfig has not ended for 600 s");
+}
+
+/* Kernels of collectives that find no room on one GPU while others hold it on another: whichever
+ * starts first there must start first everywhere, by NCCL's word or, before that has it, by edges
+ * of ours. Without either they wait for each other. */
+static void communicators_start_in_one_order(void **state)
+{
+	static const struct {
+		const char *version, *order;
+		enum graph_wish graphs;
+	} cases[] = {{"22809", NULL, GRAPHS_ON}, {"22809", NULL, GRAPHS_OFF},
+		{"22500", NULL, GRAPHS_ON}, {"22500", NULL, GRAPHS_OFF}, {"22809", "0", GRAPHS_ON}};
+
+	(void)state;
+	setenv("FAKE_NCCL_ROOM", "1", 1);
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		setenv("FAKE_NCCL_VERSION", cases[i].version, 1);
+		if (cases[i].order != NULL)
+			setenv("NCCL_LAUNCH_ORDER_IMPLICIT", cases[i].order, 1);
+		struct outcome outcome = train(NULL, WATCH_ALL, cases[i].graphs);
+
+		if (cases[i].order != NULL)
+			expect_told(&outcome, "for 2 s: a rank that does not come to a collective");
+		else if (outcome.error.message[0] != '\0')
+			fail_msg("NCCL %s: %s", cases[i].version, outcome.error.message);
+	}
+	unsetenv("FAKE_NCCL_ROOM");
+	unsetenv("FAKE_NCCL_VERSION");
+	unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 }
 
 int main(int argc, char **argv)
@@ -151,17 +222,22 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_is_well),
 		cmocka_unit_test(an_error_that_comes_later),
+		cmocka_unit_test(an_end_that_fails),
 		cmocka_unit_test(a_collective_that_hangs),
 		cmocka_unit_test(a_call_that_is_refused),
+		cmocka_unit_test(a_communicator_that_is_never_made),
+		cmocka_unit_test(what_is_made_at_first_use_may_take_long),
+		cmocka_unit_test(communicators_start_in_one_order),
 	};
 
 	const struct CMUnitTest slow[] = {
 		cmocka_unit_test(a_collective_that_hangs_as_a_step_is_walked),
-		cmocka_unit_test(a_communicator_that_is_never_made),
 	};
 
 	fake_cuda_install(RANKS, 1);
 	fake_nccl_install();
+	if (getenv("FAKE_CLOCK") != NULL)
+		fake_clock_start(&(struct fake_rates){0});
 	run_as_rank(argc, argv);
 	snprintf(path, sizeof(path), "nccl-faults-%d.trace", (int)getpid());
 	if (argc > 1 && strcmp(argv[1], "slow") == 0)
