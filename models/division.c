@@ -13,23 +13,25 @@ static int64_t share(int64_t whole, int64_t n)
 	return ceil_div(whole, n);
 }
 
-static struct architecture share_of(const struct architecture *whole, int64_t n)
+static struct architecture share_of(
+	const struct architecture *whole, const struct division *division)
 {
 	struct architecture a = *whole;
+	int64_t n = parts(division->tensor);
 
 	a.heads = share(a.heads, n);
 	a.kv_heads = share(a.kv_heads, n);
 	a.ffn = share(a.ffn, n);
 	a.expert_ffn = share(a.expert_ffn, n);
 	a.shared_ffn = share(a.shared_ffn, n);
-	a.vocab = share(a.vocab, n);
+	a.vocab = share(round_up(a.vocab, parts(division->words)), n);
 	return a;
 }
 
 bool model_divide(struct arena *arena, const struct model *model, const struct division *division,
 	struct model **divided, struct error *error)
 {
-	const struct architecture a = share_of(&model->architecture, parts(division->tensor));
+	const struct architecture a = share_of(&model->architecture, division);
 
 	if (!model_build(arena, &a, divided, error))
 		return false;
@@ -42,12 +44,13 @@ bool model_divide(struct arena *arena, const struct model *model, const struct d
 bool divisions_are_alike(const struct division *a, const struct division *b)
 {
 	return parts(a->tensor) == parts(b->tensor) && parts(a->stream) == parts(b->stream) &&
-	       parts(a->context) == parts(b->context);
+	       parts(a->context) == parts(b->context) && parts(a->words) == parts(b->words);
 }
 
 bool division_divides(const struct division *division)
 {
-	return parts(division->tensor) > 1 || parts(division->context) > 1;
+	return parts(division->tensor) > 1 || parts(division->context) > 1 ||
+	       parts(division->words) > 1;
 }
 
 static bool is_part(

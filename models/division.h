@@ -13,14 +13,15 @@ struct division {
 			    the column-parallel and the row-parallel layers every rank has all of
 			    them */
 	int64_t context; /* the tokens of a sequence are cut over so many */
+	int64_t words;   /* the vocabulary is padded to a multiple of it */
 };
 
 bool divisions_are_alike(const struct division *a, const struct division *b);
 bool division_divides(const struct division *division);
 
 /* What one of the ranks that divide the model has: heads, widths and words of its own. Key and
- * value heads are repeated where there are fewer than ranks. The vocabulary may have a remainder:
- * the largest part stands for all. Heads and widths must divide. */
+ * value heads are repeated where there are fewer than ranks. The vocabulary may have a remainder
+ * unless it is padded: the largest part stands for all. Heads and widths must divide. */
 bool model_divide(struct arena *arena, const struct model *model, const struct division *division,
 	struct model **divided, struct error *error);
 /* Models that were divided before: a search asks for few divisions, thousands of times. {0}: none.

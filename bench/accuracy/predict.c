@@ -45,6 +45,16 @@ bool row_read(const struct catalogue *catalogue, const struct row *row, struct a
 	return read_changed(catalogue, row, (struct change){NULL, NULL}, arena, read, error);
 }
 
+static int64_t resident_bytes(const struct program *program)
+{
+	int64_t total = 0;
+
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident && !buffer_in_host(&program->buffers[i]))
+			total += program->buffers[i].bytes;
+	return total;
+}
+
 static bool simulate_row(const struct catalogue *catalogue, struct row *row, struct change change,
 	struct arena *arena, struct simulation *simulation, struct error *error)
 {
@@ -63,6 +73,7 @@ static bool simulate_row(const struct catalogue *catalogue, struct row *row, str
 	double tokens =
 		(double)plan.global_batch * (double)plan.seq_len / (double)plan_ranks(&plan);
 	double peak = device_peak_flops(&topology->device, plan.param_dtype);
+	row->steady_bytes = resident_bytes(&schedule->programs[schedule->n_classes - 1]);
 	row->gpus = plan_ranks(&plan);
 	row->nodes = ceil_div(row->gpus, topology->devices_per_node);
 	row->micro_batch = plan.micro_batch;

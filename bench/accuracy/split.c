@@ -43,6 +43,15 @@ static int place_in_source(const struct member *members, int at)
 	return place;
 }
 
+static enum part part_of(const struct row *row, int place)
+{
+	const char *given = row_cell(row, "part");
+
+	if (given[0] != '\0')
+		return strcmp(given, part_names[PART_TEST]) == 0 ? PART_TEST : PART_CALIBRATION;
+	return row->later ? PART_FOUND : place % 2 == 1 ? PART_CALIBRATION : PART_TEST;
+}
+
 void row_list_split(struct row_list *rows)
 {
 	struct member *members = calloc((size_t)rows->n + 1, sizeof(*members));
@@ -63,9 +72,7 @@ void row_list_split(struct row_list *rows)
 	qsort(members, (size_t)n, sizeof(*members), compare);
 	for (int i = 0; i < rows->n; i++) {
 		int place = place_in_source(members, find(members, n, &rows->of[i]));
-		rows->of[i].part = rows->of[i].later ? PART_FOUND
-				   : place % 2 == 1  ? PART_CALIBRATION
-						     : PART_TEST;
+		rows->of[i].part = part_of(&rows->of[i], place);
 	}
 	free(members);
 }

@@ -100,6 +100,18 @@ static void take_collector(struct lowering *l)
 			l->step->plan->param_dtype);
 }
 
+/* Backward adds to the fp32 copies of its parameters, and to that of the table that the head is
+ * tied to. */
+static void use_copies(struct lowering *l, int range)
+{
+	const struct step *step = l->step;
+	const struct range *r = &step->ranges[range];
+	int tied = step->model->modules[r->end_module - 1].tied_parameter;
+	for (int u = 0; u < step->n_units; u++)
+		if (holds(l, u, r) || holds_parameter(step, u, tied))
+			op_use(l, step->resident[u].gradient);
+}
+
 /* Gradients appear range by range, DDP's in the parameters' dtype, and stay until they are
  * collected or the optimizer has read them; later micro-batches add to them. */
 void op_take_bucket_gradient(struct lowering *l)
@@ -108,6 +120,10 @@ void op_take_bucket_gradient(struct lowering *l)
 		is_copied_back(l) ? l->step->plan->master_dtype : l->step->plan->param_dtype;
 	enum buffer_role role = is_copied_back(l) ? BUFFER_GRADIENT_SHARD : BUFFER_GRADIENT;
 	int range = l->at->range, *gradient = &l->range_gradients[range];
+	if (l->step->method.adds_at_once) {
+		use_copies(l, range);
+		return;
+	}
 	int64_t elements = op_take_gradient_elements(l, range, dtype);
 	if (elements > 0 && *gradient < 0) {
 		*gradient = buffer_new(
@@ -227,6 +243,23 @@ void lower_REDUCE_BUCKET(struct lowering *l)
 		op_use(l, live_of(l)->reducing);
 		break;
 	}
+}
+
+/* In place: the rank's slice of the fp32 copy is what the optimizer reads. */
+void lower_SCATTER_BUCKET(struct lowering *l)
+{
+	l->op.group = l->step->group_reduce;
+	l->op.dtype = l->step->plan->reduce_dtype;
+	l->op.bytes = reduced_bytes(l);
+	op_use(l, l->step->resident[l->at->unit].gradient);
+}
+
+/* The slices of ranks that have the same one. */
+void lower_REDUCE_SLICE(struct lowering *l)
+{
+	lower_SCATTER_BUCKET(l);
+	l->op.group = l->step->group_replicate;
+	l->op.bytes = bucket_of(l)->chunk * dtype_bytes(l->op.dtype);
 }
 
 /* The owner's slice is copied out of the reduced bucket, or added to that of earlier micro-batches;

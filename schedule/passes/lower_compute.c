@@ -69,6 +69,8 @@ static void use_exchanged(struct lowering *l)
 	int *buffers[] = {&flight->gathered[0], &flight->gathered[1], &flight->keys};
 	for (int i = 0; i < COUNT_OF(buffers); i++) {
 		op_use(l, *buffers[i]);
+		if (*buffers[i] == l->step->gather_buffer)
+			*buffers[i] = -1;
 		op_give(l, buffers[i]);
 	}
 	if (l->at->flags & LEAVES_SUM)

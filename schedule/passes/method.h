@@ -58,6 +58,8 @@ struct method {
 	enum buckets buckets;
 	bool reduces_late;     /* after backward, not in it */
 	bool overlaps;         /* reductions run beside compute, which else waits for each */
+	bool adds_at_once;     /* BUCKETS_ADDED_UP: backward itself does */
+	bool scatters;         /* and each rank needs its slice alone */
 	bool adds_in_hook;     /* BUCKETS_ADDED_UP: by way of DDP's own buckets */
 	bool copies_back;      /* a reduced bucket goes back whole, not the slice alone */
 	bool copies_gradients; /* the optimizer has them copied to the master dtype */

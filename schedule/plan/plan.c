@@ -38,12 +38,12 @@ int64_t plan_data_parallel(const struct plan *plan)
 
 int64_t plan_shard_ranks(const struct plan *plan)
 {
-	return plan->mesh.shard * plan->mesh.context;
+	return strategy_shards(plan->strategy) ? plan->mesh.shard * plan->mesh.context : 1;
 }
 
 int64_t plan_reduce_ranks(const struct plan *plan)
 {
-	return plan->mesh.replicate * plan_shard_ranks(plan);
+	return plan->mesh.replicate * plan->mesh.shard * plan->mesh.context;
 }
 
 struct division plan_division(const struct plan *plan)
@@ -51,7 +51,8 @@ struct division plan_division(const struct plan *plan)
 	const struct mesh *mesh = &plan->mesh;
 	return (struct division){.tensor = mesh->tensor,
 		.stream = plan->sequence_parallel ? mesh->tensor : 1,
-		.context = mesh->context};
+		.context = mesh->context,
+		.words = runtime_of(plan->runtime)->vocab_multiple * mesh->tensor};
 }
 
 bool plan_divides_alike(const struct plan *a, const struct plan *b)
@@ -110,7 +111,7 @@ int64_t plan_loss_bytes(const struct plan *plan)
 	case LOSS_FLOAT:
 		return compute < 4 ? 14 : 12;
 	case LOSS_PARALLEL: /* the fp32 copy, and the softmax that its gradient overwrites */
-		return 8;
+		return runtime_of(plan->runtime)->loss_in_place ? 4 : 8;
 	case LOSS_FUSED:
 	case LOSS_FUSED_LINEAR:
 	case LOSS_COUNT:
@@ -164,7 +165,11 @@ struct activation_rules plan_activation_rules(const struct plan *plan)
 		.attention = plan->attention,
 		.norm_unfused = runtime->norm_unfused && !plan->compile,
 		.keeps_activated_gate = runtime->keeps_activated_gate && !plan->compile,
-		.softmax_fp32 = eager && plan->param_dtype != DTYPE_FP32,
+		.softmax_fp32 =
+			eager && plan->param_dtype != DTYPE_FP32 && !runtime->softmax_in_kernel,
+		.copies_attention =
+			runtime->copies_attention && plan->attention != ATTENTION_FLASH3,
+		.dropout = plan->dropout,
 		.drops_unread = !runtime->keeps_unread,
 		.keeps_gathered_input = runtime->keeps_gathered_input,
 		.alignment = runtime->tensor_alignment,

@@ -56,6 +56,16 @@ static const struct zero_rules internevo_rules = {
 	.bucket_elements = 512 * MIB,
 };
 
+/* megatron/core/distributed: the buffers of DDP and the distributed optimizer. */
+static const struct zero_rules megatron_rules = {
+	.overlaps = BIT(0) | BIT(1),
+	.groups = BIT(1),
+	.fp32_gradients = true,
+	.adds_at_once = true,
+	.filled_elements = 40000000,
+	.filled_elements_a_rank = 1000000,
+};
+
 static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_FSDP1] =
 		{
@@ -200,6 +210,28 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.fused_kernels = true,
 			.loss_in_place = true, /* flash-attn's, inplace_backward */
 			.host_per_exchange = 150e-6,
+			.host_per_hook = 30e-6,
+		},
+	[RUNTIME_MEGATRON] =
+		{
+			PYTORCH,
+			.layout = LAYOUT_WHOLE,
+			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
+			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
+			.zero = &megatron_rules,
+			.measures_norm = true,
+			.fused_kernels = true,
+			.fused_activations = true,
+			.parallel_loss = true,
+			.loss_in_place = true,
+			.keeps_gather_buffer = true,
+			.copies_attention = true,
+			.softmax_in_kernel = true,
+			.vocab_multiple = 128,
+			.batch_has_mask = true,
+			.three_workspaces = true,
+			.host_per_exchange = 30e-6, /* [U] */
 			.host_per_hook = 30e-6,
 		},
 };

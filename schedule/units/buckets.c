@@ -1,4 +1,4 @@
-/* DDP's buckets (docs/runtimes.md). */
+/* Buckets of DDP and of ZeRO with whole parameters (docs/runtimes.md). */
 #include "schedule/units/layout.h"
 
 enum { MIB = 1 << 20 };
@@ -9,6 +9,16 @@ static int64_t bucket_limit(const struct plan *plan, int bucket)
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
 	int64_t bytes = dtype_bytes(zero != NULL ? plan->param_dtype : plan->master_dtype);
 	return (bucket == 0 && zero == NULL ? 1 : 25) * MIB / bytes;
+}
+
+/* Megatron-LM's close when they are full; all is one where nothing is reduced before backward
+ * ends. */
+static bool is_full(const struct plan *plan, int64_t elements)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	int64_t a_rank = zero->filled_elements_a_rank * plan_reduce_ranks(plan);
+
+	return plan->overlap != OVERLAP_NONE && elements >= max_i64(zero->filled_elements, a_rank);
 }
 
 /* The trained parameter before p; -1. */
@@ -28,6 +38,8 @@ static bool closes(
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
 	if (p < 0)
 		return true;
+	if (zero != NULL && zero->filled_elements > 0)
+		return is_full(plan, elements);
 	if (zero == NULL || plan->strategy == STRATEGY_NO_SHARD)
 		return elements >= bucket_limit(plan, bucket);
 	return zero->bucket_elements > 0 &&
