@@ -85,7 +85,10 @@ bool row_read(const struct catalogue *catalogue, const struct row *row, struct a
  * `keep`, the rest is in `scratch`. */
 void row_predict(const struct catalogue *catalogue, struct row *row, struct arena *keep,
 	struct arena *scratch);
-/* The same with another value in one column. False when it cannot be predicted. */
+/* Bytes alone, of the last rank (which is the one that Megatron-LM logs): no step is simulated. */
+void row_count_bytes(const struct catalogue *catalogue, struct row *row, struct arena *keep,
+	struct arena *scratch);
+/* As row_predict, with another value in one column. False when it cannot be predicted. */
 bool row_predict_with(const struct catalogue *catalogue, const struct row *row, const char *column,
 	const char *value, struct arena *scratch, struct prediction *prediction);
 

@@ -53,13 +53,16 @@ static void read_ratios(const char *folder, struct arena *arena, struct row_list
 	check(row_list_read(arena, path, rows, &error), &error);
 }
 
-static void predict_all(
-	const struct catalogue *catalogue, struct row_list *rows, struct arena *arena)
+static void predict_all(const struct catalogue *catalogue, enum set set, struct row_list *rows,
+	struct arena *arena)
 {
 	struct arena scratch = {0};
 
 	for (int i = 0; i < rows->n; i++) {
-		row_predict(catalogue, &rows->of[i], arena, &scratch);
+		if (set == SET_MEMORY)
+			row_count_bytes(catalogue, &rows->of[i], arena, &scratch);
+		else
+			row_predict(catalogue, &rows->of[i], arena, &scratch);
 		arena_reset(&scratch);
 	}
 	arena_finish(&scratch);
@@ -130,7 +133,7 @@ int main(int argc, char **argv)
 	check(catalogue_read(&arena, folder, &catalogue, &error), &error);
 	read_files(folder, set, &arena, &rows);
 	read_ratios(folder, &arena, &ratios);
-	predict_all(&catalogue, &rows, &arena);
+	predict_all(&catalogue, set, &rows, &arena);
 	if (as_rows) {
 		report_rows(&rows);
 	} else if (set == SET_MEMORY) {

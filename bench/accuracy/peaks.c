@@ -32,11 +32,11 @@ static void print_part(const struct row_list *rows, enum part part, struct arena
 
 static void print_row(const struct row *row)
 {
-	printf("| %s | %s | %.1f | %.1f | %+.2f | %.1f | %.1f | %+.2f | %s |\n", row->name,
+	printf("| %s | %s | %.1f | %.1f | %+.2f | %.1f | %.1f | %+.2f |\n", row->name,
 		part_names[row->part], 1024 * row->measured_peak,
 		(double)row->prediction.peak_allocated_bytes / 0x1p20, 100 * peak_error(row),
 		1024 * row->measured_steady, (double)row->steady_bytes / 0x1p20,
-		100 * steady_error(row), row->prediction.peak_at);
+		100 * steady_error(row));
 }
 
 void report_peaks(const struct row_list *rows, struct arena *arena)
@@ -47,7 +47,7 @@ void report_peaks(const struct row_list *rows, struct arena *arena)
 	for (int part = 0; part < PART_COUNT; part++)
 		print_part(rows, part, arena);
 	printf("\n| row | part | peak MiB | predicted | error %% | between steps MiB | predicted | "
-	       "error %% | peak at |\n|---|---|---:|---:|---:|---:|---:|---:|---|\n");
+	       "error %% |\n|---|---|---:|---:|---:|---:|---:|---:|\n");
 	for (int i = 0; i < rows->n; i++)
 		if (rows->of[i].error == NULL && rows->of[i].status == STATUS_OK)
 			print_row(&rows->of[i]);

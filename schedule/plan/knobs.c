@@ -17,7 +17,7 @@
 /* Runtimes with a pipeline. */
 #define PIPELINED                                                                                  \
 	(BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_NANOTRON) |           \
-		BIT(RUNTIME_INTERNEVO))
+		BIT(RUNTIME_INTERNEVO) | BIT(RUNTIME_MEGATRON))
 
 static const char dtypes[] = "fp32|bf16|fp16", on_off[] = "on|off";
 
