@@ -19,13 +19,14 @@ enum {
  */
 #define NCCL_COMMUNICATOR (24 * 12LL * MIB)
 
-/* What all three have from PyTorch itself. Context and host costs are [U]. */
-#define PYTORCH                                                                                    \
-	.synchronises_step = true, .recompute_stops_early = true, .keeps_activated_gate = true,    \
-	.tensor_alignment = 1, .caching_allocator = true, .host_per_kernel = 6e-6,                 \
+/* What all have from PyTorch itself. Context and host costs are [U]. */
+#define PYTORCH_ITSELF                                                                             \
+	.synchronises_step = true, .tensor_alignment = 1, .caching_allocator = true, .host_per_kernel = 6e-6,                 \
 	.host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,                                \
 	.batch_token_bytes = 16, /* int64 ids and labels */                                        \
 		.communicator_bytes = NCCL_COMMUNICATOR
+/* And from its modules and its checkpoint. */
+#define PYTORCH PYTORCH_ITSELF, .recompute_stops_early = true, .keeps_activated_gate = true
 
 /* deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
 static const struct zero_rules deepspeed_rules = {
@@ -214,7 +215,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 		},
 	[RUNTIME_MEGATRON] =
 		{
-			PYTORCH,
+			PYTORCH_ITSELF,
 			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
