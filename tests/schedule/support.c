@@ -190,7 +190,7 @@ static const struct {
 	const char *values[9];
 } knobs[] = {
 	{"runtime", {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan", "deepspeed",
-			    "nanotron", "internevo", NULL}},
+			    "nanotron", "internevo", "megatron", NULL}},
 	{"strategy", {"NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD", "HYBRID_SHARD",
 			     "HYBRID_SHARD_ZERO2", "ZERO_1", "ZERO_2", "ZERO_3", NULL}},
 	{"reshard_after_forward", {"true", "false", "2", "4", NULL}},
