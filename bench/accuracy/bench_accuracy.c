@@ -53,8 +53,8 @@ static void read_ratios(const char *folder, struct arena *arena, struct row_list
 	check(row_list_read(arena, path, rows, &error), &error);
 }
 
-static void predict_all(const struct catalogue *catalogue, enum set set, struct row_list *rows,
-	struct arena *arena)
+static void predict_all(
+	const struct catalogue *catalogue, enum set set, struct row_list *rows, struct arena *arena)
 {
 	struct arena scratch = {0};
 

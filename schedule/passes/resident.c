@@ -174,6 +174,10 @@ void pass_resident(struct step *step)
 	if (step->plan->sequence_parallel && runtime_of(step->plan->runtime)->keeps_gather_buffer)
 		step->gather_buffer = buffer_new_resident(step, BUFFER_GATHERED_TOKENS, -1,
 			exchanged_tokens_bytes(step), step->plan->param_dtype);
+	if (step->pipeline.ranks > 1 && runtime_of(step->plan->runtime)->keeps_messages)
+		buffer_new_resident(step, BUFFER_RESIDUAL_GRADIENT, -1,
+			3 * (1 + step->pipeline.chunks) * residual_bytes(step) / 2,
+			step->plan->param_dtype);
 	if (workspace > 0)
 		step->kernel_workspace = buffer_new_resident(
 			step, BUFFER_KERNEL_WORKSPACE, -1, workspace, DTYPE_INT8);

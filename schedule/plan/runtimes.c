@@ -21,8 +21,8 @@ enum {
 
 /* What all have from PyTorch itself. Context and host costs are [U]. */
 #define PYTORCH_ITSELF                                                                             \
-	.synchronises_step = true, .tensor_alignment = 1, .caching_allocator = true, .host_per_kernel = 6e-6,                 \
-	.host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,                                \
+	.synchronises_step = true, .tensor_alignment = 1, .caching_allocator = true,               \
+	.host_per_kernel = 6e-6, .host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,       \
 	.batch_token_bytes = 16, /* int64 ids and labels */                                        \
 		.communicator_bytes = NCCL_COMMUNICATOR
 /* And from its modules and its checkpoint. */
@@ -227,6 +227,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.parallel_loss = true,
 			.loss_in_place = true,
 			.keeps_gather_buffer = true,
+			.keeps_messages = true,
 			.copies_attention = true,
 			.softmax_in_kernel = true,
 			.vocab_multiple = 128,
