@@ -22,7 +22,8 @@ struct row {
 	const struct csv_row *header;
 	const char *name, *source, *reference, *gpu, *family, *model, *topology, *notes;
 	enum status status;
-	bool later; /* of a file of rows that were found later */
+	bool later;             /* of a file of rows that were found later */
+	const char *given_part; /* of a file that was split by hand; NULL: by the rule */
 	enum part part;
 	double measured_tokens; /* tokens/s of one GPU; 0 = not measured */
 	double measured_peak;   /* GiB; 0 = not measured */

@@ -52,6 +52,8 @@ static void fill(struct row *row)
 	row->family = row_cell(row, "family");
 	row->model = row_cell(row, "model");
 	row->topology = row_cell(row, "topology");
+	const char *part = row_cell(row, "part");
+	row->given_part = part[0] != '\0' ? part : NULL;
 	row->notes = row_cell(row, "notes");
 	row->metric = row_cell(row, "mem_metric");
 	row->status = status_of(row_cell(row, "status"));

@@ -45,10 +45,9 @@ static int place_in_source(const struct member *members, int at)
 
 static enum part part_of(const struct row *row, int place)
 {
-	const char *given = row_cell(row, "part");
-
-	if (given[0] != '\0')
-		return strcmp(given, part_names[PART_TEST]) == 0 ? PART_TEST : PART_CALIBRATION;
+	if (row->given_part != NULL)
+		return strcmp(row->given_part, part_names[PART_TEST]) == 0 ? PART_TEST
+									   : PART_CALIBRATION;
 	return row->later ? PART_FOUND : place % 2 == 1 ? PART_CALIBRATION : PART_TEST;
 }
 
