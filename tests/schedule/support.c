@@ -212,6 +212,8 @@ static const struct {
 	{"cpu_offload", {"none", "optimizer", "parameters", "all", NULL}},
 	{"seq_len", {"3", "16", NULL}},
 	{"shard_group", {"1", "2", "4", NULL}},
+	{"overlap", {"all", "all", "gradients", "none", NULL}},
+	{"dropout", {"off", "off", "on", NULL}},
 };
 
 static void draw_knob(int knob, struct question *question, struct arena *arena, uint64_t *state)
