@@ -70,7 +70,7 @@ static const struct {
 	{OP_LOSS, "^ltw?$"},
 	{OP_FLATTEN_GRADIENTS, "^g+FF?$"},
 	{OP_CAST_GRADIENTS, "^(F|F[IS]|g+I|S+I|g+b|bg*I|g+Ig|bI)$"},
-	{OP_REDUCE_SCATTER, "^[gFI][oS]$|^Io+$"},
+	{OP_REDUCE_SCATTER, "^[gFI][oS]$|^Io+$|^g$"},
 	{OP_ALL_REDUCE, "^[gFIoSn]$"},
 	{OP_ACCUMULATE_GRADIENTS, "^([ogFI]S|S|gg+|IS+|(oS)+)$"},
 	{OP_END_BACKWARD, "^(g*b?)$"},
