@@ -29,9 +29,14 @@ static bool flash(const struct request *r)
 	return attention_is_flash(r->rules->attention);
 }
 
-static bool copies_attention(const struct request *r)
+static bool projection_keeps_input(const struct request *r)
 {
-	return r->rules->copies_attention && flash(r);
+	return r->rules->projection_keeps_input;
+}
+
+static bool attention_keeps_result(const struct request *r)
+{
+	return !projection_keeps_input(r) || (flash(r) && r->rules->attention != ATTENTION_FLASH3);
 }
 
 static bool dropout(const struct request *r)
@@ -118,12 +123,13 @@ static const struct saved {
 	{MODULE_KEY_NORM, TENSOR_NORM_UPCAST, WIDTH_KEY, ELEMENT_FP32, norm_unfused},
 	{MODULE_KEY_NORM, TENSOR_QK_NORM_STATISTICS, WIDTH_KEY_STATISTICS, ELEMENT_FP32, NULL},
 	{MODULE_KEY_NORM, TENSOR_QK_NORM_OUT, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
-	{MODULE_ATTENTION_CORE, TENSOR_ATTENTION_OUT, WIDTH_ATTENTION, ELEMENT_COMPUTE, NULL},
-	{MODULE_ATTENTION_CORE, TENSOR_ATTENTION_COPY, WIDTH_ATTENTION, ELEMENT_COMPUTE,
-		copies_attention},
+	{MODULE_ATTENTION_CORE, TENSOR_ATTENTION_OUT, WIDTH_ATTENTION, ELEMENT_COMPUTE,
+		attention_keeps_result},
 	{MODULE_ATTENTION_CORE, TENSOR_LOG_SUM_EXP, WIDTH_HEADS, ELEMENT_FP32, flash},
 	{MODULE_ATTENTION_CORE, TENSOR_PROBABILITIES, WIDTH_HEADS, ELEMENT_PROBABILITY,
 		keeps_probabilities},
+	{MODULE_ATTENTION_OUTPUT, TENSOR_ATTENTION_COPY, WIDTH_ATTENTION, ELEMENT_COMPUTE,
+		projection_keeps_input},
 	{MODULE_ATTENTION_OUTPUT, TENSOR_DROPOUT_MASK, WIDTH_STREAM, ELEMENT_MASK, dropout},
 	{MODULE_ATTENTION_OUTPUT, TENSOR_RESIDUAL_MIDDLE, WIDTH_STREAM, ELEMENT_COMPUTE,
 		adds_twice},

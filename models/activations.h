@@ -71,9 +71,9 @@ struct activation_rules {
 	bool keeps_activated_gate; /* unfused SwiGLU keeps silu(gate) */
 	bool softmax_fp32;   /* eager: 6 bytes instead of 2 per probability with bf16 compute */
 	bool drop_attention; /* selective checkpointing: probabilities are recomputed */
-	/* Flash attention has its own order of tokens and heads: the projection keeps a copy of its
-	 * result (Transformer Engine with flash-attn's kernels). */
-	bool copies_attention;
+	/* The projection behind attention keeps its input; flash attention's kernels but cuDNN's
+	 * keep their result apart, in their own order of tokens and heads (Transformer Engine). */
+	bool projection_keeps_input;
 	bool dropout; /* of attention, residual stream and embedding: masks of a byte an element;
 			 eager attention keeps the probabilities before and after it */
 	bool drops_unread; /* what only the gradient of a frozen weight would need is not kept */

@@ -58,6 +58,7 @@ struct method method_of(const struct plan *plan, const struct topology *topology
 		.keeps_losses = runtime->keeps_losses,
 		.recomputes_to_end =
 			!runtime->recompute_stops_early && !runtime->needed_tensors_only,
+		.recomputes_attention = runtime->recomputes_attention,
 		.norm_is_exact = runtime->exact_norm,
 		.measures_norm = runtime->measures_norm,
 		.own_copy_streams = runtime->own_copy_streams,

@@ -42,14 +42,15 @@ struct method {
 	bool keeps_units; /* every rank has all parameters between steps */
 	bool casts_shard, copies_out, stages_again, flattens, divides, recomputes_by_unit;
 	bool update_per_unit, delays_post_backward, has_limiter;
-	bool reshards_always;     /* after every backward, whatever becomes of the gradient */
-	bool two_communicators;   /* one to gather, one to reduce */
-	bool one_communicator;    /* one thread carries out all collectives */
-	bool needed_tensors_only; /* nothing is saved or computed again that backward does not read
-				   */
-	bool keeps_work;          /* all tensors of a block's backward, until it ends */
-	bool keeps_losses;        /* one a token */
-	bool recomputes_to_end;   /* what a block returns, too */
+	bool reshards_always;      /* after every backward, whatever becomes of the gradient */
+	bool two_communicators;    /* one to gather, one to reduce */
+	bool one_communicator;     /* one thread carries out all collectives */
+	bool needed_tensors_only;  /* nothing is saved or computed again that backward does not read
+				    */
+	bool keeps_work;           /* all tensors of a block's backward, until it ends */
+	bool keeps_losses;         /* one a token */
+	bool recomputes_to_end;    /* what a block returns, too */
+	bool recomputes_attention; /* selective checkpointing: nothing else */
 	bool norm_is_exact, measures_norm;
 	bool own_copy_streams, keeps_host_gradient;
 	bool host_update_is_fused; /* the host has an Adam of its own */

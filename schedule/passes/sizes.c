@@ -59,7 +59,8 @@ int64_t range_saved_bytes(const struct step *step, int range)
  * the backward graph has no use for; ours is the next block's input. */
 static int64_t result_bytes(const struct step *step, int module)
 {
-	bool needed_only = step->method.needed_tensors_only || step->plan->compile;
+	bool needed_only = step->method.needed_tensors_only || step->method.recomputes_attention ||
+			   step->plan->compile;
 	if (needed_only || step->model->modules[module].kind != MODULE_DOWN)
 		return modules_saved_bytes(step, module, module + 1);
 	return residual_bytes(step);

@@ -167,8 +167,7 @@ struct activation_rules plan_activation_rules(const struct plan *plan)
 		.keeps_activated_gate = runtime->keeps_activated_gate && !plan->compile,
 		.softmax_fp32 =
 			eager && plan->param_dtype != DTYPE_FP32 && !runtime->softmax_in_kernel,
-		.copies_attention =
-			runtime->copies_attention && plan->attention != ATTENTION_FLASH3,
+		.projection_keeps_input = runtime->projection_keeps_input,
 		.dropout = plan->dropout,
 		.drops_unread = !runtime->keeps_unread,
 		.keeps_gathered_input = runtime->keeps_gathered_input,

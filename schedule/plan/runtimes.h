@@ -106,9 +106,9 @@ struct runtime {
 	/* Sequence parallel: tokens are gathered for the head in a buffer that stays. */
 	bool keeps_gather_buffer;
 	bool norm_unfused;
-	/* Flash attention's kernels but cuDNN's have their own order of tokens and heads; the
-	 * projection's input is a copy (Transformer Engine). */
-	bool copies_attention;
+	bool projection_keeps_input; /* models/activations.h */
+	/* Selective checkpointing is of attention alone: softmax and the products around it. */
+	bool recomputes_attention;
 	bool softmax_in_kernel; /* eager: probabilities are kept in the compute dtype alone */
 	int64_t vocab_multiple; /* the vocabulary is padded to it, times tensor ranks; 0: not */
 	int tensor_alignment;   /* of saved tensors */
