@@ -113,6 +113,8 @@ struct entry {
 	X(RETURN_SHARD, COPY_H2D, GATHER_COPY_IN, RETURNED, HOST, GATHERS, COMPUTE)                \
 	X(STAGE_MASTER, COPY_H2D, COMPUTE, NOTHING, HOST)                                          \
 	X(CAST_WHOLE, CAST_PARAMETERS, COMPUTE, NOTHING, NOTHING)                                  \
+	X(CAST_BUCKETS, CAST_PARAMETERS, COMPUTE, UPDATED, NOTHING)                                \
+	X(GATHER_BUCKET, ALL_GATHER, GATHER, READY, BEGUN)                                         \
 	X(GATHER_WHOLE, ALL_GATHER, GATHER, WHOLE, COMPUTE)                                        \
 	X(CAST_LEAVES, CAST_PARAMETERS, COMPUTE, UPDATED, NOTHING)
 

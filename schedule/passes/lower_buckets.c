@@ -70,6 +70,13 @@ static bool holds_parameter(const struct step *step, int unit, int parameter)
 	return false;
 }
 
+/* Of a bucket, what compute reads. */
+static int weights_of(const struct step *step, int unit)
+{
+	const struct resident *resident = &step->resident[unit];
+	return resident->whole >= 0 ? resident->whole : resident->parameter_shard;
+}
+
 /* Parameters are read from all buckets of the range, or from its cached copy; frozen ones from
  * where they are. */
 void op_use_bucket_weights(struct lowering *l, int range, int copy)
@@ -87,7 +94,7 @@ void op_use_bucket_weights(struct lowering *l, int range, int copy)
 		bool meets =
 			reach->first_module < r->end_module && reach->end_module > r->first_module;
 		if ((meets && holds(l, u, r)) || holds_parameter(step, u, tied))
-			op_use(l, step->resident[u].parameter_shard);
+			op_use(l, weights_of(step, u));
 	}
 }
 
@@ -252,6 +259,14 @@ void lower_SCATTER_BUCKET(struct lowering *l)
 	l->op.dtype = l->step->plan->reduce_dtype;
 	l->op.bytes = reduced_bytes(l);
 	op_use(l, l->step->resident[l->at->unit].gradient);
+}
+
+/* In place too: the updated slices. */
+void lower_GATHER_BUCKET(struct lowering *l)
+{
+	l->op.group = l->step->group_gather;
+	l->op.bytes = bucket_of(l)->gathered * compute_bytes(l);
+	op_use(l, l->step->resident[l->at->unit].whole);
 }
 
 /* The slices of ranks that have the same one. */

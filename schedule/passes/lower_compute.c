@@ -23,6 +23,7 @@ static void use_weights(struct lowering *l)
 			use_unit(l, unit_twin(l->step, unit));
 		break;
 	case WEIGHTS_OF_BUCKETS:
+	case WEIGHTS_WHOLE_BUCKETS:
 		op_use_bucket_weights(l, range, flight_of(l)->copies[range]);
 		break;
 	case WEIGHTS_WHOLE:

@@ -7,10 +7,11 @@
 
 /* When whole parameters are made. */
 enum gathers {
-	GATHERS_NEVER,    /* every rank has them (DDP) */
-	GATHERS_BY_HOOK,  /* in the hooks of units (FSDP, ours) */
-	GATHERS_BY_TRACE, /* in the recorded order of leaves (DeepSpeed's ZeRO-3) */
-	GATHERS_AT_END,   /* after the optimizer (ZeRO with whole parameters) */
+	GATHERS_NEVER,     /* every rank has them (DDP) */
+	GATHERS_BY_HOOK,   /* in the hooks of units (FSDP, ours) */
+	GATHERS_BY_TRACE,  /* in the recorded order of leaves (DeepSpeed's ZeRO-3) */
+	GATHERS_AT_END,    /* after the optimizer (ZeRO with whole parameters) */
+	GATHERS_BY_BUCKET, /* in the next step's first forward (Megatron-LM) */
 };
 
 /* In what portions gradients are reduced. */
@@ -28,7 +29,7 @@ enum buckets {
 };
 
 /* What compute reads. */
-enum weights { WEIGHTS_OF_UNIT, WEIGHTS_OF_BUCKETS, WEIGHTS_WHOLE };
+enum weights { WEIGHTS_OF_UNIT, WEIGHTS_OF_BUCKETS, WEIGHTS_WHOLE, WEIGHTS_WHOLE_BUCKETS };
 
 struct method {
 	enum gathers gathers;

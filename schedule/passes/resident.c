@@ -93,7 +93,7 @@ static void add_unit(struct step *step, int unit)
 	struct resident *resident = &step->resident[unit];
 	const struct unit *u = &step->units[unit];
 	enum dtype master = step->plan->master_dtype, compute = step->plan->param_dtype;
-	*resident = (struct resident){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+	*resident = (struct resident){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 	if (u->parameters == 0)
 		return;
 	if (unit_is_offloaded(step, unit))
@@ -119,6 +119,9 @@ static void add_whole(struct step *step)
 	for (int u = 0; u < step->n_units; u++) {
 		int64_t n = step->units[u].gathered;
 		elements += n;
+		if (step->method.weights == WEIGHTS_WHOLE_BUCKETS)
+			step->resident[u].whole = buffer_new_resident(
+				step, BUFFER_COMPUTE_COPY, u, n * width, compute);
 		if (step->method.buckets == BUCKETS_ADDED_UP)
 			step->resident[u].gradient = buffer_new_resident(
 				step, BUFFER_GRADIENT, u, n * dtype_bytes(reduce), reduce);
@@ -126,7 +129,9 @@ static void add_whole(struct step *step)
 			step->resident[u].reduce_input = buffer_new_resident(
 				step, BUFFER_REDUCE_INPUT, u, n * width, compute);
 	}
-	step->whole = buffer_new_resident(step, BUFFER_COMPUTE_COPY, -1, elements * width, compute);
+	if (step->method.weights == WEIGHTS_WHOLE)
+		step->whole = buffer_new_resident(
+			step, BUFFER_COMPUTE_COPY, -1, elements * width, compute);
 }
 
 /* ZeRO-3 leaves small parameters on every rank. */
@@ -167,7 +172,7 @@ void pass_resident(struct step *step)
 	step->whole = step->collector = step->kernel_workspace = step->gather_buffer = -1;
 	for (int u = 0; u < step->n_units; u++)
 		add_unit(step, u);
-	if (step->method.gathers == GATHERS_AT_END)
+	if (step->method.gathers == GATHERS_AT_END || step->method.gathers == GATHERS_BY_BUCKET)
 		add_whole(step);
 	if (step->method.gathers == GATHERS_BY_TRACE)
 		add_partitions(step);

@@ -40,6 +40,7 @@ struct resident {
 	int parameter_shard, optimizer_state;
 	int low_precision;           /* ZeRO-3: the shard in the compute dtype */
 	int kept;                    /* the whole unit */
+	int whole;                   /* a bucket in the compute dtype (Megatron-LM) */
 	int gradient;                /* what gradients are accumulated in (nanotron) */
 	int gradient_shard;          /* what they are reduced to (ZeRO-3) */
 	int reduce_input;            /* a bucket */
