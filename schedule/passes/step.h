@@ -93,8 +93,7 @@ struct step {
 	struct resident *resident;
 	int whole;     /* all parameters in the compute dtype; -1 */
 	int collector; /* ZeRO-3: the buffer that gradients are collected in; -1 */
-	int kernel_workspace;
-	int gather_buffer; /* tokens of all tensor ranks, for the head; -1 */
+	int kernel_workspace, gather_buffer; /* of the head's tokens; -1 */
 
 	/* order, actions */
 	struct entry *order;
