@@ -34,6 +34,25 @@ static bool projection_keeps_input(const struct request *r)
 	return r->rules->projection_keeps_input;
 }
 
+/* cuDNN's kernels read q, k and v where they are, in the result of one projection. */
+static bool keeps_projection(const struct request *r)
+{
+	return projection_keeps_input(r) && r->rules->attention == ATTENTION_FLASH3;
+}
+
+/* So what is rotated is kept beside it; and queries of groups are a copy. */
+static bool copies_query(const struct request *r)
+{
+	const struct architecture *a = r->architecture;
+
+	return keeps_projection(r) && (a->positions == POSITIONS_ROPE || a->kv_heads < a->heads);
+}
+
+static bool copies_key(const struct request *r)
+{
+	return keeps_projection(r) && r->architecture->positions == POSITIONS_ROPE;
+}
+
 static bool attention_keeps_result(const struct request *r)
 {
 	return !projection_keeps_input(r) || (flash(r) && r->rules->attention != ATTENTION_FLASH3);
@@ -114,9 +133,13 @@ static const struct saved {
 	{MODULE_KV_UP, TENSOR_VALUE, WIDTH_KV_UP, ELEMENT_COMPUTE, NULL},
 	{MODULE_KV_UP, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
 	{MODULE_QKV, TENSOR_QKV, WIDTH_QKV, ELEMENT_COMPUTE, NULL},
+	{MODULE_QKV, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, copies_query},
+	{MODULE_QKV, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, copies_key},
 	{MODULE_QUERY, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, NULL},
 	{MODULE_KEY, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
 	{MODULE_VALUE, TENSOR_VALUE, WIDTH_VALUE, ELEMENT_COMPUTE, NULL},
+	{MODULE_VALUE, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, copies_query},
+	{MODULE_VALUE, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, copies_key},
 	{MODULE_QUERY_NORM, TENSOR_NORM_UPCAST, WIDTH_QUERY, ELEMENT_FP32, norm_unfused},
 	{MODULE_QUERY_NORM, TENSOR_QK_NORM_STATISTICS, WIDTH_QUERY_STATISTICS, ELEMENT_FP32, NULL},
 	{MODULE_QUERY_NORM, TENSOR_QK_NORM_OUT, WIDTH_QUERY, ELEMENT_COMPUTE, NULL},

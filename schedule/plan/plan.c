@@ -156,13 +156,14 @@ enum layout_kind plan_layout(const struct plan *plan)
 	return strategy_stage(plan->strategy) == 3 ? runtime->stage3_layout : runtime->layout;
 }
 
-struct activation_rules plan_activation_rules(const struct plan *plan)
+struct activation_rules plan_activation_rules(
+	const struct plan *plan, enum device_generation generation)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
 	bool eager = plan->attention == ATTENTION_EAGER;
 	return (struct activation_rules){
 		.dtype = plan->param_dtype,
-		.attention = plan->attention,
+		.attention = plan_engine_attention(plan, generation),
 		.norm_unfused = runtime->norm_unfused && !plan->compile,
 		.keeps_activated_gate = runtime->keeps_activated_gate && !plan->compile,
 		.softmax_fp32 =
@@ -175,9 +176,10 @@ struct activation_rules plan_activation_rules(const struct plan *plan)
 	};
 }
 
-struct activation_rules plan_block_activation_rules(const struct plan *plan, int64_t block)
+struct activation_rules plan_block_activation_rules(
+	const struct plan *plan, enum device_generation generation, int64_t block)
 {
-	struct activation_rules rules = plan_activation_rules(plan);
+	struct activation_rules rules = plan_activation_rules(plan, generation);
 	rules.drop_attention = plan_block_checkpointing(plan, block) == CHECKPOINTING_SELECTIVE;
 	return rules;
 }

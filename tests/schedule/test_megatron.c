@@ -81,6 +81,33 @@ static void test_golden(void **state)
 	}
 }
 
+/* From Hopper on attention is cuDNN's: its result is the projection's input, and q and k, which
+ * were rotated, are kept beside the projection of all three. */
+static void test_kernels(void **state)
+{
+	static const char *const nodes[] = {"1xdgx-a100-80gb", "dgx-h100"};
+	const int64_t tokens = 4096, layers = 32, heads = 32, kv_heads = 8, head_dim = 128;
+	int64_t activations[2] = {0};
+	(void)state;
+	for (int n = 0; n < 2; n++) {
+		struct arena arena = {0};
+		struct ledger ledger;
+		struct model *model = preset_model(&arena, "llama-3-8b");
+		struct topology *topology = cluster(&arena, nodes[n]);
+		struct plan plan = toy_plan(&arena, model, topology, "runtime=megatron",
+			"micro_batch=1", "seq_len=4096", NULL);
+		struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+		const struct program *p = schedule->programs;
+		schedule_ledger(schedule, 0, &arena, &ledger);
+		for (int i = 0; i < p->n_ops; i++)
+			if (p->ops[i].kind == OP_LOSS)
+				activations[n] = ledger.live[i][CATEGORY_ACTIVATIONS];
+		arena_finish(&arena);
+	}
+	assert_int_equal(activations[1] - activations[0],
+		layers * tokens * 2 * head_dim * ((heads + kv_heads) - heads));
+}
+
 /* --- buckets -------------------------------------------------------------------------------------
  */
 
@@ -199,6 +226,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_golden),
+		cmocka_unit_test(test_kernels),
 		cmocka_unit_test(test_buckets),
 		cmocka_unit_test(test_moments),
 		cmocka_unit_test(test_instances),

@@ -132,7 +132,8 @@ static bool is_selective(const struct sample *s, const struct op *op)
 /* What it drops and what it keeps are two buffers, and a range may have only one of them. */
 static int64_t saves(const struct sample *s, const struct op *op)
 {
-	struct activation_rules rules = plan_block_activation_rules(&s->plan, op->layer);
+	struct activation_rules rules =
+		plan_block_activation_rules(&s->plan, s->topology->device.generation, op->layer);
 	return model_saved_bytes(s->model, op->first_module, op->end_module, &rules,
 		s->plan.micro_batch, s->plan.seq_len);
 }
