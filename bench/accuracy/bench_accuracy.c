@@ -21,7 +21,7 @@ static const struct {
 	enum set set;
 } files[] = {{"steps.csv", false, SET_STEPS}, {"memory.csv", false, SET_STEPS},
 	{"steps_later.csv", true, SET_STEPS}, {"steps_axes.csv", false, SET_AXES},
-	{"megatron.csv", false, SET_MEMORY}};
+	{"megatron_steps.csv", true, SET_AXES}, {"megatron.csv", false, SET_MEMORY}};
 
 static void check(bool ok, const struct error *error)
 {

@@ -13,6 +13,7 @@
 
 #include "models/models.h"
 #include "schedule/plan/values.h"
+#include "topologies/topologies.h"
 
 struct plan;
 
