@@ -10,7 +10,7 @@ static const char *const role_names[] = {
 };
 
 /* What an element of a saved tensor is. */
-enum element { ELEMENT_COMPUTE, ELEMENT_FP32, ELEMENT_PROBABILITY };
+enum element { ELEMENT_COMPUTE, ELEMENT_FP32, ELEMENT_PROBABILITY, ELEMENT_MASK };
 
 struct request {
 	const struct architecture *architecture;
@@ -28,6 +28,40 @@ static bool norm_unfused(const struct request *r)
 static bool flash(const struct request *r)
 {
 	return attention_is_flash(r->rules->attention);
+}
+
+static bool projection_keeps_input(const struct request *r)
+{
+	return r->rules->projection_keeps_input;
+}
+
+/* cuDNN's kernels read q, k and v where they are, in the result of one projection. */
+static bool keeps_projection(const struct request *r)
+{
+	return projection_keeps_input(r) && r->rules->attention == ATTENTION_FLASH3;
+}
+
+/* So what is rotated is kept beside it; and queries of groups are a copy. */
+static bool copies_query(const struct request *r)
+{
+	const struct architecture *a = r->architecture;
+
+	return keeps_projection(r) && (a->positions == POSITIONS_ROPE || a->kv_heads < a->heads);
+}
+
+static bool copies_key(const struct request *r)
+{
+	return keeps_projection(r) && r->architecture->positions == POSITIONS_ROPE;
+}
+
+static bool attention_keeps_result(const struct request *r)
+{
+	return !projection_keeps_input(r) || (flash(r) && r->rules->attention != ATTENTION_FLASH3);
+}
+
+static bool dropout(const struct request *r)
+{
+	return r->rules->dropout;
 }
 
 /* Flash never has them; selective checkpointing computes them again. */
@@ -95,6 +129,7 @@ static const struct saved {
 	{MODULE_EMBEDDING_NORM, TENSOR_NORM_STATISTICS, WIDTH_STREAM_STATISTICS, ELEMENT_FP32,
 		NULL},
 	{MODULE_EMBEDDING_NORM, TENSOR_NORM_OUT, WIDTH_STREAM, ELEMENT_COMPUTE, NULL},
+	{MODULE_EMBEDDING, TENSOR_DROPOUT_MASK, WIDTH_STREAM, ELEMENT_MASK, dropout},
 	/* A narrower embedding is the input of its projection. */
 	{MODULE_EMBEDDING_PROJECTION, TENSOR_NORM_OUT, WIDTH_EMBEDDING, ELEMENT_COMPUTE, NULL},
 	{MODULE_HEAD_PROJECTION, TENSOR_NORM_OUT, WIDTH_EMBEDDING, ELEMENT_COMPUTE, NULL},
@@ -110,19 +145,27 @@ static const struct saved {
 	{MODULE_KV_UP, TENSOR_VALUE, WIDTH_KV_UP, ELEMENT_COMPUTE, NULL},
 	{MODULE_KV_UP, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
 	{MODULE_QKV, TENSOR_QKV, WIDTH_QKV, ELEMENT_COMPUTE, NULL},
+	{MODULE_QKV, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, copies_query},
+	{MODULE_QKV, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, copies_key},
 	{MODULE_QUERY, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, NULL},
 	{MODULE_KEY, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
 	{MODULE_VALUE, TENSOR_VALUE, WIDTH_VALUE, ELEMENT_COMPUTE, NULL},
+	{MODULE_VALUE, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, copies_query},
+	{MODULE_VALUE, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, copies_key},
 	{MODULE_QUERY_NORM, TENSOR_NORM_UPCAST, WIDTH_QUERY, ELEMENT_FP32, norm_unfused},
 	{MODULE_QUERY_NORM, TENSOR_QK_NORM_STATISTICS, WIDTH_QUERY_STATISTICS, ELEMENT_FP32, NULL},
 	{MODULE_QUERY_NORM, TENSOR_QK_NORM_OUT, WIDTH_QUERY, ELEMENT_COMPUTE, NULL},
 	{MODULE_KEY_NORM, TENSOR_NORM_UPCAST, WIDTH_KEY, ELEMENT_FP32, norm_unfused},
 	{MODULE_KEY_NORM, TENSOR_QK_NORM_STATISTICS, WIDTH_KEY_STATISTICS, ELEMENT_FP32, NULL},
 	{MODULE_KEY_NORM, TENSOR_QK_NORM_OUT, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
-	{MODULE_ATTENTION_CORE, TENSOR_ATTENTION_OUT, WIDTH_ATTENTION, ELEMENT_COMPUTE, NULL},
+	{MODULE_ATTENTION_CORE, TENSOR_ATTENTION_OUT, WIDTH_ATTENTION, ELEMENT_COMPUTE,
+		attention_keeps_result},
 	{MODULE_ATTENTION_CORE, TENSOR_LOG_SUM_EXP, WIDTH_HEADS, ELEMENT_FP32, flash},
 	{MODULE_ATTENTION_CORE, TENSOR_PROBABILITIES, WIDTH_HEADS, ELEMENT_PROBABILITY,
 		keeps_probabilities},
+	{MODULE_ATTENTION_OUTPUT, TENSOR_ATTENTION_COPY, WIDTH_ATTENTION, ELEMENT_COMPUTE,
+		projection_keeps_input},
+	{MODULE_ATTENTION_OUTPUT, TENSOR_DROPOUT_MASK, WIDTH_STREAM, ELEMENT_MASK, dropout},
 	{MODULE_ATTENTION_OUTPUT, TENSOR_RESIDUAL_MIDDLE, WIDTH_STREAM, ELEMENT_COMPUTE,
 		adds_twice},
 	{MODULE_GATE, TENSOR_GATE, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
@@ -132,6 +175,7 @@ static const struct saved {
 	{MODULE_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_FFN, ELEMENT_COMPUTE,
 		keeps_activated_gate},
 	{MODULE_ACTIVATION, TENSOR_PRODUCT, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
+	{MODULE_DOWN, TENSOR_DROPOUT_MASK, WIDTH_STREAM, ELEMENT_MASK, dropout},
 	/* Every token stands k times in the input and in the result of the experts. What they get
 	 * from other ranks too is kept where they compute. */
 	{MODULE_ROUTER, TENSOR_ROUTER_PROBABILITIES, WIDTH_EXPERTS, ELEMENT_FP32, NULL},
@@ -190,16 +234,21 @@ static struct request make_request(const struct model *model, const struct activ
 	};
 }
 
-/* Bytes per element. A softmax in fp32 keeps its result and the cast to a narrower dtype. */
+/* Bytes per element. A softmax in fp32 keeps its result and the cast to a narrower dtype, dropout
+ * its mask and what it returns. */
 static int64_t element_bytes(const struct activation_rules *rules, enum element element)
 {
 	int64_t compute = dtype_bytes(rules->dtype);
 
 	if (element == ELEMENT_FP32)
 		return 4;
-	if (element == ELEMENT_PROBABILITY && rules->softmax_fp32 && compute < 4)
-		return 4 + compute;
-	return compute;
+	if (element == ELEMENT_MASK)
+		return 1;
+	if (element != ELEMENT_PROBABILITY)
+		return compute;
+	if (rules->softmax_fp32 && compute < 4)
+		compute += 4;
+	return rules->dropout ? compute + 1 + dtype_bytes(rules->dtype) : compute;
 }
 
 static int64_t rows_of(const struct request *r, enum width width)

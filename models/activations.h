@@ -27,8 +27,10 @@
 	X(QK_NORM_STATISTICS, "qk_norm_stats") /* fp32: rstd per token and head */                 \
 	X(QK_NORM_OUT, "qk_norm_out")          /* T*a*d or T*kv*d */                               \
 	X(ATTENTION_OUT, "attention_out")      /* T*a*d */                                         \
+	X(ATTENTION_COPY, "attention_copy")    /* T*a*d: in the order that the projection reads */ \
 	X(LOG_SUM_EXP, "log_sum_exp")          /* flash; fp32: a*T */                              \
 	X(PROBABILITIES, "probabilities")      /* eager: a*s*T in softmax's dtypes */              \
+	X(DROPOUT_MASK, "dropout_mask")        /* T*h bytes */                                     \
 	X(RESIDUAL_MIDDLE, "residual_middle")  /* T*h: after attention's residual addition */      \
 	X(GATE, "gate")                        /* T*f */                                           \
 	X(UP, "up")                            /* T*f */                                           \
@@ -69,7 +71,12 @@ struct activation_rules {
 	bool keeps_activated_gate; /* unfused SwiGLU keeps silu(gate) */
 	bool softmax_fp32;   /* eager: 6 bytes instead of 2 per probability with bf16 compute */
 	bool drop_attention; /* selective checkpointing: probabilities are recomputed */
-	bool drops_unread;   /* what only the gradient of a frozen weight would need is not kept */
+	/* The projection behind attention keeps its input; flash attention's kernels but cuDNN's
+	 * keep their result apart, in their own order of tokens and heads (Transformer Engine). */
+	bool projection_keeps_input;
+	bool dropout; /* of attention, residual stream and embedding: masks of a byte an element;
+			 eager attention keeps the probabilities before and after it */
+	bool drops_unread; /* what only the gradient of a frozen weight would need is not kept */
 	/* Sequence parallel: the input of a column-parallel layer is kept as it was gathered, not
 	 * gathered again in backward. */
 	bool keeps_gathered_input;

@@ -34,7 +34,7 @@ static struct architecture share_of(
 	a.expert_ffn = share(a.expert_ffn, expert_parts(division));
 	a.experts_held = share(a.experts, parts(division->expert));
 	a.shared_ffn = share(a.shared_ffn, n);
-	a.vocab = share(a.vocab, n);
+	a.vocab = share(round_up(a.vocab, parts(division->words)), n);
 	return a;
 }
 
@@ -61,13 +61,14 @@ bool divisions_are_alike(const struct division *a, const struct division *b)
 {
 	return parts(a->tensor) == parts(b->tensor) && parts(a->stream) == parts(b->stream) &&
 	       parts(a->context) == parts(b->context) && parts(a->expert) == parts(b->expert) &&
-	       expert_parts(a) == expert_parts(b) && load_of(a) == load_of(b);
+	       expert_parts(a) == expert_parts(b) && load_of(a) == load_of(b) &&
+	       parts(a->words) == parts(b->words);
 }
 
 bool division_divides(const struct division *division)
 {
 	return parts(division->tensor) > 1 || parts(division->context) > 1 ||
-	       parts(division->expert) > 1;
+	       parts(division->expert) > 1 || parts(division->words) > 1;
 }
 
 static bool is_part(

@@ -16,14 +16,15 @@ struct division {
 	int64_t expert;  /* the experts are cut over so many, each of which is whole or cut over */
 	int64_t expert_tensor; /* so many, where `expert` is above 1; else over `tensor` */
 	double expert_load; /* rows that the fullest rank's experts get over the mean; 0 means 1 */
+	int64_t words;      /* the vocabulary is padded to a multiple of it */
 };
 
 bool divisions_are_alike(const struct division *a, const struct division *b);
 bool division_divides(const struct division *division);
 
 /* What one of the ranks that divide the model has: heads, widths and words of its own. Key and
- * value heads are repeated where there are fewer than ranks. The vocabulary may have a remainder:
- * the largest part stands for all. Heads and widths must divide. */
+ * value heads are repeated where there are fewer than ranks. The vocabulary may have a remainder
+ * unless it is padded: the largest part stands for all. Heads and widths must divide. */
 bool model_divide(struct arena *arena, const struct model *model, const struct division *division,
 	struct model **divided, struct error *error);
 /* Models that were divided before: a search asks for few divisions, thousands of times. {0}: none.

@@ -22,15 +22,18 @@ struct row {
 	const struct csv_row *header;
 	const char *name, *source, *reference, *gpu, *family, *model, *topology, *notes;
 	enum status status;
-	bool later; /* of a file of rows that were found later */
+	bool later;             /* of a file of rows that were found later */
+	const char *given_part; /* of a file that was split by hand; NULL: by the rule */
 	enum part part;
 	double measured_tokens; /* tokens/s of one GPU; 0 = not measured */
 	double measured_peak;   /* GiB; 0 = not measured */
+	double measured_steady; /* GiB between steps; 0 = not measured */
 	const char *metric;     /* of the peak: allocated, active, reserved, nvidia-smi */
 
 	const char *error; /* why it is not predicted; NULL = it is */
 	int64_t gpus, nodes, micro_batch, seq_len, parameters;
 	struct prediction prediction;
+	int64_t steady_bytes; /* of buffers that live between steps */
 	double measured_step; /* s, 0 = not measured */
 	double baseline_step; /* s: 6N FLOPs a token at half of the datasheet's peak */
 };
@@ -50,7 +53,8 @@ const char *row_cell(const struct row *row, const char *column);
 
 /* Fills `part` of every row: within a source, models from small to large take turns, the second,
  * fourth, ... calibrate; so a source with one model is never calibrated on. The rule sees names
- * and sizes only. Rows that were found later are a part of their own. */
+ * and sizes only. Rows that were found later are a part of their own. A file with a column `part`
+ * was split before its values were entered. */
 void row_list_split(struct row_list *rows);
 
 /* Models and node types that only these rows need: FOLDER/models.csv, FOLDER/topologies/. */
@@ -82,7 +86,10 @@ bool row_read(const struct catalogue *catalogue, const struct row *row, struct a
  * `keep`, the rest is in `scratch`. */
 void row_predict(const struct catalogue *catalogue, struct row *row, struct arena *keep,
 	struct arena *scratch);
-/* The same with another value in one column. False when it cannot be predicted. */
+/* Bytes alone, of the last rank (which is the one that Megatron-LM logs): no step is simulated. */
+void row_count_bytes(const struct catalogue *catalogue, struct row *row, struct arena *keep,
+	struct arena *scratch);
+/* As row_predict, with another value in one column. False when it cannot be predicted. */
 bool row_predict_with(const struct catalogue *catalogue, const struct row *row, const char *column,
 	const char *value, struct arena *scratch, struct prediction *prediction);
 
@@ -112,6 +119,7 @@ bool row_has_peak(const struct row *row);
 void report_time(const struct row_list *rows, struct arena *arena);
 void report_memory(
 	const struct catalogue *catalogue, const struct row_list *rows, struct arena *arena);
+void report_peaks(const struct row_list *rows, struct arena *arena);
 void report_intervals(const struct row_list *rows);
 void report_regimes(const struct row_list *rows, struct arena *arena);
 void report_families(const struct row_list *rows);

@@ -1,5 +1,6 @@
 /* One row through the product: choices, plan, schedule, simulation. */
 #include "accuracy.h"
+#include "schedule/memory/memory.h"
 #include "schedule/resolve/resolve.h"
 
 #include <string.h>
@@ -103,4 +104,41 @@ bool row_predict_with(const struct catalogue *catalogue, const struct row *row, 
 		return false;
 	*prediction = simulation.prediction;
 	return true;
+}
+
+static int64_t resident_bytes(const struct program *program)
+{
+	int64_t total = 0;
+
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident && !buffer_in_host(&program->buffers[i]))
+			total += program->buffers[i].bytes;
+	return total;
+}
+
+static bool count_bytes(const struct catalogue *catalogue, struct row *row, struct arena *arena,
+	struct error *error)
+{
+	struct row_case read;
+	struct schedule *schedule;
+	struct ledger ledger;
+
+	if (!row_read(catalogue, row, arena, &read, error) ||
+		!schedule_build(arena, &read.plan, read.model, read.topology, &schedule, error))
+		return false;
+	int last = schedule->n_classes - 1;
+	schedule_ledger(schedule, last, arena, &ledger);
+	row->steady_bytes = resident_bytes(&schedule->programs[last]);
+	row->prediction.peak_allocated_bytes = ledger.peak_bytes;
+	return true;
+}
+
+void row_count_bytes(const struct catalogue *catalogue, struct row *row, struct arena *keep,
+	struct arena *scratch)
+{
+	struct error error = {0};
+
+	row->error = NULL;
+	if (!count_bytes(catalogue, row, scratch, &error))
+		row->error = arena_strdup(keep, error.message);
 }

@@ -5,8 +5,9 @@
 #include <string.h>
 
 static const char *const known[] = {"row", "source", "reference", "date", "gpu", "family", "model",
-	"topology", "measured_tokens_per_s_per_gpu", "measured_peak_gib", "mem_metric", "status",
-	"notes", "knob", "value", "instead_of", "measured_ratio"};
+	"topology", "part", "measured_tokens_per_s_per_gpu", "measured_peak_gib",
+	"measured_steady_gib", "mem_metric", "status", "notes", "knob", "value", "instead_of",
+	"measured_ratio"};
 
 bool column_is_option(const char *name)
 {
@@ -51,11 +52,14 @@ static void fill(struct row *row)
 	row->family = row_cell(row, "family");
 	row->model = row_cell(row, "model");
 	row->topology = row_cell(row, "topology");
+	const char *part = row_cell(row, "part");
+	row->given_part = part[0] != '\0' ? part : NULL;
 	row->notes = row_cell(row, "notes");
 	row->metric = row_cell(row, "mem_metric");
 	row->status = status_of(row_cell(row, "status"));
 	row->measured_tokens = number(row_cell(row, "measured_tokens_per_s_per_gpu"));
 	row->measured_peak = number(row_cell(row, "measured_peak_gib"));
+	row->measured_steady = number(row_cell(row, "measured_steady_gib"));
 }
 
 static struct row *append(struct row_list *rows)

@@ -43,6 +43,14 @@ static int place_in_source(const struct member *members, int at)
 	return place;
 }
 
+static enum part part_of(const struct row *row, int place)
+{
+	if (row->given_part != NULL)
+		return strcmp(row->given_part, part_names[PART_TEST]) == 0 ? PART_TEST
+									   : PART_CALIBRATION;
+	return row->later ? PART_FOUND : place % 2 == 1 ? PART_CALIBRATION : PART_TEST;
+}
+
 void row_list_split(struct row_list *rows)
 {
 	struct member *members = calloc((size_t)rows->n + 1, sizeof(*members));
@@ -63,9 +71,7 @@ void row_list_split(struct row_list *rows)
 	qsort(members, (size_t)n, sizeof(*members), compare);
 	for (int i = 0; i < rows->n; i++) {
 		int place = place_in_source(members, find(members, n, &rows->of[i]));
-		rows->of[i].part = rows->of[i].later ? PART_FOUND
-				   : place % 2 == 1  ? PART_CALIBRATION
-						     : PART_TEST;
+		rows->of[i].part = part_of(&rows->of[i], place);
 	}
 	free(members);
 }

@@ -215,7 +215,12 @@ static bool print_prediction(const struct invocation *invocation, const struct a
 	return true;
 }
 
-/* It follows from others, means nothing for this plan, or is ours alone. */
+static bool is_unknown_to(enum runtime_kind runtime, enum knob_id id)
+{
+	return knob_table[id].runtimes != 0 && !(knob_table[id].runtimes >> runtime & 1);
+}
+
+/* It follows from others, means nothing for this plan, or its runtime does not have it. */
 static bool follows(const struct arguments *arguments, enum knob_id id, const struct plan *plan)
 {
 	if (id == KNOB_MICRO_BATCH || id == KNOB_GRAD_ACCUM)
@@ -223,7 +228,8 @@ static bool follows(const struct arguments *arguments, enum knob_id id, const st
 	if (id == KNOB_SYNC_EACH_MICRO_BATCH)
 		return plan->grad_accum == 1;
 	return id == KNOB_GLOBAL_BATCH || id == KNOB_GRADIENT_SUMS || id == KNOB_GELU ||
-	       id >= KNOB_IN_MESH || (knob_table[id].roles & KNOB_FOLLOWS) != 0 ||
+	       is_unknown_to(plan->runtime, id) || id >= KNOB_IN_MESH ||
+	       (knob_table[id].roles & KNOB_FOLLOWS) != 0 ||
 	       (knob_table[id].group == KNOB_GROUP_SHARDING && plan->strategy == STRATEGY_NO_SHARD);
 }
 

@@ -267,7 +267,8 @@ static void find_siblings(struct compute *compute)
 static void find_saved_tensors(struct compute *compute)
 {
 	const struct plan *plan = &compute->schedule->plan;
-	struct activation_rules rules = plan_activation_rules(plan);
+	struct activation_rules rules =
+		plan_activation_rules(plan, compute->schedule->topology->device.generation);
 	const struct model *model = compute->model;
 	int64_t starts[2] = {0, 0}, bytes;
 

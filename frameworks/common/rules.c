@@ -100,6 +100,10 @@ static bool is_moot(const struct plan *plan, int knob)
 		return !strategy_is_hybrid(plan->strategy);
 	if (knob == KNOB_SYNC_EACH_MICRO_BATCH)
 		return plan->grad_accum == 1;
+	if (knob == KNOB_LAYERS_PER_STAGE && plan->layers_per_stage.text == NULL)
+		return true;
+	if (knob == KNOB_PIPELINE_SCHEDULE || knob == KNOB_VIRTUAL_STAGES)
+		return plan->mesh.pipeline == 1;
 	if (knob == KNOB_SEQUENCE_PARALLEL)
 		return plan->mesh.tensor == 1;
 	return plan->strategy == STRATEGY_NO_SHARD && (of_sharding >> knob & 1) != 0;
@@ -112,7 +116,8 @@ static bool is_default(int knob, const char *value)
 	static const struct {
 		int knob;
 		const char *value;
-	} usual[] = {{KNOB_LOSS, "upcast"}, {KNOB_ALLOCATOR, "segments"}, {KNOB_TRAINABLE, "all"}};
+	} usual[] = {{KNOB_LOSS, "upcast"}, {KNOB_ALLOCATOR, "segments"}, {KNOB_TRAINABLE, "all"},
+		{KNOB_OVERLAP, "all"}};
 
 	for (int i = 0; i < COUNT_OF(usual); i++) {
 		if (usual[i].knob == knob && strcmp(usual[i].value, value) == 0)

@@ -1,27 +1,13 @@
-/* Megatron-LM: options for pretrain_gpt.py, with Megatron-FSDP or with PyTorch's FSDP2.
+/* Megatron-LM: options for pretrain_gpt.py, with Megatron-FSDP or with PyTorch's FSDP2; and what
+ * megatron_core.c has with them.
  *
  * Options: Megatron-LM (megatron/training/arguments.py and its configuration classes); what they
  * demand of one another is asserted in validate_args there. CUDA_DEVICE_MAX_CONNECTIONS must not
- * be 1 for either. */
+ * be 1 for these two. */
 #include <string.h>
 
-#include "frameworks/targets/shared.h"
+#include "frameworks/targets/megatron.h"
 
-#define MEGATRON_COMMON                                                                            \
-	{KNOB_PREFETCH, FIXED, "*>pre", "the next layer is always gathered early"},                \
-		{KNOB_FORWARD_PREFETCH, FIXED, "*>false",                                          \
-			"there is no option for it; it gathers ahead by itself"},                  \
-		{KNOB_LIMIT_ALL_GATHERS, FIXED, "*>false", "there is no rate limiter"},            \
-		{KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none selective full *>full",             \
-			"one granularity for all layers here"},                                    \
-		ATTENTION_FLASH,                                                                   \
-		{KNOB_COMPILE, FIXED, "*>false", "Megatron-LM does not compile the model"},        \
-		{KNOB_CPU_OFFLOAD, FIXED, "*>none",                                                \
-			"Megatron-LM's offload has conditions of its own"},                        \
-		{KNOB_WRAP, IN_FILE}, {KNOB_GRAD_ACCUM, IN_FILE},                                  \
-		ROW(KNOB_SYNC_EACH_MICRO_BATCH, FIXED)
-#define MEGATRON_ADAM                                                                              \
-	ROW(KNOB_OPTIMIZER, IN_FILE, "adamw-fused sgd *>adamw-fused", "Megatron-LM's Adam is fused")
 #define MEGATRON_RESHARD                                                                           \
 	ROW(KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true", "there are no group sizes")
 
@@ -135,7 +121,7 @@ static void note_model(struct exporting *exporting, bool torch)
 		export_note_elsewhere(exporting, "param_dtype", "--use-torch-fsdp2 refuses fp16");
 }
 
-static void write_file(struct exporting *exporting, bool torch)
+void megatron_write(struct exporting *exporting, bool torch)
 {
 	struct settings settings;
 
@@ -148,17 +134,17 @@ static void write_file(struct exporting *exporting, bool torch)
 
 static void write_megatron(struct exporting *exporting)
 {
-	write_file(exporting, false);
+	megatron_write(exporting, false);
 }
 
 static void write_torch(struct exporting *exporting)
 {
-	write_file(exporting, true);
+	megatron_write(exporting, true);
 }
 
 /* --- keys ----------------------------------------------------------------------------------- */
 
-static const char *granularity(struct exporting *exporting)
+const char *megatron_granularity(struct exporting *exporting)
 {
 	const char *value =
 		export_knob(exporting->plan, KNOB_ACTIVATION_CHECKPOINTING, exporting->arena);
@@ -168,17 +154,17 @@ static const char *granularity(struct exporting *exporting)
 
 static const char *of_full(struct exporting *exporting, const char *text)
 {
-	const char *value = granularity(exporting);
+	const char *value = megatron_granularity(exporting);
 
 	return value != NULL && strcmp(value, "selective") != 0 ? text : NULL;
 }
 
-static const char *recompute_method(struct exporting *exporting)
+const char *megatron_recompute_method(struct exporting *exporting)
 {
 	return of_full(exporting, "uniform");
 }
 
-static const char *recompute_layers(struct exporting *exporting)
+const char *megatron_recompute_layers(struct exporting *exporting)
 {
 	return of_full(exporting, "1");
 }
@@ -198,31 +184,14 @@ static const char *keeps_parameters(struct exporting *exporting)
 	return strategy_reshards(exporting->plan->strategy) ? NULL : "true";
 }
 
-#define TRAINING_KEYS                                                                              \
-	{"seq-length", KEY_COUNT, KNOB_SEQ_LEN},                                                   \
-		{"micro-batch-size", KEY_COUNT, KNOB_MICRO_BATCH},                                 \
-		{"global-batch-size", KEY_COUNT, KNOB_GLOBAL_BATCH},                               \
-		{"clip-grad", KEY_NUMBER, KNOB_CLIP},                                              \
-		{"optimizer", KEY_WORD, KNOB_OPTIMIZER, "adam>adamw-fused sgd"},                   \
-		{"attention-backend", KEY_WORD, KNOB_ATTENTION,                                    \
-			"flash fused>flash auto>flash unfused>eager local>eager"},                 \
-		{"use-flash-attn", KEY_WORD, KNOB_ATTENTION, "true>flash", ONLY_READ},             \
-		{"bf16", KEY_READ, KNOB_PARAM_DTYPE, "true>bf16", IF_BF16},                        \
-		{"fp16", KEY_READ, KNOB_PARAM_DTYPE, "true>fp16", IF_FP16},                        \
-		{"recompute-granularity", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING,                 \
-			"full selective", 0, granularity},                                         \
-		{"recompute-activations", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING,                 \
-			"true>selective", ONLY_READ},                                              \
-		{"recompute-method", KEY_PLAIN, NO_KNOB, NULL, 0, recompute_method},               \
-		{"recompute-num-layers", KEY_PLAIN, NO_KNOB, NULL, 0, recompute_layers},           \
-		{"tensor-model-parallel-size", KEY_ONE, NO_KNOB, "1"},                             \
+#define DATA_PARALLEL_KEYS                                                                         \
+	TRAINING_KEYS, {"tensor-model-parallel-size", KEY_ONE, NO_KNOB, "1"},                      \
 		{"pipeline-model-parallel-size", KEY_ONE, NO_KNOB, "1"},                           \
-		{"context-parallel-size", KEY_ONE, NO_KNOB},                                       \
-		ROW("expert-model-parallel-size", KEY_ONE, NO_KNOB)
+		ROW("context-parallel-size", KEY_ONE, NO_KNOB)
 #define MASTER_DTYPES "fp32 bf16 fp16"
 
 static const struct config_key megatron_keys[] = {
-	TRAINING_KEYS,
+	DATA_PARALLEL_KEYS,
 	{"use-distributed-optimizer", KEY_PLAIN, NO_KNOB, "true"},
 	{"overlap-grad-reduce", KEY_PLAIN, NO_KNOB, "true"},
 	{"overlap-param-gather", KEY_PLAIN, NO_KNOB, "true"},
@@ -242,7 +211,7 @@ static const struct config_key megatron_keys[] = {
 };
 
 static const struct config_key torch_keys[] = {
-	TRAINING_KEYS,
+	DATA_PARALLEL_KEYS,
 	{"grad-reduce-in-bf16", KEY_READ, KNOB_REDUCE_DTYPE, NULL, IF_REPLICATED, reduces_in_bf16},
 	{"use-torch-fsdp2", KEY_READ, NO_KNOB, "true", IF_SHARDED},
 	{"torch-fsdp2-no-reshard-after-forward", KEY_READ, NO_KNOB, NULL, IF_SHARDED,
@@ -256,7 +225,7 @@ static const char unpriced[] =
 	"enable-full-sharding-in-hsdp fp8-format fp4-format use-nccl-ub fsdp-double-buffer "
 	"suggested-communication-unit-size optimizer-cpu-offload";
 /* Hundreds of options are the model's and the data's. */
-static const char plain[] = "*";
+const char megatron_plain[] = "*";
 
 /* --- import -------------------------------------------------------------------------------- */
 
@@ -330,24 +299,33 @@ static void finish_dtypes(struct importing *importing)
 	import_set_default(importing, KNOB_MASTER_DTYPE, "fp32");
 }
 
-static bool finish(struct importing *importing, struct error *error)
+/* What all three have. */
+bool megatron_finish(struct importing *importing, struct error *error)
 {
 	struct import_shape *shape = &importing->imported->shape;
 
-	if (!finish_ranks(importing, error) || !finish_strategy(importing, error) ||
+	if (!finish_ranks(importing, error) ||
 		!import_count(importing, "num-layers", &shape->layers, 0, error) ||
 		!import_count(importing, "hidden-size", &shape->hidden, 0, error) ||
 		!import_count(importing, "num-attention-heads", &shape->heads, 0, error) ||
 		!import_count(importing, "num-query-groups", &shape->kv_heads, 0, error) ||
 		!import_count(importing, "ffn-hidden-size", &shape->ffn, 0, error))
 		return false;
-	finish_dtypes(importing);
 	import_set_default(importing, KNOB_CLIP, "1");
 	import_set_default(importing, KNOB_OPTIMIZER, "adamw-fused");
 	import_set_default(importing, KNOB_ACTIVATION_CHECKPOINTING, "none");
 	import_set(importing, KNOB_WRAP, "block", NULL);
+	return true;
+}
+
+static bool finish(struct importing *importing, struct error *error)
+{
 	bool sharded = import_find(importing, "use-torch-fsdp2") != NULL ||
 		       import_find(importing, "use-megatron-fsdp") != NULL;
+
+	if (!megatron_finish(importing, error) || !finish_strategy(importing, error))
+		return false;
+	finish_dtypes(importing);
 	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, sharded ? "on" : "off", NULL);
 	return true;
 }
@@ -359,15 +337,13 @@ static int recognizes_torch(const struct source *source)
 
 static int recognizes_megatron(const struct source *source)
 {
-	return source_has(source, "use-megatron-fsdp") || source_has(source, "micro-batch-size")
-		       ? 10
-		       : 0;
+	return source_has(source, "use-megatron-fsdp") ? 12 : 0;
 }
 
 static const struct config_format torch_format = {
-	recognizes_torch, torch_keys, plain, unpriced, finish};
+	recognizes_torch, torch_keys, megatron_plain, unpriced, finish};
 static const struct config_format megatron_format = {
-	recognizes_megatron, megatron_keys, plain, unpriced, finish};
+	recognizes_megatron, megatron_keys, megatron_plain, unpriced, finish};
 
 const struct export_target export_megatron_fsdp = {
 	.name = "megatron-fsdp",

@@ -44,11 +44,12 @@
 #define ATTENTION_IN_SCRIPT                                                                        \
 	ROW(KNOB_ATTENTION, ELSEWHERE, NULL,                                                       \
 		"from_pretrained(attn_implementation=\"flash_attention_2\" or \"eager\")")
-/* What no configuration has; the end of every list. */
+/* What no configuration has, but the loss that some have; the end of every list. */
 #define OUTSIDE_OF_FILES                                                                           \
 	{KNOB_LOSS, ELSEWHERE, NULL, "the loss that the model or the script computes"},            \
-		{KNOB_LOADER_RATE, ELSEWHERE, NULL,                                                \
-			"what the data loader delivers is measured, not set"},                     \
+		OUTSIDE_BUT_LOSS
+#define OUTSIDE_BUT_LOSS                                                                           \
+	{KNOB_LOADER_RATE, ELSEWHERE, NULL, "what the data loader delivers is measured, not set"}, \
 		{KNOB_ALLOCATOR, ELSEWHERE, NULL,                                                  \
 			"the environment: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},      \
 		{KNOB_LIBRARIES, ELSEWHERE, NULL, "the versions that are installed"}, ROW(NO_KNOB)

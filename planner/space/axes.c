@@ -35,6 +35,7 @@ const enum knob_id axes_in_order[] = {
 	KNOB_PREFETCH,
 	KNOB_FORWARD_PREFETCH,
 	KNOB_LIMIT_ALL_GATHERS,
+	KNOB_OVERLAP,
 };
 const int n_axes = COUNT_OF(axes_in_order);
 

@@ -271,19 +271,32 @@ static bool fits(const struct program *program, const struct op *op, int64_t ran
 	return whole == op->bytes && op->bytes % ranks == 0 && part == op->bytes / ranks;
 }
 
-/* A rank's part lies in the output already: ZeRO's gathers of parameters that all ranks keep. */
+/* A rank's part lies in the whole already: ZeRO's gathers of parameters that all ranks keep, and
+ * sums of gradients of which it needs its part alone; which replicas of it then sum. */
 static bool is_in_place(const struct program *program, const struct op *op)
 {
-	return op->kind == OP_ALL_GATHER &&
-	       is_operand(program, op, 0, BIT(BUFFER_COMPUTE_COPY) | BIT(BUFFER_GATHERED)) &&
-	       op->uses.count == 1;
+	static const unsigned wholes[OP_KIND_COUNT] = {
+		[OP_ALL_GATHER] = BIT(BUFFER_COMPUTE_COPY) | BIT(BUFFER_GATHERED),
+		[OP_REDUCE_SCATTER] = BIT(BUFFER_GRADIENT),
+		[OP_ALL_REDUCE] = BIT(BUFFER_GRADIENT),
+	};
+	return op->uses.count == 1 && is_operand(program, op, 0, wholes[op->kind]) &&
+	       (op->kind != OP_ALL_REDUCE ||
+		       program->buffers[slice_of(program, op->uses)[0]].bytes != op->bytes);
 }
 
-static bool check_in_place(const struct program *program, int i, int64_t ranks, struct error *error)
+static bool check_in_place(const struct schedule *schedule, const struct program *program, int i,
+	int64_t ranks, struct error *error)
 {
 	const struct op *op = &program->ops[i];
-	int64_t bytes = program->buffers[slice_of(program, op->uses)[0]].bytes;
-	if (bytes == op->bytes && bytes % ranks == 0)
+	int64_t bytes = program->buffers[slice_of(program, op->uses)[0]].bytes, whole;
+	if (op->kind == OP_ALL_REDUCE)
+		ranks = plan_shard_ranks(&schedule->plan);
+	bool of_parts =
+		op->kind == OP_ALL_REDUCE && schedule->groups[op->group].kind == GROUP_REPLICATE;
+	bool fits = of_parts ? checked_mul(op->bytes, ranks, &whole) && whole == bytes
+			     : op->kind != OP_ALL_REDUCE && bytes == op->bytes;
+	if (fits && bytes % ranks == 0)
 		return true;
 	return law_broken(error, "op %d: %s of %lld bytes over %lld ranks does not fill its buffer",
 		i, op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
@@ -385,7 +398,7 @@ static bool check_collective(
 	if (is_bucket(op))
 		return check_bucket(program, i, group->size, error);
 	if (is_in_place(program, op))
-		return check_in_place(program, i, group->size, error);
+		return check_in_place(schedule, program, i, group->size, error);
 	if (!is_operand(program, op, 0, law->operands[0]) ||
 		!is_operand(program, op, 1, law->operands[1]) || op->uses.count > 2)
 		return law_broken(

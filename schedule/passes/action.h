@@ -96,6 +96,8 @@ struct entry {
 	X(FLATTEN_BUCKET, CAST_GRADIENTS, COMPUTE, NOTHING, REDUCE_IF_OVERLAPPED)                  \
 	X(ADD_IN_HOOK, CAST_GRADIENTS, COMPUTE, NOTHING, NOTHING)                                  \
 	X(REDUCE_BUCKET, ALL_REDUCE, REDUCE, REDUCED, COMPUTE)                                     \
+	X(SCATTER_BUCKET, REDUCE_SCATTER, REDUCE, REDUCED, COMPUTE)                                \
+	X(REDUCE_SLICE, ALL_REDUCE, REDUCE, REDUCED, COMPUTE, REDUCE)                              \
 	X(KEEP_SLICE, ACCUMULATE_GRADIENTS, COMPUTE, REDUCED, REDUCED, COMPUTE)                    \
 	X(ADD_TO_COPIES, ACCUMULATE_GRADIENTS, COMPUTE, NOTHING, NOTHING)                          \
 	X(RELEASE_GRADIENTS, END_BACKWARD, COMPUTE, NOTHING, REDUCE)                               \
@@ -116,6 +118,8 @@ struct entry {
 	X(RETURN_SHARD, COPY_H2D, GATHER_COPY_IN, RETURNED, HOST, GATHERS, COMPUTE)                \
 	X(STAGE_MASTER, COPY_H2D, COMPUTE, NOTHING, HOST)                                          \
 	X(CAST_WHOLE, CAST_PARAMETERS, COMPUTE, NOTHING, NOTHING)                                  \
+	X(CAST_BUCKETS, CAST_PARAMETERS, COMPUTE, UPDATED, NOTHING)                                \
+	X(GATHER_BUCKET, ALL_GATHER, GATHER, READY, BEGUN)                                         \
 	X(GATHER_WHOLE, ALL_GATHER, GATHER, WHOLE, COMPUTE)                                        \
 	X(CAST_LEAVES, CAST_PARAMETERS, COMPUTE, UPDATED, NOTHING)
 

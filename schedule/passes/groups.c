@@ -28,7 +28,8 @@ static int reshard_group(struct step *step, int64_t size)
 }
 
 /* Gradients are reduced over all ranks; parameters are gathered, and the norm is summed, over those
- * that share an optimizer state: the same communicator unless they are fewer. */
+ * that share an optimizer state: the same communicator unless they are fewer. Where a rank needs
+ * its slice alone, these reduce it first, then those that have the same one. */
 static void add_groups_of_buckets(struct step *step)
 {
 	int64_t shard = plan_shard_ranks(step->plan), ranks = plan_reduce_ranks(step->plan);
@@ -36,7 +37,10 @@ static void add_groups_of_buckets(struct step *step)
 	if (shard > 1)
 		step->group_gather = step->group_reduce =
 			add_group(step, GROUP_SHARD, shard, apart, 0);
-	if (ranks > 1)
+	if (step->method.scatters && shard < ranks)
+		step->group_replicate = add_group(
+			step, GROUP_REPLICATE, ranks / shard, shard * apart, next_engine(step));
+	else if (ranks > 1 && !step->method.scatters)
 		step->group_replicate =
 			add_group(step, GROUP_WORLD, ranks, apart, shard > 1 && shard < ranks);
 }

@@ -104,6 +104,13 @@ static struct holders holders_of(struct lowering *l, const struct range *r, int 
 	return all;
 }
 
+/* Of a bucket, what compute reads. */
+static int weights_of(const struct step *step, int unit)
+{
+	const struct resident *resident = &step->resident[unit];
+	return resident->whole >= 0 ? resident->whole : resident->parameter_shard;
+}
+
 /* Parameters are read from all buckets of the range, or from its cached copy; frozen ones from
  * where they are. */
 void op_use_bucket_weights(struct lowering *l, int range, int copy)
@@ -124,7 +131,7 @@ void op_use_bucket_weights(struct lowering *l, int range, int copy)
 		bool meets =
 			reach->first_module < r->end_module && reach->end_module > r->first_module;
 		if ((meets && holds(l, u, r)) || holds_parameter(step, u, tied))
-			op_use(l, step->resident[u].parameter_shard);
+			op_use(l, weights_of(step, u));
 	}
 }
 
@@ -137,6 +144,18 @@ static void take_collector(struct lowering *l)
 			l->step->plan->param_dtype);
 }
 
+/* Backward adds to the fp32 copies of its parameters, and to that of the table that the head is
+ * tied to. */
+static void use_copies(struct lowering *l, int range)
+{
+	const struct step *step = l->step;
+	const struct range *r = &step->ranges[range];
+	int tied = step->model->modules[r->end_module - 1].tied_parameter;
+	for (int u = 0; u < step->n_units; u++)
+		if (holds(l, u, r) || holds_parameter(step, u, tied))
+			op_use(l, step->resident[u].gradient);
+}
+
 /* Gradients appear range by range, DDP's in the parameters' dtype, and stay until they are
  * collected or the optimizer has read them; later micro-batches add to them. */
 void op_take_bucket_gradient(struct lowering *l)
@@ -145,6 +164,10 @@ void op_take_bucket_gradient(struct lowering *l)
 		is_copied_back(l) ? l->step->plan->master_dtype : l->step->plan->param_dtype;
 	enum buffer_role role = is_copied_back(l) ? BUFFER_GRADIENT_SHARD : BUFFER_GRADIENT;
 	int range = l->at->range, *gradient = &l->range_gradients[range];
+	if (l->step->method.adds_at_once) {
+		use_copies(l, range);
+		return;
+	}
 	int64_t elements = op_take_gradient_elements(l, range, dtype);
 	if (elements > 0 && *gradient < 0) {
 		*gradient = buffer_new(
@@ -264,6 +287,31 @@ void lower_REDUCE_BUCKET(struct lowering *l)
 		op_use(l, live_of(l)->reducing);
 		break;
 	}
+}
+
+/* In place: the rank's slice of the fp32 copy is what the optimizer reads. */
+void lower_SCATTER_BUCKET(struct lowering *l)
+{
+	l->op.group = l->step->group_reduce;
+	l->op.dtype = l->step->plan->reduce_dtype;
+	l->op.bytes = reduced_bytes(l);
+	op_use(l, l->step->resident[l->at->unit].gradient);
+}
+
+/* In place too: the updated slices. */
+void lower_GATHER_BUCKET(struct lowering *l)
+{
+	l->op.group = l->step->group_gather;
+	l->op.bytes = bucket_of(l)->gathered * compute_bytes(l);
+	op_use(l, l->step->resident[l->at->unit].whole);
+}
+
+/* The slices of ranks that have the same one. */
+void lower_REDUCE_SLICE(struct lowering *l)
+{
+	lower_SCATTER_BUCKET(l);
+	l->op.group = l->step->group_replicate;
+	l->op.bytes = bucket_of(l)->chunk * dtype_bytes(l->op.dtype);
 }
 
 /* The owner's slice is copied out of the reduced bucket, or added to that of earlier micro-batches;

@@ -23,6 +23,7 @@ static void use_weights(struct lowering *l)
 			use_unit(l, unit_twin(l->step, unit));
 		break;
 	case WEIGHTS_OF_BUCKETS:
+	case WEIGHTS_WHOLE_BUCKETS:
 		op_use_bucket_weights(l, range, flight_of(l)->copies[range]);
 		break;
 	case WEIGHTS_WHOLE:
@@ -70,6 +71,8 @@ static void use_exchanged(struct lowering *l)
 		&flight->rows_returned, &flight->rows[l->at->range]};
 	for (int i = 0; i < COUNT_OF(buffers); i++) {
 		op_use(l, *buffers[i]);
+		if (*buffers[i] == l->step->gather_buffer)
+			*buffers[i] = -1;
 		if (i < COUNT_OF(buffers) - 1 || !(l->at->flags & KEEPS_ROWS))
 			op_give(l, buffers[i]);
 	}

@@ -174,6 +174,14 @@ void lower_CAST_WHOLE(struct lowering *l)
 	op_use(l, l->step->whole);
 }
 
+/* Or into its part of each bucket, */
+void lower_CAST_BUCKETS(struct lowering *l)
+{
+	lower_CAST_WHOLE(l);
+	for (int u = 0; u < l->step->n_units; u++)
+		op_use_another(l, l->step->resident[u].whole);
+}
+
 /* which are gathered in place. */
 void lower_GATHER_WHOLE(struct lowering *l)
 {

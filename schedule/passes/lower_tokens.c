@@ -25,6 +25,8 @@ void lower_GATHER_TOKENS(struct lowering *l)
 	set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
 	if (is_input && l->step->rules.keeps_gathered_input && !range->first_of_slot)
 		op_use(l, flight->saved[l->at->range - 1]);
+	else if (range_has_head(l->step, l->at->range) && l->step->gather_buffer >= 0)
+		op_use(l, flight->gathered[is_input] = l->step->gather_buffer);
 	else
 		take_gathered(l, &flight->gathered[is_input]);
 }

@@ -12,14 +12,22 @@ static void choose_kinds(struct method *method, enum layout_kind layout, bool ha
 	method->weights = !whole ? WEIGHTS_OF_UNIT : has_zero ? WEIGHTS_WHOLE : WEIGHTS_OF_BUCKETS;
 }
 
-static void choose_zero(struct method *method, const struct zero_rules *zero, int stage)
+static void choose_zero(
+	struct method *method, const struct zero_rules *zero, const struct plan *plan, int stage)
 {
-	method->reduces_late = zero->reduces_late >> stage & 1;
-	method->overlaps = zero->overlaps >> stage & 1;
+	method->reduces_late = (zero->reduces_late >> stage & 1) || plan->overlap == OVERLAP_NONE;
+	method->overlaps = zero->overlaps >> stage & 1 && plan->overlap != OVERLAP_NONE;
 	method->buckets = zero->fp32_gradients ? BUCKETS_ADDED_UP : BUCKETS_CUT;
-	method->adds_in_hook = zero->fp32_gradients && !method->shards;
+	method->adds_at_once = zero->adds_at_once;
+	method->scatters = zero->adds_at_once && method->shards;
+	if (method->scatters && plan->overlap == OVERLAP_ALL) {
+		method->gathers = GATHERS_BY_BUCKET;
+		method->weights = WEIGHTS_WHOLE_BUCKETS;
+	}
+	method->adds_in_hook = zero->fp32_gradients && !zero->adds_at_once && !method->shards;
 	method->copies_back = zero->copies_back;
-	method->copies_gradients = !zero->fp32_gradients;
+	method->copies_gradients =
+		!zero->fp32_gradients || plan->reduce_dtype != plan->master_dtype;
 	method->host_update_is_fused = true;
 	method->bucket_elements = zero->bucket_elements;
 	method->collector_elements = zero->buffer_elements;
@@ -54,6 +62,7 @@ struct method method_of(const struct plan *plan, const struct topology *topology
 		.keeps_losses = runtime->keeps_losses,
 		.recomputes_to_end =
 			!runtime->recompute_stops_early && !runtime->needed_tensors_only,
+		.recomputes_attention = runtime->recomputes_attention,
 		.norm_is_exact = runtime->exact_norm,
 		.measures_norm = runtime->measures_norm,
 		.own_copy_streams = runtime->own_copy_streams,
@@ -65,6 +74,6 @@ struct method method_of(const struct plan *plan, const struct topology *topology
 				   : GRADIENT_OF_UNIT;
 	choose_kinds(&method, layout, runtime->zero != NULL);
 	if (runtime->zero != NULL)
-		choose_zero(&method, runtime->zero, strategy_stage(plan->strategy));
+		choose_zero(&method, runtime->zero, plan, strategy_stage(plan->strategy));
 	return method;
 }

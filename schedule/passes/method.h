@@ -7,10 +7,11 @@
 
 /* When whole parameters are made. */
 enum gathers {
-	GATHERS_NEVER,    /* every rank has them (DDP) */
-	GATHERS_BY_HOOK,  /* in the hooks of units (FSDP, ours) */
-	GATHERS_BY_TRACE, /* in the recorded order of leaves (DeepSpeed's ZeRO-3) */
-	GATHERS_AT_END,   /* after the optimizer (ZeRO with whole parameters) */
+	GATHERS_NEVER,     /* every rank has them (DDP) */
+	GATHERS_BY_HOOK,   /* in the hooks of units (FSDP, ours) */
+	GATHERS_BY_TRACE,  /* in the recorded order of leaves (DeepSpeed's ZeRO-3) */
+	GATHERS_AT_END,    /* after the optimizer (ZeRO with whole parameters) */
+	GATHERS_BY_BUCKET, /* in the next step's first forward (Megatron-LM) */
 };
 
 /* In what portions gradients are reduced. */
@@ -28,7 +29,7 @@ enum buckets {
 };
 
 /* What compute reads. */
-enum weights { WEIGHTS_OF_UNIT, WEIGHTS_OF_BUCKETS, WEIGHTS_WHOLE };
+enum weights { WEIGHTS_OF_UNIT, WEIGHTS_OF_BUCKETS, WEIGHTS_WHOLE, WEIGHTS_WHOLE_BUCKETS };
 
 struct method {
 	enum gathers gathers;
@@ -42,14 +43,15 @@ struct method {
 	bool keeps_units; /* every rank has all parameters between steps */
 	bool casts_shard, copies_out, stages_again, flattens, divides, recomputes_by_unit;
 	bool update_per_unit, delays_post_backward, has_limiter;
-	bool reshards_always;     /* after every backward, whatever becomes of the gradient */
-	bool two_communicators;   /* one to gather, one to reduce */
-	bool one_communicator;    /* one thread carries out all collectives */
-	bool needed_tensors_only; /* nothing is saved or computed again that backward does not read
-				   */
-	bool keeps_work;          /* all tensors of a block's backward, until it ends */
-	bool keeps_losses;        /* one a token */
-	bool recomputes_to_end;   /* what a block returns, too */
+	bool reshards_always;      /* after every backward, whatever becomes of the gradient */
+	bool two_communicators;    /* one to gather, one to reduce */
+	bool one_communicator;     /* one thread carries out all collectives */
+	bool needed_tensors_only;  /* nothing is saved or computed again that backward does not read
+				    */
+	bool keeps_work;           /* all tensors of a block's backward, until it ends */
+	bool keeps_losses;         /* one a token */
+	bool recomputes_to_end;    /* what a block returns, too */
+	bool recomputes_attention; /* selective checkpointing: nothing else */
 	bool norm_is_exact, measures_norm;
 	bool own_copy_streams, keeps_host_gradient;
 	bool host_update_is_fused; /* the host has an Adam of its own */
@@ -58,6 +60,8 @@ struct method {
 	enum buckets buckets;
 	bool reduces_late;     /* after backward, not in it */
 	bool overlaps;         /* reductions run beside compute, which else waits for each */
+	bool adds_at_once;     /* BUCKETS_ADDED_UP: backward itself does */
+	bool scatters;         /* and each rank needs its slice alone */
 	bool adds_in_hook;     /* BUCKETS_ADDED_UP: by way of DDP's own buckets */
 	bool copies_back;      /* a reduced bucket goes back whole, not the slice alone */
 	bool copies_gradients; /* the optimizer has them copied to the master dtype */

@@ -43,6 +43,7 @@ void pass_experts(struct step *step);             /* and ranks with other expert
 void pass_delay(struct step *step);               /* FSDP1: hooks that run one range late */
 void pass_gather_by_hook(struct step *step);      /* FSDP: gathers, prefetch, resharding */
 void pass_gather_by_trace(struct step *step);     /* DeepSpeed's ZeRO-3: the same */
+void pass_gather_by_bucket(struct step *step);    /* Megatron-LM: what the update has left */
 void pass_cast_by_range(struct step *step);       /* DDP under autocast: low-precision weights */
 void pass_reduce_units(struct step *step);        /* gradients of FSDP's units */
 void pass_reduce_buckets(struct step *step);      /* of buckets: DDP, ZeRO with whole parameters */

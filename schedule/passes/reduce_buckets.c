@@ -1,7 +1,7 @@
 /* Gradients of buckets: DistributedDataParallel; and ZeRO with whole parameters, where every rank
  * reduces all gradients, updates its shard and gathers the rest: DeepSpeed's stages 1 and 2,
- * nanotron's ZeRO-1 and DDP, InternEvo's ZeRO-1 (docs/runtimes.md). Master copies are cut per
- * bucket, which adds up to the same. */
+ * nanotron's ZeRO-1 and DDP, InternEvo's ZeRO-1, Megatron-LM's DDP and distributed optimizer
+ * (docs/runtimes.md). Master copies are cut per bucket, which adds up to the same. */
 #include "schedule/passes/sizes.h"
 
 struct reducing {
@@ -34,6 +34,14 @@ static void cut(struct reducing *r, int bucket)
 	add(r, ACTION_GRADIENT_DONE, stream, bucket, -1);
 }
 
+static void scatter(struct reducing *r, int bucket)
+{
+	if (r->step->group_reduce >= 0)
+		add(r, ACTION_SCATTER_BUCKET, STREAM_REDUCE, bucket, -1);
+	if (r->step->group_replicate >= 0)
+		add(r, ACTION_REDUCE_SLICE, STREAM_REDUCE, bucket, -1);
+}
+
 static void reduce(struct reducing *r, int bucket)
 {
 	switch (r->step->method.buckets) {
@@ -45,7 +53,10 @@ static void reduce(struct reducing *r, int bucket)
 	case BUCKETS_ADDED_UP:
 		if (r->step->method.adds_in_hook)
 			add(r, ACTION_ADD_IN_HOOK, STREAM_COMPUTE, bucket, -1);
-		add_reduction(r, bucket);
+		if (r->step->method.scatters)
+			scatter(r, bucket);
+		else
+			add_reduction(r, bucket);
 		break;
 	case BUCKETS_CUT:
 		cut(r, bucket);
@@ -108,7 +119,8 @@ static void backward_done(struct reducing *r)
 		copy_back(r);
 		return;
 	}
-	if (method->buckets == BUCKETS_ADDED_UP && (!synchronises || method->reduces_late))
+	if (method->buckets == BUCKETS_ADDED_UP && !method->adds_at_once &&
+		(!synchronises || method->reduces_late))
 		add(r, ACTION_ADD_TO_COPIES, STREAM_COMPUTE, -1, -1);
 	for (int u = 0; u < r->step->n_units && synchronises && method->reduces_late; u++)
 		reduce(r, u);

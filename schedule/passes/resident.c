@@ -1,9 +1,16 @@
 /* Buffers that live between steps: shards, optimizer states, and what a method keeps beside them.
  */
-#include "schedule/passes/step.h"
+#include "schedule/passes/sizes.h"
+
+/* Transformer Engine's of its own (cpp_extensions/gemm.py). */
+static int64_t engine_workspace_bytes(const struct step *step)
+{
+	enum { MIB = 1 << 20 };
+	return step->topology->device.generation >= GENERATION_HOPPER ? 32 * MIB + 1024 : 4 * MIB;
+}
 
 /* cuBLAS: 2 x 4 MiB + 8 x 16 KiB, and 32 MiB from Hopper on (CublasHandlePool.cpp). */
-static int64_t workspace_bytes(const struct step *step)
+static int64_t one_workspace_bytes(const struct step *step)
 {
 	const struct topology *topology = step->topology;
 	const struct runtime *runtime = runtime_of(step->plan->runtime);
@@ -14,6 +21,14 @@ static int64_t workspace_bytes(const struct step *step)
 	if (topology->device.kind != DEVICE_GPU)
 		return 0;
 	return topology->device.generation >= GENERATION_HOPPER ? 33554432 : 8519680;
+}
+
+static int64_t workspace_bytes(const struct step *step)
+{
+	int64_t one = one_workspace_bytes(step);
+	if (one == 0 || !runtime_of(step->plan->runtime)->three_workspaces)
+		return one;
+	return 2 * one + engine_workspace_bytes(step);
 }
 
 static int64_t optimizer_state_bytes(const struct step *step)
@@ -78,7 +93,7 @@ static void add_unit(struct step *step, int unit)
 	struct resident *resident = &step->resident[unit];
 	const struct unit *u = &step->units[unit];
 	enum dtype master = step->plan->master_dtype, compute = step->plan->param_dtype;
-	*resident = (struct resident){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+	*resident = (struct resident){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 	if (u->parameters == 0)
 		return;
 	if (unit_is_offloaded(step, unit))
@@ -104,6 +119,9 @@ static void add_whole(struct step *step)
 	for (int u = 0; u < step->n_units; u++) {
 		int64_t n = step->units[u].gathered;
 		elements += n;
+		if (step->method.weights == WEIGHTS_WHOLE_BUCKETS)
+			step->resident[u].whole = buffer_new_resident(
+				step, BUFFER_COMPUTE_COPY, u, n * width, compute);
 		if (step->method.buckets == BUCKETS_ADDED_UP)
 			step->resident[u].gradient = buffer_new_resident(
 				step, BUFFER_GRADIENT, u, n * dtype_bytes(reduce), reduce);
@@ -111,7 +129,9 @@ static void add_whole(struct step *step)
 			step->resident[u].reduce_input = buffer_new_resident(
 				step, BUFFER_REDUCE_INPUT, u, n * width, compute);
 	}
-	step->whole = buffer_new_resident(step, BUFFER_COMPUTE_COPY, -1, elements * width, compute);
+	if (step->method.weights == WEIGHTS_WHOLE)
+		step->whole = buffer_new_resident(
+			step, BUFFER_COMPUTE_COPY, -1, elements * width, compute);
 }
 
 /* ZeRO-3 leaves small parameters on every rank. */
@@ -149,13 +169,20 @@ void pass_resident(struct step *step)
 {
 	int64_t workspace = workspace_bytes(step);
 	step->resident = ARENA_ARRAY(step->arena, struct resident, step->n_units);
-	step->whole = step->collector = step->kernel_workspace = -1;
+	step->whole = step->collector = step->kernel_workspace = step->gather_buffer = -1;
 	for (int u = 0; u < step->n_units; u++)
 		add_unit(step, u);
-	if (step->method.gathers == GATHERS_AT_END)
+	if (step->method.gathers == GATHERS_AT_END || step->method.gathers == GATHERS_BY_BUCKET)
 		add_whole(step);
 	if (step->method.gathers == GATHERS_BY_TRACE)
 		add_partitions(step);
+	if (step->plan->sequence_parallel && runtime_of(step->plan->runtime)->keeps_gather_buffer)
+		step->gather_buffer = buffer_new_resident(step, BUFFER_GATHERED_TOKENS, -1,
+			exchanged_tokens_bytes(step), step->plan->param_dtype);
+	if (step->pipeline.ranks > 1 && runtime_of(step->plan->runtime)->keeps_messages)
+		buffer_new_resident(step, BUFFER_RESIDUAL_GRADIENT, -1,
+			3 * (1 + step->pipeline.chunks) * residual_bytes(step) / 2,
+			step->plan->param_dtype);
 	if (workspace > 0)
 		step->kernel_workspace = buffer_new_resident(
 			step, BUFFER_KERNEL_WORKSPACE, -1, workspace, DTYPE_INT8);

@@ -18,6 +18,7 @@ static void (*const passes[])(struct step *step) = {
 	pass_delay,
 	pass_gather_by_hook,
 	pass_gather_by_trace,
+	pass_gather_by_bucket,
 	pass_cast_by_range,
 	pass_reduce_units,
 	pass_reduce_buckets,

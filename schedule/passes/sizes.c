@@ -66,7 +66,8 @@ int64_t range_saved_bytes(const struct step *step, int range)
  * the backward graph has no use for; ours is the next block's input. */
 static int64_t result_bytes(const struct step *step, int module)
 {
-	bool needed_only = step->method.needed_tensors_only || step->plan->compile;
+	bool needed_only = step->method.needed_tensors_only || step->method.recomputes_attention ||
+			   step->plan->compile;
 	if (needed_only || step->model->modules[module].kind != MODULE_DOWN)
 		return modules_saved_bytes(step, module, module + 1);
 	return residual_bytes(step);
@@ -87,11 +88,15 @@ int64_t residual_bytes(const struct step *step)
 		step->model, &step->rules, step->plan->micro_batch, step->plan->seq_len);
 }
 
-/* Inputs and targets: windows of seq_len + 1 tokens. */
+/* Inputs and targets: windows of seq_len + 1 tokens; and which pairs of tokens attend, of those
+ * that the rank has with all of the sequence. */
 int64_t tokens_bytes(const struct step *step)
 {
-	int64_t window = step->plan->seq_len / step->plan->mesh.context + 1;
-	return step->plan->micro_batch * window * dtype_bytes(DTYPE_INT32);
+	int64_t own = step->plan->seq_len / step->plan->mesh.context;
+	int64_t row = (own + 1) * dtype_bytes(DTYPE_INT32);
+	if (runtime_of(step->plan->runtime)->batch_has_mask)
+		row += own * step->plan->seq_len;
+	return step->plan->micro_batch * row;
 }
 
 /* --- exchanges -----------------------------------------------------------------------------------

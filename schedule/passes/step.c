@@ -20,7 +20,7 @@ struct step *step_begin(struct arena *arena, const struct plan *plan, const stru
 	*step->schedule = (struct schedule){
 		.arena = arena, .plan = *plan, .model = model_whole(model), .topology = topology};
 	step->plan = &step->schedule->plan;
-	step->rules = plan_activation_rules(plan);
+	step->rules = plan_activation_rules(plan, topology->device.generation);
 	step->checkpointing = ARENA_ARRAY(arena, enum checkpointing, model->architecture.layers);
 	for (int64_t l = 0; l < model->architecture.layers; l++)
 		step->checkpointing[l] = plan_block_checkpointing(plan, model_layer(model, l));

@@ -41,6 +41,7 @@ struct resident {
 	int parameter_shard, optimizer_state;
 	int low_precision;           /* ZeRO-3: the shard in the compute dtype */
 	int kept;                    /* the whole unit */
+	int whole;                   /* a bucket in the compute dtype (Megatron-LM) */
 	int gradient;                /* what gradients are accumulated in (nanotron) */
 	int gradient_shard;          /* what they are reduced to (ZeRO-3) */
 	int reduce_input;            /* a bucket */
@@ -94,7 +95,7 @@ struct step {
 	struct resident *resident;
 	int whole;     /* all parameters in the compute dtype; -1 */
 	int collector; /* ZeRO-3: the buffer that gradients are collected in; -1 */
-	int kernel_workspace;
+	int kernel_workspace, gather_buffer; /* of the head's tokens; -1 */
 
 	/* order, actions */
 	struct entry *order;

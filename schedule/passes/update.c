@@ -1,4 +1,5 @@
-/* The end of a step: gradient norm, clipping, the update, and what is gathered behind it. */
+/* The end of a step: gradient norm, clipping, the update, and what is gathered behind it, or in the
+ * next step's forward. */
 #include "schedule/passes/step.h"
 
 /* Nothing at all is left to any device. */
@@ -113,6 +114,27 @@ void pass_update(struct step *step)
 		add_updates(step, STREAM_HOST, LAST);
 	if (step->method.gathers == GATHERS_AT_END)
 		add_whole(step);
+	if (step->method.gathers == GATHERS_BY_BUCKET)
+		action_add(step, action_of_step(ACTION_CAST_BUCKETS, -1));
 	if (step->method.gathers == GATHERS_BY_TRACE)
 		add_leaves(step);
+}
+
+/* Each bucket when the one before begins to be computed, the first two with the step. Buckets are
+ * numbered as backward fills them. */
+void pass_gather_by_bucket(struct step *step)
+{
+	int last = step->n_units - 1, next = last;
+	if (step->method.gathers != GATHERS_BY_BUCKET || step->group_gather < 0)
+		return;
+	struct action_list old = actions_begin(step);
+	for (int i = 0; i < old.n; i++) {
+		const struct action *at = &old.items[i];
+		bool is_first = at->kind == ACTION_FORWARD && at->micro_batch == 0;
+		while (is_first && next >= 0 &&
+			(next == last || step->bucket_done[next + 1] <= at->range))
+			action_add(step, action_at(at, ACTION_GATHER_BUCKET, next--));
+		action_add(step, *at);
+	}
+	actions_end(&old);
 }

@@ -146,9 +146,23 @@ static void wait_for_whole(struct waiting *w)
 		w->whole = none;
 }
 
+/* Each bucket once, by the first forward that reads it. */
+static void wait_for_buckets(struct waiting *w)
+{
+	for (int u = 0; u < w->step->n_units; u++) {
+		struct ref *ready = &w->units[u].ready;
+		if (ready->op < 0 || w->step->bucket_done[u] > w->at->range)
+			continue;
+		wait_for(w, *ready);
+		*ready = none;
+	}
+}
+
 static void wait_for_weights(struct waiting *w)
 {
 	const struct method *method = &w->step->method;
+	if (method->weights == WEIGHTS_WHOLE_BUCKETS)
+		wait_for_buckets(w);
 	if (method->weights == WEIGHTS_WHOLE)
 		wait_for_whole(w);
 	if (method->weights != WEIGHTS_OF_UNIT || !unit_has_parameters(w->step, w->at->unit))

@@ -17,7 +17,7 @@
 /* Runtimes with a pipeline. */
 #define PIPELINED                                                                                  \
 	(BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_NANOTRON) |           \
-		BIT(RUNTIME_INTERNEVO))
+		BIT(RUNTIME_INTERNEVO) | BIT(RUNTIME_MEGATRON))
 
 static const char dtypes[] = "fp32|bf16|fp16", on_off[] = "on|off";
 
@@ -230,7 +230,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.cpu = RUNTIME_SHARDPLAN,
 			.metavar = "NAME",
 			.help = "whose behaviour is predicted: pytorch-fsdp1, pytorch-fsdp2, "
-				"pytorch-ddp, shardplan, deepspeed, nanotron or internevo",
+				"pytorch-ddp, shardplan, deepspeed, nanotron, internevo or "
+				"megatron",
 			.remark = "NO_SHARD under pytorch-fsdp2 is priced as pytorch-ddp",
 		},
 	[KNOB_LIBRARIES] =
@@ -380,7 +381,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
-				    BIT(RUNTIME_NANOTRON) | BIT(RUNTIME_INTERNEVO),
+				    BIT(RUNTIME_NANOTRON) | BIT(RUNTIME_INTERNEVO) |
+				    BIT(RUNTIME_MEGATRON),
 			.refusal = "it has no tensor parallelism; use off",
 			.metavar = on_off,
 			.help = "the tokens of the residual stream are cut over the tensor ranks "
@@ -444,13 +446,36 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.help = "with --expert: rows of the fullest rank over the mean",
 			.shown = "1.1",
 		},
+	[KNOB_OVERLAP] =
+		{
+			CHOICE(overlap, FIELD_OMIT_ZERO, NAMES(OVERLAP_VALUES)),
+			.group = KNOB_GROUP_SHARDING,
+			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED | KNOB_COMPARED |
+				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_MEGATRON),
+			.refusal = "its strategy decides; use all",
+			.help = "runtime megatron: what runs beside compute, reductions and "
+				"gathers, reductions alone, or nothing",
+		},
+	[KNOB_DROPOUT] =
+		{
+			FIELD_BOOL(struct plan, dropout, "dropout", FIELD_OMIT_ZERO),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_MEGATRON),
+			.refusal = "its masks are not modelled; use off",
+			.metavar = on_off,
+			.help = "runtime megatron: attention and residual stream are trained "
+				"with dropout, whose masks are kept",
+		},
 	[KNOB_TENSOR] =
 		{
 			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
-				    BIT(RUNTIME_NANOTRON) | BIT(RUNTIME_INTERNEVO),
+				    BIT(RUNTIME_NANOTRON) | BIT(RUNTIME_INTERNEVO) |
+				    BIT(RUNTIME_MEGATRON),
 			.metavar = "N",
 			.help = "ranks that heads, MLPs and vocabulary are cut over (tensor "
 				"parallelism)",
@@ -461,7 +486,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			FIELD_INT(struct plan, mesh.context, "context", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
-			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2),
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
 			.metavar = "N",
 			.help = "ranks that the tokens of a sequence are cut over (context "
 				"parallelism)",
@@ -531,6 +556,7 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	KNOB_PREFETCH,
 	KNOB_FORWARD_PREFETCH,
 	KNOB_LIMIT_ALL_GATHERS,
+	KNOB_OVERLAP,
 	KNOB_CPU_OFFLOAD,
 	/* Computation */
 	KNOB_ACTIVATION_CHECKPOINTING,
@@ -546,6 +572,7 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	KNOB_OPTIMIZER,
 	KNOB_ALLOCATOR,
 	KNOB_CLIP,
+	KNOB_DROPOUT,
 	KNOB_LOADER_RATE,
 	KNOB_TRAINABLE,
 	KNOB_RUNTIME,

@@ -52,6 +52,13 @@ enum { GRADIENT_QUANTUM_BITS = 52 };
 	X(ACTIVATIONS_CHECKPOINTS, "checkpoints")                                                  \
 	X(ACTIVATIONS_ALL, "all")
 
+/* What runs beside compute of Megatron-LM's DDP: reductions in backward (--overlap-grad-reduce) and
+ * gathers in forward (--overlap-param-gather); without the first all is one bucket. */
+#define OVERLAP_VALUES(X)                                                                          \
+	X(OVERLAP_ALL, "all")                                                                      \
+	X(OVERLAP_GRADIENTS, "gradients")                                                          \
+	X(OVERLAP_NONE, "none")
+
 #define ENUMERATOR(enumerator, name) enumerator,
 enum prefetch { PREFETCH_VALUES(ENUMERATOR) };
 enum loss_kind { LOSS_VALUES(ENUMERATOR) LOSS_COUNT };
@@ -60,6 +67,7 @@ enum gelu_place { GELU_VALUES(ENUMERATOR) };
 enum optimizer { OPTIMIZER_VALUES(ENUMERATOR) };
 enum allocator_kind { ALLOCATOR_VALUES(ENUMERATOR) };
 enum activation_offload { ACTIVATION_OFFLOAD_VALUES(ENUMERATOR) };
+enum overlap { OVERLAP_VALUES(ENUMERATOR) };
 #undef ENUMERATOR
 
 /* --- the plan --------------------------------------------------------------------------------- */
@@ -97,6 +105,8 @@ struct plan {
 	bool sync_each_micro_batch; /* reduce gradients after every micro-batch */
 	bool late_all_reduce;       /* hybrid: over the replicas only after the last one */
 	enum activation_offload activation_offload;
+	enum overlap overlap;
+	bool dropout; /* of attention, residual stream and embedding: its masks are kept */
 	bool sequence_parallel; /* the residual stream's tokens are cut over the tensor ranks */
 	enum pipeline_schedule pipeline_schedule;
 	int64_t virtual_stages;       /* of each pipeline rank; 0: as few as the schedule has */
@@ -150,6 +160,8 @@ enum knob_id {
 	KNOB_LAYERS_PER_STAGE,
 	KNOB_EXPERT_TENSOR,
 	KNOB_EXPERT_LOAD,
+	KNOB_OVERLAP,
+	KNOB_DROPOUT,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

@@ -178,7 +178,8 @@ bool libraries_newest(const struct libraries *libraries, enum device_generation 
 static bool calls_pytorch_attention(const struct plan *plan, const struct model *model)
 {
 	return plan->runtime != RUNTIME_SHARDPLAN && plan->runtime != RUNTIME_NANOTRON &&
-	       plan->runtime != RUNTIME_INTERNEVO && model->architecture.family != FAMILY_MPT;
+	       plan->runtime != RUNTIME_INTERNEVO && plan->runtime != RUNTIME_MEGATRON &&
+	       model->architecture.family != FAMILY_MPT;
 }
 
 /* Of PyTorch's own attention: cuDNN's kernel goes first on H100 and B200 since wheels bring a cuDNN
@@ -195,14 +196,24 @@ static enum attention_kind pytorch_attention(
 		       : ATTENTION_FLASH3;
 }
 
+enum attention_kind plan_engine_attention(
+	const struct plan *plan, enum device_generation generation)
+{
+	bool cudnn = runtime_of(plan->runtime)->projection_keeps_input &&
+		     plan->attention == ATTENTION_FLASH && generation >= GENERATION_HOPPER &&
+		     plan->libraries.version[LIBRARY_FLASH_ATTN] == 0;
+
+	return cudnn ? ATTENTION_FLASH3 : plan->attention;
+}
+
 enum attention_kind plan_attention(
 	const struct plan *plan, const struct model *model, enum device_generation generation)
 {
 	struct libraries libraries = plan_libraries(plan);
 	int flash = libraries.version[LIBRARY_FLASH_ATTN] / 10000;
 
-	if (plan->attention != ATTENTION_FLASH)
-		return plan->attention;
+	if (plan_engine_attention(plan, generation) != ATTENTION_FLASH)
+		return plan_engine_attention(plan, generation);
 	if (flash > 0)
 		return flash == 1   ? ATTENTION_FLASH1
 		       : flash == 2 ? ATTENTION_FLASH2

@@ -51,6 +51,9 @@ bool library_before(const struct libraries *libraries, enum library library, int
 bool libraries_newest(const struct libraries *libraries, enum device_generation generation,
 	struct arena *arena, struct libraries *newest);
 
+/* Transformer Engine takes cuDNN's kernels from Hopper on, unless flash-attn is named. */
+enum attention_kind plan_engine_attention(
+	const struct plan *plan, enum device_generation generation);
 /* The kernel that `flash` stands for: the named flash-attn, or what PyTorch's
  * scaled_dot_product_attention took then on GPUs of that generation; ATTENTION_FLASH when neither
  * decides. */

@@ -38,12 +38,12 @@ int64_t plan_data_parallel(const struct plan *plan)
 
 int64_t plan_shard_ranks(const struct plan *plan)
 {
-	return plan->mesh.shard * plan->mesh.context;
+	return strategy_shards(plan->strategy) ? plan->mesh.shard * plan->mesh.context : 1;
 }
 
 int64_t plan_reduce_ranks(const struct plan *plan)
 {
-	return plan->mesh.replicate * plan_shard_ranks(plan);
+	return plan->mesh.replicate * plan->mesh.shard * plan->mesh.context;
 }
 
 int64_t plan_expert_tensor(const struct plan *plan)
@@ -65,7 +65,9 @@ struct division plan_division(const struct plan *plan)
 		.context = mesh->context,
 		.expert = mesh->expert,
 		.expert_tensor = plan_expert_tensor(plan),
-		.expert_load = plan->expert_load};
+		.expert_load = plan->expert_load,
+
+		.words = runtime_of(plan->runtime)->vocab_multiple * mesh->tensor};
 }
 
 bool plan_divides_alike(const struct plan *a, const struct plan *b)
@@ -124,7 +126,7 @@ int64_t plan_loss_bytes(const struct plan *plan)
 	case LOSS_FLOAT:
 		return compute < 4 ? 14 : 12;
 	case LOSS_PARALLEL: /* the fp32 copy, and the softmax that its gradient overwrites */
-		return 8;
+		return runtime_of(plan->runtime)->loss_in_place ? 4 : 8;
 	case LOSS_FUSED:
 	case LOSS_FUSED_LINEAR:
 	case LOSS_COUNT:
@@ -169,25 +171,30 @@ enum layout_kind plan_layout(const struct plan *plan)
 	return strategy_stage(plan->strategy) == 3 ? runtime->stage3_layout : runtime->layout;
 }
 
-struct activation_rules plan_activation_rules(const struct plan *plan)
+struct activation_rules plan_activation_rules(
+	const struct plan *plan, enum device_generation generation)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
 	bool eager = plan->attention == ATTENTION_EAGER;
 	return (struct activation_rules){
 		.dtype = plan->param_dtype,
-		.attention = plan->attention,
+		.attention = plan_engine_attention(plan, generation),
 		.norm_unfused = runtime->norm_unfused && !plan->compile,
 		.keeps_activated_gate = runtime->keeps_activated_gate && !plan->compile,
-		.softmax_fp32 = eager && plan->param_dtype != DTYPE_FP32,
+		.softmax_fp32 =
+			eager && plan->param_dtype != DTYPE_FP32 && !runtime->softmax_in_kernel,
+		.projection_keeps_input = runtime->projection_keeps_input,
+		.dropout = plan->dropout,
 		.drops_unread = !runtime->keeps_unread,
 		.keeps_gathered_input = runtime->keeps_gathered_input,
 		.alignment = runtime->tensor_alignment,
 	};
 }
 
-struct activation_rules plan_block_activation_rules(const struct plan *plan, int64_t block)
+struct activation_rules plan_block_activation_rules(
+	const struct plan *plan, enum device_generation generation, int64_t block)
 {
-	struct activation_rules rules = plan_activation_rules(plan);
+	struct activation_rules rules = plan_activation_rules(plan, generation);
 	rules.drop_attention = plan_block_checkpointing(plan, block) == CHECKPOINTING_SELECTIVE;
 	return rules;
 }

@@ -51,7 +51,8 @@ bool plan_syncs(const struct plan *plan, bool *each);
 /* How parameters lie: of the runtime, and for ZeRO of the stage. */
 enum layout_kind plan_layout(const struct plan *plan);
 /* What saved tensors look like where nothing is checkpointed (rows.h: of one block). */
-struct activation_rules plan_activation_rules(const struct plan *plan);
+struct activation_rules plan_activation_rules(
+	const struct plan *plan, enum device_generation generation);
 
 /* The `plan:` map of a plan file and its inverse. */
 bool plan_read(struct arena *arena, const struct node *map, struct plan *plan, struct error *error);

@@ -341,6 +341,8 @@ bool plan_selective_keeps(const struct plan *plan, const struct model *model, in
 	bool flash = modules[module].kind == MODULE_ATTENTION_CORE &&
 		     attention_is_flash(plan->attention);
 	int products = 0;
+	if (runtime_of(plan->runtime)->recomputes_attention)
+		return modules[module].kind != MODULE_ATTENTION_CORE;
 	if (flash || !is_product(model, module))
 		return flash;
 	for (int m = module; m >= 0 && modules[m].layer == modules[module].layer; m--)

@@ -13,6 +13,7 @@
 
 #include "models/models.h"
 #include "schedule/plan/values.h"
+#include "topologies/topologies.h"
 
 struct plan;
 
@@ -39,7 +40,8 @@ enum checkpointing plan_block_checkpointing(const struct plan *plan, int64_t blo
 int64_t plan_count_checkpointing(const struct plan *plan, enum checkpointing kind, int64_t blocks);
 /* What the tensors of a block look like: plan_activation_rules, and what selective checkpointing
  * drops there. */
-struct activation_rules plan_block_activation_rules(const struct plan *plan, int64_t block);
+struct activation_rules plan_block_activation_rules(
+	const struct plan *plan, enum device_generation generation, int64_t block);
 
 /* Does selective checkpointing keep the result of this leaf of a block, whatever the plan has
  * there? Else it is computed again. */

@@ -19,13 +19,14 @@ enum {
  */
 #define NCCL_COMMUNICATOR (24 * 12LL * MIB)
 
-/* What all three have from PyTorch itself. Context and host costs are [U]. */
-#define PYTORCH                                                                                    \
-	.synchronises_step = true, .recompute_stops_early = true, .keeps_activated_gate = true,    \
-	.tensor_alignment = 1, .caching_allocator = true, .host_per_kernel = 6e-6,                 \
-	.host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,                                \
+/* What all have from PyTorch itself. Context and host costs are [U]. */
+#define PYTORCH_ITSELF                                                                             \
+	.synchronises_step = true, .tensor_alignment = 1, .caching_allocator = true,               \
+	.host_per_kernel = 6e-6, .host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,       \
 	.batch_token_bytes = 16, /* int64 ids and labels */                                        \
 		.communicator_bytes = NCCL_COMMUNICATOR
+/* And from its modules and its checkpoint. */
+#define PYTORCH PYTORCH_ITSELF, .recompute_stops_early = true, .keeps_activated_gate = true
 
 /* deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
 static const struct zero_rules deepspeed_rules = {
@@ -54,6 +55,16 @@ static const struct zero_rules internevo_rules = {
 	.groups = BIT(1),
 	.copies_back = true, /* unflatten_and_copy */
 	.bucket_elements = 512 * MIB,
+};
+
+/* megatron/core/distributed: the buffers of DDP and the distributed optimizer. */
+static const struct zero_rules megatron_rules = {
+	.overlaps = BIT(0) | BIT(1),
+	.groups = BIT(1),
+	.fp32_gradients = true,
+	.adds_at_once = true,
+	.filled_elements = 40000000,
+	.filled_elements_a_rank = 1000000,
 };
 
 static const struct runtime runtimes[RUNTIME_COUNT] = {
@@ -200,6 +211,30 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.fused_kernels = true,
 			.loss_in_place = true, /* flash-attn's, inplace_backward */
 			.host_per_exchange = 150e-6,
+			.host_per_hook = 30e-6,
+		},
+	[RUNTIME_MEGATRON] =
+		{
+			PYTORCH_ITSELF,
+			.layout = LAYOUT_WHOLE,
+			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
+			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
+			.zero = &megatron_rules,
+			.measures_norm = true,
+			.fused_kernels = true,
+			.fused_activations = true,
+			.parallel_loss = true,
+			.loss_in_place = true,
+			.keeps_gather_buffer = true,
+			.keeps_messages = true,
+			.projection_keeps_input = true,
+			.recomputes_attention = true,
+			.softmax_in_kernel = true,
+			.vocab_multiple = 128,
+			.batch_has_mask = true,
+			.three_workspaces = true,
+			.host_per_exchange = 30e-6, /* [U] */
 			.host_per_hook = 30e-6,
 		},
 };

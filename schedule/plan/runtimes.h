@@ -23,8 +23,14 @@ struct zero_rules {
 		each_micro_batch; /* gradients are reduced in every micro-batch; else in the last */
 	unsigned groups;          /* the shard group may be smaller than the world */
 	bool fp32_gradients; /* accumulated in, and reduced from, a resident fp32 copy (nanotron) */
-	bool copies_back;    /* a reduced bucket goes back into all its gradients, not the slice */
+	/* Backward adds to the fp32 copies itself: nothing else holds a gradient (Megatron-LM's
+	 * fused accumulation). With shards they are reduce-scattered. */
+	bool adds_at_once;
+	bool copies_back; /* a reduced bucket goes back into all its gradients, not the slice */
 	int64_t bucket_elements; /* a bucket closes before it would exceed this; 0: one for all */
+	/* adds_at_once: a bucket closes when it has these, or so many a data-parallel rank; all is
+	 * one bucket where reductions are not overlapped (KNOB_OVERLAP). */
+	int64_t filled_elements, filled_elements_a_rank;
 	int64_t buffer_elements; /* of the buffer that gradients are collected in; 0: none */
 	/* Stage 3, elements of parameters: coalesced in a prefetch; never partitioned; gathered at
 	 * most at one time; kept when used again within. */
@@ -94,7 +100,17 @@ struct runtime {
 	/* Pipelines: embedding and head count as a block each where blocks are shared out; a
 	 * stage's output is there until its backward, though it was sent. */
 	bool ends_are_blocks, keeps_stage_output;
+	/* And tensors of its messages live on between steps: three halves of one for the rank, and
+	 * as much for each of its stages. */
+	bool keeps_messages;
+	/* Sequence parallel: tokens are gathered for the head in a buffer that stays. */
+	bool keeps_gather_buffer;
 	bool norm_unfused;
+	bool projection_keeps_input; /* models/activations.h */
+	/* Selective checkpointing is of attention alone: softmax and the products around it. */
+	bool recomputes_attention;
+	bool softmax_in_kernel; /* eager: probabilities are kept in the compute dtype alone */
+	int64_t vocab_multiple; /* the vocabulary is padded to it, times tensor ranks; 0: not */
 	int tensor_alignment;   /* of saved tensors */
 	bool caching_allocator; /* PyTorch's: its segments may be expandable */
 	bool loss_in_place;     /* the fused loss writes the gradient over the logits */
@@ -104,6 +120,7 @@ struct runtime {
 	 * whether the script then waits for the compute stream: `.to(device)` without non_blocking.
 	 */
 	int batch_token_bytes;
+	bool batch_has_mask; /* and a byte for every pair of tokens of a sequence */
 	bool waits_for_batch;
 	/* Host cost, seconds: per operation issued, per unit hook, per micro-batch. Priors [U]
 	 * until calibrated. */
@@ -115,6 +132,9 @@ struct runtime {
 	int64_t nccl_bytes;         /* per process with communicators, whatever they hold */
 	int64_t communicator_bytes; /* per communicator */
 	int64_t workspace_bytes;    /* matrix library workspace, a declared buffer; 0 = cuBLAS's */
+	/* Beside the one of the thread that runs forward: that of autograd's, which has a cuBLAS
+	 * handle of its own, and Transformer Engine's, of 4 MiB, 32 MiB from Hopper on. */
+	bool three_workspaces;
 };
 
 const struct runtime *runtime_of(enum runtime_kind kind);

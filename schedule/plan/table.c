@@ -199,7 +199,9 @@ const char *knob_typed(enum knob_id id, const struct plan *plan, struct arena *a
 
 	if (knob_table[id].field.type == FIELD_TYPE_BOOL)
 		return *(const bool *)member ? "on" : "off";
-	if (knob_table[id].field.type == FIELD_TYPE_DECODED)
-		return typed_text(&knob_table[id].field, member);
+	if (knob_table[id].field.type == FIELD_TYPE_DECODED) {
+		const char *text = typed_text(&knob_table[id].field, member);
+		return text != NULL ? text : knob_table[id].shown;
+	}
 	return knob_text(id, plan, arena);
 }

@@ -43,7 +43,8 @@ struct wrap_policy {
 	X(SHARDPLAN, "shardplan")                                                                  \
 	X(DEEPSPEED, "deepspeed")                                                                  \
 	X(NANOTRON, "nanotron")                                                                    \
-	X(INTERNEVO, "internevo")
+	X(INTERNEVO, "internevo")                                                                  \
+	X(MEGATRON, "megatron")
 
 enum runtime_kind {
 #define X(suffix, name) RUNTIME_##suffix,

@@ -171,7 +171,8 @@ static bool check_zero(const struct plan *plan, struct error *error)
 			runtime_names[plan->runtime],
 			each ? "in every micro-batch" : "in the last micro-batch only",
 			each ? "on" : "off");
-	if (zero != NULL && zero->fp32_gradients && plan->reduce_dtype != DTYPE_FP32)
+	if (zero != NULL && zero->fp32_gradients && !zero->adds_at_once &&
+		plan->reduce_dtype != DTYPE_FP32)
 		return refuse(plan, "reduce-dtype", dtype_name(plan->reduce_dtype),
 			"it accumulates and reduces in fp32; use fp32", error);
 	return true;

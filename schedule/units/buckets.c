@@ -1,4 +1,4 @@
-/* DDP's buckets (docs/runtimes.md). */
+/* Buckets of DDP and of ZeRO with whole parameters (docs/runtimes.md). */
 #include "schedule/units/layout.h"
 
 enum { MIB = 1 << 20 };
@@ -9,6 +9,25 @@ static int64_t bucket_limit(const struct plan *plan, int bucket)
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
 	int64_t bytes = dtype_bytes(zero != NULL ? plan->param_dtype : plan->master_dtype);
 	return (bucket == 0 && zero == NULL ? 1 : 25) * MIB / bytes;
+}
+
+static bool has_embedding(const struct model *model)
+{
+	for (int m = 0; m < model->n_modules; m++)
+		if (model->modules[m].kind == MODULE_EMBEDDING)
+			return true;
+	return false;
+}
+
+/* Megatron-LM's close when they have as many; all is one bucket where nothing is reduced before
+ * backward ends, and on stages of a pipeline behind the first, whose reductions others wait for. */
+static int64_t filled_elements(const struct plan *plan, const struct model *model)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	if (plan->overlap == OVERLAP_NONE || !has_embedding(model))
+		return INT64_MAX;
+	return max_i64(
+		zero->filled_elements, zero->filled_elements_a_rank * plan_reduce_ranks(plan));
 }
 
 /* The trained parameter before p; -1. */
@@ -28,6 +47,8 @@ static bool closes(
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
 	if (p < 0)
 		return true;
+	if (zero != NULL && zero->filled_elements > 0)
+		return elements >= filled_elements(plan, model);
 	if (zero == NULL || plan->strategy == STRATEGY_NO_SHARD)
 		return elements >= bucket_limit(plan, bucket);
 	return zero->bucket_elements > 0 &&

@@ -269,7 +269,8 @@ void cutter_init(struct cutter *cutter, const struct engine *engine, struct aren
 	*cutter = (struct cutter){.engine = engine,
 		.schedule = engine->schedule,
 		.program = engine->program,
-		.rules = plan_activation_rules(&engine->schedule->plan),
+		.rules = plan_activation_rules(
+			&engine->schedule->plan, engine->schedule->topology->device.generation),
 		.cuts = ARENA_ARRAY(arena, struct cut, engine->program->n_buffers),
 		.takers = ARENA_ARRAY(arena, int, engine->program->n_buffers),
 		.pieces = ARENA_NEW(arena, struct pieces),

@@ -20,8 +20,9 @@ TARGETS = {
     'deepspeed': targets.DEEPSPEED, 'axolotl': targets.AXOLOTL,
     'llm-foundry': targets.LLM_FOUNDRY, 'nanotron': targets.NANOTRON,
     'torchtitan': targets.TITAN, 'torchtitan-flags': targets.TITAN,
-    'torchtitan-toml': targets.TITAN_TOML, 'megatron-fsdp': targets.MEGATRON,
-    'megatron-torch-fsdp2': targets.MEGATRON, 'pytorch': None, 'pytorch-fsdp1': None,
+    'torchtitan-toml': targets.TITAN_TOML, 'megatron': targets.MEGATRON,
+    'megatron-fsdp': targets.MEGATRON, 'megatron-torch-fsdp2': targets.MEGATRON,
+    'pytorch': None, 'pytorch-fsdp1': None,
 }
 QUESTIONS = [
     [],
@@ -34,6 +35,7 @@ QUESTIONS = [
     ['--runtime', 'pytorch-fsdp2', '--reshard-after-forward', 'all'],
     ['--activation-checkpointing', 'selective', '--attention', 'eager', '--wrap', 'model'],
     ['--runtime', 'deepspeed', '--strategy', 'ZERO_2', '--grad-accum', '2'],
+    ['--runtime', 'megatron', '--grad-accum', '2', '--loss', 'fused', '--overlap', 'none'],
 ]
 
 

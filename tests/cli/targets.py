@@ -255,5 +255,8 @@ MEGATRON = {
     'megatron-fsdp-grad-comm-dtype': ('fp32', 'fp16', 'bf16', 'auto'),
     'no-gradient-accumulation-fusion': bool, 'init-model-with-meta-device': bool,
     'ckpt-format': ('torch', 'torch_dist', 'torch_dcp', 'fsdp_dtensor'), 'use-torch-fsdp2': bool,
-    'torch-fsdp2-no-reshard-after-forward': bool,
+    'torch-fsdp2-no-reshard-after-forward': bool, 'sequence-parallel': bool,
+    'context-parallel-size': int, 'num-virtual-stages-per-pipeline-rank': int,
+    'attention-dropout': float, 'hidden-dropout': float, 'cross-entropy-loss-fusion': bool,
+    'cross-entropy-fusion-impl': ('native', 'te'), 'accumulate-allreduce-grads-in-fp32': bool,
 }

@@ -115,6 +115,46 @@ static const struct foreign files[] = {
 	 "  --data-parallel-sharding-strategy ${STRATEGY}\n",
 		"megatron-fsdp", "gpus=16 micro-batch=4 seq-len=2048 strategy=FULL_SHARD",
 		"predicted as FSDP2"},
+	{"#!/bin/bash\ntorchrun --nnodes 8 --nproc_per_node 8 pretrain_gpt.py --num-layers 32 "
+	 "--hidden-size "
+	 "4096 \\\n"
+	 "  --tensor-model-parallel-size 4 --sequence-parallel --context-parallel-size 2 \\\n"
+	 "  --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 4 \\\n"
+	 "  --micro-batch-size 1 --global-batch-size 128 --seq-length 8192 --bf16 \\\n"
+	 "  --use-distributed-optimizer --num-distributed-optimizer-instances 2 \\\n"
+	 "  --overlap-grad-reduce --fp8-format hybrid\n",
+		"megatron",
+		"gpus=64 tensor=4 sequence-parallel=on context=2 pipeline=2 virtual-stages=4 "
+		"pipeline-schedule=interleaved strategy=ZERO_1 shard-group=2 overlap=gradients "
+		"runtime=megatron dropout=on loss=parallel param-dtype=bf16 reduce-dtype=fp32 "
+		"sync-each-micro-batch=off clip=1",
+		"hybrid: is not predicted"},
+	{"--micro-batch-size 4 --fp16 --hidden-dropout 0 --attention-dropout 0.0 --num-layers 12\n"
+	 "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 "
+	 "--decoder-first-pipeline-num-layers 2 --decoder-last-pipeline-num-layers 2 "
+	 "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te --recompute-granularity full "
+	 "--recompute-method uniform --recompute-num-layers 2\n",
+		"megatron",
+		"strategy=NO_SHARD overlap=none dropout=off param-dtype=fp16 reduce-dtype=fp16 "
+		"sequence-parallel=off layers-per-stage=1x2+2x4+1x2 pipeline-schedule=1f1b "
+		"loss=fused "
+		"activation-checkpointing=full",
+		"recompute-num-layers: 2: predicted as pieces of one layer"},
+	{"--micro-batch-size 1 --num-layers 32 --recompute-granularity full --recompute-method "
+	 "block "
+	 "--recompute-num-layers 8 --hidden-dropout 0 --bf16 --grad-reduce-in-bf16\n",
+		"megatron", "activation-checkpointing=8xfull+24xnone dropout=on reduce-dtype=bf16",
+		NULL},
+	{"--micro-batch-size 1 --hidden-dropout 2\n", NULL,
+		"hidden-dropout: expected a probability, got \"2\"", NULL},
+	{"--micro-batch-size 1 --num-layers 30 --pipeline-model-parallel-size 4 "
+	 "--num-layers-per-virtual-pipeline-stage 4\n",
+		NULL, "expected a size that makes whole stages of 30 blocks on 4 ranks", NULL},
+	{"--micro-batch-size 1 --num-layers 30 --pipeline-model-parallel-size 4 "
+	 "--decoder-first-pipeline-num-layers 5\n",
+		NULL, "expected blocks that leave as many to each other stage", NULL},
+	{"--micro-batch-size 1 --expert-model-parallel-size 8\n", NULL, "expert-model-parallel-siz",
+		NULL},
 	{"import torch\nmesh = init_device_mesh('cuda', (2, 8))\nmodel = FSDP(model, "
 	 "sharding_strategy=ShardingStrategy._HYBRID_SHARD_ZERO2,\n  limit_all_gathers=False, "
 	 "auto_wrap_policy=policy, mixed_precision=MixedPrecision(param_dtype=torch.bfloat16))\n",

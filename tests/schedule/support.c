@@ -190,7 +190,7 @@ static const struct {
 	const char *values[9];
 } knobs[] = {
 	{"runtime", {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan", "deepspeed",
-			    "nanotron", "internevo", NULL}},
+			    "nanotron", "internevo", "megatron", NULL}},
 	{"strategy", {"NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD", "HYBRID_SHARD",
 			     "HYBRID_SHARD_ZERO2", "ZERO_1", "ZERO_2", "ZERO_3", NULL}},
 	{"reshard_after_forward", {"true", "false", "2", "4", NULL}},
@@ -212,6 +212,8 @@ static const struct {
 	{"cpu_offload", {"none", "optimizer", "parameters", "all", NULL}},
 	{"seq_len", {"3", "16", NULL}},
 	{"shard_group", {"1", "2", "4", NULL}},
+	{"overlap", {"all", "all", "gradients", "none", NULL}},
+	{"dropout", {"off", "off", "on", NULL}},
 };
 
 static void draw_knob(int knob, struct question *question, struct arena *arena, uint64_t *state)

@@ -70,7 +70,7 @@ static const struct {
 	{OP_LOSS, "^ltw?$"},
 	{OP_FLATTEN_GRADIENTS, "^g+FF?$"},
 	{OP_CAST_GRADIENTS, "^(F|F[IS]|g+I|S+I|g+b|bg*I|g+Ig|bI)$"},
-	{OP_REDUCE_SCATTER, "^[gFI][oS]$|^Io+$"},
+	{OP_REDUCE_SCATTER, "^[gFI][oS]$|^Io+$|^g$"},
 	{OP_ALL_REDUCE, "^[gFIoSn]$"},
 	{OP_ACCUMULATE_GRADIENTS, "^([ogFI]S|S|gg+|IS+|(oS)+)$"},
 	{OP_END_BACKWARD, "^(g*b?)$"},
@@ -132,7 +132,8 @@ static bool is_selective(const struct sample *s, const struct op *op)
 /* What it drops and what it keeps are two buffers, and a range may have only one of them. */
 static int64_t saves(const struct sample *s, const struct op *op)
 {
-	struct activation_rules rules = plan_block_activation_rules(&s->plan, op->layer);
+	struct activation_rules rules =
+		plan_block_activation_rules(&s->plan, s->topology->device.generation, op->layer);
 	return model_saved_bytes(s->model, op->first_module, op->end_module, &rules,
 		s->plan.micro_batch, s->plan.seq_len);
 }

@@ -70,7 +70,7 @@ static const struct {
 		"--shard-group 8: NO_SHARD has no shard group, use HYBRID_SHARD"},
 	{GPU, "runtime=pytorch",
 		"--runtime: expected one of pytorch-fsdp1, pytorch-fsdp2, pytorch-ddp, shardplan, "
-		"deepspeed, nanotron, internevo, got \"pytorch\""},
+		"deepspeed, nanotron, internevo, megatron, got \"pytorch\""},
 	{GPU, "wrap=layer",
 		"--wrap: expected block, blocks:K, size:N or model, and after the first "
 		"three +embedding, +head or both, got \"layer\""},
@@ -179,7 +179,8 @@ static void test_messages(void **state)
 enum {
 	PYTORCH_RUNTIMES =
 		1 << RUNTIME_PYTORCH_FSDP1 | 1 << RUNTIME_PYTORCH_FSDP2 | 1 << RUNTIME_PYTORCH_DDP,
-	ZERO_RUNTIMES = 1 << RUNTIME_DEEPSPEED | 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO,
+	ZERO_RUNTIMES = 1 << RUNTIME_DEEPSPEED | 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO |
+			1 << RUNTIME_MEGATRON,
 };
 
 static const struct {
@@ -198,9 +199,11 @@ static const struct {
 		"--strategy HYBRID_SHARD_ZERO2: ", 1 << RUNTIME_PYTORCH_DDP | ZERO_RUNTIMES},
 	{"strategy=ZERO_1", "--strategy ZERO_1: ", PYTORCH_RUNTIMES},
 	{"strategy=ZERO_2", "--strategy ZERO_2: ",
-		PYTORCH_RUNTIMES | 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO},
+		PYTORCH_RUNTIMES | 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO |
+			1 << RUNTIME_MEGATRON},
 	{"strategy=ZERO_3", "--strategy ZERO_3: ",
-		PYTORCH_RUNTIMES | 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO},
+		PYTORCH_RUNTIMES | 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO |
+			1 << RUNTIME_MEGATRON},
 	{"prefetch=none", "--prefetch none: ", 1 << RUNTIME_PYTORCH_FSDP2 | ZERO_RUNTIMES},
 	{"prefetch=pre", "--prefetch pre: ", 0},
 	{"prefetch=post", "--prefetch post: ", 1 << RUNTIME_PYTORCH_FSDP2 | ZERO_RUNTIMES},
@@ -208,8 +211,8 @@ static const struct {
 		"--forward-prefetch on: ", 1 << RUNTIME_PYTORCH_DDP | ZERO_RUNTIMES},
 	{"allocator=expandable", "--allocator expandable: ", 1 << RUNTIME_SHARDPLAN},
 	{"reduce_dtype=bf16", "--reduce-dtype bf16: ", 1 << RUNTIME_NANOTRON},
-	{"grad_accum=2 sync_each_micro_batch=on",
-		"--sync-each-micro-batch on: ", 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO},
+	{"grad_accum=2 sync_each_micro_batch=on", "--sync-each-micro-batch on: ",
+		1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO | 1 << RUNTIME_MEGATRON},
 	{"grad_accum=2 sync_each_micro_batch=off",
 		"--sync-each-micro-batch off: ", 1 << RUNTIME_DEEPSPEED},
 	{"forward_prefetch=off", "", 0},
@@ -223,6 +226,8 @@ static const struct {
 	{"activation_checkpointing=full", "", 0},
 	{"attention=eager", "--attention eager: ", 1 << RUNTIME_SHARDPLAN},
 	{"compile=on", "--compile on: ", 1 << RUNTIME_SHARDPLAN},
+	{"overlap=none", "--overlap none: ", ~(1u << RUNTIME_MEGATRON)},
+	{"dropout=on", "--dropout on: ", ~(1u << RUNTIME_MEGATRON)},
 	{"gelu=kernel", "", 0},
 	{"gelu=product", "--gelu product: ", ~(1u << RUNTIME_SHARDPLAN)},
 	{"optimizer=adamw-fused", "", 0},

@@ -62,6 +62,8 @@ static const struct {
 	{"deepspeed", "ZERO_2", NULL, 2, 2 / 16., 2, 0, 2, 16},
 	{"nanotron", "ZERO_1", NULL, 2, 4, 4, 0, 2, 16},
 	{"nanotron", "NO_SHARD", NULL, 2, 4, 4, 0, 0, 1},
+	{"megatron", "ZERO_1", NULL, 2, 4, 0, 4, 2, 16},
+	{"megatron", "NO_SHARD", NULL, 2, 4, 4, 0, 0, 1},
 	{"internevo", "ZERO_1", NULL, 2, 2, 2, 0, 2, 16},
 	{"internevo", "ZERO_1", "shard_group=8", 2, 2, 2, 0, 2, 8},
 	{"shardplan", "ZERO_1", NULL, 2, 4 / 16., 0, 4, 2, 16},
@@ -198,6 +200,7 @@ static void test_accumulation(void **state)
 	} cases[] = {{"deepspeed", "ZERO_1", false}, {"deepspeed", "ZERO_2", true},
 		{"deepspeed", "ZERO_3", true}, {"nanotron", "ZERO_1", false},
 		{"nanotron", "NO_SHARD", false}, {"internevo", "ZERO_1", false},
+		{"megatron", "ZERO_1", false}, {"megatron", "NO_SHARD", false},
 		{"shardplan", "ZERO_1", false}, {"shardplan", "ZERO_2", true}};
 	for (int c = 0; c < COUNT_OF(cases); c++) {
 		struct arena arena = {0};

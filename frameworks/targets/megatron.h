@@ -1,0 +1,53 @@
+/* Private to the targets of Megatron-LM: what they have in common. */
+#ifndef FRAMEWORKS_TARGETS_MEGATRON_H
+#define FRAMEWORKS_TARGETS_MEGATRON_H
+
+#include "frameworks/targets/shared.h"
+
+#define MEGATRON_COMMON                                                                            \
+	{KNOB_PREFETCH, FIXED, "*>pre", "the next layer is always gathered early"},                \
+		{KNOB_FORWARD_PREFETCH, FIXED, "*>false",                                          \
+			"there is no option for it; it gathers ahead by itself"},                  \
+		{KNOB_LIMIT_ALL_GATHERS, FIXED, "*>false", "there is no rate limiter"},            \
+		{KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none selective full *>full",             \
+			"one granularity for all layers here"},                                    \
+		ATTENTION_FLASH,                                                                   \
+		{KNOB_COMPILE, FIXED, "*>false", "Megatron-LM does not compile the model"},        \
+		{KNOB_CPU_OFFLOAD, FIXED, "*>none",                                                \
+			"Megatron-LM's offload has conditions of its own"},                        \
+		{KNOB_WRAP, IN_FILE}, {KNOB_GRAD_ACCUM, IN_FILE},                                  \
+		ROW(KNOB_SYNC_EACH_MICRO_BATCH, FIXED)
+#define MEGATRON_ADAM                                                                              \
+	ROW(KNOB_OPTIMIZER, IN_FILE, "adamw-fused sgd *>adamw-fused", "Megatron-LM's Adam is fused")
+#define TRAINING_KEYS                                                                              \
+	{"seq-length", KEY_COUNT, KNOB_SEQ_LEN},                                                   \
+		{"micro-batch-size", KEY_COUNT, KNOB_MICRO_BATCH},                                 \
+		{"global-batch-size", KEY_COUNT, KNOB_GLOBAL_BATCH},                               \
+		{"clip-grad", KEY_NUMBER, KNOB_CLIP},                                              \
+		{"optimizer", KEY_WORD, KNOB_OPTIMIZER, "adam>adamw-fused sgd"},                   \
+		{"attention-backend", KEY_WORD, KNOB_ATTENTION,                                    \
+			"flash fused>flash auto>flash unfused>eager local>eager"},                 \
+		{"use-flash-attn", KEY_WORD, KNOB_ATTENTION, "true>flash", ONLY_READ},             \
+		{"bf16", KEY_READ, KNOB_PARAM_DTYPE, "true>bf16", IF_BF16},                        \
+		{"fp16", KEY_READ, KNOB_PARAM_DTYPE, "true>fp16", IF_FP16},                        \
+		{"recompute-granularity", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING,                 \
+			"full selective", 0, megatron_granularity},                                \
+		{"recompute-activations", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING,                 \
+			"true>selective", ONLY_READ},                                              \
+		{"recompute-method", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_recompute_method},      \
+		{"recompute-num-layers", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_recompute_layers},  \
+		ROW("expert-model-parallel-size", KEY_ONE, NO_KNOB)
+
+extern const char megatron_plain[];
+
+/* Values of keys that no word gives. */
+const char *megatron_granularity(struct exporting *exporting);
+const char *megatron_recompute_method(struct exporting *exporting);
+const char *megatron_recompute_layers(struct exporting *exporting);
+
+/* The file; `torch`: for --use-torch-fsdp2, which has conditions of its own. */
+void megatron_write(struct exporting *exporting, bool torch);
+/* The model's sizes, the number of ranks, and defaults of the framework. */
+bool megatron_finish(struct importing *importing, struct error *error);
+
+#endif

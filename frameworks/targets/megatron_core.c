@@ -1,0 +1,381 @@
+/* Megatron-LM: options for pretrain_gpt.py with its own DDP and distributed optimizer, and with
+ * every axis that divides the model.
+ *
+ * Options: Megatron-LM (megatron/training/arguments.py and its configuration classes, d98e8a64);
+ * what they demand of one another is asserted in validate_args there. */
+#include <string.h>
+
+#include "frameworks/targets/megatron.h"
+
+static const struct export_rule core_rules[] = {
+	{KNOB_RUNTIME, FIXED},
+	{KNOB_RESHARD_AFTER_FORWARD, FIXED},
+	{KNOB_LOSS, IN_FILE, "parallel upcast fused *>parallel",
+		"the loss of models whose vocabulary is cut over tensor ranks"},
+	{KNOB_LAYERS_PER_STAGE, ELSEWHERE, NULL,
+		"--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers, where "
+		"only these stages differ"},
+	{KNOB_PIPELINE_SCHEDULE, IN_FILE, "1f1b interleaved *>1f1b",
+		"several stages a rank are interleaved there"},
+	{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},
+	MEGATRON_COMMON,
+	{KNOB_MASTER_DTYPE, FIXED, "*>fp32", "the optimizer keeps fp32 parameters"},
+	MEGATRON_ADAM,
+	OUTSIDE_BUT_LOSS,
+};
+
+static void adapt_core(struct exporting *exporting, struct plan *plan)
+{
+	bool low = plan->reduce_dtype == plan->param_dtype;
+
+	if (plan->strategy != STRATEGY_NO_SHARD)
+		export_change(exporting, plan, KNOB_STRATEGY, "ZERO_1",
+			"the distributed optimizer shards optimizer state alone");
+	export_change(exporting, plan, KNOB_RUNTIME, "megatron", "this is Megatron-LM");
+	if (plan->grad_accum > 1)
+		export_change(exporting, plan, KNOB_SYNC_EACH_MICRO_BATCH, "false",
+			"gradients are reduced in the last micro-batch");
+	if (!low)
+		export_change(exporting, plan, KNOB_REDUCE_DTYPE, "fp32",
+			"gradients accumulate in fp32 or in the dtype of the parameters");
+}
+
+static void write_core(struct exporting *exporting)
+{
+	megatron_write(exporting, false);
+}
+
+/* --- keys ----------------------------------------------------------------------------------- */
+
+static const char *if_true(bool is_so)
+{
+	return is_so ? "true" : NULL;
+}
+
+static const char *distributed(struct exporting *exporting)
+{
+	return if_true(exporting->plan->strategy == STRATEGY_ZERO_1);
+}
+
+static const char *instances(struct exporting *exporting)
+{
+	bool several =
+		exporting->plan->strategy == STRATEGY_ZERO_1 && exporting->plan->mesh.replicate > 1;
+
+	return several ? value_replicas(exporting) : NULL;
+}
+
+static const char *overlaps_reductions(struct exporting *exporting)
+{
+	return if_true(exporting->plan->overlap != OVERLAP_NONE);
+}
+
+/* Without a distributed optimizer nothing is gathered. */
+static const char *overlaps_gathers(struct exporting *exporting)
+{
+	return if_true(exporting->plan->overlap == OVERLAP_ALL &&
+		       exporting->plan->strategy == STRATEGY_ZERO_1);
+}
+
+static const char *cuts_sequence(struct exporting *exporting)
+{
+	return if_true(exporting->plan->sequence_parallel);
+}
+
+static const char *virtual_stages(struct exporting *exporting)
+{
+	const struct plan *plan = exporting->plan;
+
+	return plan->pipeline_schedule == PIPELINE_INTERLEAVED
+		       ? arena_printf(exporting->arena, "%lld",
+				 (long long)max_i64(plan->virtual_stages, 2))
+		       : NULL;
+}
+
+/* The framework's default is 0.1. */
+static const char *without_dropout(struct exporting *exporting)
+{
+	return exporting->plan->dropout ? NULL : "0.0";
+}
+
+static const char *fuses_loss(struct exporting *exporting)
+{
+	return if_true(exporting->plan->loss != LOSS_PARALLEL);
+}
+
+static const char *loss_kernel(struct exporting *exporting)
+{
+	return exporting->plan->loss == LOSS_PARALLEL ? NULL
+	       : exporting->plan->loss == LOSS_FUSED  ? "te"
+						      : "native";
+}
+
+static const char *low_reduction(struct exporting *exporting)
+{
+	return if_true(exporting->plan->reduce_dtype == DTYPE_BF16 &&
+		       exporting->plan->param_dtype == DTYPE_BF16);
+}
+
+static const char *high_reduction(struct exporting *exporting)
+{
+	return if_true(exporting->plan->reduce_dtype == DTYPE_FP32 &&
+		       exporting->plan->param_dtype == DTYPE_FP16);
+}
+
+static const struct config_key core_keys[] = {
+	TRAINING_KEYS,
+	{"tensor-model-parallel-size", KEY_COUNT, KNOB_TENSOR},
+	{"sequence-parallel", KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},
+	{"pipeline-model-parallel-size", KEY_COUNT, KNOB_PIPELINE},
+	{"num-virtual-stages-per-pipeline-rank", KEY_READ, KNOB_VIRTUAL_STAGES, NULL, 0,
+		virtual_stages},
+	{"num-layers-per-virtual-pipeline-stage", KEY_READ, KNOB_VIRTUAL_STAGES, NULL, ONLY_READ},
+	{"decoder-first-pipeline-num-layers", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
+	{"decoder-last-pipeline-num-layers", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
+	{"context-parallel-size", KEY_COUNT, KNOB_CONTEXT},
+	{"use-distributed-optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
+	{"num-distributed-optimizer-instances", KEY_READ, KNOB_SHARD_GROUP, NULL, 0, instances},
+	{"overlap-grad-reduce", KEY_READ, KNOB_OVERLAP, NULL, 0, overlaps_reductions},
+	{"overlap-param-gather", KEY_READ, KNOB_OVERLAP, NULL, 0, overlaps_gathers},
+	{"grad-reduce-in-bf16", KEY_READ, KNOB_REDUCE_DTYPE, NULL, 0, low_reduction},
+	{"accumulate-allreduce-grads-in-fp32", KEY_READ, KNOB_REDUCE_DTYPE, NULL, 0,
+		high_reduction},
+	{"attention-dropout", KEY_READ, KNOB_DROPOUT, NULL, 0, without_dropout},
+	{"hidden-dropout", KEY_READ, KNOB_DROPOUT, NULL, 0, without_dropout},
+	{"cross-entropy-loss-fusion", KEY_READ, KNOB_LOSS, NULL, 0, fuses_loss},
+	{"cross-entropy-fusion-impl", KEY_READ, KNOB_LOSS, NULL, 0, loss_kernel},
+	{NULL},
+};
+
+static const char core_unpriced[] =
+	"fp8-format fp4-format use-nccl-ub optimizer-cpu-offload "
+	"fine-grained-activation-offloading "
+	"cpu-offloading-num-layers tp-comm-overlap account-for-embedding-in-pipeline-split "
+	"account-for-loss-in-pipeline-split pipeline-model-parallel-layout recompute-modules "
+	"no-create-attention-mask-in-dataloader use-precision-aware-optimizer "
+	"overlap-param-gather-with-optimizer-step defer-embedding-wgrad-compute ddp-bucket-size "
+	"pad-buckets-for-high-nccl-busbw multi-latent-attention";
+
+/* --- import -------------------------------------------------------------------------------- */
+
+static void finish_core_dtypes(struct importing *importing)
+{
+	bool bf16 = import_find(importing, "bf16") != NULL;
+	bool fp16 = import_find(importing, "fp16") != NULL;
+	const char *low = bf16 ? "grad-reduce-in-bf16" : "accumulate-allreduce-grads-in-fp32";
+	bool named = import_find(importing, low) != NULL;
+
+	import_set(importing, KNOB_PARAM_DTYPE,
+		bf16   ? "bf16"
+		: fp16 ? "fp16"
+		       : "fp32",
+		bf16   ? "bf16"
+		: fp16 ? "fp16"
+		       : NULL);
+	import_set(importing, KNOB_REDUCE_DTYPE,
+		bf16 && named    ? "bf16"
+		: fp16 && !named ? "fp16"
+				 : "fp32",
+		named ? low : NULL);
+	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
+}
+
+/* Ranks in a group, where their number is known. */
+static bool finish_instances(struct importing *importing, struct error *error)
+{
+	static const char path[] = "num-distributed-optimizer-instances";
+	static const int axes[] = {KNOB_TENSOR, KNOB_PIPELINE, KNOB_CONTEXT};
+	const char *gpus = import_value(importing, KEY_GPUS);
+	int64_t n, ranks, size;
+
+	if (!import_count(importing, path, &n, 1, error))
+		return false;
+	if (n == 1)
+		return true;
+	if (gpus == NULL || !parse_int(gpus, &ranks)) {
+		import_note(importing, path, "add --gpus, or --shard-group");
+		return true;
+	}
+	for (int i = 0; i < COUNT_OF(axes); i++) {
+		const char *axis = import_value(importing, axes[i]);
+		if (axis != NULL && parse_int(axis, &size) && size > 0)
+			ranks /= size;
+	}
+	if (ranks % n != 0)
+		return import_fail(importing, path, error,
+			"%lld data-parallel ranks do not make %lld groups", (long long)ranks,
+			(long long)n);
+	import_set_count(importing, KNOB_SHARD_GROUP, ranks / n, path);
+	return true;
+}
+
+static void finish_overlap(struct importing *importing)
+{
+	bool reductions = import_find(importing, "overlap-grad-reduce") != NULL;
+	bool gathers = import_find(importing, "overlap-param-gather") != NULL ||
+		       import_find(importing, "use-distributed-optimizer") == NULL;
+
+	import_set(importing, KNOB_OVERLAP,
+		!reductions ? "none"
+		: gathers   ? "all"
+			    : "gradients",
+		reductions ? "overlap-grad-reduce" : NULL);
+}
+
+/* Either is enough for its masks; the framework's default is 0.1. */
+static bool finish_dropout(struct importing *importing, struct error *error)
+{
+	static const char *const paths[] = {"attention-dropout", "hidden-dropout"};
+	bool on = false;
+
+	for (int i = 0; i < COUNT_OF(paths); i++) {
+		const char *text = import_text(importing, paths[i], "0.1");
+		double rate;
+		if (!parse_number(text, &rate) || rate < 0 || rate >= 1)
+			return import_fail(importing, paths[i], error,
+				"expected a probability, got \"%.40s\"", text);
+		on = on || rate > 0;
+	}
+	import_set(importing, KNOB_DROPOUT, on ? "on" : "off",
+		import_find(importing, paths[1]) != NULL ? paths[1] : NULL);
+	return true;
+}
+
+static void finish_loss(struct importing *importing)
+{
+	bool fused = import_find(importing, "cross-entropy-loss-fusion") != NULL;
+	bool te = strcmp(import_text(importing, "cross-entropy-fusion-impl", "native"), "te") == 0;
+
+	import_set(importing, KNOB_LOSS,
+		!fused ? "parallel"
+		: te   ? "fused"
+		       : "upcast",
+		fused ? "cross-entropy-loss-fusion" : NULL);
+}
+
+/* Blocks of the first and of the last stage; the others share the rest. */
+static bool finish_split(struct importing *importing, int64_t stages, struct error *error)
+{
+	static const char first_path[] = "decoder-first-pipeline-num-layers";
+	static const char last_path[] = "decoder-last-pipeline-num-layers";
+	int64_t layers = importing->imported->shape.layers, first, last;
+
+	if (!import_count(importing, first_path, &first, 0, error) ||
+		!import_count(importing, last_path, &last, 0, error))
+		return false;
+	const char *path = first > 0 ? first_path : last_path;
+	int64_t others = stages - (first > 0) - (last > 0), rest = layers - first - last;
+	if (first == 0 && last == 0)
+		return true;
+	if (layers == 0 || others < 1 || rest < others || rest % others != 0)
+		return import_fail(importing, path, error,
+			"expected blocks that leave as many to each other stage");
+	const char *text = arena_printf(
+		importing->arena, "%lldx%lld", (long long)others, (long long)(rest / others));
+	if (first > 0)
+		text = arena_printf(importing->arena, "1x%lld+%s", (long long)first, text);
+	if (last > 0)
+		text = arena_printf(importing->arena, "%s+1x%lld", text, (long long)last);
+	import_set(importing, KNOB_LAYERS_PER_STAGE, text, path);
+	return true;
+}
+
+static bool finish_pipeline(struct importing *importing, struct error *error)
+{
+	static const char a_rank[] = "num-virtual-stages-per-pipeline-rank";
+	static const char a_stage[] = "num-layers-per-virtual-pipeline-stage";
+	int64_t layers = importing->imported->shape.layers, ranks, chunks, blocks;
+
+	if (!import_count(importing, "pipeline-model-parallel-size", &ranks, 1, error) ||
+		!import_count(importing, a_rank, &chunks, 1, error) ||
+		!import_count(importing, a_stage, &blocks, 0, error))
+		return false;
+	if (ranks == 1)
+		return true;
+	if (blocks > 0 && (layers == 0 || layers % (ranks * blocks) != 0))
+		return import_fail(importing, a_stage, error,
+			"expected a size that makes whole stages of %lld blocks on %lld ranks",
+			(long long)layers, (long long)ranks);
+	if (blocks > 0)
+		chunks = layers / (ranks * blocks);
+	import_set(importing, KNOB_PIPELINE_SCHEDULE, chunks > 1 ? "interleaved" : "1f1b", NULL);
+	if (chunks > 1)
+		import_set_count(
+			importing, KNOB_VIRTUAL_STAGES, chunks, blocks > 0 ? a_stage : a_rank);
+	return finish_split(importing, ranks * chunks, error);
+}
+
+/* The method "uniform" with one layer a piece is every block; else not what was asked for. */
+static bool finish_recomputation(struct importing *importing, struct error *error)
+{
+	const char *method = import_text(importing, "recompute-method", "uniform");
+	int64_t layers = importing->imported->shape.layers, pieces;
+
+	if (!import_count(importing, "recompute-num-layers", &pieces, 1, error))
+		return false;
+	if (!import_is(importing, "recompute-granularity", "full"))
+		return true;
+	if (strcmp(method, "uniform") == 0 && pieces > 1)
+		import_note(importing, "recompute-num-layers",
+			"%lld: predicted as pieces of one layer", (long long)pieces);
+	if (strcmp(method, "block") == 0 && pieces < layers &&
+		import_value(importing, KNOB_PIPELINE) == NULL)
+		import_set(importing, KNOB_ACTIVATION_CHECKPOINTING,
+			arena_printf(importing->arena, "%lldxfull+%lldxnone", (long long)pieces,
+				(long long)(layers - pieces)),
+			"recompute-num-layers");
+	else if (strcmp(method, "block") == 0 && pieces < layers)
+		import_note(importing, "recompute-num-layers",
+			"%lld of each stage: predicted as all of them", (long long)pieces);
+	return true;
+}
+
+static bool finish_core(struct importing *importing, struct error *error)
+{
+	int64_t tensor;
+
+	if (!megatron_finish(importing, error) ||
+		!import_count(importing, "tensor-model-parallel-size", &tensor, 1, error) ||
+		!finish_dropout(importing, error) || !finish_pipeline(importing, error) ||
+		!finish_recomputation(importing, error) || !finish_instances(importing, error))
+		return false;
+	bool shards = import_find(importing, "use-distributed-optimizer") != NULL;
+	import_set(importing, KNOB_RUNTIME, "megatron", NULL);
+	import_set(importing, KNOB_STRATEGY, shards ? "ZERO_1" : "NO_SHARD",
+		shards ? "use-distributed-optimizer" : NULL);
+	if (tensor > 1)
+		import_set(importing, KNOB_SEQUENCE_PARALLEL,
+			import_find(importing, "sequence-parallel") != NULL ? "on" : "off",
+			import_find(importing, "sequence-parallel") != NULL ? "sequence-parallel"
+									    : NULL);
+	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off", NULL);
+	finish_overlap(importing);
+	finish_loss(importing);
+	finish_core_dtypes(importing);
+	return true;
+}
+
+static int recognizes_core(const struct source *source)
+{
+	return source_has(source, "micro-batch-size") ? 10 : 0;
+}
+
+static const struct config_format core_format = {
+	recognizes_core, core_keys, megatron_plain, core_unpriced, finish_core};
+
+const struct export_target export_megatron = {
+	.name = "megatron",
+	.title = "Megatron-LM with its own DDP or distributed optimizer",
+	.file = "megatron.args",
+	.program = "Megatron-LM",
+	.versions = "main",
+	.syntax = SYNTAX_ARGUMENTS,
+	.adapt = adapt_core,
+	.wraps = "block",
+	.clips = true,
+	.has_own_ddp = true,
+	.rules = core_rules,
+	.launch = TORCHRUN "pretrain_gpt.py $(grep -v '^#' %f)",
+	.write = write_core,
+	.format = &core_format,
+};

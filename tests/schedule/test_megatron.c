@@ -1,0 +1,236 @@
+/* Runtime megatron: bytes that Megatron-LM's own tests print, its buckets, and when they are
+ * reduced. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "schedule/memory/memory.h"
+#include "support.h"
+
+/* --- bytes ---------------------------------------------------------------------------------------
+ */
+
+/* The GPT of the tests. */
+static struct model *gpt(struct arena *arena)
+{
+	static const char text[] =
+		"shardplan: model/1\nname: gpt\nfamily: gpt2\nlayers: 12\nhidden: 512\nheads: 8\n"
+		"ffn: 2048\nvocab: 50257\ncontext: 1024\n";
+	struct error error = {0};
+	struct model *model;
+	if (!model_parse(arena, "gpt", text, strlen(text), &model, &error))
+		fail_msg("%s", error.message);
+	return model;
+}
+
+static int64_t steady_bytes(const struct program *program)
+{
+	int64_t total = 0;
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident)
+			total += program->buffers[i].bytes;
+	return total;
+}
+
+static void assert_near(int64_t bytes, int64_t measured, double per_cent)
+{
+	double error = 100 * ((double)bytes / (double)measured - 1);
+	if (error < -per_cent || error > per_cent)
+		fail_msg("%lld bytes, measured %lld: %+.2f %%", (long long)bytes,
+			(long long)measured, error);
+}
+
+/* NVIDIA/Megatron-LM, tests/functional_tests/test_cases/gpt, golden values of 8 A100: the largest
+ * allocation of the last rank, and what is allocated between steps. Of the calibrating part. */
+static const struct {
+	const char *words[6];
+	int64_t peak, steady;
+	double peak_within, steady_within; /* per cent */
+} golden[] = {
+	{{"strategy=ZERO_1", "attention=eager", "overlap=none", "dropout=on"}, 4673069373,
+		552128783, 0.02, 0.01},
+	{{"strategy=ZERO_1", "overlap=none", "dropout=on"}, 2711714575, 552128783, 0.02, 0.01},
+	{{"strategy=ZERO_1", "shard_group=2", "tensor=2", "sequence_parallel=off", "dropout=on"},
+		1677507925, 462388663, 0.2, 0.6},
+	{{"strategy=ZERO_1", "shard_group=2", "tensor=2", "sequence_parallel=off", "dropout=on",
+		 "attention=eager"},
+		2658183177, 462388663, 0.2, 0.6},
+	{{"strategy=ZERO_1", "tensor=4", "sequence_parallel=off", "dropout=on", "attention=eager"},
+		1513530369, 269843132, 0.8, 0.3},
+};
+
+static void test_golden(void **state)
+{
+	(void)state;
+	for (int i = 0; i < COUNT_OF(golden); i++) {
+		const char *const *words = golden[i].words;
+		struct arena arena = {0};
+		struct ledger ledger;
+		struct model *model = gpt(&arena);
+		struct topology *topology = cluster(&arena, "1xdgx-a100-80gb");
+		/* CUBLAS_WORKSPACE_CONFIG=:4096:8 of the deterministic mode */
+		topology->overheads.workspace_bytes = 8 * (4 << 20);
+		struct plan plan = toy_plan(&arena, model, topology, "runtime=megatron",
+			"micro_batch=4", "global_batch=32", words[0], words[1], words[2], words[3],
+			words[4], words[5], NULL);
+		struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+		schedule_ledger(schedule, 0, &arena, &ledger);
+		assert_near(ledger.peak_bytes, golden[i].peak, golden[i].peak_within);
+		assert_near(steady_bytes(schedule->programs), golden[i].steady,
+			golden[i].steady_within);
+		arena_finish(&arena);
+	}
+}
+
+/* From Hopper on attention is cuDNN's: its result is the projection's input, and q and k, which
+ * were rotated, are kept beside the projection of all three. */
+static void test_kernels(void **state)
+{
+	static const char *const nodes[] = {"1xdgx-a100-80gb", "dgx-h100"};
+	const int64_t tokens = 4096, layers = 32, heads = 32, kv_heads = 8, head_dim = 128;
+	int64_t activations[2] = {0};
+	(void)state;
+	for (int n = 0; n < 2; n++) {
+		struct arena arena = {0};
+		struct ledger ledger;
+		struct model *model = preset_model(&arena, "llama-3-8b");
+		struct topology *topology = cluster(&arena, nodes[n]);
+		struct plan plan = toy_plan(&arena, model, topology, "runtime=megatron",
+			"micro_batch=1", "seq_len=4096", NULL);
+		struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+		const struct program *p = schedule->programs;
+		schedule_ledger(schedule, 0, &arena, &ledger);
+		for (int i = 0; i < p->n_ops; i++)
+			if (p->ops[i].kind == OP_LOSS)
+				activations[n] = ledger.live[i][CATEGORY_ACTIVATIONS];
+		arena_finish(&arena);
+	}
+	assert_int_equal(activations[1] - activations[0],
+		layers * tokens * 2 * head_dim * ((heads + kv_heads) - heads));
+}
+
+/* --- buckets -------------------------------------------------------------------------------------
+ */
+
+static struct schedule *built(struct arena *arena, const char *nodes, const char *a, const char *b)
+{
+	struct model *model = preset_model(arena, "llama-2-7b");
+	struct topology *topology = cluster(arena, nodes);
+	struct plan plan = toy_plan(arena, model, topology, "runtime=megatron", "strategy=ZERO_1",
+		"grad_accum=2", a, b, NULL);
+	return toy_schedule(arena, &plan, model, topology);
+}
+
+/* 40 million elements, or a million a rank; all of them where nothing is overlapped. */
+static void test_buckets(void **state)
+{
+	static const struct {
+		const char *nodes, *overlap;
+		int64_t filled;
+	} rows[] = {{"2xdgx-a100-80gb", "overlap=all", 40000000},
+		{"16xdgx-a100-80gb", "overlap=gradients", 128000000},
+		{"2xdgx-a100-80gb", "overlap=none", INT64_MAX}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct program *p =
+			built(&arena, rows[i].nodes, rows[i].overlap, NULL)->programs;
+		assert_true(p->n_units > 1 || rows[i].filled == INT64_MAX);
+		for (int u = 0; u < p->n_units; u++) {
+			const struct unit *unit = &p->units[u];
+			int64_t last = unit->slices[unit->n_slices - 1].elements;
+			assert_true(unit->parameters - last < rows[i].filled);
+			assert_true(unit->parameters >= rows[i].filled || u == p->n_units - 1);
+		}
+		arena_finish(&arena);
+	}
+}
+
+static int first_of(const struct program *p, enum op_kind kind)
+{
+	int i = 0;
+	while (i < p->n_ops && p->ops[i].kind != kind)
+		i++;
+	return i;
+}
+
+static int last_of(const struct program *p, enum op_kind kind)
+{
+	int i = p->n_ops - 1;
+	while (i >= 0 && p->ops[i].kind != kind)
+		i--;
+	return i;
+}
+
+/* Beside the last backward, or behind it. */
+static void test_moments(void **state)
+{
+	static const char *const overlaps[] = {"overlap=all", "overlap=gradients", "overlap=none"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(overlaps); i++) {
+		struct arena arena = {0};
+		const struct program *p =
+			built(&arena, "2xdgx-a100-80gb", overlaps[i], NULL)->programs;
+		assert_int_equal(first_of(p, OP_REDUCE_SCATTER) < last_of(p, OP_BACKWARD), i < 2);
+		assert_int_equal(p->ops[first_of(p, OP_REDUCE_SCATTER)].micro_batch, 1);
+		arena_finish(&arena);
+	}
+}
+
+/* Several instances of the optimizer: each slice is summed over those that have it. */
+static void test_instances(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *s = built(&arena, "2xdgx-a100-80gb", "shard_group=4", NULL);
+	const struct program *p = s->programs;
+	int slices = 0;
+	(void)state;
+	for (int i = 1; i < p->n_ops; i++) {
+		const struct op *op = &p->ops[i], *before = &p->ops[i - 1];
+		if (op->kind != OP_ALL_REDUCE || s->groups[op->group].kind != GROUP_REPLICATE)
+			continue;
+		slices++;
+		assert_int_equal(before->kind, OP_REDUCE_SCATTER);
+		assert_int_equal(before->unit, op->unit);
+		assert_int_equal(s->groups[before->group].size, 4);
+		assert_int_equal(s->groups[op->group].size, 4);
+		assert_int_equal(op->bytes, before->bytes / 4);
+	}
+	assert_int_equal(slices, p->n_units);
+	arena_finish(&arena);
+}
+
+/* --- the vocabulary ------------------------------------------------------------------------------
+ */
+
+/* A multiple of 128 words a tensor rank. */
+static void test_vocabulary(void **state)
+{
+	static const struct {
+		const char *tensor;
+		int64_t words;
+	} rows[] = {{"tensor=1", 50304}, {"tensor=2", 25216}, {"tensor=4", 12672}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		struct model *model = gpt(&arena);
+		struct topology *topology = cluster(&arena, "1xdgx-a100-80gb");
+		struct plan plan =
+			toy_plan(&arena, model, topology, "runtime=megatron", rows[i].tensor, NULL);
+		assert_int_equal(
+			plan_model(&plan, model, &arena)->architecture.vocab, rows[i].words);
+		arena_finish(&arena);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_golden),
+		cmocka_unit_test(test_kernels),
+		cmocka_unit_test(test_buckets),
+		cmocka_unit_test(test_moments),
+		cmocka_unit_test(test_instances),
+		cmocka_unit_test(test_vocabulary),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
