@@ -5,7 +5,7 @@
 #include <limits.h>
 
 #include "base/base.h"
-#include "kernels/common/symbols.h"
+#include "kernels/common/common.h"
 #include "kernels/cpu/library.h"
 
 #ifdef OPENBLAS_VERSION

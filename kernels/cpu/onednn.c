@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "kernels/common/symbols.h"
+#include "kernels/common/common.h"
 #include "kernels/cpu/library.h"
 #include "kernels/cpu/threads.h"
 

@@ -462,8 +462,8 @@ static bool note_reduction(const struct schedule *schedule, const struct unit *u
 	const struct op *op, int unit, struct progress *progress, struct error *error)
 {
 	const struct plan *plan = &schedule->plan;
-	int64_t ranks = unit_shard_ranks(&units[unit], plan) *
-			(plan->late_all_reduce ? 1 : plan->mesh.replicate);
+	int64_t ranks = plan->late_all_reduce ? unit_shard_ranks(&units[unit], plan)
+					      : unit_reduce_ranks(&units[unit], plan);
 	if (op->micro_batch != progress->reduced_in) {
 		if (progress->reduced_in >= 0 && progress->covered != ranks)
 			return law_broken(error,
@@ -535,7 +535,7 @@ static bool check_progress(const struct schedule *schedule, const struct program
 	const struct progress *p, struct error *error)
 {
 	const struct plan *plan = &schedule->plan;
-	int64_t ranks = unit_shard_ranks(&program->units[unit], plan) * plan->mesh.replicate;
+	int64_t ranks = unit_reduce_ranks(&program->units[unit], plan);
 	int64_t reductions = plan->sync_each_micro_batch ? plan->grad_accum : 1;
 	if (program->units[unit].parameters == 0)
 		return true;

@@ -69,12 +69,10 @@ struct step {
 	const int *times;  /* per block: how many alike ones it stands for; NULL: itself */
 
 	/* units, ranges */
+	int n_units, n_ranges, n_visits;
 	struct unit *units;
-	int n_units;
 	struct range *ranges;
-	int n_ranges;
 	struct visit *visits;
-	int n_visits;
 	struct chunks *unit_chunks;  /* per unit: the rank's stages that it has a part in */
 	int *last_ranges;            /* per stage of the rank */
 	int *pre_order, *post_order; /* units in the order of their forward hooks, */

@@ -65,6 +65,13 @@ int64_t unit_shard_ranks(const struct unit *unit, const struct plan *plan)
 	return unit->of_experts ? plan_expert_shard_ranks(plan) : plan_shard_ranks(plan);
 }
 
+int64_t unit_reduce_ranks(const struct unit *unit, const struct plan *plan)
+{
+	if (unit->of_experts)
+		return unit_shard_ranks(unit, plan) * plan->mesh.replicate;
+	return plan_reduce_ranks(plan);
+}
+
 int64_t unit_shard_bytes(const struct unit *unit, const struct plan *plan)
 {
 	return unit->trained_chunk * dtype_bytes(plan->master_dtype) +

@@ -1,0 +1,242 @@
+/* Which plans are refused: ranks that the model cannot be divided over, or not by this runtime. */
+#include <stdio.h>
+
+#include "schedule/pipeline/pipeline.h"
+#include "schedule/resolve/resolve.h"
+
+static bool check_divides(const char *option, int64_t size, int64_t whole, const char *what,
+	const struct model *model, struct error *error)
+{
+	char nearest[48];
+	if (whole % size == 0)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--%s %lld: does not divide the %s of %s, %lld; use %s", option, (long long)size,
+		what, model->architecture.name, (long long)whole,
+		nearest_divisors(whole, size, nearest));
+}
+
+static bool check_axis(const struct plan *plan, enum knob_id id, struct error *error)
+{
+	char size[24];
+	int64_t value = knob_get(id, plan).number;
+	if (value == 1 || knob_table[id].runtimes >> plan->runtime & 1)
+		return true;
+	snprintf(size, sizeof(size), "%lld", (long long)value);
+	return error_set(error, EXIT_CODE_USAGE,
+		"--%s %s: runtime %s cannot do that; use 1, or --runtime pytorch-fsdp2",
+		knob_table[id].field.name, size, runtime_names[plan->runtime]);
+}
+
+/* Heads are whole; key and value heads are repeated where there are fewer than ranks. */
+static bool check_tensor(const struct plan *plan, const struct model *model, struct error *error)
+{
+	const struct architecture *a = &model->architecture;
+	int64_t t = plan->mesh.tensor;
+	if (plan->sequence_parallel && t == 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--sequence-parallel on: there is one tensor rank; leave it out, or give "
+			"--tensor");
+	if (t == 1)
+		return true;
+	if (a->encoder_layers > 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--tensor %lld: an encoder's decoder is not cut over tensor ranks yet; use "
+			"1",
+			(long long)t);
+	if (!trainable_is_all(&plan->trainable))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--tensor %lld: frozen parameters are not cut over tensor ranks yet; use "
+			"1, "
+			"or --trainable all",
+			(long long)t);
+	return check_divides("tensor", t, a->heads, "attention heads", model, error) &&
+	       (t % a->kv_heads == 0 || check_divides("tensor", t, a->kv_heads,
+						"key and value heads", model, error)) &&
+	       (a->ffn == 0 ||
+		       check_divides("tensor", t, a->ffn, "feed-forward width", model, error)) &&
+	       (a->experts == 0 || check_divides("tensor", plan_expert_tensor(plan), a->expert_ffn,
+					   "width of an expert", model, error));
+}
+
+/* A rank has two chunks of each sequence, from its two ends: causal attention is balanced then. */
+static bool check_context(const struct plan *plan, struct error *error)
+{
+	int64_t c = plan->mesh.context;
+	if (c == 1 || plan->seq_len % (2 * c) == 0)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--context %lld: %lld tokens do not make %lld chunks; use --seq-len %lld or %lld",
+		(long long)c, (long long)plan->seq_len, (long long)(2 * c),
+		(long long)max_i64(plan->seq_len / (2 * c), 1) * 2 * c,
+		(long long)(plan->seq_len / (2 * c) + 1) * 2 * c);
+}
+
+/* Of a knob that says something of pipelines alone. */
+static bool check_without_pipeline(const struct plan *plan, struct error *error)
+{
+	static const enum knob_id knobs[] = {
+		KNOB_PIPELINE_SCHEDULE, KNOB_VIRTUAL_STAGES, KNOB_LAYERS_PER_STAGE};
+	const struct plan none = {0};
+	struct arena arena = {0};
+	bool ok = true;
+	for (int i = 0; i < COUNT_OF(knobs) && ok; i++)
+		if (!knob_equal(knobs[i], plan, &none))
+			ok = error_set(error, EXIT_CODE_USAGE,
+				"--%s: there is one pipeline rank; leave it out, or give "
+				"--pipeline",
+				knob_option(knobs[i], &arena));
+	arena_finish(&arena);
+	return ok;
+}
+
+/* What stages of a model cannot have. */
+static bool check_parts(const struct plan *plan, const struct model *model, struct error *error)
+{
+	const struct architecture *a = &model->architecture;
+	const struct {
+		bool is_so;
+		const char *what;
+	} refused[] = {
+		{a->encoder_layers > 0, "an encoder and its decoder are not cut into stages yet; "
+					"use 1"},
+		{a->tied_head,
+			"the head is tied to the embedding, which is on another stage; use 1"},
+		{!trainable_is_all(&plan->trainable), "frozen parameters are not cut into stages "
+						      "yet; use 1, or --trainable all"},
+		{plan_offloads_any(plan), "offload is not cut into stages yet; use 1, or "
+					  "--cpu-offload none"},
+		{plan_pipeline(plan).chunks > 1 && plan->wrap.kind != WRAP_BLOCK,
+			"with several stages on each rank only blocks are wrapped; use --wrap "
+			"block"},
+		{plan_pipeline(plan).chunks > 1 && plan->sync_each_micro_batch,
+			"with several stages on each rank gradients are reduced after the last "
+			"micro-batch; use --sync-each-micro-batch off"},
+		{plan->activation_offload != ACTIVATIONS_STAY,
+			"offload is not cut into stages yet; use 1, or --activation-offload none"},
+		{plan->reshard_after_forward.n > 0,
+			"--reshard-after-forward by unit is not cut into stages; use one value"},
+		{plan->pipeline_schedule > PIPELINE_INTERLEAVED,
+			"a backward in two parts is not planned yet; use --pipeline-schedule 1f1b, "
+			"gpipe or interleaved"},
+	};
+	for (int i = 0; i < COUNT_OF(refused); i++)
+		if (refused[i].is_so)
+			return error_set(error, EXIT_CODE_USAGE, "--pipeline %lld: %s",
+				(long long)plan->mesh.pipeline, refused[i].what);
+	return true;
+}
+
+static bool check_pipeline(const struct plan *plan, const struct model *model, struct error *error)
+{
+	int64_t stages = plan->mesh.pipeline, most = model->architecture.layers + 2;
+	struct arena arena = {0};
+	if (stages == 1)
+		return check_without_pipeline(plan, error);
+	if (stages > most || plan->virtual_stages > most / stages)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--%s %lld: %s has %lld blocks; use at most %lld",
+			stages > most ? "pipeline" : "virtual-stages",
+			(long long)(stages > most ? stages : plan->virtual_stages),
+			model->architecture.name, (long long)most - 2,
+			(long long)max_i64(stages > most ? most - 2 : (most - 2) / stages, 1));
+	const struct pipeline pipeline = plan_pipeline(plan);
+	bool torch = runtime_of(plan->runtime)->ends_are_blocks;
+	int64_t n = stages * pipeline.chunks;
+	bool ok = check_parts(plan, model, error) && pipeline_check(&pipeline, torch, error) &&
+		  plan_split(plan, model->architecture.layers, ARENA_ARRAY(&arena, int, n), error);
+	arena_finish(&arena);
+	return ok;
+}
+
+/* As torchtitan lays them out: expert ranks are whole rows of context ranks, and of tensor ranks
+ * where experts are not cut over these, and divide those that states are sharded over. */
+static bool fits_experts(const struct plan *plan, const struct model *model, int64_t ranks)
+{
+	const struct mesh *mesh = &plan->mesh;
+	int64_t row = mesh->context * mesh->tensor / plan_expert_tensor(plan);
+	return ranks >= 1 && ranks % row == 0 && mesh->shard % (ranks / row) == 0 &&
+	       model->architecture.experts % ranks == 0;
+}
+
+/* The nearest numbers of expert ranks that would do; 1 always does. */
+static const char *nearest_experts(
+	const struct plan *plan, const struct model *model, char text[48])
+{
+	int64_t asked = plan->mesh.expert, experts = model->architecture.experts;
+	int64_t below = min_i64(asked, experts), above = asked;
+	while (below > 1 && !fits_experts(plan, model, below))
+		below--;
+	while (above <= experts && !fits_experts(plan, model, above))
+		above++;
+	if (above > experts)
+		snprintf(text, 48, "%lld", (long long)below);
+	else
+		snprintf(text, 48, "%lld or %lld", (long long)below, (long long)above);
+	return text;
+}
+
+static bool check_expert_tensor(
+	const struct plan *plan, const struct model *model, struct error *error)
+{
+	int64_t t = plan->mesh.tensor, each = plan->expert_tensor;
+	if (plan->mesh.expert == 1)
+		return each == 0 || error_set(error, EXIT_CODE_USAGE,
+					    "--expert-tensor %lld: there is one expert rank; leave "
+					    "it out, or give --expert",
+					    (long long)each);
+	if (each != 1 && each != t)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert-tensor %lld: an expert is whole, or cut over all tensor ranks; "
+			"use 1%s",
+			(long long)each, t > 1 ? ", or as many as --tensor" : "");
+	if (plan->expert_load < 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert-load: the fullest rank gets no less than the mean; use 1 or "
+			"more");
+	return check_divides("expert-tensor", each, model->architecture.expert_ffn,
+		"width of an expert", model, error);
+}
+
+static bool check_experts(const struct plan *plan, const struct model *model, struct error *error)
+{
+	int64_t e = plan->mesh.expert;
+	char nearest[48];
+	if (e > 1 && model->architecture.experts == 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert %lld: %s has no experts; leave it out", (long long)e,
+			model->architecture.name);
+	if (!check_expert_tensor(plan, model, error))
+		return false;
+	if (e == 1)
+		return true;
+	if (!fits_experts(plan, model, e))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert %lld: expected a divisor of %lld experts and of the shard group "
+			"of %lld ranks, in whole rows of context and tensor ranks; use %s",
+			(long long)e, (long long)model->architecture.experts,
+			(long long)(plan_shard_ranks(plan) * plan->mesh.tensor /
+				    plan->expert_tensor),
+			nearest_experts(plan, model, nearest));
+	if (!trainable_is_all(&plan->trainable))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert %lld: frozen parameters are not cut over expert ranks yet; use "
+			"1, or --trainable all",
+			(long long)e);
+	if (plan_reshard_group(plan) > 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert %lld: experts are sharded over other ranks than "
+			"--reshard-after-forward %.60s keeps parameters on; use true or false",
+			(long long)e, plan->reshard_after_forward.text);
+	return true;
+}
+
+bool plan_check_axes(const struct plan *plan, const struct model *model, struct error *error)
+{
+	for (int i = 0; i < KNOBS_OF_AXES; i++)
+		if (!check_axis(plan, knobs_of_axes[i], error))
+			return false;
+	return check_axis(plan, KNOB_EXPERT, error) && check_experts(plan, model, error) &&
+	       check_tensor(plan, model, error) && check_context(plan, error) &&
+	       check_pipeline(plan, model, error);
+}
