@@ -45,8 +45,13 @@ static bool add_candidate(
 	*candidate = (struct candidate){
 		.plan = making->search->space.plans[plan], .outcome = outcome, .why_not = ""};
 	making->plans[making->n] = plan;
-	return evaluator_run_closely(&making->search->evaluator, &candidate->plan, making->arena,
-		&candidate->prediction, &making->exposures[making->n++], error);
+	if (!evaluator_run_closely(&making->search->evaluator, &candidate->plan, making->arena,
+		    &candidate->prediction, &making->exposures[making->n], error))
+		return false;
+	if (making->n++ == 0 && candidate->plan.mesh.pipeline > 1)
+		candidate->prediction.schedule_digest = evaluator_digest(
+			&making->search->evaluator, &candidate->plan, making->arena);
+	return true;
 }
 
 /* The best of every strategy that fits, in order. */

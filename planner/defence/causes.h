@@ -10,7 +10,7 @@ struct cause {
 	const char *measure; /* what would tell how long it really takes */
 };
 
-enum { CAUSE_COUNT = COLLECTIVES_OF_STEPS + 5 };
+enum { CAUSE_COUNT = COLLECTIVES_OF_STEPS + 6 };
 
 extern const char *const cause_collectives[]; /* by enum collective_kind */
 const char *cause_link(const struct question *question, bool over_network);

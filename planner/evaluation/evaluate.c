@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "schedule/fold/fold.h"
+#include "schedule/schedule.h"
 #include "simulator/simulator.h"
 
 /* --- costs ------------------------------------------------------------------------------------ */
@@ -49,7 +50,7 @@ static struct exposure exposure_of(const struct simulation *simulation)
 	const struct exposed *exposed = &simulation->exposed;
 	struct exposure exposure = {.slowed = exposed->slowed,
 		.idle = simulation->prediction.step_time - exposed->computing -
-			simulation->prediction.time.allocator};
+			simulation->prediction.time.allocator - simulation->prediction.time.bubble};
 	for (int k = 0; k < COUNT_OF(exposure.seconds); k++) {
 		exposure.seconds[k] = exposed->seconds[k];
 		exposure.over_network[k] = exposed->over_network[k] > exposed->seconds[k] / 2;
@@ -72,6 +73,15 @@ static void keep_strings(struct prediction *prediction, struct arena *arena)
 	prediction->peak_name = copy(arena, prediction->peak_name);
 	prediction->peak_at = copy(arena, prediction->peak_at);
 	prediction->uncertainty_source = copy(arena, prediction->uncertainty_source);
+	if (prediction->classes == NULL)
+		return;
+	struct class_figures *classes =
+		ARENA_ARRAY(arena, struct class_figures, prediction->n_classes);
+	for (int c = 0; c < prediction->n_classes; c++) {
+		classes[c] = prediction->classes[c];
+		classes[c].name = copy(arena, classes[c].name);
+	}
+	prediction->classes = classes;
 }
 
 static struct simulation_options sketch(struct evaluator *evaluator)
@@ -110,25 +120,34 @@ static bool run_once(struct evaluator *evaluator, struct trial *trial, struct er
 }
 
 /* Of a pipeline two shorter steps give what a further micro-batch takes. */
+static bool run_steady(struct evaluator *evaluator, struct trial *trial,
+	const struct steady *steady, struct arena *first_arena, struct error *error)
+{
+	struct trial shorter = *trial;
+	shorter.plan = &steady->plans[0];
+	if (!run_once(evaluator, &shorter, error))
+		return false;
+	struct prediction first = shorter.simulation.prediction;
+	keep_strings(&first, first_arena);
+	shorter.plan = &steady->plans[1];
+	if (!run_once(evaluator, &shorter, error))
+		return false;
+	trial->schedule = shorter.schedule;
+	trial->simulation = shorter.simulation;
+	steady_extend(steady, &first, &trial->simulation);
+	return true;
+}
+
 static bool run(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
 	struct steady steady;
-	struct trial shorter = *trial;
-	struct prediction first;
+	struct arena first = {0};
 	evaluator->evaluated++;
-	if (trial->closely || !steady_of(trial->plan, &steady))
+	if (!steady_of(trial->plan, &steady))
 		return run_once(evaluator, trial, error);
-	shorter.plan = &steady.plans[0];
-	if (!run_once(evaluator, &shorter, error))
-		return false;
-	first = shorter.simulation.prediction;
-	shorter.plan = &steady.plans[1];
-	if (!run_once(evaluator, &shorter, error))
-		return false;
-	*trial = (struct trial){trial->topology, trial->plan, trial->options, trial->closely,
-		shorter.schedule, shorter.simulation};
-	steady_extend(&steady, &first, &trial->simulation.prediction);
-	return true;
+	bool ok = run_steady(evaluator, trial, &steady, &first, error);
+	arena_finish(&first);
+	return ok;
 }
 
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
@@ -211,12 +230,24 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 		.closely = true};
 	if (!run(evaluator, &trial, error))
 		return false;
-	const struct digest digest = schedule_digest(trial.schedule);
 	*prediction = trial.simulation.prediction;
-	prediction->schedule_digest = digest.hex;
+	if (plan->mesh.pipeline == 1)
+		prediction->schedule_digest =
+			arena_strdup(arena, schedule_digest(trial.schedule).hex);
 	keep_strings(prediction, arena);
 	*exposure = exposure_of(&trial.simulation);
 	return true;
+}
+
+const char *evaluator_digest(
+	struct evaluator *evaluator, const struct plan *plan, struct arena *arena)
+{
+	struct arena *scratch = &evaluator->scratch;
+	arena_reset(scratch);
+	return arena_strdup(
+		arena, schedule_digest(schedule_emit(scratch, plan, model_of(evaluator, plan),
+					       evaluator->question->topology))
+			       .hex);
 }
 
 void evaluator_finish(struct evaluator *evaluator)

@@ -39,10 +39,14 @@ bool evaluator_run_time(struct evaluator *evaluator, const struct plan *plan, do
  * no lower bounds and no ledger; its strings live in `scratch` until the next call. */
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
-/* All of it, with the digest of its schedule and what is exposed, and with strings in `arena`. */
+/* All of it, with the digest of its schedule (pipelines: without) and what is exposed, and with
+ * strings in `arena`. */
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
+/* Of its whole schedule. */
+const char *evaluator_digest(
+	struct evaluator *evaluator, const struct plan *plan, struct arena *arena);
 /* On another topology than the question's (what would happen if a link were faster). */
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error);

@@ -46,24 +46,48 @@ static void extend(double more, double first, double *second)
 	*second += more * (*second - first);
 }
 
-void steady_extend(
-	const struct steady *steady, const struct prediction *first, struct prediction *second)
+static void scale(double *values, int n, double by)
 {
-	double step = second->step_time, tokens;
-	double n = (double)steady->plans[1].grad_accum, all;
-	all = n + steady->more * (n - (double)steady->plans[0].grad_accum);
-	extend(steady->more, first->step_time, &second->step_time);
-	extend(steady->more, first->wire_bytes_per_rank, &second->wire_bytes_per_rank);
-	extend(steady->more, first->wire_bytes_node_egress, &second->wire_bytes_node_egress);
-	extend(steady->more, first->time.bubble, &second->time.bubble);
-	tokens = all / n * step / second->step_time;
-	second->tokens_per_s_per_gpu *= tokens;
-	second->mfu *= tokens;
-	second->mfu_causal *= tokens;
-	second->mfu_6n *= tokens;
-	second->hfu *= tokens;
-	second->step_time_low *= second->step_time / step;
-	second->step_time_high *= second->step_time / step;
-	second->step_time_p95 *= second->step_time / step;
-	second->step_time_best *= second->step_time / step;
+	for (int i = 0; i < n; i++)
+		values[i] *= by;
+}
+
+/* All seconds of a step but the bubble's are shares of it. */
+static void extend_time(
+	double more, double longer, const struct prediction *first, struct prediction *second)
+{
+	double bubble = second->time.bubble;
+	struct class_figures *classes = (struct class_figures *)second->classes;
+	extend(more, first->time.bubble, &bubble);
+	scale((double *)&second->time, sizeof(second->time) / sizeof(double), longer);
+	second->time.bubble = bubble;
+	for (int c = 0; c < second->n_classes && classes != NULL; c++) {
+		extend(more, first->classes[c].bubble, &classes[c].bubble);
+		classes[c].step_time = second->step_time;
+	}
+}
+
+void steady_extend(
+	const struct steady *steady, const struct prediction *first, struct simulation *simulation)
+{
+	struct prediction *second = &simulation->prediction;
+	double step = second->step_time, more = steady->more;
+	double n = (double)steady->plans[1].grad_accum;
+	double all = n + more * (n - (double)steady->plans[0].grad_accum);
+	extend(more, first->step_time, &second->step_time);
+	extend(more, first->wire_bytes_per_rank, &second->wire_bytes_per_rank);
+	extend(more, first->wire_bytes_node_egress, &second->wire_bytes_node_egress);
+	double longer = second->step_time / step, faster = all / n / longer;
+	extend_time(more, longer, first, second);
+	double *rates[] = {&second->tokens_per_s_per_gpu, &second->mfu, &second->mfu_causal,
+		&second->mfu_6n, &second->hfu};
+	double *steps[] = {&second->step_time_low, &second->step_time_high, &second->step_time_p95,
+		&second->step_time_best, &simulation->exposed.computing,
+		&simulation->exposed.slowed};
+	for (int i = 0; i < COUNT_OF(rates); i++)
+		*rates[i] *= faster;
+	for (int i = 0; i < COUNT_OF(steps); i++)
+		*steps[i] *= longer;
+	scale(simulation->exposed.seconds, COUNT_OF(simulation->exposed.seconds), longer);
+	scale(simulation->exposed.over_network, COUNT_OF(simulation->exposed.over_network), longer);
 }

@@ -3,6 +3,7 @@
 #define PLANNER_EVALUATION_STEADY_H
 
 #include "planner/space/space.h"
+#include "simulator/simulator.h"
 
 /* Beyond the micro-batches that fill a pipeline and drain it, each one adds as much as the one
  * before: of the interleaved schedule each round of them. */
@@ -16,6 +17,6 @@ bool steady_of(const struct plan *plan, struct steady *steady);
 /* `second`, of the second plan, becomes that of the plan. Figures of the whole step grow; what
  * memory holds stays. */
 void steady_extend(
-	const struct steady *steady, const struct prediction *first, struct prediction *second);
+	const struct steady *steady, const struct prediction *first, struct simulation *second);
 
 #endif

@@ -166,15 +166,31 @@ static void add_tensor(struct filling *f)
 		axis_add_int(&f->axes->of[KNOB_TENSOR], t);
 }
 
-/* Of the plan's runtime; powers of two, of at least a node each and two blocks. */
+/* What several nodes hold together is sharded over them at a price that stages do not pay: a model
+ * of more is cut into stages too. Parameters of a stage stay whole between micro-batches
+ * (torchtitan's default); other strategies are searched where the pipeline is given. */
+static bool asks_for_stages(const struct filling *f)
+{
+	const struct topology *topology = f->question->topology;
+	enum { NODES = 4 };
+	double state = STATE_BYTES * (double)f->question->model->parameter_count;
+	double node = (double)topology->device.memory_bytes * (double)topology->devices_per_node;
+	return topology->device.kind == DEVICE_GPU && state > NODES * node &&
+	       f->plan->strategy == STRATEGY_SHARD_GRAD_OP;
+}
+
+/* Of the plan's runtime; powers of two, of at least a node each and two blocks. Longer ones than
+ * published runs have are for who asks (Llama 3 405B: 16, arXiv 2407.21783). */
 static void add_stages(struct filling *f)
 {
 	const struct topology *topology = f->question->topology;
 	int64_t blocks = f->question->model->architecture.layers;
 	bool has = knob_table[KNOB_PIPELINE].runtimes >> f->plan->runtime & 1;
-	if (!is_free(f, KNOB_PIPELINE) || !has || !asks_for_tensor(f->question))
+	if (!is_free(f, KNOB_PIPELINE) || !has || !asks_for_stages(f))
 		return;
-	for (int64_t p = 1; p <= topology->nodes && topology->nodes % p == 0 && 2 * p <= blocks;
+	enum { LONGEST = 16 };
+	for (int64_t p = 1;
+		p <= LONGEST && p <= topology->nodes && topology->nodes % p == 0 && 2 * p <= blocks;
 		p *= 2)
 		axis_add_int(&f->axes->of[KNOB_PIPELINE], p);
 	if (f->axes->of[KNOB_PIPELINE].n < 2)
@@ -185,14 +201,12 @@ static void add_stages(struct filling *f)
 static void add_orders(struct filling *f)
 {
 	bool any = f->axes->of[KNOB_PIPELINE].n > 1 || f->question->asked.mesh.pipeline > 1;
-	if (!any || !is_free(f, KNOB_PIPELINE_SCHEDULE) || !is_free(f, KNOB_VIRTUAL_STAGES))
+	if (!any || !is_free(f, KNOB_PIPELINE_SCHEDULE))
 		return;
 	add_choice(f, KNOB_PIPELINE_SCHEDULE, PIPELINE_1F1B);
 	if (!knob_honoured(KNOB_PIPELINE_SCHEDULE, f->plan->runtime, PIPELINE_INTERLEAVED))
 		return;
 	add_choice(f, KNOB_PIPELINE_SCHEDULE, PIPELINE_INTERLEAVED);
-	axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], 0);
-	axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], 4);
 }
 
 /* The ranks of a node, which NVLink joins, and a few times as many, where they divide the experts.

@@ -107,12 +107,18 @@ static bool all_pulled(const struct enumeration *e, struct error *error)
 
 /* --- points ----------------------------------------------------------------------------------- */
 
-/* More tokens than a free batch may grow to: micro-batches are listed for the fewest ranks. */
+/* More tokens than a free batch may grow to: micro-batches are listed for the fewest ranks. Large
+ * ones in few micro-batches leave a pipeline idle. */
 static bool exceeds(const struct enumeration *e, const struct plan *plan)
 {
-	return e->axes.of[KNOB_TENSOR].n > 1 && plan->micro_batch > 1 &&
+	enum { LARGE = 4 };
+	bool free = e->question->only[KNOB_MICRO_BATCH].n == 0;
+	bool axes = e->axes.of[KNOB_TENSOR].n > 1 || e->axes.of[KNOB_PIPELINE].n > 1;
+	if (free && e->axes.of[KNOB_PIPELINE].n > 1 && plan->mesh.pipeline > 1 &&
+		plan->micro_batch >= LARGE)
+		return true;
+	return axes && plan->micro_batch > 1 && free &&
 	       !question_gives(e->question, KNOB_GLOBAL_BATCH) &&
-	       e->question->only[KNOB_MICRO_BATCH].n == 0 &&
 	       plan->global_batch > SPACE_FREE_BATCH_TOKENS / plan->seq_len;
 }
 
@@ -154,17 +160,13 @@ static int64_t asked_size(const struct question *point, enum knob_id axis)
 	return question_gives(point, axis) ? knob_get(axis, &point->asked).number : 1;
 }
 
-/* Orders are of pipelines, several stages a rank of the interleaved one. Parameters of a stage are
+/* Orders are of pipelines. Parameters of a stage are
  * gathered once and reduced once a step: how they are prefetched says little. */
 static bool is_plain_in_stages(enum knob_id axis, const struct question *point)
 {
 	bool staged = asked_size(point, KNOB_PIPELINE) > 1;
-	bool interleaved = question_gives(point, KNOB_PIPELINE_SCHEDULE) &&
-			   point->asked.pipeline_schedule == PIPELINE_INTERLEAVED;
 	if (axis == KNOB_PIPELINE_SCHEDULE)
 		return !staged;
-	if (axis == KNOB_VIRTUAL_STAGES)
-		return !interleaved;
 	return staged &&
 	       (axis == KNOB_WRAP || axis == KNOB_RESHARD_AFTER_FORWARD || axis == KNOB_PREFETCH ||
 		       axis == KNOB_FORWARD_PREFETCH || axis == KNOB_LIMIT_ALL_GATHERS ||

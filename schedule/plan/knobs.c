@@ -418,8 +418,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			DECODED(layers_per_stage, FIELD_OMIT_ZERO, NULL, &counts_decoded),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_COMPARED | KNOB_IN_STUDY |
-				 KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
+			.roles = KNOB_ONE_VALUE | KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_COMPARED |
+				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
 			.runtimes = PIPELINED,
 			.metavar = "LIST",
 			.help = "blocks of each stage, the first one first: 7,8,8,7 or "
