@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "schedule/fold/fold.h"
+#include "schedule/laws/laws.h"
 #include "support.h"
 #include "tests/sampled.h"
 
@@ -424,6 +425,54 @@ static void test_one_expert_rank(void **state)
 	}
 }
 
+static struct op *first_op(struct schedule *s, enum op_kind kind, enum group_kind group)
+{
+	struct program *p = &s->programs[0];
+	int i = 0;
+	while (p->ops[i].kind != kind || s->groups[p->ops[i].group].kind != group)
+		i++;
+	return &p->ops[i];
+}
+
+/* What the laws refuse: other bytes than the rows', experts gathered over all ranks, a unit that
+ * does not know whose ranks it is sharded over, a group of other ranks. */
+static void test_expert_laws(void **state)
+{
+	(void)state;
+	for (int damage = 0; damage < 5; damage++) {
+		struct arena arena = {0};
+		struct schedule *s = built_mixtral(&arena, "expert=4 seq_len=2048");
+		struct op *rows = first_op(s, OP_ALL_TO_ALL, GROUP_EXPERT);
+		struct op *gather = first_op(s, OP_ALL_GATHER, GROUP_EXPERT_SHARD);
+		struct error error = {0};
+		assert_true(schedule_validate(s, &error));
+		if (damage == 0)
+			rows->bytes += 8;
+		else if (damage == 1)
+			gather->group = first_op(s, OP_ALL_GATHER, GROUP_SHARD)->group;
+		else if (damage == 2)
+			s->programs[0].units[gather->unit].of_experts = false;
+		else if (damage == 3)
+			s->groups[rows->group].stride = 2;
+		else
+			rows->group = gather->group;
+		assert_false(schedule_validate(s, &error));
+		arena_finish(&arena);
+	}
+}
+
+/* Stages of a pipeline, whose ranks exchange rows among themselves, keep the laws together. */
+static void test_experts_in_stages(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *s =
+		built_mixtral(&arena, "expert=4 pipeline=2 grad_accum=4 seq_len=2048");
+	(void)state;
+	assert_int_equal(s->n_classes, 2);
+	assert_int_equal(exchanged(s, OP_ALL_TO_ALL, GROUP_EXPERT).n, 4 * (4 + 1) * BLOCKS / 2);
+	arena_finish(&arena);
+}
+
 /* All ranks together compute what one would, where all get alike; and hold what one would. */
 static void test_experts_are_divided(void **state)
 {
@@ -472,6 +521,8 @@ int main(void)
 		cmocka_unit_test(test_random_experts),
 		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_expert_units),
+		cmocka_unit_test(test_expert_laws),
+		cmocka_unit_test(test_experts_in_stages),
 		cmocka_unit_test(test_one_expert_rank),
 		cmocka_unit_test(test_experts_are_divided),
 	};

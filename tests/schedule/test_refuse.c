@@ -325,6 +325,45 @@ static void test_idle_options(void **state)
 	arena_finish(&arena);
 }
 
+/* Numbers of expert ranks that do not go with the model or the other axes, with the nearest that
+ * do.
+ */
+static void test_experts(void **state)
+{
+	static const struct {
+		const char *model, *words, *message; /* NULL: not refused */
+	} cases[] = {
+		{"llama-2-7b", "expert=2", "llama-2-7b has no experts"},
+		{"mixtral-8x7b", "expert=8", NULL},
+		{"mixtral-8x7b", "expert=16", "divisor of 8 experts"},
+		{"mixtral-8x7b", "expert=16", "use 8"},
+		{"mixtral-8x7b", "expert=3", "use 2 or 4"},
+		{"mixtral-8x7b", "expert=2 tensor=4", "use 1 or 4"},
+		{"mixtral-8x7b", "expert=2 tensor=4 expert_tensor=4", NULL},
+		{"mixtral-8x7b", "expert=2 tensor=4 expert_tensor=2", "use 1, or as many as"},
+		{"mixtral-8x7b", "expert=2 context=4", "use 1 or 4"},
+		{"mixtral-8x7b", "expert=8 strategy=HYBRID_SHARD shard_group=4", "use 4"},
+		{"mixtral-8x7b", "expert_tensor=2", "there is one expert rank"},
+		{"mixtral-8x7b", "expert=8 expert_load=0.5", "use 1 or more"},
+		{"mixtral-8x7b", "expert_load=1.5", NULL},
+		{"mixtral-8x7b", "expert=8 runtime=pytorch-fsdp1", "runtime pytorch-fsdp1 cannot"},
+		{"mixtral-8x7b", "expert=8 reshard_after_forward=8", "use true or false"},
+	};
+	(void)state;
+	for (int c = 0; c < COUNT_OF(cases); c++) {
+		struct arena arena = {0};
+		struct model *model = preset_model(&arena, cases[c].model);
+		struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+		struct plan plan;
+		struct error error = {0};
+		bool ok = try_words(&arena, model, topology, cases[c].words, &plan, &error);
+		if (ok != (cases[c].message == NULL) ||
+			(!ok && strstr(error.message, cases[c].message) == NULL))
+			fail_msg("%s: %s", cases[c].words, error.message);
+		arena_finish(&arena);
+	}
+}
+
 /* --- complete plans ------------------------------------------------------------------------------
  */
 
@@ -383,6 +422,7 @@ int main(void)
 		cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_runtime_knobs),
 		cmocka_unit_test(test_idle_options),
+		cmocka_unit_test(test_experts),
 		cmocka_unit_test(test_plan_check),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
