@@ -62,6 +62,8 @@ static bool family_of(const struct search *search, const struct plan *plan, stru
 		family->full && has_checkpointing(search->question, plan, CHECKPOINTING_SELECTIVE);
 	if (family->full && !plan_checkpoints(plan, CHECKPOINTING_NONE))
 		return false;
+	if (plan->mesh.pipeline > 1)
+		return false; /* blocks are mixed where all are of one rank */
 	if (plan->activation_offload != ACTIVATIONS_STAY)
 		return false; /* what a block's checkpointing saves is then not on the device */
 	return family->full || family->reshards || family->offloads;

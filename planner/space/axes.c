@@ -168,7 +168,8 @@ static void add_tensor(struct filling *f)
 
 /* What several nodes hold together is sharded over them at a price that stages do not pay: a model
  * of more is cut into stages too. Parameters of a stage stay whole between micro-batches
- * (torchtitan's default); other strategies are searched where the pipeline is given. */
+ * (torchtitan's default); other strategies, and models with experts, are searched where the
+ * pipeline is given. */
 static bool asks_for_stages(const struct filling *f)
 {
 	const struct topology *topology = f->question->topology;
@@ -176,6 +177,7 @@ static bool asks_for_stages(const struct filling *f)
 	double state = STATE_BYTES * (double)f->question->model->parameter_count;
 	double node = (double)topology->device.memory_bytes * (double)topology->devices_per_node;
 	return topology->device.kind == DEVICE_GPU && state > NODES * node &&
+	       f->question->model->architecture.experts == 0 &&
 	       f->plan->strategy == STRATEGY_SHARD_GRAD_OP;
 }
 

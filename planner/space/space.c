@@ -160,8 +160,8 @@ static int64_t asked_size(const struct question *point, enum knob_id axis)
 	return question_gives(point, axis) ? knob_get(axis, &point->asked).number : 1;
 }
 
-/* Orders are of pipelines. Parameters of a stage are
- * gathered once and reduced once a step: how they are prefetched says little. */
+/* Orders are of pipelines. Parameters of a stage are gathered once and reduced once a step: how
+ * they are prefetched says little. */
 static bool is_plain_in_stages(enum knob_id axis, const struct question *point)
 {
 	bool staged = asked_size(point, KNOB_PIPELINE) > 1;
