@@ -130,8 +130,8 @@ static bool is_of_blocks(const struct buffer *buffer)
 }
 
 /* Compute waits for what it exchanges with those that divide the model. */
-static void measure_stages(
-	struct sampler *sampler, const struct sample *sample, struct stage_load *stages)
+static void measure_stages(struct sampler *sampler, const struct sample *sample,
+	const struct stands *stands, struct stage_load *stages)
 {
 	const struct program *program = &sample->schedule->programs[0];
 	for (int i = 0; i < program->n_ops; i++) {
@@ -143,8 +143,7 @@ static void measure_stages(
 		else if (op->end_module == program->model->n_modules)
 			stages->head += seconds;
 	}
-	stages->saved =
-		(double)bound_standing(sample->schedule, is_of_blocks, OP_LOSS, &sampler->arena);
+	stages->saved = (double)bound_standing(stands, is_of_blocks, OP_LOSS, &sampler->arena);
 }
 
 static void measure_load(struct sampler *sampler, const struct plan *plan, struct load *load)
@@ -161,8 +160,9 @@ static void measure_load(struct sampler *sampler, const struct plan *plan, struc
 					       sample.schedule, &program->ops[i], sample.issue[i]);
 		bound_add_cover(&sample.costs[i], times, load->cover);
 	}
-	load->saved = bound_standing(sample.schedule, bound_is_load, OP_LOSS, &sampler->arena);
-	measure_stages(sampler, &sample, &load->stages);
+	const struct stands stands = bound_stands(sample.schedule, &sampler->arena);
+	load->saved = bound_standing(&stands, bound_is_load, OP_LOSS, &sampler->arena);
+	measure_stages(sampler, &sample, &stands, &load->stages);
 }
 
 /* --- shapes ----------------------------------------------------------------------------------- */
@@ -256,8 +256,9 @@ static void measure_shape(struct sampler *sampler, const struct plan *plan, stru
 	bool host_alone = host_updates_alone(&sample.schedule->programs[0]);
 	for (int i = 0; i < sample.schedule->programs[0].n_ops; i++)
 		add_operation(shape, &sample, i, host_alone);
-	shape->at_loss = bound_standing(sample.schedule, bound_is_kept, OP_LOSS, &sampler->arena);
-	shape->at_end = bound_standing(sample.schedule, is_shape, OP_OPTIMIZER, &sampler->arena);
+	const struct stands stands = bound_stands(sample.schedule, &sampler->arena);
+	shape->at_loss = bound_standing(&stands, bound_is_kept, OP_LOSS, &sampler->arena);
+	shape->at_end = bound_standing(&stands, is_shape, OP_OPTIMIZER, &sampler->arena);
 }
 
 /* --- looking up ------------------------------------------------------------------------------- */
@@ -390,7 +391,8 @@ void bounds_build(const struct question *question, const struct space *space, st
 
 int64_t bounds_memory(const struct schedule *schedule, struct arena *arena)
 {
-	return bound_standing(schedule, NULL, OP_KIND_COUNT, arena) + bound_fixed_bytes(schedule);
+	const struct stands stands = bound_stands(schedule, arena);
+	return bound_standing(&stands, NULL, OP_KIND_COUNT, arena) + bound_fixed_bytes(schedule);
 }
 
 void bounds_finish(struct bounds *bounds)

@@ -95,15 +95,22 @@ static struct stand *find_stands(
 	return stands;
 }
 
-int64_t bound_standing(const struct schedule *schedule, bool (*filter)(const struct buffer *buffer),
-	enum op_kind kind, struct arena *arena)
+struct stands bound_stands(const struct schedule *schedule, struct arena *arena)
 {
 	const struct program *program = &schedule->programs[0];
-	int64_t *live = ARENA_ARRAY(arena, int64_t, program->n_ops + 1), most = 0;
 	int *repeated = ARENA_ARRAY(arena, int, program->n_ops);
 	for (int i = 0; i < program->n_ops; i++)
 		repeated[i] = block_times(program, i);
-	const struct stand *stands = find_stands(schedule, repeated, arena);
+	return (struct stands){program, repeated, find_stands(schedule, repeated, arena)};
+}
+
+int64_t bound_standing(const struct stands *found, bool (*filter)(const struct buffer *buffer),
+	enum op_kind kind, struct arena *arena)
+{
+	const struct program *program = found->program;
+	const struct stand *stands = found->of;
+	const int *repeated = found->repeated;
+	int64_t *live = ARENA_ARRAY(arena, int64_t, program->n_ops + 1), most = 0;
 	for (int i = 0; i < program->n_buffers; i++) {
 		const struct buffer *buffer = &program->buffers[i];
 		int64_t bytes = stands[i].times * buffer->bytes;

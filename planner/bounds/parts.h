@@ -60,9 +60,16 @@ double bound_contention(const double losses[COMMUNICATORS_MAX],
 /* Adds the seconds of an operation that exceed what would make it so arithmetic, by share. */
 void bound_add_cover(const struct cost *cost, double times, double cover[SHARES]);
 
-/* memory.c. The most bytes that are surely there while an operation of the compute stream outside
+/* memory.c. When which buffers of a schedule are there; in `arena`. */
+struct stands {
+	const struct program *program;
+	const int *repeated;    /* by operation: how often blocks repeat it */
+	const struct stand *of; /* by buffer */
+};
+struct stands bound_stands(const struct schedule *schedule, struct arena *arena);
+/* The most bytes that are surely there while an operation of the compute stream outside
  * of repeated blocks runs, of one kind of operation (OP_KIND_COUNT: any); `filter` may be NULL. */
-int64_t bound_standing(const struct schedule *schedule, bool (*filter)(const struct buffer *buffer),
+int64_t bound_standing(const struct stands *stands, bool (*filter)(const struct buffer *buffer),
 	enum op_kind kind, struct arena *arena);
 /* What is saved for backward; what is there at the loss whatever is prefetched. */
 bool bound_is_load(const struct buffer *buffer);

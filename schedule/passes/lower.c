@@ -123,4 +123,5 @@ void pass_lower(struct step *step)
 	free(l.takes.items);
 	free(l.gives.items);
 	free(l.uses.items);
+	free(l.users.items);
 }

@@ -53,6 +53,7 @@ struct lowering {
 	const struct action *at;
 	struct op op;
 	struct numbers takes, gives, uses;
+	struct numbers users; /* by buffer: the last operation that uses it */
 
 	struct live *units;
 	struct reach *reaches;   /* by unit */

@@ -1,24 +1,26 @@
 /* The operation that is being made: what it takes, gives and uses. */
 #include "schedule/passes/lower.h"
 
-static bool contains(const struct numbers *list, int item)
+/* Of a list of thousands of buffers an operation may use each. */
+static bool is_used(const struct lowering *l, int buffer)
 {
-	for (int i = 0; i < list->n; i++)
-		if (list->items[i] == item)
-			return true;
-	return false;
+	return buffer < l->users.n && l->users.items[buffer] == l->step->n_ops;
 }
 
 void op_use(struct lowering *l, int buffer)
 {
-	if (buffer >= 0 && !contains(&l->uses, buffer))
-		number_add(&l->uses, buffer);
+	if (buffer >= 0 && !is_used(l, buffer))
+		op_use_another(l, buffer);
 }
 
 void op_use_another(struct lowering *l, int buffer)
 {
-	if (buffer >= 0)
-		number_add(&l->uses, buffer);
+	if (buffer < 0)
+		return;
+	number_add(&l->uses, buffer);
+	while (l->users.n <= buffer)
+		number_add(&l->users, -1);
+	l->users.items[buffer] = l->step->n_ops;
 }
 
 void op_take(struct lowering *l, int buffer)

@@ -7,7 +7,8 @@
 struct reducing {
 	struct step *step;
 	const struct action *at;
-	bool *has_gradient; /* per range */
+	bool *has_gradient;          /* per range */
+	int *first_done, *next_done; /* buckets that a range completes, and the one behind; -1 */
 };
 
 static void add(struct reducing *r, enum action_kind kind, enum stream stream, int unit, int range)
@@ -93,9 +94,8 @@ static void range_done(struct reducing *r)
 		return;
 	if (method->collector_elements > 0)
 		collect(r);
-	for (int u = 0; u < r->step->n_units; u++)
-		if (r->step->bucket_done[u] == r->at->range)
-			reduce(r, u);
+	for (int u = r->first_done[r->at->range]; u >= 0; u = r->next_done[u])
+		reduce(r, u);
 }
 
 /* When the last bucket is reduced, DDP's are copied back into the gradients. */
@@ -128,6 +128,22 @@ static void backward_done(struct reducing *r)
 		add(r, ACTION_RELEASE_GRADIENTS, STREAM_COMPUTE, -1, -1);
 }
 
+static void sort_buckets(struct reducing *r)
+{
+	const struct step *step = r->step;
+	r->first_done = ARENA_ARRAY(step->arena, int, step->n_ranges);
+	r->next_done = ARENA_ARRAY(step->arena, int, step->n_units);
+	for (int range = 0; range < step->n_ranges; range++)
+		r->first_done[range] = -1;
+	for (int u = step->n_units - 1; u >= 0; u--) {
+		int range = step->bucket_done[u];
+		if (range < 0 || range >= step->n_ranges)
+			continue;
+		r->next_done[u] = r->first_done[range];
+		r->first_done[range] = u;
+	}
+}
+
 void pass_reduce_buckets(struct step *step)
 {
 	struct reducing r = {.step = step};
@@ -135,6 +151,7 @@ void pass_reduce_buckets(struct step *step)
 		return;
 	struct action_list old = actions_begin(step);
 	r.has_gradient = ARENA_ARRAY(step->arena, bool, step->n_ranges);
+	sort_buckets(&r);
 	for (int i = 0; i < old.n; i++) {
 		r.at = &old.items[i];
 		if (r.at->kind == ACTION_RANGE_DONE)
