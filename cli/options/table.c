@@ -103,9 +103,7 @@ static const struct option others[] = {
 	{"cuda-graphs", training, "auto|on|off",
 		"a step of a GPU is one launch, from the second on; default: where the plan allows",
 		ON(TRAIN), 0},
-	{"nccl", training, "SETTING=VALUE,...",
-		"of its communicators: cta-policy=default|efficiency|zero, min-ctas, max-ctas, "
-		"nvls-ctas, cga-cluster-size, traffic-class; default: NCCL's",
+	{"nccl", training, "SETTING=VALUE,...", "of its communicators, docs/gpu.md",
 		ON(TRAIN) | ON(CALIBRATE), 0},
 	{"fault", training, "NAME[=RANK][@step=N]", "seeded fault, for tests", ON(TRAIN),
 		OPTION_HIDDEN},
@@ -137,9 +135,8 @@ static const struct option others[] = {
 		"under torchrun: until all ranks must have come; default: 60",
 		ON(TRAIN) | ON(CALIBRATE), 0},
 	{"collective-timeout", training, "SECONDS",
-		"until a rank that does not come to a collective is called hung; default: by the "
-		"prediction, ten minutes while GPUs are set up",
-		ON(TRAIN), 0},
+		"until a rank that does not come is called hung; default: by prediction", ON(TRAIN),
+		0},
 	{"view", output, "VIEW", "what to show; see below", ON(EXPLAIN), 0},
 	{"svg", output, "", "the view as a picture: communication, layout", ON(EXPLAIN),
 		OPTION_SWITCH},

@@ -2,11 +2,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "executor/transports/nccl_api.h"
+#include "executor/transports/nccl_config.h"
 #include "tests/executor/fakes/cuda.h"
 
 /* Mistakes break off half-way: what they leave behind is no leak of anybody's. */
@@ -287,13 +288,23 @@ static void pins_in_a_step(void)
 
 /* --- memory that NCCL knows --- */
 
+/* Its last call has ended. */
+static void settle(void)
+{
+	int result;
+
+	rig.nccl->ncclCommGetAsyncError(rig.comm, &result);
+}
+
 /* A communicator of one rank, and memory that it can know. */
 static void open_comm(void)
 {
-	struct nccl_config config = {.size = sizeof(config)};
+	const struct nccl_wish none = {0};
+	struct nccl_config config;
 	struct nccl_id id;
 
 	rig.nccl = nccl_api(NULL);
+	nccl_config_make(rig.nccl, &none, &config, NULL);
 	rig.nccl->ncclGetUniqueId(&id);
 	rig.nccl->ncclCommInitRankConfig(&rig.comm, 1, id, 0, &config);
 	rig.nccl->ncclMemAlloc(&rig.of_nccl, PAGES);
@@ -304,11 +315,13 @@ static void knows_all(void)
 	open_comm();
 	rig.nccl->ncclCommWindowRegister(
 		rig.comm, rig.of_nccl, PAGES, &rig.handle, NCCL_WIN_COLL_SYMMETRIC);
+	settle();
 }
 
 static void close_comm(void)
 {
 	rig.nccl->ncclCommWindowDeregister(rig.comm, rig.handle);
+	settle();
 	rig.nccl->ncclMemFree(rig.of_nccl);
 	rig.nccl->ncclCommDestroy(rig.comm);
 }
@@ -357,6 +370,32 @@ static void frees_what_is_known(void)
 	rig.nccl->ncclMemFree(rig.of_nccl);
 }
 
+static void leaves_too_early(void)
+{
+	knows_all();
+	rig.nccl->ncclCommWindowDeregister(rig.comm, rig.handle);
+	rig.nccl->ncclCommFinalize(rig.comm);
+}
+
+static void reduce(void)
+{
+	rig.nccl->ncclAllReduce(
+		rig.of_nccl, rig.of_nccl, 16, NCCL_FLOAT32, NCCL_SUM, rig.comm, rig.first);
+}
+
+static void mixes_with_a_graph(void)
+{
+	knows_all();
+	setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 1);
+	rig.api->cuStreamBeginCapture(rig.first, CUDA_CAPTURE_THREAD_LOCAL);
+	reduce();
+	rig.api->cuStreamEndCapture(rig.first, &rig.graph);
+	rig.api->cuGraphInstantiateWithFlags(&rig.executable, rig.graph, 0);
+	rig.api->cuGraphLaunch(rig.executable, rig.first);
+	reduce();
+	unsetenv("NCCL_GRAPH_MIXING_SUPPORT");
+}
+
 static void deregisters_otherwise(void)
 {
 	knows_all();
@@ -389,6 +428,8 @@ static const struct mistake {
 	{reduces_what_is_unknown, "that its communicator does not know"},
 	{forgets_to_deregister, "still knows memory"},
 	{frees_what_is_known, "freed that a communicator knows"},
+	{leaves_too_early, "before its last call has ended"},
+	{mixes_with_a_graph, "by a graph and outside of it at once"},
 	{deregisters_otherwise, "that the communicator does not know"},
 };
 
