@@ -151,7 +151,8 @@ static void use_copies(struct lowering *l, int range)
 	const struct step *step = l->step;
 	const struct range *r = &step->ranges[range];
 	int tied = step->model->modules[r->end_module - 1].tied_parameter;
-	for (int u = 0; u < step->n_units; u++)
+	const struct holders holders = holders_of(l, r, tied);
+	for (int u = holders.first; u < holders.end; u++)
 		if (holds(l, u, r) || holds_parameter(step, u, tied))
 			op_use(l, step->resident[u].gradient);
 }

@@ -66,7 +66,6 @@ struct division plan_division(const struct plan *plan)
 		.expert = mesh->expert,
 		.expert_tensor = plan_expert_tensor(plan),
 		.expert_load = plan->expert_load,
-
 		.words = runtime_of(plan->runtime)->vocab_multiple * mesh->tensor};
 }
 
