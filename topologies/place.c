@@ -87,7 +87,9 @@ struct placement topology_place(const struct topology *topology, int64_t size, i
 	struct placement placement = {.ranks = size};
 	struct tiling tiling = {.size = size, .stride = stride, .node = node};
 
-	assert(size >= 1 && stride >= 1 && size <= devices && stride <= devices / size);
+	assert(size >= 1 && stride >= 1 && (size == 1 || stride <= (devices - 1) / (size - 1)));
+	/* The two ends of a pipeline are further apart than half of all ranks. */
+	stride = tiling.stride = min_i64(stride, devices / size);
 	tiling.block = size * stride;
 	tiling.n_blocks = devices / tiling.block;
 	tiling.n_nodes = topology->nodes;

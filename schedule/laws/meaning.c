@@ -239,7 +239,7 @@ static const struct collective_law {
 		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT),
 			BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD)}},
 	{OP_ALL_REDUCE,
-		{BIT(GROUP_REPLICATE) | BIT(GROUP_WORLD) | BIT(GROUP_EMBEDDING),
+		{BIT(GROUP_REPLICATE) | BIT(GROUP_WORLD),
 			BIT(GROUP_SHARD) | BIT(GROUP_TENSOR) | BIT(GROUP_PIPELINE)},
 		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT) |
 				BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD) |
@@ -377,6 +377,20 @@ static bool check_bucket(const struct program *program, int i, int64_t ranks, st
 		op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
 }
 
+/* The gradient of a table that two stages have: it lies in a bucket. */
+static bool check_table(const struct program *program, int i, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const struct buffer *gradient =
+		op->uses.count == 1 ? &program->buffers[slice_of(program, op->uses)[0]] : NULL;
+	if (op->kind == OP_ALL_REDUCE && op->unit < 0 && op->bytes > 0 && gradient != NULL &&
+		buffer_role_category(gradient->role) == CATEGORY_GRADIENTS &&
+		gradient->bytes >= op->bytes)
+		return true;
+	return law_broken(error, "op %d: %s of %lld bytes is not of a table's gradient", i,
+		op_kind_name(op->kind), (long long)op->bytes);
+}
+
 static bool check_collective(
 	const struct schedule *schedule, const struct program *program, int i, struct error *error)
 {
@@ -387,6 +401,8 @@ static bool check_collective(
 		return check_tokens(program, group, i, error);
 	if (group->kind == GROUP_EXPERT || op->kind == OP_ALL_TO_ALL)
 		return check_rows(program, group, i, error);
+	if (group->kind == GROUP_EMBEDDING)
+		return check_table(program, i, error);
 	while (law->kind != op->kind)
 		law++;
 	bool of_experts = op->unit >= 0 && program->units[op->unit].of_experts;

@@ -95,16 +95,19 @@ static void add_groups_of_axes(struct step *step)
 		add_group(step, GROUP_PIPELINE, mesh->pipeline, apart, next_engine(step));
 	step->group_backward =
 		add_group(step, GROUP_PIPELINE, mesh->pipeline, apart, next_engine(step));
+	if (step->schedule->model->architecture.tied_head)
+		step->group_table = add_group(
+			step, GROUP_EMBEDDING, 2, (mesh->pipeline - 1) * apart, next_engine(step));
 }
 
 void pass_groups(struct step *step)
 {
 	int64_t copies = plan_reduce_ranks(step->plan);
-	step->schedule->groups = ARENA_ARRAY(step->arena, struct group, 9 + step->n_units);
+	step->schedule->groups = ARENA_ARRAY(step->arena, struct group, 10 + step->n_units);
 	step->group_reshard = ARENA_ARRAY(step->arena, int, step->n_units);
 	step->group_gather = step->group_reduce = step->group_replicate = -1;
 	step->group_tensor = step->group_context = -1;
-	step->group_forward = step->group_backward = -1;
+	step->group_forward = step->group_backward = step->group_table = -1;
 	step->group_expert = step->group_expert_shard = -1;
 	for (int u = 0; u < step->n_units; u++)
 		step->group_reshard[u] = -1;

@@ -61,15 +61,6 @@ static bool holds(const struct lowering *l, int unit, const struct range *r)
 	return false;
 }
 
-static bool holds_parameter(const struct step *step, int unit, int parameter)
-{
-	const struct unit *u = &step->units[unit];
-	for (int i = 0; i < u->n_slices && parameter >= 0; i++)
-		if (u->slices[i].parameter == parameter)
-			return true;
-	return false;
-}
-
 /* --- which buckets a range meets -----------------------------------------------------------------
  */
 
@@ -130,7 +121,8 @@ void op_use_bucket_weights(struct lowering *l, int range, int copy)
 			*reach = reach_of(step, u);
 		bool meets =
 			reach->first_module < r->end_module && reach->end_module > r->first_module;
-		if ((meets && holds(l, u, r)) || holds_parameter(step, u, tied))
+		if ((meets && holds(l, u, r)) ||
+			(tied >= 0 && unit_has_slice(&step->units[u], tied)))
 			op_use(l, weights_of(step, u));
 	}
 }
@@ -153,7 +145,7 @@ static void use_copies(struct lowering *l, int range)
 	int tied = step->model->modules[r->end_module - 1].tied_parameter;
 	const struct holders holders = holders_of(l, r, tied);
 	for (int u = holders.first; u < holders.end; u++)
-		if (holds(l, u, r) || holds_parameter(step, u, tied))
+		if (holds(l, u, r) || (tied >= 0 && unit_has_slice(&step->units[u], tied)))
 			op_use(l, step->resident[u].gradient);
 }
 

@@ -52,6 +52,25 @@ void lower_NORM(struct lowering *l)
 	op_use(l, l->scalars);
 }
 
+/* The first stage begins with it, the last one ends with it; its gradient is in a bucket. */
+void lower_REDUCE_TABLE(struct lowering *l)
+{
+	const struct step *step = l->step;
+	const struct model *model = step->model;
+	int module = 0, unit = 0;
+	while (model->modules[module].kind != (step->class == 0 ? MODULE_EMBEDDING : MODULE_HEAD))
+		module++;
+	int table = model->modules[module].first_parameter;
+	while (!unit_has_slice(&step->units[unit], table))
+		unit++;
+	l->op.group = step->group_table;
+	l->op.dtype = plan_gradient_dtype(step->plan);
+	l->op.bytes = model->parameters[table].elements * dtype_bytes(l->op.dtype);
+	l->op.first_module = module;
+	l->op.end_module = module + 1;
+	op_use(l, step->resident[unit].gradient);
+}
+
 static void reduce_norm(struct lowering *l, int group)
 {
 	l->op.dtype = DTYPE_FP32;

@@ -85,7 +85,7 @@ struct step {
 
 	/* groups; -1: none */
 	int group_gather, group_reduce, group_replicate, group_tensor, group_context;
-	int group_forward, group_backward; /* of messages */
+	int group_forward, group_backward, group_table; /* of messages; of a tied table */
 	int group_expert, group_expert_shard;
 	int *group_reshard; /* per unit */
 

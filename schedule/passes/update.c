@@ -99,11 +99,20 @@ static void add_leaves(struct step *step)
 	}
 }
 
+/* First and last stage: the gradients of the table that both have become one. */
+static void add_table(struct step *step)
+{
+	bool has = step->class == 0 || step->class == step->pipeline.ranks - 1;
+	if (step->group_table >= 0 && has)
+		action_add(step, action_of_step(ACTION_REDUCE_TABLE, -1));
+}
+
 /* The device's updates are issued first: the host's keep the issuing thread busy. The last one ends
  * the scalars of the norm. */
 void pass_update(struct step *step)
 {
 	bool on_device = has_work(step, STREAM_COMPUTE), on_host = has_work(step, STREAM_HOST);
+	add_table(step);
 	if (step->plan->clip > 0 || step->method.measures_norm)
 		add_norm(step, on_device, on_host);
 	if (step->plan->clip > 0)

@@ -192,6 +192,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.fused_kernels = true,
 			.parallel_loss = true,
 			.keeps_gathered_input = true,
+			.ties_stages = true,
 			.keeps_stage_output = true,
 			/* Over eight ranks, 32 MiB each: 4.4 ms a block whatever the GPU does
 			 * (ultrascale playbook, 8.86B, the calibrating part). */
@@ -231,6 +232,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.projection_keeps_input = true,
 			.recomputes_attention = true,
 			.softmax_in_kernel = true,
+			.ties_stages = true,
 			.vocab_multiple = 128,
 			.batch_has_mask = true,
 			.three_workspaces = true,

@@ -100,7 +100,7 @@ static bool check_parts(const struct plan *plan, const struct model *model, stru
 	} refused[] = {
 		{a->encoder_layers > 0, "an encoder and its decoder are not cut into stages yet; "
 					"use 1"},
-		{a->tied_head,
+		{a->tied_head && !runtime_of(plan->runtime)->ties_stages,
 			"the head is tied to the embedding, which is on another stage; use 1"},
 		{!trainable_is_all(&plan->trainable), "frozen parameters are not cut into stages "
 						      "yet; use 1, or --trainable all"},

@@ -49,6 +49,13 @@ static inline bool unit_is_frozen(const struct unit *unit)
 {
 	return unit->trained_parameters == 0;
 }
+static inline bool unit_has_slice(const struct unit *unit, int parameter)
+{
+	for (int i = 0; i < unit->n_slices; i++)
+		if (unit->slices[i].parameter == parameter)
+			return true;
+	return false;
+}
 /* Of the same modules as the unit before it, which holds the frozen parameters of them. */
 static inline bool units_are_twins(const struct unit *frozen, const struct unit *trained)
 {

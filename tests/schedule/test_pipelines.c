@@ -194,6 +194,43 @@ static void test_messages(void **state)
 	}
 }
 
+/* A tied table is on the first stage and on the last one, which add up its gradients. */
+static void test_table(void **state)
+{
+	static const char *const runtimes[] = {"megatron", "nanotron"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(runtimes); i++) {
+		struct arena arena = {0};
+		const struct schedule *schedule = built(&arena, "gpt2-355m",
+			arena_printf(&arena, "pipeline=4 grad_accum=8 tensor=2 runtime=%s",
+				runtimes[i]));
+		int64_t hidden = schedule->model->architecture.hidden;
+		for (int c = 0; c < schedule->n_classes; c++) {
+			const struct program *program = &schedule->programs[c];
+			bool is_end = c == 0 || c == schedule->n_classes - 1;
+			int n = 0;
+			for (int o = 0; o < program->n_ops; o++) {
+				const struct op *op = &program->ops[o];
+				if (op->group < 0 ||
+					schedule->groups[op->group].kind != GROUP_EMBEDDING)
+					continue;
+				n++;
+				assert_int_equal(op->kind, OP_ALL_REDUCE);
+				assert_int_equal(
+					op->bytes, program->model->architecture.vocab * hidden * 4);
+			}
+			assert_int_equal(n, is_end);
+		}
+		int64_t first = schedule->programs[0].model->parameters[0].elements;
+		int64_t last =
+			schedule->programs[3]
+				.model->parameters[schedule->programs[3].model->n_parameters - 1]
+				.elements;
+		assert_int_equal(first, last);
+		arena_finish(&arena);
+	}
+}
+
 /* As many micro-batches hold their tensors at once as the order says. */
 static void test_in_flight(void **state)
 {
@@ -235,6 +272,7 @@ int main(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_work),
 		cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_in_flight),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
