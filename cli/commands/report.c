@@ -283,16 +283,11 @@ static bool add_question(
 	if (!plan_evaluate(
 		    &asked->question, &candidate->plan, EVALUATION_WHOLE, arena, evaluation, error))
 		return false;
-	const struct simulation *simulation = &evaluation->simulation;
 	*entry = (struct entry){.asked = asked, .label = topology};
 	entry->report = (struct report){.asked = asked->text,
 		.question = &asked->question,
 		.answer = answer,
-		.explained = {.schedule = evaluation->schedule,
-			.prediction = &simulation->prediction,
-			.predicted = &simulation->timeline,
-			.memory = &simulation->memory,
-			.critical = &simulation->critical}};
+		.explained = evaluation_explained(evaluation)};
 	entries->n++;
 	return true;
 }

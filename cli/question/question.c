@@ -408,6 +408,23 @@ static bool build(const struct question *question, const struct plan *plan,
 	return true;
 }
 
+/* Views show one class; where several were simulated, the one that needs the most memory. */
+static void tell_class(struct evaluation *evaluation, struct arena *arena)
+{
+	const struct simulation *simulation = &evaluation->simulation;
+	int n = evaluation->schedule->n_classes;
+
+	evaluation->told = *evaluation->schedule;
+	evaluation->told.n_classes = 1;
+	evaluation->timelines = NULL;
+	if (n == 1)
+		return;
+	evaluation->told.programs += simulation->prediction.rank_class;
+	evaluation->timelines = ARENA_ARRAY(arena, const struct timeline *, n);
+	for (int c = 0; c < n; c++)
+		evaluation->timelines[c] = &simulation->classes[c].timeline;
+}
+
 bool plan_evaluate(const struct question *question, const struct plan *plan,
 	enum evaluation_detail detail, struct arena *arena, struct evaluation *evaluation,
 	struct error *error)
@@ -429,7 +446,23 @@ bool plan_evaluate(const struct question *question, const struct plan *plan,
 		prediction->schedule_digest =
 			arena_strdup(arena, schedule_digest(evaluation->schedule).hex);
 	evaluation->digest = prediction->schedule_digest;
+	tell_class(evaluation, arena);
 	return true;
+}
+
+struct explained evaluation_explained(const struct evaluation *evaluation)
+{
+	const struct simulation *simulation = &evaluation->simulation;
+
+	return (struct explained){
+		.schedule = &evaluation->told,
+		.whole = evaluation->schedule,
+		.stages = evaluation->timelines,
+		.prediction = &simulation->prediction,
+		.predicted = &simulation->timeline,
+		.memory = &simulation->memory,
+		.critical = &simulation->critical,
+	};
 }
 
 bool open_plan(struct arena *arena, const char *path, struct opened *opened, struct error *error)
@@ -458,16 +491,11 @@ bool open_plan(struct arena *arena, const char *path, struct opened *opened, str
 
 struct explained opened_explained(const struct opened *opened, const struct measurement *measured)
 {
-	const struct simulation *simulation = &opened->evaluation.simulation;
+	struct explained explained = evaluation_explained(&opened->evaluation);
 
-	return (struct explained){
-		.schedule = opened->evaluation.schedule,
-		.prediction = &opened->file.prediction,
-		.predicted = &simulation->timeline,
-		.memory = &simulation->memory,
-		.critical = &simulation->critical,
-		.measured = measured,
-	};
+	explained.prediction = &opened->file.prediction;
+	explained.measured = measured;
+	return explained;
 }
 
 bool save_plan(struct arena *arena, const char *path, const struct question_text *text,

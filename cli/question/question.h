@@ -53,8 +53,12 @@ struct evaluation {
 	struct plan plan;
 	struct schedule *schedule;
 	const char *digest;
-	struct simulation simulation; /* .prediction.schedule_digest == digest */
+	struct simulation simulation;      /* .prediction.schedule_digest == digest */
+	const struct timeline **timelines; /* of all classes; NULL: there is one */
+	struct schedule told; /* with the program of the class alone that the simulation tells of */
 };
+/* What views and pages need of it. Points into `evaluation`. */
+struct explained evaluation_explained(const struct evaluation *evaluation);
 
 /* What is asked of an evaluation beside step time and memory. */
 enum evaluation_detail {

@@ -14,7 +14,11 @@ struct style {
 
 /* A step, for views and documents. */
 struct explained {
-	const struct schedule *schedule;
+	const struct schedule *schedule; /* programs[0] is that of the class that is told of */
+	/* Pipelines: the schedule with all classes, and the predicted timeline of each. NULL: there
+	 * is one class. */
+	const struct schedule *whole;
+	const struct timeline *const *stages;
 	const struct prediction *prediction;
 	const struct timeline *predicted;
 	const struct memory_curve *memory;

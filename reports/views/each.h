@@ -7,6 +7,7 @@
 void view_summary(const struct explained *explained, const struct style *style, struct text *text);
 void view_operations(
 	const struct explained *explained, const struct style *style, struct text *text);
+void view_pipeline(const struct explained *explained, const struct style *style, struct text *text);
 void view_streams(const struct explained *explained, const struct style *style, struct text *text);
 void view_memory(const struct explained *explained, const struct style *style, struct text *text);
 void view_critical(const struct explained *explained, const struct style *style, struct text *text);

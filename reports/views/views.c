@@ -12,6 +12,8 @@ const struct view report_views[] = {
 	{"streams", "what overlaps, and what communication is exposed?", view_streams, NULL},
 	{"memory", "what holds the memory, at the peak and over the step?", view_memory, NULL},
 	{"critical", "why is the step as long as it is?", view_critical, NULL},
+	{"pipeline", "which micro-batch does each stage compute, and where does it idle?",
+		view_pipeline, NULL},
 	{"units", "which parameters are sharded together, and who owns what?", view_units, NULL},
 	{"communication", "which collective, over which group, behind what, unit by unit?",
 		view_communication, picture_communication},

@@ -321,8 +321,11 @@ static void assemble(struct fixture *fixture, const char *model, const char *top
 
 	fixture->question.model = fixture->model;
 	fixture->question.topology = fixture->topology;
-	fixture->explained = (struct explained){fixture->schedule, &fixture->prediction,
-		&fixture->timeline, &fixture->memory, &fixture->critical, NULL};
+	fixture->explained = (struct explained){.schedule = fixture->schedule,
+		.prediction = &fixture->prediction,
+		.predicted = &fixture->timeline,
+		.memory = &fixture->memory,
+		.critical = &fixture->critical};
 	report_check(fixture->schedule, &fixture->prediction, &fixture->measurement, &tolerance,
 		&fixture->arena, &fixture->check);
 	fixture->report = (struct report){{model, topology, "--gpus 16"}, &fixture->question,

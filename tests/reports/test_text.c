@@ -322,10 +322,39 @@ static void test_prediction(void **state)
 	text_finish(&text);
 }
 
+/* Two stages, two micro-batches, ten columns of a second. */
+static void test_pipeline(void **state)
+{
+	struct op ops[2][4] = {
+		{{.kind = OP_FORWARD}, {.kind = OP_FORWARD, .micro_batch = 1},
+			{.kind = OP_BACKWARD}, {.kind = OP_BACKWARD, .micro_batch = 1}},
+		{{.kind = OP_FORWARD}, {.kind = OP_BACKWARD},
+			{.kind = OP_FORWARD, .micro_batch = 11}, {.kind = OP_OPTIMIZER}}};
+	struct span spans[2][4] = {{{.start = 0, .end = 2}, {.start = 2, .end = 4},
+					   {.start = 10, .end = 14}, {.start = 14, .end = 20}},
+		{{.start = 2, .end = 4}, {.start = 4, .end = 8}, {.start = 8, .end = 10.9},
+			{.start = 19, .end = 20}}};
+	struct program programs[2] = {{.n_ops = 4, .ops = ops[0]}, {.n_ops = 4, .ops = ops[1]}};
+	const struct schedule schedule = {.n_classes = 2, .programs = programs};
+	const struct timeline timelines[2] = {{.n_ops = 4, .spans = spans[0], .step_time = 20},
+		{.n_ops = 4, .spans = spans[1], .step_time = 20}};
+	const struct timeline *const stages[2] = {&timelines[0], &timelines[1]};
+	const struct explained explained = {.whole = &schedule, .stages = stages};
+	const struct style narrow = {.width = 30};
+	struct text text = {0};
+
+	(void)state;
+	report_view("pipeline")->write(&explained, &narrow, &text);
+	assert_memory_equal(text_string(&text),
+		"stage 0   0011......AAAABBBBBB\nstage 1   ..00AAAA111........o\n", 62);
+	assert_non_null(strstr(text_string(&text), "A column is 1.00 s."));
+	text_finish(&text);
+}
+
 static void test_views(void **state)
 {
 	static const char *const names[] = {"summary", "operations", "streams", "memory",
-		"critical", "units", "communication", "layout"};
+		"critical", "pipeline", "units", "communication", "layout"};
 	struct fixture *fixture = *state;
 
 	assert_int_equal(n_report_views, COUNT_OF(names));
@@ -509,6 +538,7 @@ int main(void)
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_warnings),
 		cmocka_unit_test(test_prediction),
+		cmocka_unit_test(test_pipeline),
 		cmocka_unit_test(test_views),
 		cmocka_unit_test(test_operations),
 		cmocka_unit_test(test_streams),
