@@ -127,8 +127,8 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	shorter.plan = &steady->plans[0];
 	if (!run_once(evaluator, &shorter, error))
 		return false;
-	struct prediction first = shorter.simulation.prediction;
-	keep_strings(&first, first_arena);
+	struct simulation first = shorter.simulation;
+	keep_strings(&first.prediction, first_arena);
 	shorter.plan = &steady->plans[1];
 	if (!run_once(evaluator, &shorter, error))
 		return false;
@@ -226,6 +226,8 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct trial trial = {.topology = evaluator->question->topology,
 		.plan = plan,
 		.options = {.memory_limit_bytes = evaluator->question->memory_limit_bytes,
+			.quick_interval = plan->mesh.pipeline > 1,
+			.no_bounds = plan->mesh.pipeline > 1,
 			.exposure = true},
 		.closely = true};
 	if (!run(evaluator, &trial, error))

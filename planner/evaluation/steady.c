@@ -46,48 +46,44 @@ static void extend(double more, double first, double *second)
 	*second += more * (*second - first);
 }
 
-static void scale(double *values, int n, double by)
+/* A struct of seconds. */
+static void extend_all(double more, const void *first, void *second, size_t size)
 {
-	for (int i = 0; i < n; i++)
-		values[i] *= by;
+	const double *from = first;
+	double *to = second;
+	for (size_t i = 0; i < size / sizeof(double); i++)
+		extend(more, from[i], &to[i]);
 }
 
-/* All seconds of a step but the bubble's are shares of it. */
-static void extend_time(
-	double more, double longer, const struct prediction *first, struct prediction *second)
+static void extend_stages(double more, const struct prediction *first, struct prediction *second)
 {
-	double bubble = second->time.bubble;
-	struct class_figures *classes = (struct class_figures *)second->classes;
-	extend(more, first->time.bubble, &bubble);
-	scale((double *)&second->time, sizeof(second->time) / sizeof(double), longer);
-	second->time.bubble = bubble;
-	for (int c = 0; c < second->n_classes && classes != NULL; c++) {
-		extend(more, first->classes[c].bubble, &classes[c].bubble);
-		classes[c].step_time = second->step_time;
+	for (int c = 0; c < second->n_classes && second->classes != NULL; c++) {
+		extend(more, first->classes[c].bubble, &second->classes[c].bubble);
+		second->classes[c].step_time = second->step_time;
 	}
 }
 
 void steady_extend(
-	const struct steady *steady, const struct prediction *first, struct simulation *simulation)
+	const struct steady *steady, const struct simulation *first, struct simulation *simulation)
 {
+	const struct prediction *short_one = &first->prediction;
 	struct prediction *second = &simulation->prediction;
 	double step = second->step_time, more = steady->more;
 	double n = (double)steady->plans[1].grad_accum;
 	double all = n + more * (n - (double)steady->plans[0].grad_accum);
-	extend(more, first->step_time, &second->step_time);
-	extend(more, first->wire_bytes_per_rank, &second->wire_bytes_per_rank);
-	extend(more, first->wire_bytes_node_egress, &second->wire_bytes_node_egress);
+	extend(more, short_one->step_time, &second->step_time);
+	extend(more, short_one->wire_bytes_per_rank, &second->wire_bytes_per_rank);
+	extend(more, short_one->wire_bytes_node_egress, &second->wire_bytes_node_egress);
+	extend_all(more, &short_one->time, &second->time, sizeof(second->time));
+	extend_all(more, &first->exposed, &simulation->exposed, sizeof(simulation->exposed));
+	extend_stages(more, short_one, second);
 	double longer = second->step_time / step, faster = all / n / longer;
-	extend_time(more, longer, first, second);
 	double *rates[] = {&second->tokens_per_s_per_gpu, &second->mfu, &second->mfu_causal,
 		&second->mfu_6n, &second->hfu};
 	double *steps[] = {&second->step_time_low, &second->step_time_high, &second->step_time_p95,
-		&second->step_time_best, &simulation->exposed.computing,
-		&simulation->exposed.slowed};
+		&second->step_time_best};
 	for (int i = 0; i < COUNT_OF(rates); i++)
 		*rates[i] *= faster;
 	for (int i = 0; i < COUNT_OF(steps); i++)
 		*steps[i] *= longer;
-	scale(simulation->exposed.seconds, COUNT_OF(simulation->exposed.seconds), longer);
-	scale(simulation->exposed.over_network, COUNT_OF(simulation->exposed.over_network), longer);
 }

@@ -14,9 +14,9 @@ struct steady {
 
 /* False: the plan is as short itself. */
 bool steady_of(const struct plan *plan, struct steady *steady);
-/* `second`, of the second plan, becomes that of the plan. Figures of the whole step grow; what
+/* `second`, of the second plan, becomes that of the plan: seconds and bytes of a step grow, what
  * memory holds stays. */
 void steady_extend(
-	const struct steady *steady, const struct prediction *first, struct simulation *second);
+	const struct steady *steady, const struct simulation *first, struct simulation *second);
 
 #endif

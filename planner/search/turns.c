@@ -88,6 +88,7 @@ void take_time(struct search *search, int index)
 {
 	struct known *known = &search->known[index];
 	struct bound *bound = &search->bounds.of[index];
+	search->pipelines += search->space.plans[index].mesh.pipeline > 1;
 	if (known->refused)
 		return;
 	bound->time = known->bound.time;
@@ -134,9 +135,31 @@ bool too_large(const struct search *search, int plan)
 	return search->bounds.of[plan].memory > search->limit;
 }
 
+/* What the fastest so far costs, with room in memory; INT64_MAX: there is none. */
+static int64_t least_cost(const struct ranking *ranking)
+{
+	for (int i = 0; i < ranking->n; i++)
+		if (!ranking->entries[i].tight)
+			return ranking->entries[i].costs.of[ranking->objective];
+	return INT64_MAX;
+}
+
+/* Pipelines that cannot win are simulated at length: the first ones by their bounds show what the
+ * best would cost. */
+static bool is_one_too_many(const struct search *search, const struct ticket *ticket)
+{
+	enum { SHOWN = 2 };
+	const struct ranking *ranking = &search->ranking;
+	return search->space.plans[ticket->plan].mesh.pipeline > 1 &&
+	       !question_gives(search->question, KNOB_PIPELINE) &&
+	       ticket->bound > least_cost(ranking) && search->pipelines >= SHOWN;
+}
+
 bool is_needed(const struct search *search, const struct ticket *ticket)
 {
 	const struct plan *plan = &search->space.plans[ticket->plan];
+	if (is_one_too_many(search, ticket))
+		return false;
 	struct ranked candidate = {.plan = ticket->plan,
 		.strategy = plan->strategy,
 		.tight = surely_lacks_room(search->question, plan,
