@@ -181,7 +181,7 @@ void import_settle(const struct imported *imported, const struct model *model, b
 	const char *wrap = plan->wrap.text;
 
 	if (imported->wraps_apart && strchr(wrap, '+') == NULL)
-		set(KNOB_WRAP, ends_wrap(arena, model, plan, wrap), arena, plan);
+		set(KNOB_WRAP, ends_wrap(arena, model, wrap), arena, plan);
 	if (imported->tail_stays && !reshards && plan->reshard_after_forward.n == 0 &&
 		plan_reshard_group(plan) < 0)
 		set(KNOB_RESHARD_AFTER_FORWARD, ends_reshard(arena, model, plan), arena, plan);

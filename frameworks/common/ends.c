@@ -3,15 +3,11 @@
 #include <string.h>
 
 #include "frameworks/common/ends.h"
-#include "schedule/pipeline/pipeline.h"
 #include "schedule/resolve/resolve.h"
 
-const char *ends_wrap(
-	struct arena *arena, const struct model *model, const struct plan *plan, const char *wrap)
+const char *ends_wrap(struct arena *arena, const struct model *model, const char *wrap)
 {
-	bool several = plan->mesh.pipeline > 1 && plan_pipeline(plan).chunks > 1;
-
-	if (model->architecture.tied_head || several || strncmp(wrap, "model", 5) == 0)
+	if (model->architecture.tied_head || strncmp(wrap, "model", 5) == 0)
 		return wrap;
 	return arena_printf(arena, "%.*s+embedding+head", (int)strcspn(wrap, "+"), wrap);
 }

@@ -12,10 +12,9 @@ enum tail {
 	TAIL_CHOSEN, /* the file says it */
 };
 
-/* The policy with embedding and head apart; as it is where they share a weight, where nothing is
- * wrapped, or where a rank has several stages. */
-const char *ends_wrap(
-	struct arena *arena, const struct model *model, const struct plan *plan, const char *wrap);
+/* The policy with embedding and head apart; as it is where they share a weight, or where nothing is
+ * wrapped. */
+const char *ends_wrap(struct arena *arena, const struct model *model, const char *wrap);
 /* Resharding of every unit but the tail, "33xtrue+1xfalse"; NULL when the plan reshards nothing
  * or the tail is no unit of its own: the root stays in any case. */
 const char *ends_reshard(struct arena *arena, const struct model *model, const struct plan *plan);

@@ -227,9 +227,8 @@ static void adapt_wrap(struct exporting *exporting, struct plan *plan)
 	bool splits = exporting->model->architecture.tied_head &&
 		      plan->runtime == RUNTIME_PYTORCH_FSDP1 && plan->wrap.kind == WRAP_SIZE;
 	base = word_find(target->wraps, base, &word) && !splits ? base : "block";
-	const char *wrap = target->wraps_apart
-				   ? ends_wrap(exporting->arena, exporting->model, plan, base)
-				   : base;
+	const char *wrap =
+		target->wraps_apart ? ends_wrap(exporting->arena, exporting->model, base) : base;
 	export_change(exporting, plan, KNOB_WRAP, wrap,
 		wrap != base ? "embedding and head are always units of their own there"
 		: splits ? "FSDP1 cannot wrap one end of the weight that embedding and head share"

@@ -4,7 +4,8 @@
  * Keys: torchtitan 0.3.0 and main b5bcd76c (torchtitan/config/configs.py, components/optimizer,
  * distributed/activation_checkpoint.py), 0.2.2 (config/job_config.py). main counts batches in
  * tokens. "default" reshards all but the last unit, final norm and head; "always" that too, "never"
- * none (distributed/fsdp.py). Gradients are reduced in fp32 after every micro-batch. */
+ * none (distributed/fsdp.py); in pipelines "default" is "never". Gradients are reduced in fp32
+ * after every micro-batch; in pipelines after the last one. */
 #include <string.h>
 
 #include "frameworks/targets/torchtitan.h"
@@ -235,9 +236,13 @@ static const char *selective(struct exporting *exporting)
 		{"parallelism.expert_parallel_degree", KEY_COUNT, KNOB_EXPERT},                    \
 		ROW("parallelism.expert_tensor_parallel_degree", KEY_COUNT, KNOB_EXPERT_TENSOR,    \
 			NULL, 0, expert_tensor)
-#define STAGES                                                                                     \
-	{"parallelism.pipeline_parallel_schedule", KEY_READ, KNOB_PIPELINE_SCHEDULE, SCHEDULES, 0, \
-		titan_schedule},                                                                   \
+#define STAGES(in_sequences, in_tokens)                                                            \
+	{"parallelism.pipeline_parallel_microbatch_size", KEY_READ, NO_KNOB, NULL, in_sequences,   \
+		titan_micro_batch},                                                                \
+		{"parallelism.num_pp_microbatches", KEY_READ, NO_KNOB, NULL, in_tokens,            \
+			titan_micro_batches},                                                      \
+		{"parallelism.pipeline_parallel_schedule", KEY_READ, KNOB_PIPELINE_SCHEDULE,       \
+			SCHEDULES, 0, titan_schedule},                                             \
 		{"parallelism.pipeline_parallel_layers_per_stage", KEY_READ, KNOB_VIRTUAL_STAGES,  \
 			NULL, 0, titan_stage},                                                     \
 		{"parallelism.pipeline_parallel_first_stage_less_layers", KEY_READ,                \
@@ -257,14 +262,10 @@ static const char *selective(struct exporting *exporting)
 		micro_tokens},                                                                     \
 		{"training.num_tokens_per_train_step", KEY_READ, NO_KNOB, NULL, written,           \
 			step_tokens},                                                              \
-		{"parallelism.num_pp_microbatches", KEY_READ, NO_KNOB, NULL, written,              \
-			titan_micro_batches},                                                      \
 		ROW("training.max_context_length", KEY_COUNT, KNOB_SEQ_LEN, NULL, written)
 #define SEQUENCE_KEYS(written)                                                                     \
 	{"training.local_batch_size", KEY_READ, KNOB_MICRO_BATCH, NULL, written,                   \
 		titan_local_batch},                                                                \
-		{"parallelism.pipeline_parallel_microbatch_size", KEY_READ, NO_KNOB, NULL,         \
-			written, titan_micro_batch},                                               \
 		{"training.global_batch_size", KEY_READ, KNOB_GLOBAL_BATCH, NULL, written},        \
 		ROW("training.seq_len", KEY_COUNT, KNOB_SEQ_LEN, NULL, written)
 #define TRAINING_KEYS                                                                              \
@@ -278,10 +279,12 @@ static const char *selective(struct exporting *exporting)
 static const struct config_key keys[] = {
 	MESH_KEYS,
 	DEGREES,
-	STAGES,
+	STAGES(IF_NEWEST, IF_OTHER),
+	PLAIN_DEGREES,
+	{"module", KEY_READ, NO_KNOB, NULL, ONLY_READ},
+	{"config", KEY_READ, NO_KNOB, NULL, ONLY_READ},
 	SEQUENCE_KEYS(IF_NEWEST),
 	TOKEN_KEYS(IF_OTHER),
-	PLAIN_DEGREES,
 	TRAINING_KEYS,
 	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
 	{"compile.enable", KEY_SWITCH, KNOB_COMPILE},
@@ -298,7 +301,7 @@ static const struct config_key toml_keys[] = {
 	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
 	MESH_KEYS,
 	DEGREES,
-	STAGES,
+	STAGES(0, ONLY_READ),
 	PLAIN_DEGREES,
 	{"activation_checkpoint.mode", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING},
 	{"activation_checkpoint.selective_ac_option", KEY_READ, NO_KNOB, NULL, 0, selective},
@@ -456,8 +459,8 @@ static bool finish_batch(struct importing *importing, struct error *error)
 	return true;
 }
 
-/* By the function that is called, or by name and flavor; returns its blocks, 0 where it is not
- * known. */
+/* By the function that is called, by name and flavor, or as it is started; returns its blocks, 0
+ * where it is not known. */
 static int64_t finish_model(struct importing *importing)
 {
 	int64_t layers = 0;
@@ -465,8 +468,10 @@ static int64_t finish_model(struct importing *importing)
 	for (int i = 0; i < COUNT_OF(flavors); i++) {
 		bool flat = import_is(importing, "model.name", flavors[i].module) &&
 			    import_is(importing, "model.flavor", flavors[i].flavor);
-		if (flat || import_find(importing, arena_printf(importing->arena, "%s*",
-							   flavors[i].config)) != NULL) {
+		bool started = import_is(importing, "config", flavors[i].config);
+		if (flat || started ||
+			import_find(importing,
+				arena_printf(importing->arena, "%s*", flavors[i].config)) != NULL) {
 			importing->imported->model = flavors[i].model;
 			layers = flavors[i].layers;
 		}

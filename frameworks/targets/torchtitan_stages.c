@@ -170,8 +170,8 @@ static bool refuse_lists(const struct importing *importing, struct error *error)
 		if (node != NULL && node->kind != NODE_NULL && node->text != NULL &&
 			node->text[0] != '\0' && strcmp(node->text, "None") != 0)
 			return import_fail(importing, paths[i], error,
-				"%.*s is not read; leave it out, and use --layers-per-stage",
-				(int)strcspn(paths[i], "*"), paths[i]);
+				"stages by name are not read, expected none; use "
+				"--layers-per-stage");
 	}
 	return true;
 }
@@ -208,9 +208,10 @@ static bool finish_ends(
 
 	if (split->embedding == 1 && split->head == 1)
 		return true;
-	if (split->blocks == 0)
-		return import_fail(importing, path, error,
-			"the model's number of blocks is not in the file; use --layers-per-stage");
+	if (split->blocks == 0) {
+		import_note(importing, path, "add --layers-per-stage: the model is not named here");
+		return true;
+	}
 	if (!pipeline_split_even(split, stages, &why))
 		return import_fail(importing, path, error, "%s", why.message);
 	import_set(
@@ -219,15 +220,17 @@ static bool finish_ends(
 }
 
 /* As many stages as so many blocks each make. */
-static bool count_chunks(const struct importing *importing, int64_t each,
-	struct pipeline_split *split, struct error *error)
+static bool count_chunks(struct importing *importing, int64_t each, struct pipeline_split *split,
+	struct error *error)
 {
 	int64_t all = split->blocks + split->embedding + split->head;
 	bool several = split->chunks > 1;
 
-	if (split->blocks == 0)
-		return import_fail(importing, stage_path, error,
-			"the model's number of blocks is not in the file; use --virtual-stages");
+	if (split->blocks == 0) {
+		import_note(
+			importing, stage_path, "add --virtual-stages: the model is not named here");
+		return true;
+	}
 	int64_t n = (all - 1) / each + 1;
 	split->chunks = (int)(n / split->ranks);
 	if (n % split->ranks != 0 || several != (split->chunks > 1) || split->chunks < 1)
