@@ -159,7 +159,10 @@ void export_settle(const struct export_target *target, const struct model *model
 	export_adapt(&exporting, plan);
 	if (says_axes(target, plan, NULL))
 		return;
-	plan->mesh.tensor = plan->mesh.context = plan->mesh.expert = 1;
+	plan->mesh.tensor = plan->mesh.context = plan->mesh.pipeline = plan->mesh.expert = 1;
+	plan->pipeline_schedule = PIPELINE_1F1B;
+	plan->virtual_stages = 0;
+	plan->layers_per_stage = (struct rows){0};
 	plan->sequence_parallel = false;
 	plan->expert_tensor = 0;
 	plan->expert_load = 0;

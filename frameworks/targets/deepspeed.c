@@ -172,6 +172,7 @@ static const struct config_key keys[] = {
 	{"communication_data_type", KEY_WORD, KNOB_REDUCE_DTYPE, "fp32 fp16 bf16"},
 	{"optimizer.type", KEY_READ, KNOB_OPTIMIZER,
 		"SGD>sgd AdamW>adamw-fused AdamW>adamw-foreach"},
+	{"pipeline.stages", KEY_ONE, NO_KNOB},
 	{"optimizer.params.lr", KEY_PLAIN, NO_KNOB, "3e-4"},
 	{"optimizer.params.betas[]", KEY_PLAIN, NO_KNOB, "0.9", IF_ADAM},
 	{"optimizer.params.betas[]", KEY_PLAIN, NO_KNOB, "0.95", IF_ADAM},

@@ -23,6 +23,9 @@ static const struct export_rule rules[] = {
 	{KNOB_SYNC_EACH_MICRO_BATCH, FIXED, "*>false",
 		"nanotron reduces after the last micro-batch"},
 	{KNOB_WRAP, IN_FILE},
+	{KNOB_PIPELINE_SCHEDULE, IN_FILE, "1f1b gpipe *>1f1b", "pp_engine is 1f1b or afab"},
+	{KNOB_VIRTUAL_STAGES, FIXED},
+	{KNOB_LAYERS_PER_STAGE, ELSEWHERE, NULL, "get_block_compute_costs of the model"},
 	OUTSIDE_OF_FILES,
 };
 
@@ -32,9 +35,19 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 		export_change(exporting, plan, KNOB_STRATEGY, "ZERO_1",
 			"nanotron shards optimizer state alone: stage 1");
 	export_change(exporting, plan, KNOB_RUNTIME, "nanotron", "this is nanotron");
+	if (plan->virtual_stages > 1) {
+		export_add_note(exporting, "virtual_stages", false, "a rank has one stage");
+		plan->virtual_stages = 0;
+	}
 }
 
 /* --- keys ----------------------------------------------------------------------------------- */
+
+#define DATA        "parallelism.dp"
+#define STAGES      "parallelism.pp"
+#define TENSOR      "parallelism.tp"
+#define ENGINE      "parallelism.pp_engine"
+#define TENSOR_MODE "parallelism.tp_mode"
 
 static const char *clip(struct exporting *exporting)
 {
@@ -42,15 +55,34 @@ static const char *clip(struct exporting *exporting)
 					 : "null";
 }
 
+static const char *data_ranks(struct exporting *exporting)
+{
+	return arena_printf(
+		exporting->arena, "%lld", (long long)plan_data_parallel(exporting->plan));
+}
+
+static const char *engine(struct exporting *exporting)
+{
+	return exporting->plan->pipeline_schedule == PIPELINE_GPIPE ? "afab" : "1f1b";
+}
+
+static const char *tensor_mode(struct exporting *exporting)
+{
+	const struct plan *plan = exporting->plan;
+
+	return plan->mesh.tensor == 1 || plan->sequence_parallel ? "REDUCE_SCATTER" : "ALL_REDUCE";
+}
+
 static const struct config_key keys[] = {
 	{"#", KEY_PLAIN, NO_KNOB,
 		"A part: general, model.model_config, tokenizer, data_stages and the learning rate "
 		"are yours."},
-	{"parallelism.dp", KEY_COUNT, KEY_GPUS},
-	{"parallelism.pp", KEY_ONE, NO_KNOB, "1"},
-	{"parallelism.tp", KEY_ONE, NO_KNOB, "1"},
-	{"parallelism.pp_engine", KEY_PLAIN, NO_KNOB, "1f1b"},
-	{"parallelism.tp_mode", KEY_PLAIN, NO_KNOB, "REDUCE_SCATTER"},
+	{DATA, KEY_READ, KEY_GPUS, NULL, 0, data_ranks},
+	{STAGES, KEY_COUNT, KNOB_PIPELINE},
+	{TENSOR, KEY_COUNT, KNOB_TENSOR},
+	{ENGINE, KEY_READ, KNOB_PIPELINE_SCHEDULE, "1f1b afab>gpipe", 0, engine},
+	{TENSOR_MODE, KEY_READ, KNOB_SEQUENCE_PARALLEL, "REDUCE_SCATTER>on ALL_REDUCE>off", 0,
+		tensor_mode},
 	{"parallelism.tp_linear_async_communication", KEY_PLAIN, NO_KNOB, "false"},
 	{"parallelism.recompute_layer", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE},
 	{"parallelism.expert_parallel_size", KEY_ONE, NO_KNOB, "1"},
@@ -79,6 +111,22 @@ static const char plain[] =
 
 #define MODEL(name) "model.model_config." name
 
+/* Without words the engine is afab, and tensor ranks sum all. */
+static bool finish_ranks(struct importing *importing, struct error *error)
+{
+	int64_t data, stages, tensor;
+
+	if (!import_count(importing, DATA, &data, 0, error) ||
+		!import_count(importing, STAGES, &stages, 1, error) ||
+		!import_count(importing, TENSOR, &tensor, 1, error) ||
+		(stages > 1 && !import_key(importing, ENGINE, "gpipe", error)) ||
+		(tensor > 1 && !import_key(importing, TENSOR_MODE, "off", error)))
+		return false;
+	if (data > 0)
+		import_set_count(importing, KEY_GPUS, data * stages * tensor, DATA);
+	return true;
+}
+
 static bool finish(struct importing *importing, struct error *error)
 {
 	struct import_shape *shape = &importing->imported->shape;
@@ -94,6 +142,7 @@ static bool finish(struct importing *importing, struct error *error)
 		!import_count(importing, MODEL("num_attention_heads"), &shape->heads, 0, error) ||
 		!import_count(
 			importing, MODEL("num_key_value_heads"), &shape->kv_heads, 0, error) ||
+		!finish_ranks(importing, error) ||
 		!import_count(importing, MODEL("intermediate_size"), &shape->ffn, 0, error))
 		return false;
 	if (!fp32)

@@ -4,10 +4,11 @@
  * Keys: torchtitan 0.3.0 and main b5bcd76c (torchtitan/config/configs.py, components/optimizer,
  * distributed/activation_checkpoint.py), 0.2.2 (config/job_config.py). main counts batches in
  * tokens. "default" reshards all but the last unit, final norm and head; "always" that too, "never"
- * none (distributed/fsdp.py). Gradients are reduced in fp32 after every micro-batch. */
+ * none (distributed/fsdp.py); in pipelines "default" is "never". Gradients are reduced in fp32
+ * after every micro-batch; in pipelines after the last one. */
 #include <string.h>
 
-#include "frameworks/targets/shared.h"
+#include "frameworks/targets/torchtitan.h"
 
 static const struct export_rule rules[] = {
 	{KNOB_STRATEGY, IN_FILE, ZERO_AS_FSDP, "FSDP2 is the nearest"},
@@ -31,9 +32,36 @@ static const struct export_rule rules[] = {
 	{KNOB_EXPERT_LOAD, ELSEWHERE, NULL,
 		"what the router makes of the data is measured, not set"},
 	{KNOB_SEQUENCE_PARALLEL, FIXED, "*>true", "its tensor parallelism cuts the sequence too"},
-	{KNOB_SYNC_EACH_MICRO_BATCH, FIXED, "*>true", "torchtitan reduces after every micro-batch"},
+	{KNOB_SYNC_EACH_MICRO_BATCH, FIXED},
 	OUTSIDE_OF_FILES,
 };
+
+/* Up to 0.2 pipelines have replicas and parameters in another dtype with FSDP alone
+ * (models/llama3/infra/parallelize.py, distributed/utils.py). */
+static void adapt_unsharded_stages(struct exporting *exporting, struct plan *plan)
+{
+	if (plan->mesh.replicate > 1)
+		export_change(exporting, plan, KNOB_STRATEGY, "SHARD_GRAD_OP",
+			"DDP has no pipelines there");
+	else if (plan->master_dtype == DTYPE_FP32)
+		export_change(exporting, plan, KNOB_PARAM_DTYPE, "fp32",
+			"a pipeline mixes precisions with FSDP alone");
+}
+
+/* Gradients, and what a framework of before cannot cut into stages. */
+static void adapt_stages(struct exporting *exporting, struct plan *plan)
+{
+	bool pipelined = plan->mesh.pipeline > 1;
+
+	if (plan->grad_accum > 1)
+		export_change(exporting, plan, KNOB_SYNC_EACH_MICRO_BATCH,
+			pipelined ? "false" : "true",
+			pipelined ? "a pipeline reduces after its last micro-batch"
+				  : "torchtitan reduces after every micro-batch");
+	if (pipelined && plan->strategy == STRATEGY_NO_SHARD &&
+		exporting->target->syntax == SYNTAX_TOML)
+		adapt_unsharded_stages(exporting, plan);
+}
 
 /* Of prefetching it takes no word. It has no float16, and some devices have no units for bfloat16.
  */
@@ -46,6 +74,7 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 	if (plan->param_dtype == DTYPE_FP16 && exporting->topology->device.bf16_flops <= 0)
 		export_change(exporting, plan, KNOB_PARAM_DTYPE, "fp32",
 			"mixed_precision_param has no float16, the device has no bf16 units");
+	adapt_stages(exporting, plan);
 }
 
 /* Configurations that torchtitan ships, by the shape of their model; our name of it. */
@@ -107,6 +136,12 @@ static void note_flavor(struct exporting *exporting)
 			"off: %s compiles unless --compile.no-enable says not to", config);
 }
 
+static void note(struct exporting *exporting)
+{
+	note_flavor(exporting);
+	titan_note_stages(exporting);
+}
+
 static const char *started_with(struct exporting *exporting)
 {
 	int flavor = flavor_of(exporting);
@@ -131,6 +166,8 @@ static const char *reshard(struct exporting *exporting)
 	const struct plan *plan = exporting->plan;
 	bool chosen = ends_reshard(exporting->arena, exporting->model, plan) != NULL;
 
+	if (export_is_sharded(exporting) && titan_is_pipelined(exporting))
+		return strcmp(plan->reshard_after_forward.text, "false") == 0 ? "never" : "always";
 	if (!export_is_sharded(exporting) ||
 		(chosen && ends_tail_stays(exporting->arena, exporting->model, plan)))
 		return "default";
@@ -182,6 +219,7 @@ static const char *selective(struct exporting *exporting)
 /* --- keys ----------------------------------------------------------------------------------- */
 
 #define TITAN_DTYPES "bfloat16>bf16 float32>fp32"
+#define SCHEDULES    "1F1B>1f1b GPipe>gpipe Interleaved1F1B>interleaved"
 #define OPTIMIZERS   "fused*>adamw-fused foreach>adamw-foreach for-loop>adamw"
 
 #define MESH_KEYS                                                                                  \
@@ -193,16 +231,28 @@ static const char *selective(struct exporting *exporting)
 /* Some of the shipped configurations split their model. */
 #define DEGREES                                                                                    \
 	{"parallelism.tensor_parallel_degree", KEY_COUNT, KNOB_TENSOR},                            \
-		{"parallelism.pipeline_parallel_degree", KEY_ONE, NO_KNOB, "1"},                   \
+		{"parallelism.pipeline_parallel_degree", KEY_COUNT, KNOB_PIPELINE},                \
 		{"parallelism.context_parallel_degree", KEY_COUNT, KNOB_CONTEXT},                  \
 		{"parallelism.expert_parallel_degree", KEY_COUNT, KNOB_EXPERT},                    \
 		ROW("parallelism.expert_tensor_parallel_degree", KEY_COUNT, KNOB_EXPERT_TENSOR,    \
 			NULL, 0, expert_tensor)
+#define STAGES(in_sequences, in_tokens)                                                            \
+	{"parallelism.pipeline_parallel_microbatch_size", KEY_READ, NO_KNOB, NULL, in_sequences,   \
+		titan_micro_batch},                                                                \
+		{"parallelism.num_pp_microbatches", KEY_READ, NO_KNOB, NULL, in_tokens,            \
+			titan_micro_batches},                                                      \
+		{"parallelism.pipeline_parallel_schedule", KEY_READ, KNOB_PIPELINE_SCHEDULE,       \
+			SCHEDULES, 0, titan_schedule},                                             \
+		{"parallelism.pipeline_parallel_layers_per_stage", KEY_READ, KNOB_VIRTUAL_STAGES,  \
+			NULL, 0, titan_stage},                                                     \
+		{"parallelism.pipeline_parallel_first_stage_less_layers", KEY_READ,                \
+			KNOB_LAYERS_PER_STAGE, NULL, 0, titan_embedding},                          \
+		ROW("parallelism.pipeline_parallel_last_stage_less_layers", KEY_READ, NO_KNOB,     \
+			NULL, 0, titan_head)
 #define PLAIN_DEGREES                                                                              \
 	{"parallelism.enable_fsdp_symm_mem", KEY_UNPRICED, NO_KNOB},                               \
 		{"parallelism.pipeline_*", KEY_PLAIN, NO_KNOB},                                    \
 		{"parallelism.context_*", KEY_PLAIN, NO_KNOB},                                     \
-		{"parallelism.num_pp_microbatches", KEY_PLAIN, NO_KNOB},                           \
 		{"parallelism.spmd_backend", KEY_PLAIN, NO_KNOB},                                  \
 		{"parallelism.enable_*", KEY_PLAIN, NO_KNOB},                                      \
 		ROW("parallelism.module_fqns_*", KEY_PLAIN, NO_KNOB)
@@ -214,7 +264,8 @@ static const char *selective(struct exporting *exporting)
 			step_tokens},                                                              \
 		ROW("training.max_context_length", KEY_COUNT, KNOB_SEQ_LEN, NULL, written)
 #define SEQUENCE_KEYS(written)                                                                     \
-	{"training.local_batch_size", KEY_COUNT, KNOB_MICRO_BATCH, NULL, written},                 \
+	{"training.local_batch_size", KEY_READ, KNOB_MICRO_BATCH, NULL, written,                   \
+		titan_local_batch},                                                                \
 		{"training.global_batch_size", KEY_READ, KNOB_GLOBAL_BATCH, NULL, written},        \
 		ROW("training.seq_len", KEY_COUNT, KNOB_SEQ_LEN, NULL, written)
 #define TRAINING_KEYS                                                                              \
@@ -228,7 +279,10 @@ static const char *selective(struct exporting *exporting)
 static const struct config_key keys[] = {
 	MESH_KEYS,
 	DEGREES,
+	STAGES(IF_NEWEST, IF_OTHER),
 	PLAIN_DEGREES,
+	{"module", KEY_READ, NO_KNOB, NULL, ONLY_READ},
+	{"config", KEY_READ, NO_KNOB, NULL, ONLY_READ},
 	SEQUENCE_KEYS(IF_NEWEST),
 	TOKEN_KEYS(IF_OTHER),
 	TRAINING_KEYS,
@@ -247,6 +301,7 @@ static const struct config_key toml_keys[] = {
 	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
 	MESH_KEYS,
 	DEGREES,
+	STAGES(0, ONLY_READ),
 	PLAIN_DEGREES,
 	{"activation_checkpoint.mode", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING},
 	{"activation_checkpoint.selective_ac_option", KEY_READ, NO_KNOB, NULL, 0, selective},
@@ -277,7 +332,7 @@ static void write_python(struct exporting *exporting)
 	struct settings settings;
 	struct text *text = exporting->text;
 
-	note_flavor(exporting);
+	note(exporting);
 	export_settings(exporting, &settings);
 	export_header(exporting);
 	if (policy != NULL)
@@ -296,26 +351,26 @@ static void write_python(struct exporting *exporting)
 
 static void write_flags(struct exporting *exporting)
 {
-	note_flavor(exporting);
+	note(exporting);
 	export_write(exporting);
 	text_printf(exporting->text, "activation-checkpoint:%s\n", checkpointing_of(exporting));
 }
 
 static void write_toml(struct exporting *exporting)
 {
-	note_flavor(exporting);
+	note(exporting);
 	export_write(exporting);
 }
 
 /* --- import --------------------------------------------------------------------------------- */
 
-static bool finish_mesh(struct importing *importing, struct error *error)
+static bool finish_mesh(struct importing *importing, int64_t layers, struct error *error)
 {
 	const char *path = "parallelism.fsdp_reshard_after_forward";
 	const char *policy = import_text(importing, path, "default");
 	const char *replicates = "parallelism.data_parallel_replicate_degree";
 	const char *shards = "parallelism.data_parallel_shard_degree";
-	int64_t replicate, shard, tensor, context;
+	int64_t replicate, shard, tensor, context, pipeline;
 	bool hybrid;
 
 	if (strcmp(policy, "default") != 0 && strcmp(policy, "always") != 0 &&
@@ -325,9 +380,13 @@ static bool finish_mesh(struct importing *importing, struct error *error)
 	if (!import_count(importing, replicates, &replicate, 1, error) ||
 		!import_count(importing, shards, &shard, 0, error) ||
 		!import_count(importing, "parallelism.tensor_parallel_degree", &tensor, 1, error) ||
-		!import_count(importing, "parallelism.context_parallel_degree", &context, 1, error))
+		!import_count(
+			importing, "parallelism.context_parallel_degree", &context, 1, error) ||
+		!import_count(
+			importing, "parallelism.pipeline_parallel_degree", &pipeline, 1, error) ||
+		(pipeline > 1 && !titan_finish_stages(importing, layers, pipeline, error)))
 		return false;
-	importing->beside_data = tensor * context;
+	importing->beside_data = tensor * context * pipeline;
 	if (shard == 1) {
 		import_set(importing, KNOB_RUNTIME, "pytorch-ddp", NULL);
 		import_set(importing, KNOB_STRATEGY, "NO_SHARD", shards);
@@ -337,8 +396,10 @@ static bool finish_mesh(struct importing *importing, struct error *error)
 	}
 	if (!import_mesh(importing, replicate, shard, shards, &hybrid, error))
 		return false;
-	importing->imported->tail_stays = strcmp(policy, "default") == 0;
-	import_fsdp2_strategy(importing, strcmp(policy, "never") != 0, hybrid,
+	bool is_default = strcmp(policy, "default") == 0;
+	importing->imported->tail_stays = is_default && pipeline == 1;
+	import_fsdp2_strategy(importing,
+		strcmp(policy, "always") == 0 || (is_default && pipeline == 1), hybrid,
 		import_find(importing, path) != NULL ? path : shards);
 	return true;
 }
@@ -368,15 +429,22 @@ static bool finish_batch(struct importing *importing, struct error *error)
 {
 	const char *length_path = "training.max_context_length";
 	const char *global_path = "training.global_batch_size";
-	int64_t length, global;
+	const char *local_path = "training.local_batch_size";
+	const char *stages = import_value(importing, KNOB_PIPELINE);
+	bool pipelined = stages != NULL && strcmp(stages, "1") != 0;
+	int64_t length, local, global;
 
 	if (!import_count(importing, length_path, &length, 0, error) ||
 		!finish_tokens(importing, "training.num_tokens_per_microbatch_per_dp_rank",
 			KNOB_MICRO_BATCH, length, error) ||
 		!finish_tokens(importing, "training.num_tokens_per_train_step", KNOB_GLOBAL_BATCH,
 			length, error) ||
-		!import_count(importing, global_path, &global, 0, error))
+		!import_count(importing, local_path, &local, 0, error) ||
+		!import_count(importing, global_path, &global, 0, error) ||
+		(pipelined && !titan_finish_micro_batches(importing, error)))
 		return false;
+	if (!pipelined && local > 0)
+		import_set_count(importing, KNOB_MICRO_BATCH, local, local_path);
 	if (global > 0)
 		import_set_count(importing, KNOB_GLOBAL_BATCH, global, global_path);
 	import_set_default(importing, KNOB_CLIP, "1");
@@ -386,21 +454,29 @@ static bool finish_batch(struct importing *importing, struct error *error)
 	import_set_default(importing, KNOB_PARAM_DTYPE, "bf16");
 	import_set_default(importing, KNOB_MASTER_DTYPE, "fp32");
 	import_set(importing, KNOB_REDUCE_DTYPE, "fp32", NULL);
-	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "on", NULL);
+	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, pipelined ? "off" : "on", NULL);
 	import_set(importing, KNOB_WRAP, "block", NULL);
 	return true;
 }
 
-/* By the function that is called, or by name and flavor. */
-static void finish_model(struct importing *importing)
+/* By the function that is called, by name and flavor, or as it is started; returns its blocks, 0
+ * where it is not known. */
+static int64_t finish_model(struct importing *importing)
 {
+	int64_t layers = 0;
+
 	for (int i = 0; i < COUNT_OF(flavors); i++) {
 		bool flat = import_is(importing, "model.name", flavors[i].module) &&
 			    import_is(importing, "model.flavor", flavors[i].flavor);
-		if (flat || import_find(importing, arena_printf(importing->arena, "%s*",
-							   flavors[i].config)) != NULL)
+		bool started = import_is(importing, "config", flavors[i].config);
+		if (flat || started ||
+			import_find(importing,
+				arena_printf(importing->arena, "%s*", flavors[i].config)) != NULL) {
 			importing->imported->model = flavors[i].model;
+			layers = flavors[i].layers;
+		}
 	}
+	return layers;
 }
 
 /* As of torchtitan 0.3: ActivationCheckpointConfig(mode="selective"). */
@@ -429,8 +505,8 @@ static void set_checkpointing(struct importing *importing, const char *text, con
 
 static bool finish(struct importing *importing, struct error *error)
 {
-	finish_model(importing);
-	return finish_mesh(importing, error) && finish_batch(importing, error);
+	return finish_mesh(importing, finish_model(importing), error) &&
+	       finish_batch(importing, error);
 }
 
 /* `None` is a value here. */

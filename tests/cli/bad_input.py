@@ -202,7 +202,7 @@ USAGE = [
      ['import', 'x.yaml', '-o', 'p.yaml']),
     (3, 'import: no such file', nothing, ['import', 'none.yaml']),
     (3, 'import: of no framework', given('x.yaml', 'answer: 42\n'), ['import', 'x.yaml']),
-    (3, 'import: tensor parallelism', given('x.yaml', 'parallelism: {dp: 4, tp: 2}\n'),
+    (3, 'import: context ranks', given('x.yaml', 'parallelism: {dp: 4, context_parallel_size: 2}\n'),
      ['import', 'x.yaml']),
     (3, 'import: a bad value', given('x.json', '{"zero_optimization": {"stage": 4}}'),
      ['import', 'x.json']),

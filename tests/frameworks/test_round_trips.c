@@ -265,7 +265,9 @@ static void axes(void **state)
 		if (!export_plan(trip.target, 0, &trip.file, trip.target->file, &arena,
 			    &trip.exported, &trip.text, &error)) {
 			assert_int_equal(error.code, EXIT_CODE_USAGE);
-			assert_non_null(strstr(error.message, "tensor 4"));
+			assert_non_null(strstr(error.message,
+				strcmp(trip.target->name, "nanotron") == 0 ? "context 2"
+									   : "tensor 4"));
 			continue;
 		}
 		said++;
@@ -318,6 +320,91 @@ static void experts(void **state)
 	}
 	assert_true(said > 0);
 	arena_finish(&arena);
+}
+
+/* Stages, in the words of torchtitan, nanotron and Megatron-LM; others say that they have none. */
+static const struct {
+	const char *strategy, *schedule, *virtual_stages, *layers;
+	bool beside; /* torchtitan has no word for such stages */
+} stages[] = {
+	{"SHARD_GRAD_OP", "1f1b", NULL, NULL, false},
+	{"FULL_SHARD", "gpipe", NULL, NULL, false},
+	{"FULL_SHARD", "interleaved", "2", NULL, false},
+	{"SHARD_GRAD_OP", "interleaved", "3", NULL, false},
+	{"SHARD_GRAD_OP", "1f1b", NULL, "9,9,8,6", false},
+	{"SHARD_GRAD_OP", "1f1b", NULL, "8,9,7,8", true},
+	{"SHARD_GRAD_OP", "interleaved", "5", NULL, true},
+};
+
+static void plan_stages(struct trip *trip, int c)
+{
+	const char *const given[][2] = {{"pipeline", "4"}, {"grad_accum", "8"},
+		{"micro_batch", "2"}, {"strategy", stages[c].strategy},
+		{"pipeline_schedule", stages[c].schedule},
+		{"virtual_stages", stages[c].virtual_stages},
+		{"layers_per_stage", stages[c].layers}};
+	struct error error = {0};
+
+	load(trip->arena, "llama-2-7b", "2xdgx-a100-80gb", &trip->file);
+	struct question question = {.model = trip->file.model, .topology = trip->file.topology};
+	for (int i = 0; i < COUNT_OF(given); i++)
+		if (given[i][1] != NULL)
+			assert_true(question_set_by_name(&question, given[i][0], given[i][0],
+				given[i][1], trip->arena, &error));
+	if (!plan_resolve(&question, trip->arena, &trip->file.plan, &error))
+		fail_msg("%s", error.message);
+}
+
+static void compare_stages(struct trip *trip, const struct plan *back, int c)
+{
+	const struct plan *plan = &trip->file.plan;
+
+	assert_int_equal(back->mesh.pipeline, 4);
+	assert_int_equal(back->grad_accum, 8);
+	assert_int_equal(back->micro_batch, 2);
+	assert_false(back->sync_each_micro_batch);
+	compare(trip, back);
+	check_notes(trip);
+	if (strstr(trip->target->name, "torchtitan") == NULL)
+		return;
+	assert_int_equal(back->strategy, plan->strategy);
+	assert_int_equal(back->pipeline_schedule, plan->pipeline_schedule);
+	assert_int_equal(is_beside(trip, "layers_per_stage") || is_beside(trip, "virtual_stages"),
+		stages[c].beside);
+}
+
+static void pipelines(void **state)
+{
+	int said = 0;
+
+	(void)state;
+	for (int i = 0; i < n_export_targets * COUNT_OF(stages); i++) {
+		struct arena arena = {0};
+		struct trip trip = {
+			.arena = &arena, .target = export_targets[i / COUNT_OF(stages)]};
+		struct error error = {0};
+		struct plan back;
+		plan_stages(&trip, i % COUNT_OF(stages));
+		for (trip.version = 0; trip.version < count_versions(trip.target); trip.version++) {
+			text_clear(&trip.text);
+			if (!export_plan(trip.target, trip.version, &trip.file, trip.target->file,
+				    &arena, &trip.exported, &trip.text, &error)) {
+				assert_int_equal(error.code, EXIT_CODE_USAGE);
+				assert_non_null(strstr(error.message, "pipeline 4"));
+				continue;
+			}
+			said++;
+			/* So it is in the line that starts it. */
+			if (strcmp(trip.target->name, "torchtitan-flags") == 0)
+				text_add(&trip.text, "--config llama3_8b\n");
+			read_back(&trip, &back);
+			compare_stages(&trip, &back, i % COUNT_OF(stages));
+		}
+		text_finish(&trip.text);
+		arena_finish(&arena);
+	}
+	/* torchtitan's three, two of them in two versions, nanotron and Megatron-LM. */
+	assert_int_equal(said, 7 * COUNT_OF(stages));
 }
 
 static void round_trips(void **state)
@@ -452,6 +539,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(axes),
 		cmocka_unit_test(experts),
+		cmocka_unit_test(pipelines),
 		cmocka_unit_test(round_trips),
 		cmocka_unit_test(recognizes),
 		cmocka_unit_test(names_are_inert),
