@@ -220,6 +220,25 @@ static bool is_unknown_to(enum runtime_kind runtime, enum knob_id id)
 	return knob_table[id].runtimes != 0 && !(knob_table[id].runtimes >> runtime & 1);
 }
 
+/* It says how an axis is used that this plan has not. */
+static bool is_of_no_axis(enum knob_id id, const struct plan *plan)
+{
+	static const struct {
+		enum knob_id knob, axis;
+	} of[] = {
+		{KNOB_SEQUENCE_PARALLEL, KNOB_TENSOR},
+		{KNOB_PIPELINE_SCHEDULE, KNOB_PIPELINE},
+		{KNOB_VIRTUAL_STAGES, KNOB_PIPELINE},
+		{KNOB_LAYERS_PER_STAGE, KNOB_PIPELINE},
+		{KNOB_EXPERT_TENSOR, KNOB_EXPERT},
+		{KNOB_EXPERT_LOAD, KNOB_EXPERT},
+	};
+	for (int i = 0; i < COUNT_OF(of); i++)
+		if (of[i].knob == id)
+			return knob_get(of[i].axis, plan).number <= 1;
+	return false;
+}
+
 /* It follows from others, means nothing for this plan, or its runtime does not have it. */
 static bool follows(const struct arguments *arguments, enum knob_id id, const struct plan *plan)
 {
@@ -228,7 +247,7 @@ static bool follows(const struct arguments *arguments, enum knob_id id, const st
 	if (id == KNOB_SYNC_EACH_MICRO_BATCH)
 		return plan->grad_accum == 1;
 	return id == KNOB_GLOBAL_BATCH || id == KNOB_GRADIENT_SUMS || id == KNOB_GELU ||
-	       is_unknown_to(plan->runtime, id) || id >= KNOB_IN_MESH ||
+	       is_unknown_to(plan->runtime, id) || is_of_no_axis(id, plan) || id >= KNOB_IN_MESH ||
 	       (knob_table[id].roles & KNOB_FOLLOWS) != 0 ||
 	       (knob_table[id].group == KNOB_GROUP_SHARDING && plan->strategy == STRATEGY_NO_SHARD);
 }

@@ -27,8 +27,6 @@
 #define BATCHES                                                                                    \
 	"two are possible, type --micro-batch N (sequences a GPU takes at once) or "               \
 	"--global-batch N (sequences a step, all GPUs together)"
-#define NO_AXIS                                                                                    \
-	"pipelines are not planned: data, tensor, context and expert parallelism are; drop it"
 #define IN_TOPOLOGY "nodes and GPUs are the second word: 2xdgx-h100 is two nodes; or type --gpus N"
 
 static const struct synonym {
@@ -116,18 +114,27 @@ static const struct synonym {
 	TAKES("tensor-parallel-size", "tensor"),
 	TAKES("tensor-model-parallel-size", "tensor"),
 	TAKES("tp", "tensor"),
-	SAYS("pipeline", NO_AXIS),
-	SAYS("pipeline-parallel", NO_AXIS),
-	SAYS("pipeline-parallel-size", NO_AXIS),
-	SAYS("pipeline-model-parallel-size", NO_AXIS),
-	SAYS("pp", NO_AXIS),
+	TAKES("tensor-parallel-degree", "tensor"),
+	TAKES("pipeline-parallel", "pipeline"),
+	TAKES("pipeline-parallel-size", "pipeline"),
+	TAKES("pipeline-parallel-degree", "pipeline"),
+	TAKES("pipeline-model-parallel-size", "pipeline"),
+	TAKES("pp", "pipeline"),
+	TAKES("pipeline-parallel-schedule", "pipeline-schedule"),
+	TAKES("pp-schedule", "pipeline-schedule"),
+	TAKES("num-virtual-stages-per-pipeline-rank", "virtual-stages"),
 	TAKES("context-parallel", "context"),
 	TAKES("context-parallel-size", "context"),
+	TAKES("context-parallel-degree", "context"),
 	TAKES("cp", "context"),
 	TAKES("expert-parallel", "expert"),
 	TAKES("expert-parallel-size", "expert"),
 	TAKES("expert-model-parallel-size", "expert"),
+	TAKES("expert-parallel-degree", "expert"),
 	TAKES("ep", "expert"),
+	TAKES("expert-tensor-parallel-size", "expert-tensor"),
+	TAKES("expert-tensor-parallel-degree", "expert-tensor"),
+	TAKES("etp", "expert-tensor"),
 	TAKES("learning-rate", "lr"),
 	TAKES("warmup-steps", "warmup"),
 	TAKES("max-steps", "steps"),
@@ -206,6 +213,10 @@ static const struct word {
 	{"attention", "flashattention2", "flash"},
 	{"attention", "flashattention3", "flash3"},
 	{"attention", "flash2", "flash"},
+	{"pipeline-schedule", "interleaved1f1b", "interleaved"},
+	{"pipeline-schedule", "interleavedzerobubble", "zb-h1"},
+	{"pipeline-schedule", "zbvzerobubble", "zbv"},
+	{"pipeline-schedule", "afab", "gpipe"},
 	{"optimizer", "adam", "adamw"},
 	{"optimizer", "adamwtorch", "adamw-foreach"},
 	{"optimizer", "adamwtorchfused", "adamw-fused"},
