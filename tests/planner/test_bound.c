@@ -3,6 +3,9 @@
 
 #include "planner/bounds/bounds.h"
 #include "planner/evaluation/evaluation.h"
+#include "simulator/simulator.h"
+
+#include <math.h>
 
 enum { QUESTIONS = SAMPLED(80) };
 
@@ -145,6 +148,70 @@ static void test_bounds_are_close(void **state)
 	arena_finish(&arena);
 }
 
+/* All micro-batches, as `predict` simulates them. The allocator reserves a little more over many.
+ */
+static void judge_steady(const struct question *question, const struct plan *plan,
+	const struct prediction *short_steps, struct arena *arena)
+{
+	const struct simulation_options options = {.quick_interval = true, .no_bounds = true};
+	const struct schedule *schedule =
+		schedule_emit(arena, plan, question->model, question->topology);
+	struct simulation whole;
+	struct error error = {0};
+	if (!simulate(schedule, &options, false, arena, &whole, &error))
+		fail_msg("%s", error.message);
+	double off = short_steps->step_time / whole.prediction.step_time - 1;
+	double wire = whole.prediction.wire_bytes_per_rank;
+	double memory = (double)short_steps->peak_memory_bytes /
+				(double)whole.prediction.peak_memory_bytes -
+			1;
+	if (fabs(off) > 2e-3 || fabs(memory) > 0.05 ||
+		fabs(short_steps->wire_bytes_per_rank - wire) > 1e-6 * wire)
+		fail_msg("time %+.3g, memory %+.3g, %.9g of %.9g bytes", off, memory,
+			short_steps->wire_bytes_per_rank, wire);
+}
+
+/* Pipelines: bounds from the whole model's load, and steps of few micro-batches for many. */
+static void test_pipelines(void **state)
+{
+	static const char *const cuts[][2] = {{"2", "1"}, {"4", "1"}, {"4", "2"}};
+	struct tally tally = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cuts); i++) {
+		struct arena arena = {0};
+		struct question question = {.model = load_model(&arena, "llama-2-7b"),
+			.topology = load_topology(&arena, "4xdgx-a100-80gb")};
+		struct evaluator evaluator = {.question = &question};
+		struct space space;
+		struct bounds bounds;
+		struct error error = {0};
+		set_choice(&question, &arena, "pipeline", cuts[i][0]);
+		set_choice(&question, &arena, "tensor", cuts[i][1]);
+		set_choice(&question, &arena, "global_batch", "512");
+		set_choice(&question, &arena, "micro_batch", "1");
+		set_choice(&question, &arena, "strategy", "SHARD_GRAD_OP");
+		assert_true(space_build(&question, &arena, &space, &error));
+		bounds_build(&question, &space, &bounds);
+		for (int k = 0; k < space.n; k++) {
+			struct prediction prediction;
+			if (!evaluator_run(&evaluator, &space.plans[k], &prediction, &error))
+				fail_msg("%s", error.message);
+			judge(&question, &space.plans[k], &bounds.of[k], &prediction, 1, &tally);
+			judge_steady(&question, &space.plans[k], &prediction, &arena);
+		}
+		bounds_finish(&bounds);
+		space_finish(&space);
+		evaluator_finish(&evaluator);
+		arena_finish(&arena);
+	}
+	print_message("%lld plans, bound / simulated: time %.2f, memory %.2f\n",
+		(long long)tally.plans, tally.time / (double)tally.plans,
+		tally.memory / (double)tally.plans);
+	assert_int_equal(tally.violations, 0);
+	assert_true(tally.plans >= 6);
+	assert_true(tally.time / (double)tally.plans > 0.85);
+}
+
 /* Where launches, or copies over the host link, decide how long a step takes. */
 static void test_bounds_know_queues(void **state)
 {
@@ -198,6 +265,7 @@ int main(void)
 		cmocka_unit_test(test_other_runtimes),
 		cmocka_unit_test(test_bounds_are_close),
 		cmocka_unit_test(test_bounds_know_queues),
+		cmocka_unit_test(test_pipelines),
 		cmocka_unit_test(test_negative_control),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
