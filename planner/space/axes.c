@@ -166,19 +166,20 @@ static void add_tensor(struct filling *f)
 		axis_add_int(&f->axes->of[KNOB_TENSOR], t);
 }
 
-/* What several nodes hold together is sharded over them at a price that stages do not pay: a model
- * of more is cut into stages too. Parameters of a stage stay whole between micro-batches
- * (torchtitan's default); other strategies, and models with experts, are searched where the
- * pipeline is given. */
+/* Where every rank has whole parameters (ZeRO-1), a model that a node does not hold is cut into
+ * stages. Where they are sharded too, several nodes hold it together at a price that stages do not
+ * pay, and a model of more is. Parameters of a stage stay whole between micro-batches (torchtitan's
+ * default); other strategies, and models with experts, are searched where the pipeline is given. */
 static bool asks_for_stages(const struct filling *f)
 {
 	const struct topology *topology = f->question->topology;
 	enum { NODES = 4 };
+	bool whole = f->plan->strategy == STRATEGY_ZERO_1 && plan_layout(f->plan) == LAYOUT_WHOLE;
 	double state = STATE_BYTES * (double)f->question->model->parameter_count;
 	double node = (double)topology->device.memory_bytes * (double)topology->devices_per_node;
-	return topology->device.kind == DEVICE_GPU && state > NODES * node &&
+	return topology->device.kind == DEVICE_GPU && state > (whole ? 1 : NODES) * node &&
 	       f->question->model->architecture.experts == 0 &&
-	       f->plan->strategy == STRATEGY_SHARD_GRAD_OP;
+	       (whole || f->plan->strategy == STRATEGY_SHARD_GRAD_OP);
 }
 
 /* Of the plan's runtime; powers of two, of at least a node each and two blocks. Longer ones than
