@@ -152,6 +152,7 @@ static bool is_one_too_many(const struct search *search, const struct ticket *ti
 	const struct ranking *ranking = &search->ranking;
 	return search->space.plans[ticket->plan].mesh.pipeline > 1 &&
 	       !question_gives(search->question, KNOB_PIPELINE) &&
+	       search->question->only[KNOB_PIPELINE].n == 0 &&
 	       ticket->bound > least_cost(ranking) && search->pipelines >= SHOWN;
 }
 

@@ -239,7 +239,8 @@ static bool batch_remainder(
 		(long long)(below > 0 ? below + product : 2 * product));
 }
 
-/* global_batch = micro_batch x grad_accum x data-parallel ranks: two give the third. */
+/* global_batch = micro_batch x grad_accum x data-parallel ranks: two give the third. Stages work at
+ * once on as many micro-batches as there are, so a pipeline takes no fewer. */
 static bool batch_arithmetic(
 	struct plan *plan, const struct question *question, struct error *error)
 {
@@ -250,7 +251,7 @@ static bool batch_arithmetic(
 	if (!micro && !(global && accum))
 		plan->micro_batch = 1;
 	if (!accum && !global)
-		plan->grad_accum = 1;
+		plan->grad_accum = plan->mesh.pipeline;
 	if (global && accum && !micro) {
 		if (!checked_mul(ranks, plan->grad_accum, &product))
 			return error_set(error, EXIT_CODE_USAGE,
