@@ -111,8 +111,8 @@ static bool must_be_one(const struct leaf *leaf, struct error *error)
 
 	if (strcmp(text, "1") == 0 || strcmp(text, "-1") == 0 || strcmp(text, "0") == 0)
 		return true;
-	return node_error(leaf->node, error,
-		"%.20s: not predicted of this framework, expected 1", text);
+	return node_error(
+		leaf->node, error, "%.20s: not predicted of this framework, expected 1", text);
 }
 
 bool import_key(

@@ -36,33 +36,6 @@ static const struct export_rule rules[] = {
 	OUTSIDE_OF_FILES,
 };
 
-/* Up to 0.2 pipelines have replicas and parameters in another dtype with FSDP alone
- * (models/llama3/infra/parallelize.py, distributed/utils.py). */
-static void adapt_unsharded_stages(struct exporting *exporting, struct plan *plan)
-{
-	if (plan->mesh.replicate > 1)
-		export_change(exporting, plan, KNOB_STRATEGY, "SHARD_GRAD_OP",
-			"DDP has no pipelines there");
-	else if (plan->master_dtype == DTYPE_FP32)
-		export_change(exporting, plan, KNOB_PARAM_DTYPE, "fp32",
-			"a pipeline mixes precisions with FSDP alone");
-}
-
-/* Gradients, and what a framework of before cannot cut into stages. */
-static void adapt_stages(struct exporting *exporting, struct plan *plan)
-{
-	bool pipelined = plan->mesh.pipeline > 1;
-
-	if (plan->grad_accum > 1)
-		export_change(exporting, plan, KNOB_SYNC_EACH_MICRO_BATCH,
-			pipelined ? "false" : "true",
-			pipelined ? "a pipeline reduces after its last micro-batch"
-				  : "torchtitan reduces after every micro-batch");
-	if (pipelined && plan->strategy == STRATEGY_NO_SHARD &&
-		exporting->target->syntax == SYNTAX_TOML)
-		adapt_unsharded_stages(exporting, plan);
-}
-
 /* Of prefetching it takes no word. It has no float16, and some devices have no units for bfloat16.
  */
 static void adapt(struct exporting *exporting, struct plan *plan)
@@ -74,7 +47,7 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 	if (plan->param_dtype == DTYPE_FP16 && exporting->topology->device.bf16_flops <= 0)
 		export_change(exporting, plan, KNOB_PARAM_DTYPE, "fp32",
 			"mixed_precision_param has no float16, the device has no bf16 units");
-	adapt_stages(exporting, plan);
+	titan_adapt_stages(exporting, plan);
 }
 
 /* Configurations that torchtitan ships, by the shape of their model; our name of it. */
@@ -219,7 +192,6 @@ static const char *selective(struct exporting *exporting)
 /* --- keys ----------------------------------------------------------------------------------- */
 
 #define TITAN_DTYPES "bfloat16>bf16 float32>fp32"
-#define SCHEDULES    "1F1B>1f1b GPipe>gpipe Interleaved1F1B>interleaved"
 #define OPTIMIZERS   "fused*>adamw-fused foreach>adamw-foreach for-loop>adamw"
 
 #define MESH_KEYS                                                                                  \
@@ -236,19 +208,6 @@ static const char *selective(struct exporting *exporting)
 		{"parallelism.expert_parallel_degree", KEY_COUNT, KNOB_EXPERT},                    \
 		ROW("parallelism.expert_tensor_parallel_degree", KEY_COUNT, KNOB_EXPERT_TENSOR,    \
 			NULL, 0, expert_tensor)
-#define STAGES(in_sequences, in_tokens)                                                            \
-	{"parallelism.pipeline_parallel_microbatch_size", KEY_READ, NO_KNOB, NULL, in_sequences,   \
-		titan_micro_batch},                                                                \
-		{"parallelism.num_pp_microbatches", KEY_READ, NO_KNOB, NULL, in_tokens,            \
-			titan_micro_batches},                                                      \
-		{"parallelism.pipeline_parallel_schedule", KEY_READ, KNOB_PIPELINE_SCHEDULE,       \
-			SCHEDULES, 0, titan_schedule},                                             \
-		{"parallelism.pipeline_parallel_layers_per_stage", KEY_READ, KNOB_VIRTUAL_STAGES,  \
-			NULL, 0, titan_stage},                                                     \
-		{"parallelism.pipeline_parallel_first_stage_less_layers", KEY_READ,                \
-			KNOB_LAYERS_PER_STAGE, NULL, 0, titan_embedding},                          \
-		ROW("parallelism.pipeline_parallel_last_stage_less_layers", KEY_READ, NO_KNOB,     \
-			NULL, 0, titan_head)
 #define PLAIN_DEGREES                                                                              \
 	{"parallelism.enable_fsdp_symm_mem", KEY_UNPRICED, NO_KNOB},                               \
 		{"parallelism.pipeline_*", KEY_PLAIN, NO_KNOB},                                    \
@@ -279,7 +238,7 @@ static const char *selective(struct exporting *exporting)
 static const struct config_key keys[] = {
 	MESH_KEYS,
 	DEGREES,
-	STAGES(IF_NEWEST, IF_OTHER),
+	TITAN_STAGES(IF_NEWEST, IF_OTHER),
 	PLAIN_DEGREES,
 	{"module", KEY_READ, NO_KNOB, NULL, ONLY_READ},
 	{"config", KEY_READ, NO_KNOB, NULL, ONLY_READ},
@@ -301,7 +260,7 @@ static const struct config_key toml_keys[] = {
 	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
 	MESH_KEYS,
 	DEGREES,
-	STAGES(0, ONLY_READ),
+	TITAN_STAGES(0, ONLY_READ),
 	PLAIN_DEGREES,
 	{"activation_checkpoint.mode", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING},
 	{"activation_checkpoint.selective_ac_option", KEY_READ, NO_KNOB, NULL, 0, selective},

@@ -6,6 +6,8 @@
 #include "frameworks/targets/shared.h"
 
 bool titan_is_pipelined(const struct exporting *exporting);
+/* When gradients are reduced, and what a version cannot cut into stages. */
+void titan_adapt_stages(struct exporting *exporting, struct plan *plan);
 
 /* --- values of keys; NULL: nothing is written --------------------------------------------------
  */
@@ -21,6 +23,21 @@ const char *titan_embedding(struct exporting *exporting);
 const char *titan_head(struct exporting *exporting);
 /* Blocks of a stage, which make the number of stages; of more than two on a rank. */
 const char *titan_stage(struct exporting *exporting);
+
+/* The keys; `when` of a micro-batch in sequences, and of micro-batches beside one in tokens. */
+#define TITAN_STAGES(in_sequences, in_tokens)                                                      \
+	{"parallelism.pipeline_parallel_microbatch_size", KEY_READ, NO_KNOB, NULL, in_sequences,   \
+		titan_micro_batch},                                                                \
+		{"parallelism.num_pp_microbatches", KEY_READ, NO_KNOB, NULL, in_tokens,            \
+			titan_micro_batches},                                                      \
+		{"parallelism.pipeline_parallel_schedule", KEY_READ, KNOB_PIPELINE_SCHEDULE,       \
+			"1F1B>1f1b GPipe>gpipe Interleaved1F1B>interleaved", 0, titan_schedule},   \
+		{"parallelism.pipeline_parallel_layers_per_stage", KEY_READ, KNOB_VIRTUAL_STAGES,  \
+			NULL, 0, titan_stage},                                                     \
+		{"parallelism.pipeline_parallel_first_stage_less_layers", KEY_READ,                \
+			KNOB_LAYERS_PER_STAGE, NULL, 0, titan_embedding},                          \
+		ROW("parallelism.pipeline_parallel_last_stage_less_layers", KEY_READ, NO_KNOB,     \
+			NULL, 0, titan_head)
 
 /* Stages that these keys do not make. */
 void titan_note_stages(struct exporting *exporting);

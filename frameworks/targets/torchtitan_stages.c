@@ -21,6 +21,32 @@ bool titan_is_pipelined(const struct exporting *exporting)
 
 /* --- writing -------------------------------------------------------------------------------- */
 
+/* Up to 0.2 pipelines have replicas and parameters in another dtype with FSDP alone
+ * (models/llama3/infra/parallelize.py, distributed/utils.py). */
+static void adapt_unsharded_stages(struct exporting *exporting, struct plan *plan)
+{
+	if (plan->mesh.replicate > 1)
+		export_change(exporting, plan, KNOB_STRATEGY, "SHARD_GRAD_OP",
+			"DDP has no pipelines there");
+	else if (plan->master_dtype == DTYPE_FP32)
+		export_change(exporting, plan, KNOB_PARAM_DTYPE, "fp32",
+			"a pipeline mixes precisions with FSDP alone");
+}
+
+void titan_adapt_stages(struct exporting *exporting, struct plan *plan)
+{
+	bool pipelined = plan->mesh.pipeline > 1;
+
+	if (plan->grad_accum > 1)
+		export_change(exporting, plan, KNOB_SYNC_EACH_MICRO_BATCH,
+			pipelined ? "false" : "true",
+			pipelined ? "a pipeline reduces after its last micro-batch"
+				  : "torchtitan reduces after every micro-batch");
+	if (pipelined && plan->strategy == STRATEGY_NO_SHARD &&
+		exporting->target->syntax == SYNTAX_TOML)
+		adapt_unsharded_stages(exporting, plan);
+}
+
 static const char *number(struct exporting *exporting, int64_t value)
 {
 	return arena_printf(exporting->arena, "%lld", (long long)value);

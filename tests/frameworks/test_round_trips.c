@@ -367,6 +367,11 @@ static void compare_stages(struct trip *trip, const struct plan *back, int c)
 	check_notes(trip);
 	if (strstr(trip->target->name, "torchtitan") == NULL)
 		return;
+	const char *const *sayers;
+	int n = export_sayers(
+		trip->file.model, trip->file.topology, &trip->exported.plan, trip->arena, &sayers);
+	assert_int_equal(n, 3);
+	assert_string_equal(sayers[0], "torchtitan");
 	assert_int_equal(back->strategy, plan->strategy);
 	assert_int_equal(back->pipeline_schedule, plan->pipeline_schedule);
 	assert_int_equal(is_beside(trip, "layers_per_stage") || is_beside(trip, "virtual_stages"),
