@@ -23,6 +23,15 @@ bool schedule_check_tables(
 bool schedule_check_meaning(
 	const struct schedule *schedule, const struct program *program, struct error *error);
 
+/* Of gradients that were collected from several units. */
+static inline bool schedule_is_bucket(const struct op *op)
+{
+	return op->kind == OP_REDUCE_SCATTER && op->unit < 0 && !op_exchanges(op);
+}
+/* collectives.c. Requires check_tables. */
+bool schedule_check_collective(const struct schedule *schedule, const struct program *program,
+	int op, struct error *error);
+
 /* --- messages.c, deadlock.c: the classes together ------------------------------------------------
  */
 bool schedule_check_message(const struct schedule *schedule, const struct program *program, int op,

@@ -1,0 +1,200 @@
+/* The laws of collectives: over which groups, of which buffers, of how many bytes. */
+#include "schedule/laws/laws.h"
+
+#define BIT(x) (1u << (x))
+
+/* Groups that a kind may run over; [1]: without a unit (the gradient norm). Operands: the roles of
+ * uses[0] and, where there are two, of uses[1]. */
+static const struct collective_law {
+	enum op_kind kind;
+	unsigned groups[2];
+	unsigned operands[2];
+} collectives[] = {
+	{OP_ALL_GATHER,
+		{BIT(GROUP_SHARD) | BIT(GROUP_RESHARD) | BIT(GROUP_EXPERT_SHARD), BIT(GROUP_SHARD)},
+		{BIT(BUFFER_PARAMETER_SHARD) | BIT(BUFFER_LOW_PRECISION_SHARD) |
+				BIT(BUFFER_STAGED_SHARD) | BIT(BUFFER_RESHARDED),
+			BIT(BUFFER_UNSHARDED) | BIT(BUFFER_GATHERED)}},
+	{OP_REDUCE_SCATTER, {BIT(GROUP_SHARD) | BIT(GROUP_EXPERT_SHARD), BIT(GROUP_SHARD)},
+		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT),
+			BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD)}},
+	{OP_ALL_REDUCE,
+		{BIT(GROUP_REPLICATE) | BIT(GROUP_WORLD),
+			BIT(GROUP_SHARD) | BIT(GROUP_TENSOR) | BIT(GROUP_PIPELINE)},
+		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT) |
+				BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD) |
+				BIT(BUFFER_NORM_SCALARS),
+			0}},
+};
+_Static_assert(BUFFER_ROLE_COUNT <= 32, "one bit a role");
+
+static bool is_operand(const struct program *program, const struct op *op, int index, unsigned mask)
+{
+	if (mask == 0)
+		return op->uses.count == index;
+	if (op->uses.count <= index)
+		return false;
+	const struct buffer *buffer = &program->buffers[slice_of(program, op->uses)[index]];
+	return (mask >> buffer->role & 1) && buffer->unit == op->unit && !buffer_in_host(buffer);
+}
+
+/* The payload fills its buffers exactly: `whole` on one side, a rank's part of it on the other. */
+static bool fits(const struct program *program, const struct op *op, int64_t ranks)
+{
+	const int *uses = slice_of(program, op->uses);
+	int64_t first = program->buffers[uses[0]].bytes;
+	if (op->kind == OP_ALL_REDUCE)
+		return first == op->bytes;
+	int64_t second = program->buffers[uses[1]].bytes;
+	int64_t whole = op->kind == OP_ALL_GATHER ? second : first;
+	int64_t part = op->kind == OP_ALL_GATHER ? first : second;
+	return whole == op->bytes && op->bytes % ranks == 0 && part == op->bytes / ranks;
+}
+
+/* A rank's part lies in the whole already: ZeRO's gathers of parameters that all ranks keep, and
+ * sums of gradients of which it needs its part alone; which replicas of it then sum. */
+static bool is_in_place(const struct program *program, const struct op *op)
+{
+	static const unsigned wholes[OP_KIND_COUNT] = {
+		[OP_ALL_GATHER] = BIT(BUFFER_COMPUTE_COPY) | BIT(BUFFER_GATHERED),
+		[OP_REDUCE_SCATTER] = BIT(BUFFER_GRADIENT),
+		[OP_ALL_REDUCE] = BIT(BUFFER_GRADIENT),
+	};
+	return op->uses.count == 1 && is_operand(program, op, 0, wholes[op->kind]) &&
+	       (op->kind != OP_ALL_REDUCE ||
+		       program->buffers[slice_of(program, op->uses)[0]].bytes != op->bytes);
+}
+
+static bool check_in_place(const struct schedule *schedule, const struct program *program, int i,
+	int64_t ranks, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	int64_t bytes = program->buffers[slice_of(program, op->uses)[0]].bytes, whole;
+	if (op->kind == OP_ALL_REDUCE)
+		ranks = plan_shard_ranks(&schedule->plan);
+	bool of_parts =
+		op->kind == OP_ALL_REDUCE && schedule->groups[op->group].kind == GROUP_REPLICATE;
+	bool fits = of_parts ? checked_mul(op->bytes, ranks, &whole) && whole == bytes
+			     : op->kind != OP_ALL_REDUCE && bytes == op->bytes;
+	if (fits && bytes % ranks == 0)
+		return true;
+	return law_broken(error, "op %d: %s of %lld bytes over %lld ranks does not fill its buffer",
+		i, op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
+}
+
+/* Tokens between the ranks that divide the model, or the norm of their gradients. What a rank gives
+ * or keeps lies among its saved tensors, of which it is a part; the whole is a buffer of its own,
+ * or among them too. */
+static bool check_tokens(
+	const struct program *program, const struct group *group, int i, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const int *uses = slice_of(program, op->uses);
+	bool sound = op->unit < 0 && op->bytes > 0 && op->uses.count > 0 &&
+		     (op->kind == OP_ALL_REDUCE || op->bytes % group->size == 0);
+	for (int k = 0; k < op->uses.count && sound; k++) {
+		const struct buffer *buffer = &program->buffers[uses[k]];
+		bool is_whole = buffer->role == BUFFER_GATHERED_TOKENS ||
+				buffer->role == BUFFER_PARTIAL_SUMS ||
+				buffer->role == BUFFER_NORM_SCALARS;
+		sound = is_whole ? buffer->bytes == op->bytes
+				 : buffer_role_category(buffer->role) == CATEGORY_ACTIVATIONS ||
+					   buffer_role_category(buffer->role) ==
+						   CATEGORY_TEMPORARY_BUFFERS;
+	}
+	return sound ||
+	       law_broken(error, "op %d: %s of %lld bytes of tokens over %lld ranks", i,
+		       op_kind_name(op->kind), (long long)op->bytes, (long long)group->size);
+}
+
+/* Rows between the ranks that have other experts, as many as the fullest gets or sends; others have
+ * fewer. What comes back may lie among the saved tensors. */
+static bool check_rows(
+	const struct program *program, const struct group *group, int i, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const int *uses = slice_of(program, op->uses);
+	bool sound = op->kind == OP_ALL_TO_ALL && group->kind == GROUP_EXPERT && op->unit < 0 &&
+		     op->bytes > 0 && op->uses.count > 0;
+	int64_t most = 0;
+	for (int k = 0; k < op->uses.count && sound; k++) {
+		const struct buffer *buffer = &program->buffers[uses[k]];
+		if (buffer->role == BUFFER_ROWS)
+			most = max_i64(most, buffer->bytes);
+		else
+			sound = buffer_role_category(buffer->role) == CATEGORY_ACTIVATIONS ||
+				buffer_role_category(buffer->role) == CATEGORY_TEMPORARY_BUFFERS;
+	}
+	return (sound && most == op->bytes) ||
+	       law_broken(error, "op %d: %s of %lld bytes of rows over a %s group", i,
+		       op_kind_name(op->kind), (long long)op->bytes, group_kind_names[group->kind]);
+}
+
+static bool check_bucket(const struct program *program, int i, int64_t ranks, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const int *uses = slice_of(program, op->uses);
+	int64_t parts = 0;
+	bool sound = op->uses.count > 1 && program->buffers[uses[0]].role == BUFFER_REDUCE_INPUT &&
+		     program->buffers[uses[0]].bytes == op->bytes && op->bytes % ranks == 0;
+	for (int k = 1; k < op->uses.count && sound; k++) {
+		const struct buffer *buffer = &program->buffers[uses[k]];
+		sound = buffer->role == BUFFER_REDUCE_OUTPUT && buffer->unit >= 0;
+		parts += buffer->bytes;
+	}
+	if (sound && parts == op->bytes / ranks)
+		return true;
+	return law_broken(error,
+		"op %d: %s of %lld bytes over %lld ranks does not fill its buffers", i,
+		op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
+}
+
+/* The gradient of a table that two stages have: it lies in a bucket. */
+static bool check_table(const struct program *program, int i, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const struct buffer *gradient =
+		op->uses.count == 1 ? &program->buffers[slice_of(program, op->uses)[0]] : NULL;
+	if (op->kind == OP_ALL_REDUCE && op->unit < 0 && op->bytes > 0 && gradient != NULL &&
+		buffer_role_category(gradient->role) == CATEGORY_GRADIENTS &&
+		gradient->bytes >= op->bytes)
+		return true;
+	return law_broken(error, "op %d: %s of %lld bytes is not of a table's gradient", i,
+		op_kind_name(op->kind), (long long)op->bytes);
+}
+
+bool schedule_check_collective(
+	const struct schedule *schedule, const struct program *program, int i, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const struct group *group = &schedule->groups[op->group];
+	const struct collective_law *law = collectives;
+	if (group->kind == GROUP_TENSOR || group->kind == GROUP_CONTEXT)
+		return check_tokens(program, group, i, error);
+	if (group->kind == GROUP_EXPERT || op->kind == OP_ALL_TO_ALL)
+		return check_rows(program, group, i, error);
+	if (group->kind == GROUP_EMBEDDING)
+		return check_table(program, i, error);
+	while (law->kind != op->kind)
+		law++;
+	bool of_experts = op->unit >= 0 && program->units[op->unit].of_experts;
+	if (!(law->groups[op->unit < 0] >> group->kind & 1) ||
+		(of_experts && group->kind == GROUP_SHARD) ||
+		(!of_experts && group->kind == GROUP_EXPERT_SHARD))
+		return law_broken(error, "op %d: %s over a %s group", i, op_kind_name(op->kind),
+			group_kind_names[group->kind]);
+	if (schedule_is_bucket(op))
+		return check_bucket(program, i, group->size, error);
+	if (is_in_place(program, op))
+		return check_in_place(schedule, program, i, group->size, error);
+	if (!is_operand(program, op, 0, law->operands[0]) ||
+		!is_operand(program, op, 1, law->operands[1]) || op->uses.count > 2)
+		return law_broken(
+			error, "op %d: %s of the wrong buffers", i, op_kind_name(op->kind));
+	if (!fits(program, op, group->size))
+		return law_broken(error,
+			"op %d: %s of %lld bytes over %lld ranks does not fill "
+			"its buffers",
+			i, op_kind_name(op->kind), (long long)op->bytes, (long long)group->size);
+	return true;
+}
