@@ -47,6 +47,8 @@ static void add_strategy(const struct plan *plan, const char *devices, struct te
 	text_printf(text, " (%s", runtime_names[plan->runtime]);
 	if (libraries_named(&plan->libraries))
 		text_printf(text, ", %s", plan->libraries.text);
+	if (plan->mesh.pipeline > 1)
+		text_printf(text, ", %s", pipeline_schedule_names[plan->pipeline_schedule]);
 	text_add(text, "): ");
 	add_sharded(plan, devices, text);
 }

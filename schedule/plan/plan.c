@@ -78,7 +78,7 @@ bool plan_divides_alike(const struct plan *a, const struct plan *b)
 bool plan_divides(const struct plan *plan)
 {
 	const struct division division = plan_division(plan);
-	return division_divides(&division);
+	return plan->mesh.pipeline > 1 || division_divides(&division);
 }
 
 const struct model *plan_model(

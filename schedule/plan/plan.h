@@ -24,6 +24,7 @@ int64_t plan_expert_shard_ranks(const struct plan *plan); /* shard * context * t
 /* How its ranks divide the model. */
 struct division plan_division(const struct plan *plan);
 bool plan_divides_alike(const struct plan *a, const struct plan *b);
+/* No rank has the whole model, stages of a pipeline included. */
 bool plan_divides(const struct plan *plan);
 /* What one rank has of the model: the model itself where nothing divides it, or where it is that
  * part already. Else from `arena`. The plan must have passed plan_check. */

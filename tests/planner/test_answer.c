@@ -32,6 +32,30 @@ static bool has_reason(const struct answer *answer, const char *part)
 	return false;
 }
 
+/* --- stages ------------------------------------------------------------------------------------
+ */
+
+/* Without a batch there are as many micro-batches as stages; parameters of a stage that is a node
+ * never leave it, so that a slow network bounds nothing. */
+static void test_stages_on_a_slow_network(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "llama-2-7b", "2xdgx-a100-80gb");
+	struct topology slow = *f.question.topology;
+	slow.network.nic_bandwidth /= 100;
+	f.question.topology = &slow;
+	question_put(&f.question, KNOB_PIPELINE, (union knob_value){.number = 2});
+	struct answer answer = ask(&f.question, &f.arena);
+	assert_non_null(answer.chosen);
+	const struct prediction *p = &answer.chosen->prediction;
+	assert_int_equal(answer.chosen->plan.mesh.pipeline, 2);
+	assert_int_equal(answer.chosen->plan.grad_accum, 2);
+	assert_true(p->time.bubble > 0);
+	assert_true(p->step_time >= p->lower_bound);
+	end(&f);
+}
+
 /* --- 7B on 2 x 8 ---------------------------------------------------------------------------------
  */
 
@@ -488,6 +512,7 @@ static void test_impossible(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_stages_on_a_slow_network),
 		cmocka_unit_test(test_7b_on_2x8),
 		cmocka_unit_test(test_every_other_has_a_reason),
 		cmocka_unit_test(test_order_of_alternatives),
