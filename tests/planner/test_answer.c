@@ -43,9 +43,10 @@ static void test_stages_on_a_slow_network(void **state)
 	struct fixture f;
 	begin(&f, "llama-2-7b", "2xdgx-a100-80gb");
 	struct topology slow = *f.question.topology;
-	slow.network.nic_bandwidth /= 100;
+	slow.network.nic_bandwidth /= 10000;
 	f.question.topology = &slow;
 	question_put(&f.question, KNOB_PIPELINE, (union knob_value){.number = 2});
+	question_put(&f.question, KNOB_MICRO_BATCH, (union knob_value){.number = 1});
 	struct answer answer = ask(&f.question, &f.arena);
 	assert_non_null(answer.chosen);
 	const struct prediction *p = &answer.chosen->prediction;
