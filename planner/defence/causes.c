@@ -84,7 +84,7 @@ void causes_find(const struct question *question, const struct contender *chosen
 		"a matrix product beside a running collective"};
 	others[4] = (struct cause){"in retries of the allocator", scale * is->allocator,
 		was->allocator, "a step with num_alloc_retries of torch.cuda.memory_stats()"};
-	others[5] = (struct cause){"in the bubble of the pipeline", scale * is->bubble, was->bubble,
+	others[5] = (struct cause){"in pipeline bubbles", scale * is->bubble, was->bubble,
 		"how long the first stage idles, in a profile"};
 	for (int i = 0; i < CAUSE_COUNT; i++)
 		causes[i].more -= causes[i].before;
