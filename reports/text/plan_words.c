@@ -20,7 +20,8 @@ static void add_sharded(const struct plan *plan, const char *devices, struct tex
 	long long shard = plan_shard_ranks(plan), copies = (long long)plan->mesh.replicate;
 
 	if (plan_divides(plan)) {
-		text_add(text, "a part of the model each");
+		text_add(
+			text, plan->mesh.pipeline > 1 ? "a part each" : "a part of the model each");
 		if (shard > 1)
 			text_printf(text, ", sharded over %lld %s", shard, devices);
 		if (copies > 1)
@@ -88,7 +89,11 @@ static void add_batch(const struct plan *plan, struct text *text)
 	text_printf(text, ", micro-batch %lld", (long long)plan->micro_batch);
 	if (plan->grad_accum == 1)
 		return;
-	text_printf(text, " x %lld (%s)", (long long)plan->grad_accum,
+	text_printf(text, " x %lld", (long long)plan->grad_accum);
+	/* Stages reduce last unless they are told otherwise. */
+	if (plan->mesh.pipeline > 1 && !plan->sync_each_micro_batch)
+		return;
+	text_printf(text, " (%s)",
 		plan->late_all_reduce         ? "scattered each, all-reduced last"
 		: plan->sync_each_micro_batch ? "reduced each"
 					      : "reduced last");

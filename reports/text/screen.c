@@ -136,20 +136,32 @@ static void put_nothing(struct screen *screen)
 
 /* --- why -------------------------------------------------------------------------------------- */
 
+/* On one line: the bubble takes the optimizer's place. */
+static void add_shares_of_stages(const struct prediction *p, struct text *text)
+{
+	char exposed[32], bubble[32];
+
+	text_printf(text,
+		"%s (%.1f %%) of a step is bubble, %s exposed communication, the rest compute, "
+		"optimizer",
+		format_seconds(bubble, p->time.bubble), 100 * p->time.bubble / p->step_time,
+		format_seconds(exposed, p->time.exposed_communication));
+}
+
 static void add_shares(const struct prediction *p, struct text *text)
 {
-	char exposed[32], optimizer[32], bubble[32];
+	char exposed[32], optimizer[32];
 
+	if (p->time.bubble > 0) {
+		add_shares_of_stages(p, text);
+		return;
+	}
 	if (p->time.exposed_communication > 0)
 		text_printf(text, "%s (%.1f %%) of a step is exposed communication",
 			format_seconds(exposed, p->time.exposed_communication),
 			100 * p->time.exposed_communication / p->step_time);
 	else
 		text_add(text, "no communication is exposed");
-	if (p->time.bubble > 0)
-		text_printf(text, ", %s (%.1f %%) the bubble of the pipeline",
-			format_seconds(bubble, p->time.bubble),
-			100 * p->time.bubble / p->step_time);
 	text_printf(text, ", %s the optimizer, the rest compute",
 		format_seconds(optimizer, p->time.optimizer));
 }

@@ -239,8 +239,9 @@ static bool batch_remainder(
 		(long long)(below > 0 ? below + product : 2 * product));
 }
 
-/* global_batch = micro_batch x grad_accum x data-parallel ranks: two give the third. Stages work at
- * once on as many micro-batches as there are, so a pipeline takes no fewer. */
+/* global_batch = micro_batch x grad_accum x data-parallel ranks: two give the third. A
+ * pipeline has four micro-batches a rank, from where on GPipe's paper calls the bubble small
+ * (arXiv:1811.06965, section 2.3). */
 static bool batch_arithmetic(
 	struct plan *plan, const struct question *question, struct error *error)
 {
@@ -251,7 +252,7 @@ static bool batch_arithmetic(
 	if (!micro && !(global && accum))
 		plan->micro_batch = 1;
 	if (!accum && !global)
-		plan->grad_accum = plan->mesh.pipeline;
+		plan->grad_accum = plan->mesh.pipeline > 1 ? 4 * plan->mesh.pipeline : 1;
 	if (global && accum && !micro) {
 		if (!checked_mul(ranks, plan->grad_accum, &product))
 			return error_set(error, EXIT_CODE_USAGE,
