@@ -136,14 +136,13 @@ static void put_nothing(struct screen *screen)
 
 /* --- why -------------------------------------------------------------------------------------- */
 
-/* On one line: the bubble takes the optimizer's place. */
+/* On one line: the optimizer counts as computing. */
 static void add_shares_of_stages(const struct prediction *p, struct text *text)
 {
 	char exposed[32], bubble[32];
 
 	text_printf(text,
-		"%s (%.1f %%) of a step is bubble, %s exposed communication, the rest compute, "
-		"optimizer",
+		"%s (%.1f %%) of a step is bubble, %s exposed communication, the rest compute",
 		format_seconds(bubble, p->time.bubble), 100 * p->time.bubble / p->step_time,
 		format_seconds(exposed, p->time.exposed_communication));
 }
