@@ -134,7 +134,7 @@ struct search {
 	int64_t limit;       /* bytes of one device; INT64_MAX until a prediction told it */
 	int64_t evaluated;   /* plans that had their turn, refused ones too */
 	int64_t pruned;
-	int64_t pipelines;     /* plans with one whose step time was found out */
+	int64_t pipelines;     /* plans with one that have room */
 	bool stopped;          /* the caller wants no more (lent.go_on) */
 	int64_t least_left;    /* what is still to be looked at costs at least; -1: not known */
 	bool offloads;         /* nothing fits without CPU offload, which this search is of */

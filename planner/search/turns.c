@@ -88,7 +88,6 @@ void take_time(struct search *search, int index)
 {
 	struct known *known = &search->known[index];
 	struct bound *bound = &search->bounds.of[index];
-	search->pipelines += search->space.plans[index].mesh.pipeline > 1;
 	if (known->refused)
 		return;
 	bound->time = known->bound.time;
@@ -107,6 +106,7 @@ void take_turn(struct search *search, int index)
 	if (known->refused)
 		return;
 	search->limit = known->limit;
+	search->pipelines += known->has_room && plan->mesh.pipeline > 1;
 	if (known->fits != FITS_NO)
 		ranking_add(&search->ranking, &(struct ranked){.plan = index,
 						      .strategy = plan->strategy,
@@ -144,11 +144,11 @@ static int64_t least_cost(const struct ranking *ranking)
 	return INT64_MAX;
 }
 
-/* Pipelines that cannot win are simulated at length: the first ones by their bounds show what the
+/* Pipelines that cannot win are simulated at length: the first one that fits shows what the
  * best would cost. */
 static bool is_one_too_many(const struct search *search, const struct ticket *ticket)
 {
-	enum { SHOWN = 2 };
+	enum { SHOWN = 1 };
 	const struct ranking *ranking = &search->ranking;
 	return search->space.plans[ticket->plan].mesh.pipeline > 1 &&
 	       !question_gives(search->question, KNOB_PIPELINE) &&
