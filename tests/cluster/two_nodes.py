@@ -100,7 +100,8 @@ class Training:
         os.kill(ranks[3], signal.SIGKILL)
         started = time.monotonic()
         _, messages = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 6, messages)
+        # Open MPI may find the broken connection first: it then ends a rank, and mpirun, with its code.
+        self.assertEqual(process.returncode, 255 if 'pml_ob1_sendreq' in messages else 6, messages)
         self.assertRegex(messages, r'rank 3 was killed by signal 9 \(Killed\) in step \d+')
         self.assertLess(time.monotonic() - started, 30)
         # What a rank of Open MPI hands to mpirun at that moment can crash it.
