@@ -179,7 +179,7 @@ static void read_off(const struct run *run, int class, double waited, struct att
 		.ledger = &watch->ledger,
 		.waited = waited,
 		.unlimited = unlimited,
-		.is_light = wanted.no_bounds && class != heaviest(run, attempt),
+		.is_light = wanted.quick_interval && class != heaviest(run, attempt),
 		.retries = watch->shortage != NULL ? memory_retries(watch->shortage) : 0};
 	predict(&finished, &wanted, run->scratch, run->arena, &simulation->prediction);
 	if (!run->details)

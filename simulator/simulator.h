@@ -29,7 +29,8 @@ struct simulation_options {
 	/* The host goes on to the next step without waiting for this one. Otherwise it reads the
 	 * loss after every step, as training loops do. */
 	bool host_runs_ahead;
-	/* The interval by shares of the step, not by simulating each cause: for inner loops. */
+	/* The interval by shares of the step, not by simulating each cause; of several classes the
+	 * allocator is followed in the one alone whose buffers need most: for inner loops. */
 	bool quick_interval;
 	bool no_bounds; /* the two lower bounds and the ledger's figures stay 0: for inner loops */
 	bool exposure;  /* `exposed` is wanted */

@@ -1,11 +1,11 @@
 /* Bounds of pipelines, from the load of the whole model: what its blocks compute, exchange and save
  * for a micro-batch.
  *
- * Time. Let rank k spend f_k on a micro-batch at least, forward and backward: it computes, and
- * where tensor or context ranks exchange something, compute waits for it. It does so for all m of
- * them one after the other. It begins when the first one has come through the ranks before it, and
- * their backwards end after its own: with one stage a rank that is f_j of each, with v stages of
- * one length a v-th. So a step takes at least the most over k of m f_k plus the sum of these.
+ * Time. A rank computes for each of m micro-batches, one after the other, and where tensor or
+ * context ranks exchange something, compute waits for it. It begins when the first one has come
+ * through the first stage of each rank before it, and those stages' backwards end after its own. So
+ * a step takes at least the most over ranks of m times its own passes plus the passes through these
+ * stages.
  *
  * Memory. The first rank keeps what its blocks save for as many micro-batches as the order lets it
  * begin (pipeline.h). States are shared out over the stages and the shards; the largest part is not
@@ -16,42 +16,37 @@
 
 #include "schedule/pipeline/pipeline.h"
 
-/* Blocks of each rank. */
-static void count_blocks(const struct plan *plan, const struct pipeline *pipeline, int64_t blocks,
-	struct arena *arena, int64_t *of_rank)
+/* Of the blocks how many each stage has. */
+static const int *stages_of(const struct plan *plan, int64_t blocks, struct arena *arena)
 {
-	int n = pipeline->ranks * pipeline->chunks;
-	int *stages = ARENA_ARRAY(arena, int, n);
+	const struct pipeline pipeline = plan_pipeline(plan);
+	int *stages = ARENA_ARRAY(arena, int, pipeline.ranks *pipeline.chunks);
 	struct error error = {0};
-	if (!plan_split(plan, blocks, stages, &error))
-		return;
-	for (int k = 0; k < pipeline->ranks; k++)
-		for (int c = 0; c < pipeline->chunks; c++)
-			of_rank[k] += stages[pipeline_stage(pipeline, k, c)];
+	plan_split(plan, blocks, stages, &error); /* the plan was checked */
+	return stages;
 }
 
-/* Seconds of rank k for a micro-batch. */
-static double pass_time(
-	const struct stage_load *load, const int64_t *blocks, int64_t layers, int k, int ranks)
+static double blocks_of_rank(const struct pipeline *pipeline, const int *stages, int rank)
 {
-	double share = (double)blocks[k] / (double)max_i64(1, layers);
-	return load->blocks * share + (k == ranks - 1 ? load->head : 0);
+	int blocks = 0;
+	for (int c = 0; c < pipeline->chunks; c++)
+		blocks += stages[pipeline_stage(pipeline, rank, c)];
+	return blocks;
 }
 
 double bound_stages_time(
 	const struct plan *plan, const struct model *model, const struct stage_load *load)
 {
 	const struct pipeline pipeline = plan_pipeline(plan);
-	int64_t layers = model->architecture.layers;
+	int64_t blocks = model->architecture.layers;
 	struct arena arena = {0};
-	int64_t *blocks = ARENA_ARRAY(&arena, int64_t, pipeline.ranks);
-	double before = 0, time = 0;
-	double lead = 1.0 / pipeline.chunks;
-	count_blocks(plan, &pipeline, layers, &arena, blocks);
+	const int *stages = stages_of(plan, blocks, &arena);
+	double block = load->blocks / (double)blocks, before = 0, time = 0;
 	for (int k = 0; k < pipeline.ranks; k++) {
-		double pass = pass_time(load, blocks, layers, k, pipeline.ranks);
+		double pass = block * blocks_of_rank(&pipeline, stages, k);
+		pass += k == pipeline.ranks - 1 ? load->head : 0;
 		time = fmax(time, before + pipeline.micro_batches * pass);
-		before += lead * pass;
+		before += block * stages[k];
 	}
 	arena_finish(&arena);
 	return time * (1 - 1e-3); /* stages begin and end ranges of their own */
@@ -75,15 +70,14 @@ int64_t bound_stages_memory(
 	const struct plan *plan, const struct model *part, const struct stage_load *load)
 {
 	const struct pipeline pipeline = plan_pipeline(plan);
-	int64_t layers = part->architecture.layers;
+	int64_t blocks = part->architecture.layers;
 	struct arena arena = {0};
 	struct pipeline_slot *slots;
-	int64_t *blocks = ARENA_ARRAY(&arena, int64_t, pipeline.ranks);
 	int n = pipeline_order(&pipeline, 0, &arena, &slots);
-	count_blocks(plan, &pipeline, layers, &arena, blocks);
+	const int *stages = stages_of(plan, blocks, &arena);
+	double own = blocks_of_rank(&pipeline, stages, 0) / (double)blocks;
 	double flights = pipeline_in_flight(slots, n) / (double)pipeline.chunks;
-	double saved = load->saved * flights * (double)blocks[0] / (double)max_i64(1, layers);
 	double states = state_bytes(plan) * (double)part->parameter_count / pipeline.ranks;
 	arena_finish(&arena);
-	return (int64_t)(0.95 * (saved + states));
+	return (int64_t)(0.95 * (load->saved * flights * own + states));
 }

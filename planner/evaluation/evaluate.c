@@ -227,7 +227,6 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 		.plan = plan,
 		.options = {.memory_limit_bytes = evaluator->question->memory_limit_bytes,
 			.quick_interval = plan->mesh.pipeline > 1,
-			.no_bounds = plan->mesh.pipeline > 1,
 			.exposure = true},
 		.closely = true};
 	if (!run(evaluator, &trial, error))

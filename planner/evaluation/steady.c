@@ -3,8 +3,8 @@
 
 #include "schedule/pipeline/pipeline.h"
 
-/* With one stage a rank as many as there are ranks fill it; with several, rounds of as many. What
- * is over is one or two more, so that the first and the last are apart. */
+/* Micro-batches that fill a pipeline and drain it: with one stage a rank two more than there are
+ * ranks; with several stages a few rounds, each of as many as there are ranks. */
 enum { FILLING_MORE = 2, ROUNDS = 3 };
 
 static struct plan with_micro_batches(const struct plan *plan, int64_t n)
@@ -46,7 +46,7 @@ static void extend(double more, double first, double *second)
 	*second += more * (*second - first);
 }
 
-/* A struct of seconds. */
+/* A struct that holds nothing but seconds. */
 static void extend_all(double more, const void *first, void *second, size_t size)
 {
 	const double *from = first;
@@ -72,6 +72,8 @@ void steady_extend(
 	double n = (double)steady->plans[1].grad_accum;
 	double all = n + more * (n - (double)steady->plans[0].grad_accum);
 	extend(more, short_one->step_time, &second->step_time);
+	extend(more, short_one->lower_bound, &second->lower_bound);
+	extend(more, short_one->plan_lower_bound, &second->plan_lower_bound);
 	extend(more, short_one->wire_bytes_per_rank, &second->wire_bytes_per_rank);
 	extend(more, short_one->wire_bytes_node_egress, &second->wire_bytes_node_egress);
 	extend_all(more, &short_one->time, &second->time, sizeof(second->time));

@@ -148,12 +148,11 @@ static int64_t least_cost(const struct ranking *ranking)
  * best would cost. */
 static bool is_one_too_many(const struct search *search, const struct ticket *ticket)
 {
-	enum { SHOWN = 1 };
 	const struct ranking *ranking = &search->ranking;
 	return search->space.plans[ticket->plan].mesh.pipeline > 1 &&
 	       !question_gives(search->question, KNOB_PIPELINE) &&
 	       search->question->only[KNOB_PIPELINE].n == 0 &&
-	       ticket->bound > least_cost(ranking) && search->pipelines >= SHOWN;
+	       ticket->bound > least_cost(ranking) && search->pipelines > 0;
 }
 
 bool is_needed(const struct search *search, const struct ticket *ticket)

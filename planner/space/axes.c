@@ -129,25 +129,26 @@ static void restrict_axis(struct filling *f, enum knob_id axis)
 /* Bytes a parameter of mixed precision: fp32 master and moments, a gradient. */
 enum { STATE_BYTES = 16 };
 
-/* States that a node does not hold ask for more than sharding. */
-static bool exceeds_node(const struct question *question)
+/* Does the model have more states than so many nodes hold? */
+static bool exceeds_nodes(const struct question *question, int nodes)
 {
 	const struct topology *topology = question->topology;
 	int64_t limit = question->memory_limit_bytes > 0 ? question->memory_limit_bytes
 							 : topology->device.memory_bytes;
 	double node = (double)limit * (double)topology->devices_per_node;
 
-	return STATE_BYTES * (double)question->model->parameter_count > node;
+	return topology->device.kind == DEVICE_GPU &&
+	       STATE_BYTES * (double)question->model->parameter_count > nodes * node;
 }
 
-/* Every rank needs a sequence. */
+/* Every rank needs a sequence; and states that a node does not hold ask for more than sharding. */
 static bool asks_for_tensor(const struct question *question)
 {
 	const struct topology *topology = question->topology;
 	bool batch = question_gives(question, KNOB_GLOBAL_BATCH) &&
 		     question->asked.global_batch < topology_devices(topology);
 
-	return topology->device.kind == DEVICE_GPU && (batch || exceeds_node(question));
+	return topology->device.kind == DEVICE_GPU && (batch || exceeds_nodes(question, 1));
 }
 
 static bool has_knob(const struct filling *f, enum knob_id id)
@@ -172,14 +173,12 @@ static void add_tensor(struct filling *f)
  * default); other strategies, and models with experts, are searched where the pipeline is given. */
 static bool asks_for_stages(const struct filling *f)
 {
-	const struct topology *topology = f->question->topology;
 	enum { NODES = 4 };
 	bool whole = f->plan->strategy == STRATEGY_ZERO_1 && plan_layout(f->plan) == LAYOUT_WHOLE;
-	double state = STATE_BYTES * (double)f->question->model->parameter_count;
-	double node = (double)topology->device.memory_bytes * (double)topology->devices_per_node;
-	return topology->device.kind == DEVICE_GPU && state > (whole ? 1 : NODES) * node &&
-	       f->question->model->architecture.experts == 0 &&
-	       (whole || f->plan->strategy == STRATEGY_SHARD_GRAD_OP);
+
+	return (whole || f->plan->strategy == STRATEGY_SHARD_GRAD_OP) &&
+	       exceeds_nodes(f->question, whole ? 1 : NODES) &&
+	       f->question->model->architecture.experts == 0;
 }
 
 /* Of the plan's runtime; powers of two, of at least a node each and two blocks. Longer ones than
@@ -188,8 +187,7 @@ static void add_stages(struct filling *f)
 {
 	const struct topology *topology = f->question->topology;
 	int64_t blocks = f->question->model->architecture.layers;
-	bool has = knob_table[KNOB_PIPELINE].runtimes >> f->plan->runtime & 1;
-	if (!is_free(f, KNOB_PIPELINE) || !has || !asks_for_stages(f))
+	if (!is_free(f, KNOB_PIPELINE) || !has_knob(f, KNOB_PIPELINE) || !asks_for_stages(f))
 		return;
 	enum { LONGEST = 16 };
 	for (int64_t p = 1;
@@ -220,7 +218,7 @@ static void add_experts(struct filling *f)
 	int64_t experts = f->question->model->architecture.experts;
 	int64_t node = f->question->topology->devices_per_node;
 	if (!is_free(f, KNOB_EXPERT) || !has_knob(f, KNOB_EXPERT) || experts == 0 ||
-		f->question->topology->device.kind != DEVICE_GPU || !exceeds_node(f->question))
+		!exceeds_nodes(f->question, 1))
 		return;
 	axis_add_int(&f->axes->of[KNOB_EXPERT], 1);
 	for (int64_t e = max_i64(node, 2); e <= min_i64(experts, plan_ranks(f->plan));

@@ -20,8 +20,8 @@ static void add_sharded(const struct plan *plan, const char *devices, struct tex
 	long long shard = plan_shard_ranks(plan), copies = (long long)plan->mesh.replicate;
 
 	if (plan_divides(plan)) {
-		text_add(
-			text, plan->mesh.pipeline > 1 ? "a part each" : "a part of the model each");
+		text_add(text,
+			plan->mesh.pipeline > 1 ? "a stage each" : "a part of the model each");
 		if (shard > 1)
 			text_printf(text, ", sharded over %lld %s", shard, devices);
 		if (copies > 1)

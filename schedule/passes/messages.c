@@ -3,21 +3,21 @@
  * on their way. Stages of one rank hand them over without a message. */
 #include "schedule/passes/step.h"
 
-/* The stage at the other end; -1: there is none, or it is the rank's own. */
-static int other_end(const struct step *step, const struct action *at, int distance)
+/* Is there a stage so far on, of another rank? */
+static bool has_other_end(const struct step *step, const struct action *at, int distance)
 {
 	const struct pipeline *pipeline = &step->pipeline;
 	int stage = pipeline_stage(pipeline, step->class, at->chunk) + distance;
 	int rank, chunk;
 	if (stage < 0 || stage >= pipeline->ranks * pipeline->chunks)
-		return -1;
+		return false;
 	pipeline_place(pipeline, stage, &rank, &chunk);
-	return rank != step->class ? stage : -1;
+	return rank != step->class;
 }
 
 static void add(struct step *step, const struct action *at, enum action_kind kind, int distance)
 {
-	if (other_end(step, at, distance) >= 0)
+	if (has_other_end(step, at, distance))
 		action_add(step, action_at(at, kind, -1));
 }
 

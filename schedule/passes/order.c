@@ -2,7 +2,7 @@
  * the pipeline that the rank has; without one, one micro-batch after the other. */
 #include "schedule/passes/step.h"
 
-/* Micro-batches whose tensors are alive, by flight: which slot began it; -1: it is free. */
+/* Micro-batches whose tensors are alive, by flight: the slot that began it; NULL: it is free. */
 struct flights {
 	const struct pipeline_slot **of;
 	int n;

@@ -397,7 +397,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
 			.runtimes = PIPELINED,
 			.refusal = "use 1f1b",
-			.help = "in which order a stage of the pipeline takes its micro-batches",
+			.help = "in which order a stage takes its micro-batches; the last "
+				"three are not planned yet",
 			.remark = "with --pipeline",
 		},
 	[KNOB_VIRTUAL_STAGES] =
@@ -409,8 +410,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
 			.runtimes = PIPELINED,
 			.metavar = "N",
-			.help = "stages that each pipeline rank has, one behind the other in the "
-				"schedules interleaved, zb-h1, zbv and dualpipev",
+			.help = "stages that each pipeline rank has; several are interleaved",
 			.shown = "1 or 2",
 			.remark = "as few as the schedule has",
 		},

@@ -387,3 +387,29 @@ struct plan plan_of_words(struct arena *arena, const struct model *model,
 		fail_msg("%s: %s", words, error.message);
 	return plan;
 }
+
+struct schedule *build_random(struct arena *arena, int round, const struct plan *plan,
+	const struct model *model, const struct topology *topology)
+{
+	struct schedule *schedule;
+	struct error error = {0};
+	struct text text = {0};
+	if (schedule_build(arena, plan, model, topology, &schedule, &error))
+		return schedule;
+	plan_summary(plan, &text);
+	fail_msg("round %d: %s: %s", round, text_string(&text), error.message);
+	return NULL;
+}
+
+struct schedule *build_words(
+	struct arena *arena, const char *model_name, const char *cluster_name, const char *words)
+{
+	struct model *model = preset_model(arena, model_name);
+	struct topology *topology = cluster(arena, cluster_name);
+	struct plan plan = plan_of_words(arena, model, topology, words);
+	struct schedule *schedule;
+	struct error error = {0};
+	if (!schedule_build(arena, &plan, model, topology, &schedule, &error))
+		fail_msg("%s: %s", words, error.message);
+	return schedule;
+}

@@ -40,6 +40,14 @@ struct topology *random_topology(struct arena *arena, uint64_t *state);
 struct plan random_plan(struct arena *arena, uint64_t *state, const struct model *model,
 	const struct topology *topology);
 
+/* The schedule of a plan that was drawn; where a law is broken the test fails, with the round. */
+struct schedule *build_random(struct arena *arena, int round, const struct plan *plan,
+	const struct model *model, const struct topology *topology);
+
+/* Of a preset on a machine of the catalogue, by words as plan_of_words takes them. */
+struct schedule *build_words(
+	struct arena *arena, const char *model_name, const char *cluster_name, const char *words);
+
 /* deep.c: models of up to 47 blocks, with experts, encoders or presets among them; plans of up to
  * 33 micro-batches, a quarter of them with one choice for the first blocks and another for the
  * rest. */

@@ -9,6 +9,16 @@
 /* --- random plans: laws, and the fold ------------------------------------------------------------
  */
 
+/* The laws hold, and the fold lists what the whole one does. Does it fold? */
+static bool folds_alike(struct arena *arena, int round, const struct plan *plan,
+	const struct model *model, const struct topology *topology)
+{
+	const struct schedule *whole = build_random(arena, round, plan, model, topology);
+	const struct schedule *fold = schedule_fold_printable(arena, plan, model, topology);
+	assert_string_equal(schedule_digest(whole).hex, schedule_digest(fold).hex);
+	return fold->programs->n_loops > 0;
+}
+
 static void test_random(void **state)
 {
 	enum { ROUNDS = SAMPLED(200), DRAWS = 8 };
@@ -21,23 +31,13 @@ static void test_random(void **state)
 		struct topology *topology = random_topology(&arena, &seed);
 		struct plan plan;
 		bool is_divided = false;
-		struct schedule *whole, *fold;
-		struct error error = {0};
 		for (int draw = 0; draw < DRAWS && !is_divided; draw++) {
 			plan = deep_plan(&arena, &seed, model, topology);
 			is_divided = divide_plan(&arena, &seed, model, &topology, &plan);
 		}
 		if (is_divided) {
 			divided++;
-			if (!schedule_build(&arena, &plan, model, topology, &whole, &error)) {
-				struct text text = {0};
-				plan_summary(&plan, &text);
-				fail_msg("round %d: %s: %s", round, text_string(&text),
-					error.message);
-			}
-			fold = schedule_fold_printable(&arena, &plan, model, topology);
-			folded += fold->programs->n_loops > 0;
-			assert_string_equal(schedule_digest(whole).hex, schedule_digest(fold).hex);
+			folded += folds_alike(&arena, round, &plan, model, topology);
 		}
 		arena_finish(&arena);
 	}
@@ -184,14 +184,7 @@ static struct exchanged exchanged(
 
 static struct schedule *built(struct arena *arena, const char *words)
 {
-	struct model *model = preset_model(arena, "llama-2-7b");
-	struct topology *topology = cluster(arena, "2xdgx-h100");
-	struct plan plan = plan_of_words(arena, model, topology, words);
-	struct schedule *schedule;
-	struct error error = {0};
-	if (!schedule_build(arena, &plan, model, topology, &schedule, &error))
-		fail_msg("%s", error.message);
-	return schedule;
+	return build_words(arena, "llama-2-7b", "2xdgx-h100", words);
 }
 
 enum { BLOCKS = 32, TOKENS_BYTES = 2048 * 4096 * 2, LOSS_SUMS = 3, NORM_SUMS = 1 };
@@ -296,7 +289,6 @@ static void test_random_experts(void **state)
 		struct model *model = deep_model(&arena, &seed);
 		struct topology *topology = random_topology(&arena, &seed);
 		struct plan plan = {.mesh = {.expert = 1}};
-		struct error error = {0};
 		while (model->architecture.experts == 0)
 			model = deep_model(&arena, &seed);
 		for (int draw = 0; draw < DRAWS && plan.mesh.expert == 1; draw++) {
@@ -307,17 +299,8 @@ static void test_random_experts(void **state)
 			topology = plan.mesh.expert > 1 ? larger : topology;
 		}
 		if (plan.mesh.expert > 1) {
-			struct schedule *whole, *fold;
 			divided++;
-			if (!schedule_build(&arena, &plan, model, topology, &whole, &error)) {
-				struct text text = {0};
-				plan_summary(&plan, &text);
-				fail_msg("round %d: %s: %s", round, text_string(&text),
-					error.message);
-			}
-			fold = schedule_fold_printable(&arena, &plan, model, topology);
-			folded += fold->programs->n_loops > 0;
-			assert_string_equal(schedule_digest(whole).hex, schedule_digest(fold).hex);
+			folded += folds_alike(&arena, round, &plan, model, topology);
 		}
 		arena_finish(&arena);
 	}
@@ -328,14 +311,7 @@ static void test_random_experts(void **state)
 
 static struct schedule *built_mixtral(struct arena *arena, const char *words)
 {
-	struct model *model = preset_model(arena, "mixtral-8x7b");
-	struct topology *topology = cluster(arena, "2xdgx-h100");
-	struct plan plan = plan_of_words(arena, model, topology, words);
-	struct schedule *schedule;
-	struct error error = {0};
-	if (!schedule_build(arena, &plan, model, topology, &schedule, &error))
-		fail_msg("%s", error.message);
-	return schedule;
+	return build_words(arena, "mixtral-8x7b", "2xdgx-h100", words);
 }
 
 /* A block sends every token's 2 rows there and back, in forward and in backward; as many more as

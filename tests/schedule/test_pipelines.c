@@ -44,8 +44,7 @@ static void test_random(void **state)
 		struct topology *topology = random_topology(&arena, &seed);
 		struct plan plan;
 		bool is_cut = false;
-		struct schedule *schedule;
-		struct error error = {0};
+		const struct schedule *schedule;
 		for (int draw = 0; draw < DRAWS && !is_cut; draw++) {
 			plan = deep_plan(&arena, &seed, model, topology);
 			if (random_below(&seed, 3) == 0)
@@ -55,12 +54,7 @@ static void test_random(void **state)
 		if (is_cut) {
 			cut++;
 			schedules[plan.pipeline_schedule]++;
-			if (!schedule_build(&arena, &plan, model, topology, &schedule, &error)) {
-				struct text text = {0};
-				plan_summary(&plan, &text);
-				fail_msg("round %d: %s: %s", round, text_string(&text),
-					error.message);
-			}
+			schedule = build_random(&arena, round, &plan, model, topology);
 			assert_int_equal(schedule->n_classes, plan.mesh.pipeline);
 		}
 		arena_finish(&arena);
@@ -78,14 +72,7 @@ enum { SEQ_LEN = 2048 };
 
 static struct schedule *built(struct arena *arena, const char *name, const char *words)
 {
-	struct model *model = preset_model(arena, name);
-	struct topology *topology = cluster(arena, "4xdgx-h100");
-	struct plan plan = plan_of_words(arena, model, topology, words);
-	struct schedule *schedule;
-	struct error error = {0};
-	if (!schedule_build(arena, &plan, model, topology, &schedule, &error))
-		fail_msg("%s: %s", words, error.message);
-	return schedule;
+	return build_words(arena, name, "4xdgx-h100", words);
 }
 
 static const char *const cuts[] = {

@@ -41,6 +41,8 @@ PRINTED = [
       'plan.yaml'], 'plan.json'),
     (['plan', 'llama-3-405b', 'dgx-a100-40gb', '--json', '--gpus', '1', '--strategy',
       'FULL_SHARD'], 'plan.json'),
+    (['plan', 'gpt2-1.5b', '2xdgx-a100-80gb', '--json', '--runtime', 'megatron', '--pipeline', '4',
+      '--global-batch', '256'], 'plan.json'),
     (['plan', '--compare', 'plan.yaml', '--json'], 'plan.json'),
     (['plan', 'gpt2-124m', 'dgx-a100-80gb', '--json', '--find', 'min-gpus'], 'find.json'),
     (['predict', 'llama-2-7b', '2xdgx-a100-80gb', '--json'], 'predict.json'),
