@@ -15,7 +15,7 @@ static void choose_kinds(struct method *method, enum layout_kind layout, bool ha
 static void choose_zero(
 	struct method *method, const struct zero_rules *zero, const struct plan *plan, int stage)
 {
-	method->reduces_late = (zero->reduces_late >> stage & 1) || plan->overlap == OVERLAP_NONE;
+	method->reduces_late = zero->reduces_late >> stage & 1;
 	method->overlaps = zero->overlaps >> stage & 1 && plan->overlap != OVERLAP_NONE;
 	method->buckets = zero->fp32_gradients ? BUCKETS_ADDED_UP : BUCKETS_CUT;
 	method->adds_at_once = zero->adds_at_once;

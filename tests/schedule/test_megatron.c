@@ -176,6 +176,24 @@ static void test_moments(void **state)
 	}
 }
 
+/* Where nothing is overlapped, a rank waits for the backwards of all stages that it has. */
+static void test_moments_of_stages(void **state)
+{
+	static const char words[] = "runtime=megatron strategy=ZERO_1 pipeline=2 grad_accum=4 "
+				    "pipeline_schedule=interleaved overlap=";
+	static const char *const overlaps[] = {"all", "none"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(overlaps); i++) {
+		struct arena arena = {0};
+		const struct schedule *s = build_words(&arena, "gpt2-355m", "2xdgx-a100-80gb",
+			arena_printf(&arena, "%s%s", words, overlaps[i]));
+		const struct program *first = &s->programs[0]; /* others have one bucket */
+		assert_int_equal(
+			first_of(first, OP_REDUCE_SCATTER) < last_of(first, OP_BACKWARD), i == 0);
+		arena_finish(&arena);
+	}
+}
+
 /* Several instances of the optimizer: each slice is summed over those that have it. */
 static void test_instances(void **state)
 {
@@ -229,6 +247,7 @@ int main(void)
 		cmocka_unit_test(test_kernels),
 		cmocka_unit_test(test_buckets),
 		cmocka_unit_test(test_moments),
+		cmocka_unit_test(test_moments_of_stages),
 		cmocka_unit_test(test_instances),
 		cmocka_unit_test(test_vocabulary),
 	};

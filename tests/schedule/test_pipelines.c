@@ -84,6 +84,8 @@ static const char *const cuts[] = {
 	"pipeline=4 grad_accum=4 tensor=2",
 	"pipeline=4 grad_accum=8 layers_per_stage=5,9,10,8",
 	"pipeline=4 grad_accum=8 runtime=nanotron",
+	/* the last stage has nothing that is resharded to a smaller group */
+	"pipeline=2 grad_accum=8 strategy=FULL_SHARD reshard_after_forward=4 layers_per_stage=32,0",
 };
 
 /* The stages hold every parameter of the model once, in its order. */
@@ -219,8 +221,30 @@ static void test_table(void **state)
 }
 
 /* As many micro-batches hold their tensors at once as the order says. */
+static int saved_of_first_block(const struct program *program, struct slice slice)
+{
+	int n = 0;
+	for (int i = 0; i < slice.count; i++) {
+		const struct buffer *buffer = &program->buffers[slice_of(program, slice)[i]];
+		n += buffer->role == BUFFER_ACTIVATIONS && buffer->layer == 0;
+	}
+	return n;
+}
+
+static int most_in_flight(const struct program *program)
+{
+	int alive = 0, most = 0;
+	for (int o = 0; o < program->n_ops; o++) {
+		alive += saved_of_first_block(program, program->ops[o].takes);
+		most = alive > most ? alive : most;
+		alive -= saved_of_first_block(program, program->ops[o].gives);
+	}
+	return most;
+}
+
 static void test_in_flight(void **state)
 {
+	int compared = 0;
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cuts); i++) {
 		struct arena arena = {0};
@@ -230,26 +254,16 @@ static void test_in_flight(void **state)
 			const struct program *program = &schedule->programs[c];
 			struct pipeline_slot *slots;
 			int n = pipeline_order(&pipeline, c, &arena, &slots);
-			int alive = 0, most = 0;
-			for (int o = 0; o < program->n_ops; o++) {
-				const struct op *op = &program->ops[o];
-				const int *takes = slice_of(program, op->takes);
-				const int *gives = slice_of(program, op->gives);
-				for (int t = 0; t < op->takes.count; t++)
-					alive += program->buffers[takes[t]].role ==
-							 BUFFER_ACTIVATIONS &&
-						 program->buffers[takes[t]].layer == 0;
-				most = alive > most ? alive : most;
-				for (int g = 0; g < op->gives.count; g++)
-					alive -= program->buffers[gives[g]].role ==
-							 BUFFER_ACTIVATIONS &&
-						 program->buffers[gives[g]].layer == 0;
-			}
-			if (pipeline.chunks == 1 && schedule->plan.mesh.tensor == 1)
-				assert_int_equal(most, pipeline_in_flight(slots, n));
+			bool has_ranges = schedule->plan.mesh.tensor > 1; /* several a block */
+			if (pipeline.chunks > 1 || has_ranges ||
+				program->model->architecture.layers == 0)
+				continue;
+			assert_int_equal(most_in_flight(program), pipeline_in_flight(slots, n));
+			compared++;
 		}
 		arena_finish(&arena);
 	}
+	assert_true(compared >= 10);
 }
 
 int main(void)
