@@ -357,9 +357,13 @@ static const struct {
 	{{"# busbw\n 1024 256 float sum\n 2048\n"}, {0}, EXIT_CODE_INPUT,
 		"dir/t0:2:1: expected size count type"},
 	{{"# busbw\n 1024 256 float sum -1 -5.0 1.0 1.75 0\n"}, {0}, EXIT_CODE_INPUT,
-		"a time of 1 ns or more"},
+		"1 PiB in 1 ns or more"},
+	{{"{\"nccl_version\": 22809, \"config\": {}, \"results\": [{\"size\": -13000000, "
+	  "\"redop\": "
+	  "\"sum\", \"out_of_place\": {\"time\": 40.0}}]}\n"},
+		{0}, EXIT_CODE_INPUT, "got -13000000 bytes"},
 	{{"# busbw\n 1024 256 float sum -1 1e-320 1.0 1.75 0\n"}, {0}, EXIT_CODE_INPUT,
-		"a time of 1 ns or more"},
+		"1 PiB in 1 ns or more"},
 	{{"# busbw\n 1024 256 float sum -1 5 1 1.75 0\n# Out of bounds values : 7 FAILED\n"}, {0},
 		EXIT_CODE_INPUT, "FAILED its check"},
 	{{"{\"nccl_version\": 1}"}, {0}, EXIT_CODE_INPUT, "missing key \"results\""},

@@ -93,10 +93,10 @@ static bool add_row(
 
 	if (bytes == 0)
 		return true;
-	if (!(microseconds >= shortest && microseconds < longest) || bytes > (int64_t)1 << 50)
+	if (!(microseconds >= shortest && microseconds < longest) || bytes < 0 ||
+		bytes > (int64_t)1 << 50)
 		return error_at(error, EXIT_CODE_INPUT, log->name, line, 1,
-			"expected a size up to 1 PiB and a time of 1 ns or more, got %lld bytes in "
-			"%g us",
+			"expected 0 bytes to 1 PiB in 1 ns or more, got %lld bytes in %g us",
 			(long long)bytes, microseconds);
 	if (log->samples.n == ROWS_MAX)
 		return error_at(error, EXIT_CODE_INPUT, log->name, line, 1,
