@@ -141,14 +141,20 @@ static bool exceeds_nodes(const struct question *question, int nodes)
 	       STATE_BYTES * (double)question->model->parameter_count > nodes * node;
 }
 
-/* Every rank needs a sequence; and states that a node does not hold ask for more than sharding. */
+/* Ranks without a sequence, or with one that is too long for a rank, ask to share sequences. */
+static bool asks_for_parts(const struct question *question)
+{
+	enum { LONG = 65536 }; /* tokens */
+	return (question_gives(question, KNOB_GLOBAL_BATCH) &&
+		       question->asked.global_batch < topology_devices(question->topology)) ||
+	       (question_gives(question, KNOB_SEQ_LEN) && question->asked.seq_len >= LONG);
+}
+
+/* States that a node does not hold ask for more than sharding. */
 static bool asks_for_tensor(const struct question *question)
 {
-	const struct topology *topology = question->topology;
-	bool batch = question_gives(question, KNOB_GLOBAL_BATCH) &&
-		     question->asked.global_batch < topology_devices(topology);
-
-	return topology->device.kind == DEVICE_GPU && (batch || exceeds_nodes(question, 1));
+	return question->topology->device.kind == DEVICE_GPU &&
+	       (asks_for_parts(question) || exceeds_nodes(question, 1));
 }
 
 static bool has_knob(const struct filling *f, enum knob_id id)
@@ -165,6 +171,21 @@ static void add_tensor(struct filling *f)
 		return;
 	for (int64_t t = 1; t <= node && node % t == 0 && heads % t == 0; t *= 2)
 		axis_add_int(&f->axes->of[KNOB_TENSOR], t);
+}
+
+/* Of the plan's runtime; powers of two, as many as give every rank a part of a sequence, and no
+ * part less than SHORT tokens for the sake of its length. */
+static void add_context(struct filling *f)
+{
+	enum { SHORT = 8192 };
+	int64_t ranks = topology_devices(f->question->topology), most = f->plan->seq_len / SHORT;
+	if (!is_free(f, KNOB_CONTEXT) || !has_knob(f, KNOB_CONTEXT) ||
+		f->question->topology->device.kind != DEVICE_GPU || !asks_for_parts(f->question))
+		return;
+	if (question_gives(f->question, KNOB_GLOBAL_BATCH))
+		most = max_i64(most, ranks / f->question->asked.global_batch);
+	for (int64_t c = 1; c <= most && ranks % c == 0 && f->plan->seq_len % (2 * c) == 0; c *= 2)
+		axis_add_int(&f->axes->of[KNOB_CONTEXT], c);
 }
 
 /* Where every rank has whole parameters (ZeRO-1), a model that a node does not hold is cut into
@@ -227,24 +248,44 @@ static void add_experts(struct filling *f)
 			axis_add_int(&f->axes->of[KNOB_EXPERT], e);
 }
 
+static bool is_tried(const struct question *question, enum knob_id axis, int64_t ranks)
+{
+	bool asks = axis == KNOB_TENSOR ? asks_for_tensor(question) : asks_for_parts(question);
+	return ranks == 1 || (asks && question_is_open(question, axis));
+}
+
+/* Tensor ranks first, within a node; context ranks beyond. */
+static bool resolve_divided(const struct question *question, struct arena *arena, struct plan *plan)
+{
+	const struct topology *topology = question->topology;
+	for (int64_t n = 2; n <= topology_devices(topology); n *= 2)
+		for (int64_t t = min_i64(n, topology->devices_per_node); t >= 1; t /= 2) {
+			struct question with = *question;
+			struct error error = {0};
+			if (n % t != 0 || !is_tried(question, KNOB_TENSOR, t) ||
+				!is_tried(question, KNOB_CONTEXT, n / t))
+				continue;
+			question_put(&with, KNOB_TENSOR, (union knob_value){.number = t});
+			question_put(&with, KNOB_CONTEXT, (union knob_value){.number = n / t});
+			if (plan_resolve(&with, arena, plan, &error))
+				return true;
+		}
+	return false;
+}
+
 bool axes_resolve(const struct question *question, struct arena *arena, struct plan *plan,
 	struct error *error)
 {
 	struct question with = *question;
 	struct error mine = {0};
-	int64_t node = question->topology->devices_per_node;
 	if (plan_resolve(question, arena, plan, error))
 		return true;
 	question_put(&with, KNOB_EXPERT, (union knob_value){.number = 1});
 	if (question_is_open(question, KNOB_EXPERT) && plan_resolve(&with, arena, plan, &mine))
 		return true;
+	if (resolve_divided(question, arena, plan))
+		return true;
 	with = *question;
-	if (question_is_open(question, KNOB_TENSOR) && asks_for_tensor(question))
-		for (int64_t t = 2; t <= node; t *= 2) {
-			question_put(&with, KNOB_TENSOR, (union knob_value){.number = t});
-			if (plan_resolve(&with, arena, plan, &mine))
-				return true;
-		}
 	for (int i = 0; i < KNOBS_OF_AXES; i++)
 		for (int v = 0; v < question->only[knobs_of_axes[i]].n; v++) {
 			question_put(&with, knobs_of_axes[i],
@@ -522,6 +563,7 @@ bool axes_fill(const struct question *question, const struct plan *plan, bool by
 	if (!add_shard_groups(&f, by_name))
 		return false;
 	add_tensor(&f);
+	add_context(&f);
 	add_stages(&f);
 	add_orders(&f);
 	add_experts(&f);

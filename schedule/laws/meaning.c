@@ -300,6 +300,10 @@ static bool note_stage(const struct schedule *schedule, const struct program *pr
 	/* Partial sums are added before the replicas are reduced, and after. */
 	if (schedule->plan.late_all_reduce && stage == stages[OP_ACCUMULATE_GRADIENTS])
 		return true;
+	/* A pipeline adds the last micro-batch's to the others' before they are reduced. */
+	if (schedule->n_classes > 1 && op->kind == OP_ACCUMULATE_GRADIENTS &&
+		op->stream == STREAM_COMPUTE)
+		return true;
 	if (stage == 0 || op->unit < 0)
 		return true;
 	if (op->micro_batch < progress->micro_batch ||

@@ -49,8 +49,41 @@ static void add_unit_done(struct step *step, const struct action *at, int unit)
 		add(step, at, ACTION_REDUCE, unit, -1);
 }
 
+/* PyTorch's pipelines reduce FSDP2's gradients behind the last backward through a stage, when its
+ * message is on its way (_add_reduce_grad, FSDPModule.finalize_backward): until then they are added
+ * up, and the parameters stay. */
+static bool reduces_behind(const struct step *step, const struct entry *entry)
+{
+	return entry->is_backward && entry->synchronises && step->pipeline.ranks > 1 &&
+	       step->method.reduces == REDUCES_UNITS && step->method.copies_out;
+}
+
+static void add_unit_kept(struct step *step, const struct action *at, int unit)
+{
+	add(step, at, ACTION_UNIT_DONE, unit, -1);
+	add(step, at, ACTION_REDUCE, unit, -1);
+}
+
+static void add_backward_done(struct step *step, const struct action *at, bool ends)
+{
+	add(step, at, ACTION_BACKWARD_DONE, -1, -1);
+	step->actions.items[step->actions.n - 1].flags |= ends ? LAST : 0;
+}
+
+static void add_reductions(struct step *step, const struct action *at, bool ends)
+{
+	for (int i = step->n_visits - 1; i >= 0; i--) {
+		const struct visit *visit = &step->visits[i];
+		if (visit->kind != VISIT_ENTER || !is_met(step, visit, at->chunk))
+			continue;
+		add(step, at, ACTION_POST_BACKWARD, visit->unit, -1);
+		add(step, at, ACTION_REDUCE, visit->unit, -1);
+	}
+	add_backward_done(step, at, ends);
+}
+
 /* It ends where nothing before is trained. */
-static void add_backward(struct step *step, const struct action *at, bool ends)
+static void add_backward(struct step *step, const struct action *at, bool keeps)
 {
 	for (int i = step->n_visits - 1; i >= 0; i--) {
 		const struct visit *visit = &step->visits[i];
@@ -68,12 +101,26 @@ static void add_backward(struct step *step, const struct action *at, bool ends)
 			add(step, at, ACTION_RANGE_DONE, visit->unit, visit->range);
 			break;
 		case VISIT_ENTER:
-			add_unit_done(step, at, visit->unit);
+			if (keeps)
+				add_unit_kept(step, at, visit->unit);
+			else
+				add_unit_done(step, at, visit->unit);
 			break;
 		}
 	}
-	add(step, at, ACTION_BACKWARD_DONE, -1, -1);
-	step->actions.items[step->actions.n - 1].flags |= ends ? LAST : 0;
+}
+
+static void add_backward_pass(struct step *step, const struct entry *entry, struct action at)
+{
+	bool behind = reduces_behind(step, entry);
+	struct action pass = at;
+	pass.flags &= behind ? ~(unsigned)SYNCHRONISES : ~0u;
+	add_backward(step, &pass, behind);
+	if (!behind)
+		add_backward_done(step, &at, entry->ends);
+	add(step, &at, ACTION_PASS_ENDS, -1, -1);
+	if (behind)
+		add_reductions(step, &at, entry->ends);
 }
 
 void pass_compute(struct step *step)
@@ -86,10 +133,11 @@ void pass_compute(struct step *step)
 			.flight = entry->flight,
 			.chunk = entry->chunk};
 		add(step, &at, ACTION_PASS_BEGINS, -1, -1);
-		if (entry->is_backward)
-			add_backward(step, &at, entry->ends);
-		else
-			add_forward(step, &at);
+		if (entry->is_backward) {
+			add_backward_pass(step, entry, at);
+			continue;
+		}
+		add_forward(step, &at);
 		add(step, &at, ACTION_PASS_ENDS, -1, -1);
 	}
 }

@@ -14,6 +14,7 @@ struct hooks {
 	struct step *step;
 	struct gathered *units;
 	const struct action *at; /* the mark that is replaced */
+	int n_passes;            /* that have begun */
 };
 
 static bool keeps(const struct hooks *hooks, int unit)
@@ -217,6 +218,68 @@ static void post_backward(struct hooks *hooks, int unit)
 	prefetch_backward(hooks, unit, PREFETCH_POST);
 }
 
+/* --- stages --------------------------------------------------------------------------------------
+ */
+
+/* PyTorch's pipelines of several stages a rank gather FSDP2's units by whole stages, ahead: those
+ * of the three that the rank computes next. All others are resharded (_add_unshard_reshard). */
+enum { STAGES_AHEAD = 3 };
+
+static bool stands_in(const int *chunks, int n, int chunk)
+{
+	int i = 0;
+	while (i < n && chunks[i] != chunk)
+		i++;
+	return i < n;
+}
+
+/* Those that the rank computes next, each once; returns how many. */
+static int find_next(const struct hooks *hooks, int chunks[STAGES_AHEAD])
+{
+	const struct step *step = hooks->step;
+	int n = 0;
+	for (int i = hooks->n_passes; i < step->n_entries && n < STAGES_AHEAD; i++)
+		if (!stands_in(chunks, n, step->order[i].chunk))
+			chunks[n++] = step->order[i].chunk;
+	return n;
+}
+
+/* In the order of their hooks in forward. */
+static void for_stage(struct hooks *hooks, int chunk, void (*act)(struct hooks *, int unit))
+{
+	const struct step *step = hooks->step;
+	for (int i = 0; i < step->n_order; i++) {
+		int unit = step->pre_order[i];
+		if (unit_has_parameters(step, unit) && unit_is_in_chunk(step, unit, chunk))
+			act(hooks, unit);
+	}
+}
+
+static void reshard_ahead(struct hooks *hooks, int unit)
+{
+	reshard(hooks, unit, false);
+}
+
+static void unshard_ahead(struct hooks *hooks, int unit)
+{
+	if (!hooks->units[unit].is_whole && !hooks->units[unit].is_gathered)
+		unshard(hooks, unit, -1);
+}
+
+static void gather_stages(struct hooks *hooks)
+{
+	const struct step *step = hooks->step;
+	if (step->pipeline.chunks == 1 || !step->method.copies_out)
+		return;
+	int next[STAGES_AHEAD], n = find_next(hooks, next);
+	for (int c = 0; c < step->pipeline.chunks; c++)
+		if (!stands_in(next, n, c))
+			for_stage(hooks, c, reshard_ahead);
+	for (int i = 0; i < n; i++)
+		for_stage(hooks, next[i], unshard_ahead);
+	for_stage(hooks, hooks->at->chunk, copy_out);
+}
+
 /* Returns false for what is no mark of this pass. */
 static bool replace(struct hooks *hooks)
 {
@@ -235,6 +298,14 @@ static bool replace(struct hooks *hooks)
 	return true;
 }
 
+static void begin_pass(struct hooks *hooks)
+{
+	for (int u = 0; u < hooks->step->n_units; u++)
+		hooks->units[u].backward_began = false;
+	gather_stages(hooks);
+	hooks->n_passes++;
+}
+
 void pass_gather_by_hook(struct step *step)
 {
 	struct hooks hooks = {.step = step};
@@ -248,8 +319,8 @@ void pass_gather_by_hook(struct step *step)
 		hooks.at = &old.items[i];
 		if (!replace(&hooks))
 			action_add(step, *hooks.at);
-		for (int u = 0; u < step->n_units && hooks.at->kind == ACTION_PASS_BEGINS; u++)
-			hooks.units[u].backward_began = false;
+		if (hooks.at->kind == ACTION_PASS_BEGINS)
+			begin_pass(&hooks);
 	}
 	actions_end(&old);
 }

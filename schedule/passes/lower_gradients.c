@@ -155,9 +155,10 @@ void lower_COPY_IN(struct lowering *l)
 {
 	struct live *live = live_of(l);
 	int64_t gathered = unit_of(l)->trained_gathered;
+	bool is_kept = live->gradient >= 0 && live->range_gradients.n == 0;
 	l->op.dtype = gradient_dtype(l);
-	l->op.bytes = gathered * (compute_bytes(l) + reduce_bytes(l));
-	if (live->gradient >= 0)
+	l->op.bytes = gathered * ((is_kept ? reduce_bytes(l) : compute_bytes(l)) + reduce_bytes(l));
+	if (live->gradient >= 0 && !is_kept)
 		l->op.bytes += 3 * gathered * reduce_bytes(l);
 	give_range_gradients(l);
 	live->reducing = buffer_new(l->step, BUFFER_REDUCE_INPUT, STREAM_COMPUTE, l->at->unit,

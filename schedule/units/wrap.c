@@ -103,6 +103,8 @@ static void wrap_head(struct wrap *wrap, bool single)
 {
 	const struct model *model = wrap->model;
 	int head = model->n_modules - 1;
+	if (model->modules[head].layer >= 0) /* a stage without it */
+		return;
 	bool normed = !single && head > 0 && model->modules[head - 1].kind == MODULE_NORM &&
 		      model->modules[head - 1].layer < 0;
 	wrap_apart(wrap, normed ? head - 1 : head, model->n_modules);

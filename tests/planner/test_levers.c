@@ -369,7 +369,7 @@ static void test_way_out_is_true(void **state)
 {
 	(void)state;
 	struct fixture f;
-	BEGIN(&f, "llama-3.1-8b", "dgx-h100", "seq_len", "131072");
+	BEGIN(&f, "llama-3.1-8b", "dgx-h100", "seq_len", "131072", "tensor", "1", "context", "1");
 	struct answer answer = check_way_out(&f, 2);
 	assert_non_null(strstr(answer.ways_out[0].typed, "--loss fused-linear"));
 	assert_true(answer.useless_devices > 64); /* logits are of one device */

@@ -237,35 +237,38 @@ static void test_global_batch(void **state)
 	end(&f);
 }
 
-/* Bits of the tensor sizes that the plans have. */
-static unsigned tensor_sizes(const struct space *space)
+/* Bits of the sizes that an axis has in the plans. */
+static unsigned sizes_of(const struct space *space, enum knob_id axis)
 {
 	unsigned sizes = 0;
 	for (int i = 0; i < space->n; i++)
-		sizes |= (unsigned)space->plans[i].mesh.tensor;
+		sizes |= (unsigned)knob_get(axis, &space->plans[i]).number;
 	return sizes;
 }
 
-/* Tensor ranks are searched where a node does not hold the states, or a rank would have no
- * sequence; else, and where one size was given, they are not. */
-static void test_tensor(void **state)
+/* Tensor ranks are searched where a node does not hold the states, context ranks where a sequence
+ * is long, both where a rank would have no sequence; else, and where one size was given, they are
+ * not. */
+static void test_parts(void **state)
 {
 	static const struct {
 		const char *model, *topology, *knob, *value;
-		unsigned sizes;
-	} rows[] = {{"llama-2-7b", "2xdgx-a100-80gb", "seq_len", "4096", 1},
-		{"llama-3-70b", "8xdgx-h100", "seq_len", "4096", 15},
-		{"llama-3-70b", "8xdgx-h100", "tensor", "1", 1},
-		{"llama-3-70b", "8xdgx-h100", "runtime", "pytorch-fsdp1", 1},
-		{"llama-2-7b", "2xdgx-a100-80gb", "global_batch", "4", 12},
-		{"llama-2-7b", "2xdgx-a100-80gb", "global_batch", "16", 1}};
+		unsigned tensor, context;
+	} rows[] = {{"llama-2-7b", "2xdgx-a100-80gb", "seq_len", "4096", 1, 1},
+		{"llama-3.1-8b", "2xdgx-a100-80gb", "seq_len", "65536", 15, 15},
+		{"llama-3-70b", "8xdgx-h100", "seq_len", "4096", 15, 1},
+		{"llama-3-70b", "8xdgx-h100", "tensor", "1", 1, 1},
+		{"llama-3-70b", "8xdgx-h100", "runtime", "pytorch-fsdp1", 1, 1},
+		{"llama-2-7b", "2xdgx-a100-80gb", "global_batch", "4", 15, 7},
+		{"llama-2-7b", "2xdgx-a100-80gb", "global_batch", "16", 1, 1}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct fixture f;
 		begin(&f, rows[i].model, rows[i].topology);
 		fix(&f, rows[i].knob, rows[i].value);
 		build(&f);
-		assert_int_equal(tensor_sizes(&f.space), rows[i].sizes);
+		assert_int_equal(sizes_of(&f.space, KNOB_TENSOR), rows[i].tensor);
+		assert_int_equal(sizes_of(&f.space, KNOB_CONTEXT), rows[i].context);
 		for (int p = 0; p < f.space.n; p++)
 			assert_int_equal(plan_ranks(&f.space.plans[p]),
 				topology_devices(f.question.topology));
@@ -387,7 +390,7 @@ int main(void)
 		cmocka_unit_test(test_forbidden),
 		cmocka_unit_test(test_vain_value),
 		cmocka_unit_test(test_global_batch),
-		cmocka_unit_test(test_tensor),
+		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_free_batch),
 		cmocka_unit_test(test_strategies_that_cannot_be),
 		cmocka_unit_test(test_contradictions),
