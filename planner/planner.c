@@ -177,6 +177,16 @@ static bool follows(const struct question *question, const struct plan *plan, en
 	       (id == KNOB_GRAD_ACCUM && question_gives(question, KNOB_GLOBAL_BATCH));
 }
 
+/* A strategy has its name, and so has an axis: without it there may be no plan to compare with. */
+static bool is_named(const struct plan *plan, enum knob_id id)
+{
+	for (int i = 0; i < KNOBS_OF_AXES; i++)
+		if (knobs_of_axes[i] == id && knob_get(id, plan).number > 1)
+			return true;
+	return id == KNOB_STRATEGY ||
+	       (id == KNOB_SHARD_GROUP && strategy_is_hybrid(plan->strategy));
+}
+
 /* What is not as it would be without a word. */
 static const char *typed_of(
 	const struct question *question, const struct plan *plan, struct arena *arena)
@@ -186,10 +196,8 @@ static const char *typed_of(
 	bool known = usual_plan(question, plan, arena, &usual);
 	for (int i = 0; i < KNOB_COUNT; i++) {
 		enum knob_id id = knobs_in_help[i];
-		bool named = id == KNOB_STRATEGY ||
-			     (id == KNOB_SHARD_GROUP && strategy_is_hybrid(plan->strategy));
 		if (question_gives(question, id) || follows(question, plan, id) ||
-			(!named && known && knob_equal(id, &usual, plan)))
+			(!is_named(plan, id) && known && knob_equal(id, &usual, plan)))
 			continue;
 		text_printf(&text, "%s--%s %s", text.length > 0 ? " " : "", knob_option(id, arena),
 			knob_typed(id, plan, arena));

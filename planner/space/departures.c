@@ -28,6 +28,10 @@ bool usual_plan(const struct question *question, const struct plan *plan, struct
 	question_take(&silent, KNOB_STRATEGY, plan);
 	if (strategy_is_hybrid(plan->strategy))
 		question_take(&silent, KNOB_SHARD_GROUP, plan);
+	if (plan_resolve(&silent, arena, usual, NULL))
+		return true;
+	for (int i = 0; i < KNOBS_OF_AXES; i++)
+		question_take(&silent, knobs_of_axes[i], plan);
 	return plan_resolve(&silent, arena, usual, NULL);
 }
 

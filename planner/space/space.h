@@ -28,7 +28,7 @@ int space_add(struct space *space, const struct plan *plan);
 void space_finish(struct space *space);
 
 /* `plan` with everything that the question leaves open at its default, in its strategy and shard
- * group. False: there is none. */
+ * group; where there is no such plan, also in its axes. False: there is none even then. */
 bool usual_plan(const struct question *question, const struct plan *plan, struct arena *arena,
 	struct plan *usual);
 

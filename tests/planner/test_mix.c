@@ -42,6 +42,7 @@ static void judge_option(const struct question *question, const struct answer *a
 	struct plan again = type(*question, option->typed, arena);
 	double saved = option->prediction.step_time / plan_tokens(&option->plan) /
 		       (chosen->prediction.step_time / plan_tokens(&chosen->plan));
+	assert_true(strlen(option->typed) < 240); /* and nothing else */
 	assert_true(again.mesh.shard == option->plan.mesh.shard &&
 		    knobs_alike_but(0, &again, &option->plan));
 	assert_int_equal(option->prediction.fits, FITS_YES);
@@ -59,6 +60,7 @@ static void test_options(void **state)
 	} cases[] = {{"llama-2-7b", "dgx-v100", "wrap", "block"},
 		{"llama-2-13b", "dgx-a100-80gb", "wrap", "block"},
 		{"mpt-3b", "rtx3090-8x", "global_batch", "64"},
+		{"llama-2-13b", "2xdgx-a100-40gb", "global_batch", "8"}, /* with tensor ranks */
 		{"llama-2-7b", "g4dn.metal", "wrap", "block"}, /* with CPU offload */
 		{"llama-2-7b", "16xdgx-a100-80gb", "runtime", "internevo"}};
 	(void)state;
