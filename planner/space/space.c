@@ -180,7 +180,7 @@ static bool searches_experts(const struct enumeration *e, const struct question 
 }
 
 /* Where tensor or expert ranks hold parts of a block, units of other sizes and partial resharding
- * are tried only if they were asked for: they save what is not much then. Nor are both cut. */
+ * are tried only if they were asked for: they save what is not much then. */
 static bool is_plain(const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
 	if (e->question->only[axis].n == 0 && is_plain_in_stages(axis, point))
@@ -189,17 +189,16 @@ static bool is_plain(const struct enumeration *e, enum knob_id axis, const struc
 			axis == KNOB_FORWARD_PREFETCH;
 	bool tensor = e->axes.of[KNOB_TENSOR].n > 1 && question_gives(point, KNOB_TENSOR) &&
 		      point->asked.mesh.tensor > 1;
-	return ((of_units && (tensor || searches_experts(e, point))) ||
-		       (axis == KNOB_EXPERT && tensor)) &&
-	       e->question->only[axis].n == 0;
+	return of_units && (tensor || searches_experts(e, point)) && e->question->only[axis].n == 0;
 }
 
-/* Values of an axis that are tried, the first ones: stages leave a node of expert ranks at most. */
+/* Values of an axis that are tried, the first ones: beside stages and tensor ranks a node of expert
+ * ranks at most. */
 static int tried(const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
 	int n = e->axes.of[axis].n;
-	bool few = axis == KNOB_EXPERT && asked_size(point, KNOB_PIPELINE) > 1 &&
-		   e->question->only[axis].n == 0;
+	bool cut = asked_size(point, KNOB_PIPELINE) > 1 || asked_size(point, KNOB_TENSOR) > 1;
+	bool few = axis == KNOB_EXPERT && cut && e->question->only[axis].n == 0;
 	if (is_plain(e, axis, point))
 		return 1;
 	return few && n > 2 ? 2 : n;
