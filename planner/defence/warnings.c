@@ -84,13 +84,18 @@ static bool communication_rules(const struct subject *subject, struct text *sent
 
 /* --- experts ---------------------------------------------------------------------------------- */
 
+/* Less than what their gathers expose of a step is not worth a word. */
+#define FEW_EXPOSED 0.05
+
 /* DeepSeek-V3 keeps experts on 64 GPUs (arXiv:2412.19437, section 3.2); docs/models.md says what
  * times of experts assume. */
 static bool experts_are_gathered(const struct subject *subject, struct text *sentence)
 {
 	const struct architecture *a = subject->architecture;
-	if (a->experts == 0 || subject->plan->strategy == STRATEGY_NO_SHARD ||
-		subject->plan->mesh.shard == 1 || subject->plan->mesh.expert > 1)
+	const struct prediction *p = subject->prediction;
+	if (a->experts == 0 || p->time.exposed_communication < FEW_EXPOSED * p->step_time ||
+		subject->plan->strategy == STRATEGY_NO_SHARD || subject->plan->mesh.shard == 1 ||
+		subject->plan->mesh.expert > 1)
 		return false;
 	text_printf(sentence,
 		"%lld experts are gathered for %lld a token; expert parallelism (--expert N) "
