@@ -174,6 +174,12 @@ static void another_of(
 	question_take(&another->question, KNOB_STRATEGY, &with);
 	question_take(&another->question, KNOB_ACTIVATION_CHECKPOINTING, &with);
 	question_take(&another->question, limit->length ? KNOB_SEQ_LEN : KNOB_MICRO_BATCH, &with);
+	if (!limit->length)
+		return;
+	question_take(&another->question, KNOB_TENSOR, &with);
+	question_take(&another->question, KNOB_CONTEXT, &with);
+	if (plan_divides(&with))
+		question_take(&another->question, KNOB_WRAP, &with);
 }
 
 static bool add_combinations(
@@ -290,6 +296,7 @@ static bool find_length(struct finder *finder, struct error *error)
 	ask_one_sequence(&question);
 	question_put(&question, KNOB_SEQ_LEN,
 		(union knob_value){.number = min_i64(trained, LENGTH_STEP)});
+	question.divides = true;
 	if (!find_limit(&limit, &question, error))
 		return false;
 	if (!finding->exists) {

@@ -156,6 +156,17 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	return ok && (!question->pareto || search_front(search, error));
 }
 
+/* Where nothing fits with room: again with ranks that share sequences. */
+static bool search_divided(const struct question *question, struct arena *arena,
+	struct search *search, struct error *error)
+{
+	struct question *other = ARENA_NEW(arena, struct question);
+	if (!space_divide(question, other))
+		return true;
+	search_finish(search);
+	return search_once(other, false, arena, search, error);
+}
+
 bool search_run(const struct question *question, struct arena *arena, struct search *search,
 	struct error *error)
 {
@@ -163,6 +174,11 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 	struct search second;
 	if (!search_once(question, false, arena, search, error))
 		return false;
+	const struct ranked *first = ranking_first(&search->ranking);
+	if ((first == NULL || first->tight) && !search->stopped &&
+		!search_divided(question, arena, search, error))
+		return false;
+	question = search->question;
 	if (search->ranking.n > 0 || search->stopped || !question->mixes ||
 		!offload_question(question, arena, other))
 		return true;

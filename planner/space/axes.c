@@ -1,5 +1,6 @@
 /* The values of every axis: defaults, then what the user listed or forbade. */
 #include "planner/space/axes.h"
+#include "planner/space/space.h"
 #include "schedule/resolve/resolve.h"
 
 #include <string.h>
@@ -145,7 +146,8 @@ static bool exceeds_nodes(const struct question *question, int nodes)
 static bool asks_for_parts(const struct question *question)
 {
 	enum { LONG = 65536 }; /* tokens */
-	return (question_gives(question, KNOB_GLOBAL_BATCH) &&
+	return question->divides ||
+	       (question_gives(question, KNOB_GLOBAL_BATCH) &&
 		       question->asked.global_batch < topology_devices(question->topology)) ||
 	       (question_gives(question, KNOB_SEQ_LEN) && question->asked.seq_len >= LONG);
 }
@@ -173,12 +175,22 @@ static void add_tensor(struct filling *f)
 		axis_add_int(&f->axes->of[KNOB_TENSOR], t);
 }
 
+bool space_divide(const struct question *question, struct question *other)
+{
+	*other = *question;
+	other->divides = true;
+	return question->topology->device.kind == DEVICE_GPU && !question->divides &&
+	       (question_is_open(question, KNOB_TENSOR) ||
+		       question_is_open(question, KNOB_CONTEXT));
+}
+
 /* Of the plan's runtime; powers of two, as many as give every rank a part of a sequence, and no
- * part less than SHORT tokens for the sake of its length. */
+ * part less than SHORT tokens for the sake of its length; MOST where nothing fits otherwise. */
 static void add_context(struct filling *f)
 {
-	enum { SHORT = 8192 };
-	int64_t ranks = topology_devices(f->question->topology), most = f->plan->seq_len / SHORT;
+	enum { SHORT = 8192, MOST = 64 };
+	int64_t ranks = topology_devices(f->question->topology);
+	int64_t most = f->question->divides ? MOST : f->plan->seq_len / SHORT;
 	if (!is_free(f, KNOB_CONTEXT) || !has_knob(f, KNOB_CONTEXT) ||
 		f->question->topology->device.kind != DEVICE_GPU || !asks_for_parts(f->question))
 		return;

@@ -27,6 +27,10 @@ bool space_pulls(enum knob_id id, const struct plan *plan);
 int space_add(struct space *space, const struct plan *plan);
 void space_finish(struct space *space);
 
+/* The question with tensor ranks and as many context ranks as can be among what is searched; false
+ * where they are, or were given. */
+bool space_divide(const struct question *question, struct question *other);
+
 /* `plan` with everything that the question leaves open at its default, in its strategy and shard
  * group; where there is no such plan, also in its axes. False: there is none even then. */
 bool usual_plan(const struct question *question, const struct plan *plan, struct arena *arena,

@@ -378,11 +378,11 @@ static void test_way_out_is_true(void **state)
 	answer = check_way_out(&f, 1);
 	assert_int_equal(answer.useless_devices, 0);
 	arena_finish(&f.arena);
-	BEGIN(&f, "gpt2-1.5b", "rtx4090-8x", "micro_batch", "64");
+	BEGIN(&f, "gpt2-1.5b", "rtx4090-8x", "micro_batch", "64", "tensor", "1", "context", "1");
 	check_way_out(&f, 1);
 	arena_finish(&f.arena);
 	BEGIN(&f, "llama-3-8b", "2xdgx-h100", "seq_len", "32768", "cpu_offload", "none",
-		"micro_batch", "2");
+		"micro_batch", "2", "tensor", "1", "context", "1");
 	check_way_out(&f, 1);
 	arena_finish(&f.arena);
 }
