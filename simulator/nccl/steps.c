@@ -32,7 +32,7 @@ static bool inside(const struct topology *topology, const struct placement *plac
 	       (generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL);
 }
 
-/* Over EFA, of which one size is published, gathers take twice as long and keep the curve. */
+/* Over EFA, of which one size is published, gathers keep time.c's law. */
 bool nccl_shows_steps(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, enum nccl_algorithm algorithm)
 {

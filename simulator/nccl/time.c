@@ -219,17 +219,19 @@ double nccl_hop_across(const struct nccl_links *group, double step)
 	return hop_across(group, networks[group->network].growth, step);
 }
 
-/* Over EFA the chunks of a gather or reduce-scatter, which follow one another through a NIC, each
- * wait for it: what a larger step takes longer, it takes at every step. us; of hf-ultrascale-comm's
- * medians over 2, 8 and 32 nodes each says 3.0 to 3.4. */
-static const double efa_step_growth = 3.1;
+/* Over EFA the chunks of a gather or reduce-scatter follow one another through a NIC, and every
+ * step waits for one: what a hop takes longer with its bytes, each step takes, up to a full chunk.
+ * 16 and 32 ranks on two and four nodes wait 50 us a step, for steps of 1 to 32 MiB alike (tensor
+ * parallel rows of the ultrascale playbook, 8.86B, the calibrating part). */
+static const double efa_chunk = 128 << 10;
 
 static double efa_ring_time(const struct nccl_links *group, double bytes)
 {
 	double steps = group->ranks - 1, step = bytes / group->ranks;
+	double wait =
+		networks[group->network].growth * doublings(fmin(step, efa_chunk), step_across);
 
-	return group->nodes * group->across +
-	       steps * (group->inside + efa_step_growth * doublings(step, step_across)) +
+	return group->nodes * group->across + steps * (group->inside + wait) +
 	       step * steps / (1e3 * fmin(group->port, group->ring));
 }
 

@@ -284,21 +284,22 @@ static void test_gathers_by_broadcast(void **state)
 	arena_finish(&arena);
 }
 
-/* hf-ultrascale-comm, 256 MiB over 2, 8 and 32 nodes: 1363, 3830 and 9560 us in the median. */
+/* What an exchange of 16 and 32 tensor ranks takes in the calibrating rows of the ultrascale
+ * playbook, beside their products: every step of the ring waits as long, whatever it moves. */
 static void test_gathers_over_efa(void **state)
 {
 	static const struct {
-		int64_t nodes;
+		int64_t nodes, mib;
 		double ms;
-	} medians[] = {{2, 1.3632}, {8, 3.8297}, {32, 9.5601}};
+	} exchanges[] = {{2, 32, 0.90}, {2, 128, 1.15}, {2, 256, 1.46}, {4, 32, 1.77}};
 	struct arena arena = {0};
 	struct topology t = load_topology(&arena, "p5.48xlarge");
 	(void)state;
-	for (int i = 0; i < COUNT_OF(medians); i++) {
-		t.nodes = medians[i].nodes;
-		assert_close(ms(&t, RUNTIME_PYTORCH_FSDP2, OP_ALL_GATHER, 8 * medians[i].nodes, 1,
-				     INT64_C(256) << 20),
-			medians[i].ms, 0.1);
+	for (int i = 0; i < COUNT_OF(exchanges); i++) {
+		t.nodes = exchanges[i].nodes;
+		assert_close(ms(&t, RUNTIME_NANOTRON, OP_ALL_GATHER, 8 * exchanges[i].nodes, 1,
+				     exchanges[i].mib << 20),
+			exchanges[i].ms, 0.12);
 	}
 	arena_finish(&arena);
 }
