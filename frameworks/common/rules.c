@@ -104,7 +104,7 @@ static bool is_moot(const struct plan *plan, int knob)
 		return true;
 	if (knob == KNOB_PIPELINE_SCHEDULE || knob == KNOB_VIRTUAL_STAGES)
 		return plan->mesh.pipeline == 1;
-	if (knob == KNOB_SEQUENCE_PARALLEL)
+	if (knob == KNOB_SEQUENCE_PARALLEL || knob == KNOB_KEEP_GATHERED)
 		return plan->mesh.tensor == 1;
 	return plan->strategy == STRATEGY_NO_SHARD && (of_sharding >> knob & 1) != 0;
 }

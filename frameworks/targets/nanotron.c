@@ -84,6 +84,7 @@ static const struct config_key keys[] = {
 	{TENSOR_MODE, KEY_READ, KNOB_SEQUENCE_PARALLEL, "REDUCE_SCATTER>on ALL_REDUCE>off", 0,
 		tensor_mode},
 	{"parallelism.tp_linear_async_communication", KEY_PLAIN, NO_KNOB, "false"},
+	{"parallelism.tp_recompute_allgather", KEY_WORD, KNOB_KEEP_GATHERED, "true>off false>on"},
 	{"parallelism.recompute_layer", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE},
 	{"parallelism.expert_parallel_size", KEY_ONE, NO_KNOB, "1"},
 	{"parallelism.context_parallel_size", KEY_ONE, NO_KNOB},

@@ -468,6 +468,17 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.help = "runtime megatron: attention and residual stream are trained "
 				"with dropout, whose masks are kept",
 		},
+	[KNOB_KEEP_GATHERED] =
+		{
+			FIELD_BOOL(struct plan, keep_gathered, "keep_gathered", FIELD_OMIT_ZERO),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_NANOTRON),
+			.refusal = "its tensor parallelism decides; use off",
+			.metavar = on_off,
+			.help = "runtime nanotron: gathered inputs stay for backward "
+				"(tp_recompute_allgather: false)",
+		},
 	[KNOB_TENSOR] =
 		{
 			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
@@ -540,6 +551,7 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	/* Parallelism beside data */
 	KNOB_TENSOR,
 	KNOB_SEQUENCE_PARALLEL,
+	KNOB_KEEP_GATHERED,
 	KNOB_CONTEXT,
 	KNOB_PIPELINE,
 	KNOB_PIPELINE_SCHEDULE,

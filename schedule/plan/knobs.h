@@ -106,7 +106,8 @@ struct plan {
 	bool late_all_reduce;       /* hybrid: over the replicas only after the last one */
 	enum activation_offload activation_offload;
 	enum overlap overlap;
-	bool dropout; /* of attention, residual stream and embedding: its masks are kept */
+	bool dropout;       /* of attention, residual stream and embedding: its masks are kept */
+	bool keep_gathered; /* sequence parallel: a layer's gathered input stays for backward */
 	bool sequence_parallel; /* the residual stream's tokens are cut over the tensor ranks */
 	enum pipeline_schedule pipeline_schedule;
 	int64_t virtual_stages;       /* of each pipeline rank; 0: as few as the schedule has */
@@ -162,6 +163,7 @@ enum knob_id {
 	KNOB_EXPERT_LOAD,
 	KNOB_OVERLAP,
 	KNOB_DROPOUT,
+	KNOB_KEEP_GATHERED,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

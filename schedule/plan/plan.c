@@ -185,7 +185,7 @@ struct activation_rules plan_activation_rules(
 		.projection_keeps_input = runtime->projection_keeps_input,
 		.dropout = plan->dropout,
 		.drops_unread = !runtime->keeps_unread,
-		.keeps_gathered_input = runtime->keeps_gathered_input,
+		.keeps_gathered_input = runtime->keeps_gathered_input || plan->keep_gathered,
 		.alignment = runtime->tensor_alignment,
 	};
 }

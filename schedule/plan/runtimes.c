@@ -191,7 +191,6 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.zero = &nanotron_rules,
 			.fused_kernels = true,
 			.parallel_loss = true,
-			.keeps_gathered_input = true,
 			.ties_stages = true,
 			.keeps_stage_output = true,
 			/* Over eight ranks, 32 MiB each: 4.4 ms a block whatever the GPU does

@@ -95,7 +95,8 @@ struct runtime {
 	bool recomputes_by_unit;
 	bool keeps_activated_gate;
 	/* Sequence parallel: autograd keeps the input of a column-parallel layer as it was gathered
-	 * (DTensor's redistribution); else it is gathered again in backward (Megatron-LM). */
+	 * (DTensor's redistribution); else it is gathered again in backward (Megatron-LM;
+	 * nanotron unless KNOB_KEEP_GATHERED). */
 	bool keeps_gathered_input;
 	/* Pipelines: embedding and head count as a block each where blocks are shared out; a
 	 * stage's output is there until its backward, though it was sent. */

@@ -228,6 +228,7 @@ static const struct {
 	{"compile=on", "--compile on: ", 1 << RUNTIME_SHARDPLAN},
 	{"overlap=none", "--overlap none: ", ~(1u << RUNTIME_MEGATRON)},
 	{"dropout=on", "--dropout on: ", ~(1u << RUNTIME_MEGATRON)},
+	{"keep_gathered=on", "--keep-gathered on: ", ~(1u << RUNTIME_NANOTRON)},
 	{"gelu=kernel", "", 0},
 	{"gelu=product", "--gelu product: ", ~(1u << RUNTIME_SHARDPLAN)},
 	{"optimizer=adamw-fused", "", 0},
