@@ -35,6 +35,8 @@ struct row {
 	struct prediction prediction;
 	int64_t steady_bytes; /* of buffers that live between steps */
 	double measured_step; /* s, 0 = not measured */
+	double debugged_step; /* s: as predicted, and what the source's debugging took (debugging.c)
+			       */
 	double baseline_step; /* s: 6N FLOPs a token at half of the datasheet's peak */
 };
 
@@ -93,6 +95,9 @@ void row_count_bytes(const struct catalogue *catalogue, struct row *row, struct 
 bool row_predict_with(const struct catalogue *catalogue, const struct row *row, const char *column,
 	const char *value, struct arena *scratch, struct prediction *prediction);
 
+/* What a predicted step of `step` seconds takes with the debugging that the row was run with. */
+double row_with_debugging(const struct row *row, const struct plan *plan, double step);
+
 bool file_text(
 	struct arena *arena, const char *path, char **text, size_t *length, struct error *error);
 
@@ -126,6 +131,8 @@ void report_families(const struct row_list *rows);
 /* Predicts all rows again, each time with a part of the cost model switched off. */
 void report_parts(
 	const struct catalogue *catalogue, const struct row_list *rows, struct arena *arena);
+/* Where rows were run with the source's debugging. */
+void report_debugging(const struct row_list *rows, struct arena *arena);
 void report_ablations(const struct row_list *rows, struct arena *arena);
 void report_ratios(const struct catalogue *catalogue, const struct row_list *rows);
 void report_rows(const struct row_list *rows); /* one CSV line a row */

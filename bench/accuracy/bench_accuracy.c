@@ -88,19 +88,21 @@ static void print_not_predicted(const struct row_list *rows)
 void report_rows(const struct row_list *rows)
 {
 	printf("row,source,part,gpu,family,gpus,seq_len,micro_batch,checkpointing,status,"
-	       "measured_step_s,step_time_s,low_s,high_s,error_percent,compute_s,exposed_s,"
+	       "measured_step_s,step_time_s,debugged_s,low_s,high_s,error_percent,compute_s,"
+	       "exposed_s,"
 	       "measured_peak_gib,allocated_gib,reserved_gib,peak_gib,fits,error\n");
 	for (int i = 0; i < rows->n; i++) {
 		const struct row *r = &rows->of[i];
 		const struct prediction *p = &r->prediction;
-		printf("%s,%s,%s,%s,%s,%lld,%lld,%lld,%s,%s,%.5g,%.5g,%.5g,%.5g,%.2f,%.5g,%.5g,"
+		printf("%s,%s,%s,%s,%s,%lld,%lld,%lld,%s,%s,%.5g,%.5g,%.5g,%.5g,%.5g,%.2f,%.5g,%."
+		       "5g,"
 		       "%.5g,%.5g,%.5g,%.5g,%s,\"%s\"\n",
 			r->name, r->source, part_names[r->part], r->gpu, r->family,
 			(long long)r->gpus, (long long)r->seq_len, (long long)r->micro_batch,
 			row_cell(r, "activation_checkpointing"), row_cell(r, "status"),
-			r->measured_step, p->step_time, p->step_time_low, p->step_time_high,
-			r->measured_step > 0 ? 100 * row_time_error(r) : 0.0, p->time.compute,
-			p->time.exposed_communication, r->measured_peak,
+			r->measured_step, p->step_time, r->debugged_step, p->step_time_low,
+			p->step_time_high, r->measured_step > 0 ? 100 * row_time_error(r) : 0.0,
+			p->time.compute, p->time.exposed_communication, r->measured_peak,
 			(double)p->peak_allocated_bytes / 0x1p30,
 			(double)p->peak_reserved_bytes / 0x1p30,
 			(double)p->peak_memory_bytes / 0x1p30, fits_names[p->fits],
@@ -146,6 +148,8 @@ int main(int argc, char **argv)
 		printf("# Accuracy against published measurements\n\n");
 		print_not_predicted(&rows);
 		report_time(&rows, &arena);
+		if (set == SET_PIPELINES)
+			report_debugging(&rows, &arena);
 		report_regimes(&rows, &arena);
 		report_families(&rows);
 		report_parts(&catalogue, &rows, &arena);

@@ -69,6 +69,7 @@ static bool simulate_row(const struct catalogue *catalogue, struct row *row, str
 	row->micro_batch = plan.micro_batch;
 	row->seq_len = plan.seq_len;
 	row->parameters = model->parameter_count;
+	row->debugged_step = row_with_debugging(row, &plan, simulation->prediction.step_time);
 	if (row->measured_tokens > 0)
 		row->measured_step = tokens / row->measured_tokens;
 	if (peak > 0)

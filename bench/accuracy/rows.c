@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char *const known[] = {"row", "source", "reference", "date", "gpu", "family", "model",
-	"topology", "part", "measured_tokens_per_s_per_gpu", "measured_peak_gib",
+	"topology", "part", "debugging", "measured_tokens_per_s_per_gpu", "measured_peak_gib",
 	"measured_steady_gib", "mem_metric", "status", "notes", "knob", "value", "instead_of",
 	"measured_ratio"};
 
