@@ -476,8 +476,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.runtimes = BIT(RUNTIME_NANOTRON),
 			.refusal = "its tensor parallelism decides; use off",
 			.metavar = on_off,
-			.help = "runtime nanotron: gathered inputs stay for backward "
-				"(tp_recompute_allgather: false)",
+			.help = "nanotron: gathered inputs stay (tp_recompute_allgather: "
+				"false)",
 		},
 	[KNOB_TENSOR] =
 		{

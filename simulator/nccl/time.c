@@ -160,7 +160,7 @@ static double congestion_of(const struct topology *topology, int64_t nodes)
 		given(topology->network.congestion, networks[topology->network.kind].congestion);
 	double ratio = (double)min_i64(nodes, CONGESTION_MOST) / CONGESTION_NODES;
 
-	return fmax(1, far * pow(ratio, congestion_growth));
+	return far > 1 ? fmax(1, far * pow(ratio, congestion_growth)) : 1;
 }
 
 static void init_across(struct nccl_links *group, const struct topology *topology,

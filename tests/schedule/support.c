@@ -214,7 +214,6 @@ static const struct {
 	{"shard_group", {"1", "2", "4", NULL}},
 	{"overlap", {"all", "all", "gradients", "none", NULL}},
 	{"dropout", {"off", "off", "on", NULL}},
-	{"keep_gathered", {"off", "off", "on", NULL}},
 };
 
 static void draw_knob(int knob, struct question *question, struct arena *arena, uint64_t *state)
