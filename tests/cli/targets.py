@@ -183,8 +183,8 @@ LLM_FOUNDRY = {
 NANOTRON = {
     'parallelism': {'dp': int, 'pp': int, 'tp': int, 'pp_engine': ('1f1b', 'afab'),
                     'tp_mode': ('ALL_REDUCE', 'REDUCE_SCATTER'),
-                    'tp_linear_async_communication': bool, 'tp_recompute_allgather': bool, 'recompute_layer': bool,
-                    'expert_parallel_size': int},
+                    'tp_linear_async_communication': bool, 'tp_recompute_allgather': bool,
+                    'recompute_layer': bool, 'expert_parallel_size': int},
     'model': {'dtype': ('bfloat16', 'float16', 'float32')},
     'optimizer': {'zero_stage': int, 'accumulate_grad_in_fp32': bool, 'clip_grad': (float, NONE),
                   'weight_decay': float,
