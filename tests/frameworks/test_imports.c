@@ -102,6 +102,8 @@ static const struct foreign files[] = {
 		"gpus=16 tensor=2 pipeline=2 pipeline-schedule=gpipe sequence-parallel=off", NULL},
 	{"parallelism: {dp: 4, tp: 2, pp: 2, pp_engine: 1f1b, tp_mode: REDUCE_SCATTER}\n",
 		"nanotron", "gpus=16 pipeline-schedule=1f1b sequence-parallel=on", NULL},
+	{"parallelism: {dp: 4, tp: 2, tp_mode: REDUCE_SCATTER, tp_recompute_allgather: false}\n",
+		"nanotron", "gpus=8 sequence-parallel=on keep-gathered=on", NULL},
 	{"parallelism: {dp: 4, tp: 1, pp: 2, pp_engine: zbv}\n", NULL,
 		"pp_engine: expected 1f1b or afab, got \"zbv\"", NULL},
 	{"[training]\nlocal_batch_size = 2\nseq_len = 4_096\nmax_norm = inf\n\n[parallelism]\n"

@@ -212,7 +212,9 @@ static void test_sequence(void **state)
 		const char *words;
 		int gathers;
 	} rows[] = {{"tensor=8 seq_len=2048 clip=1", 4 * BLOCKS + 2},
-		{"tensor=8 seq_len=2048 runtime=internevo clip=1", 6 * BLOCKS + 3}};
+		{"tensor=8 seq_len=2048 runtime=internevo clip=1", 6 * BLOCKS + 3},
+		{"tensor=8 seq_len=2048 runtime=nanotron clip=1", 6 * BLOCKS + 3},
+		{"tensor=8 seq_len=2048 runtime=nanotron clip=1 keep_gathered=on", 4 * BLOCKS + 2}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct arena arena = {0};
