@@ -51,7 +51,8 @@ static bool write_view(const struct invocation *invocation, const struct explain
 		return unknown_view(name, invocation->arena, error);
 	if (svg && view->draw == NULL)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--svg: view \"%s\" is text only; pictures: communication, layout",
+			"--svg: view \"%s\" is text only; pictures: pipeline, communication, "
+			"layout",
 			view->name);
 	if (svg)
 		view->draw(explained, text);

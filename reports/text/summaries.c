@@ -1,5 +1,6 @@
 #include "reports/text/text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -294,4 +295,12 @@ double timeline_end(const struct timeline *timeline)
 			end = timeline->spans[i].end;
 	}
 	return end;
+}
+
+double round_step(double about)
+{
+	double power = pow(10, floor(log10(about)));
+	double digit = about / power;
+
+	return power * (digit < 1.4 ? 1 : digit < 3 ? 2 : digit < 7 ? 5 : 10);
 }

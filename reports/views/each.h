@@ -15,7 +15,8 @@ void view_units(const struct explained *explained, const struct style *style, st
 void view_communication(
 	const struct explained *explained, const struct style *style, struct text *text);
 void view_layout(const struct explained *explained, const struct style *style, struct text *text);
-/* The same two as pictures: SVG documents that stand alone. */
+/* The same as pictures: SVG documents that stand alone. */
+void picture_pipeline(const struct explained *explained, struct text *text);
 void picture_communication(const struct explained *explained, struct text *text);
 void picture_layout(const struct explained *explained, struct text *text);
 
