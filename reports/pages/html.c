@@ -326,6 +326,13 @@ static void add_time(const struct page *page, const struct explained *explained)
 	put_html(&grid, "Where the time of a step goes; overlapping work counts in each line",
 		false, text);
 	text_add(text, "</div>\n");
+	if (mesh_grid(explained->schedule->topology, explained->prediction, 2, &grid)) {
+		put_html(&grid,
+			"Communication by axis: sent by one rank; two axes at once are both "
+			"exposed",
+			true, text);
+		add_picture("mesh", "Which ranks form which group", explained, text);
+	}
 	text_add(text, "</section>\n");
 }
 

@@ -161,8 +161,10 @@ static int collect_edges(
 
 	for (int i = 0; i < program->n_ops && i < timeline->n_ops; i++) {
 		const struct span *span = &timeline->spans[i];
-		int communicates = op_kind_class(program->ops[i].kind) == OP_CLASS_COLLECTIVE;
-		if (!(span->end > span->start))
+		enum op_class class = op_kind_class(program->ops[i].kind);
+		int communicates = class == OP_CLASS_COLLECTIVE;
+		/* A message mostly waits for its other end: it computes nothing. */
+		if (!(span->end > span->start) || class == OP_CLASS_MESSAGE)
 			continue;
 		edges[n++] = (struct edge){span->start, communicates, !communicates};
 		edges[n++] = (struct edge){span->end, -communicates, -!communicates};

@@ -35,7 +35,9 @@ static struct busy busy_of(
 
 	for (int i = 0; i < program->n_ops && i < timeline->n_ops; i++) {
 		const struct span *span = &timeline->spans[i];
-		if (!is_collective(&program->ops[i]) && span->end > span->start)
+		bool communicates = is_collective(&program->ops[i]) ||
+				    op_kind_class(program->ops[i].kind) == OP_CLASS_MESSAGE;
+		if (!communicates && span->end > span->start)
 			busy.intervals[busy.n++] = (struct interval){span->start, span->end};
 	}
 	qsort(busy.intervals, (size_t)busy.n, sizeof(*busy.intervals), compare_starts);

@@ -37,9 +37,9 @@ static void fill(struct cells *cells, const struct stage_pass *pass)
 }
 
 static void add_stage(
-	const struct explained *explained, int stage, int n, double step, struct text *text)
+	const struct explained *explained, int stage, int n, double end, struct text *text)
 {
-	struct cells cells = {.n = n, .width = step / n};
+	struct cells cells = {.n = n, .width = end / n};
 	struct arena arena = {0};
 	struct stage_pass *passes;
 	int n_passes = passes_of(explained, stage, &arena, &passes);
@@ -65,10 +65,10 @@ void view_pipeline(const struct explained *explained, const struct style *style,
 	}
 	n = n < 20 ? 20 : n > MAX_CELLS ? MAX_CELLS : n;
 	for (int c = 0; c < stage_count(explained); c++)
-		add_stage(explained, c, n, explained->stages[0]->step_time, text);
+		add_stage(explained, c, n, pipeline_end(explained), text);
 	text_printf(text,
 		"\nA column is %s. 0 to 9: forward of a micro-batch, by its last digit; A to J: "
 		"its "
 		"backward.\no: the optimizer. A point: nothing is computed for most of it.\n",
-		format_seconds(buffer, explained->stages[0]->step_time / n));
+		format_seconds(buffer, pipeline_end(explained) / n));
 }

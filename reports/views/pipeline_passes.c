@@ -32,6 +32,23 @@ int stage_count(const struct explained *explained)
 	return explained->stages != NULL ? explained->whole->n_classes : 1;
 }
 
+static const struct timeline *timeline_of(const struct explained *explained, int stage)
+{
+	return explained->stages != NULL ? explained->stages[stage] : explained->predicted;
+}
+
+double pipeline_end(const struct explained *explained)
+{
+	double end = 0;
+
+	for (int s = 0; s < stage_count(explained); s++) {
+		const struct timeline *timeline = timeline_of(explained, s);
+		double ends = timeline->begins + timeline_end(timeline);
+		end = ends > end ? ends : end;
+	}
+	return end;
+}
+
 /* What is before the blocks belongs to the first stage of all, what is behind them to the last. */
 static int chunk_of(
 	const struct program *program, const struct op *op, const int *chunks, int n_chunks)
@@ -58,8 +75,7 @@ int passes_of(const struct explained *explained, int stage, struct arena *arena,
 {
 	const struct schedule *schedule =
 		explained->stages != NULL ? explained->whole : explained->schedule;
-	const struct timeline *timeline =
-		explained->stages != NULL ? explained->stages[stage] : explained->predicted;
+	const struct timeline *timeline = timeline_of(explained, stage);
 	const struct program *program = &schedule->programs[stage];
 	struct stage_pass *found = ARENA_ARRAY(arena, struct stage_pass, program->n_ops);
 	int n_chunks = plan_pipeline(&schedule->plan).chunks, n = 0;
@@ -70,8 +86,9 @@ int passes_of(const struct explained *explained, int stage, struct arena *arena,
 	for (int i = 0; i < program->n_ops && i < timeline->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 		struct stage_pass next = {op->kind, op->micro_batch,
-			chunk_of(program, op, chunks, n_chunks), timeline->spans[i].start,
-			timeline->spans[i].end};
+			chunk_of(program, op, chunks, n_chunks),
+			timeline->begins + timeline->spans[i].start,
+			timeline->begins + timeline->spans[i].end};
 		if (kinds[op->kind].first == 0)
 			continue;
 		if (n == 0 || !goes_on(&found[n - 1], &next)) {

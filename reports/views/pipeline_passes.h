@@ -15,7 +15,8 @@ struct pass_kind {
 /* Of an operation of that kind; first is 0 where it computes nothing. */
 struct pass_kind pass_kind(enum op_kind kind);
 
-/* From the first operation of a pass to its last one, collectives between them included. */
+/* From the first operation of a pass to its last one, collectives between them included. Times
+ * count from when the last stage begins the step. */
 struct stage_pass {
 	enum op_kind kind; /* of the last one */
 	int micro_batch;   /* -1: of the step */
@@ -23,6 +24,8 @@ struct stage_pass {
 	double start, end; /* s */
 };
 
+/* S from when the last stage begins the step until all have ended it. */
+double pipeline_end(const struct explained *explained);
 /* Stages that there are; 1: no pipeline. */
 int stage_count(const struct explained *explained);
 /* In the order in which they run, from `arena`. Returns their number. */

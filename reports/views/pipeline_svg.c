@@ -291,8 +291,7 @@ void picture_pipeline(const struct explained *explained, struct text *text)
 	struct drawing drawing = {.explained = explained, .n = stage_count(explained), .chunks = 1};
 
 	find_passes(&drawing, &arena);
-	drawing.end = explained->stages != NULL ? explained->stages[0]->step_time
-						: timeline_end(explained->predicted);
+	drawing.end = pipeline_end(explained);
 	cut_middle(&drawing);
 	choose_scale(&drawing);
 	add_all(&drawing, text);

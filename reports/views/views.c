@@ -14,6 +14,8 @@ const struct view report_views[] = {
 	{"critical", "why is the step as long as it is?", view_critical, NULL},
 	{"pipeline", "which micro-batch does each stage compute, and when?", view_pipeline,
 		picture_pipeline},
+	{"mesh", "which ranks form which group, over which link, at what cost?", view_mesh,
+		picture_mesh},
 	{"units", "which parameters are sharded together, and who owns what?", view_units, NULL},
 	{"communication", "which collective, over which group, behind what, unit by unit?",
 		view_communication, picture_communication},
