@@ -61,8 +61,8 @@ bool mesh_grid(const struct topology *topology, const struct prediction *predict
 {
 	static const struct grid_column columns[] = {{"axis", GRID_LEFT}, {"ranks", GRID_RIGHT},
 		{"with rank 0", GRID_LEFT}, {"stride", GRID_RIGHT}, {"link", GRID_LEFT},
-		{"sent a step", GRID_RIGHT}, {"time", GRID_RIGHT}, {"exposed", GRID_RIGHT},
-		{"of the step", GRID_RIGHT}};
+		{"sent", GRID_RIGHT}, {"time", GRID_RIGHT}, {"exposed", GRID_RIGHT},
+		{"share", GRID_RIGHT}};
 
 	if (prediction_axes(prediction) < least)
 		return false;

@@ -7,7 +7,8 @@ void view_mesh(const struct explained *explained, const struct style *style, str
 	const struct plan *plan = &schedule->plan;
 	struct grid grid;
 
-	text_printf(text, "%lld ranks", (long long)plan_ranks(plan));
+	text_printf(
+		text, "%lld rank%s", (long long)plan_ranks(plan), plan_ranks(plan) == 1 ? "" : "s");
 	if (schedule->topology != NULL)
 		text_printf(text, ", %lld a node", (long long)schedule->topology->devices_per_node);
 	text_add(text, ": ");
@@ -18,6 +19,6 @@ void view_mesh(const struct explained *explained, const struct style *style, str
 		return;
 	}
 	put_text(&grid, style, text);
-	text_add(text, "Sent by one rank. Exposed: nothing is computed meanwhile; two axes at once "
-		       "count twice.\n");
+	text_add(text, "Sent by one rank in a step. Exposed, and its share of the step: nothing is "
+		       "computed meanwhile;\ntwo axes at once count twice.\n");
 }

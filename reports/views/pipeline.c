@@ -59,8 +59,7 @@ void view_pipeline(const struct explained *explained, const struct style *style,
 
 	if (explained->stages == NULL) {
 		text_add(text, "There is one stage: every rank holds all blocks of the model. "
-			       "--pipeline N "
-			       "cuts it into N stages, which this view shows.\n");
+			       "--pipeline N cuts it into\nN stages, which this view shows.\n");
 		return;
 	}
 	n = n < 20 ? 20 : n > MAX_CELLS ? MAX_CELLS : n;
