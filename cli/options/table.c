@@ -138,7 +138,7 @@ static const struct option others[] = {
 		"until a rank that does not come is called hung; default: by prediction", ON(TRAIN),
 		0},
 	{"view", output, "VIEW", "what to show; see below", ON(EXPLAIN), 0},
-	{"svg", output, "", "the view as a picture: pipeline, communication, layout", ON(EXPLAIN),
+	{"svg", output, "", "the view as a picture, where it has one", ON(EXPLAIN),
 		OPTION_SWITCH},
 	{"analyze", output, "FILE", "measured.json of `train`, on the same lines", ON(EXPLAIN), 0},
 	{"step-time", output, "TIME", "measured, such as 2.9s", ON(DIAGNOSE), 0},
