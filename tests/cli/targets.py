@@ -52,7 +52,10 @@ ACCELERATE = {
     'fsdp_config': FSDP,
     'deepspeed_config': DEEPSPEED_SHORT,
     'parallelism_config': {'parallelism_config_dp_replicate_size': int,
-                           'parallelism_config_dp_shard_size': int},
+                           'parallelism_config_dp_shard_size': int,
+                           'parallelism_config_tp_size': int,
+                           'parallelism_config_cp_size': int,
+                           'parallelism_config_cp_comm_strategy': ('allgather', 'alltoall')},
 }
 
 # Transformers 5: training_args.py (fields; _process_fsdp_args)
@@ -148,6 +151,7 @@ AXOLOTL = {
         'activation_checkpointing': bool,
     },
     'dp_shard_size': int,
+    'tensor_parallel_size': int,
     'dp_replicate_size': int,
 }
 
