@@ -300,7 +300,7 @@ static void axes(void **state)
 			continue;
 		said++;
 		assert_true(by_plan || strstr(name, "torchtitan") != NULL ||
-			    strcmp(name, "megatron") == 0);
+			    strcmp(name, "megatron") == 0 || strcmp(name, "megatron-bridge") == 0);
 		assert_int_equal(back.sequence_parallel, !by_plan);
 	}
 	assert_true(said > 0);
@@ -417,8 +417,9 @@ static void pipelines(void **state)
 		text_finish(&trip.text);
 		arena_finish(&arena);
 	}
-	/* torchtitan's three, two of them in two versions, nanotron and Megatron-LM. */
-	assert_int_equal(said, 7 * COUNT_OF(stages));
+	/* torchtitan's three, two of them in two versions, nanotron, Megatron-LM and
+	 * Megatron-Bridge. */
+	assert_int_equal(said, 8 * COUNT_OF(stages));
 }
 
 static void round_trips(void **state)
