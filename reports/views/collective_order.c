@@ -236,6 +236,9 @@ bool with_strategy(const struct schedule *schedule, enum strategy strategy, stru
 		open |= knobs_of_role(KNOB_FOLLOWS);
 	question.given = KNOBS_OF_FILES & ~open;
 	question.asked.strategy = strategy;
+	question_take_axes(&question, &schedule->plan);
+	if (schedule->plan.mesh.pipeline > 1)
+		return error_set(error, EXIT_CODE_USAGE, "of one stage alone nothing is built");
 	return plan_resolve(&question, arena, &resolved, error) &&
 	       schedule_build(arena, &resolved, schedule->model, schedule->topology, other, error);
 }

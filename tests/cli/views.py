@@ -58,7 +58,11 @@ def check_page(box, expect):
                     ('Which micro-batch every stage computes', 'Which ranks form which group'))
         expect(found == pictures, f'{plan}: {found} pictures')
         box.run('report', f'{plan}.yaml', '--no-alternatives', '-o', 'page.md')
-        expect(('| axis ' in box.read('page.md')) == (pictures > 0), f'{plan}: axes in Markdown')
+        text = box.read('page.md')
+        expect(('| axis ' in text) == (pictures > 0), f'{plan}: axes in Markdown')
+    box.run('report', 'experts.yaml', '-o', 'page.md')
+    asked = [line for line in box.read('page.md').split('\n') if line.startswith('| 2 \\(asked')]
+    expect(asked and '| - ' not in asked[0], f'experts on as many nodes as asked for: {asked}')
 
 
 def check_axes(box, plan, expect):
