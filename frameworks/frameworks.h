@@ -15,8 +15,8 @@
 
 /* For people, who add PyTorch scripts. */
 #define FRAMEWORK_NAMES                                                                            \
-	"accelerate, the Hugging Face Trainer, torchtitan, DeepSpeed, Megatron-LM, axolotl, "      \
-	"TRL, nanotron, llm-foundry"
+	"accelerate, the Hugging Face Trainer, torchtitan, DeepSpeed, Megatron-LM and -Bridge, "   \
+	"axolotl, TRL, nanotron, llm-foundry"
 
 /* NULL with an EXIT_CODE_USAGE that suggests the nearest name. */
 const struct export_target *export_find(const char *name, struct error *error);

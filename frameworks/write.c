@@ -110,7 +110,9 @@ static bool says_axes(
 				"plan with --%s 1",
 				target->name, name, (long long)size, name);
 	}
-	return true;
+	const char *why = target->refuses != NULL ? target->refuses(plan) : NULL;
+	return why == NULL ||
+	       error_set(error, EXIT_CODE_USAGE, "export --to %s: %s", target->name, why);
 }
 
 bool export_plan(const struct export_target *target, int version, const struct plan_file *file,
@@ -172,10 +174,17 @@ static bool says(const struct export_target *target, const struct model *model,
 	const struct topology *topology, struct arena *arena, const struct plan *plan)
 {
 	struct plan said = *plan;
+	const struct exporting exporting = {.target = target,
+		.plan = plan,
+		.model = model,
+		.topology = topology,
+		.arena = arena};
 
 	if (!says_axes(target, plan, NULL) || !export_runs_on(target, topology, NULL))
 		return false;
 	export_settle(target, model, topology, arena, &said);
+	if (target->leaves != NULL && target->leaves(&exporting))
+		return false;
 	return knobs_alike_but(0, plan, &said) &&
 	       fields_equal(mesh_fields, &plan->mesh, &said.mesh);
 }

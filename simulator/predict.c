@@ -19,6 +19,10 @@ static void fill_time(const struct finished *finished, struct prediction *predic
 		time_split_add(&prediction->time, (enum op_kind)kind, engine->tally.by_kind[kind]);
 	prediction->time.exposed_communication = engine->tally.exposed;
 	prediction->time.bubble = engines_bubble(finished->engines, engine->class);
+	for (int a = 0; a < GROUP_KIND_COUNT; a++) {
+		prediction->axes[a].time = engine->tally.by_axis[a].ran;
+		prediction->axes[a].exposed = engine->tally.by_axis[a].exposed;
+	}
 	for (int i = 0; i < engine->n_ops; i++)
 		prediction->time.unaligned_head +=
 			engine->tasks[i].times * engine->tasks[i].cost.unaligned;
@@ -281,6 +285,10 @@ static void fill_short(const struct finished *finished, struct prediction *p)
 	p->peak_active_bytes = unlimited->peak_active_bytes;
 	p->peak_reserved_bytes = max_i64(unlimited->peak_reserved_bytes, p->peak_allocated_bytes);
 	p->time = unlimited->time;
+	for (int a = 0; a < GROUP_KIND_COUNT; a++) {
+		p->axes[a].time = unlimited->axes[a].time;
+		p->axes[a].exposed = unlimited->axes[a].exposed;
+	}
 	p->time.allocator = p->step_time - unlimited->step_time;
 }
 
@@ -334,10 +342,24 @@ static void fill_memory(const struct finished *finished, const struct simulation
 
 /* --- wire ------------------------------------------------------------------------------------- */
 
+/* Of an axis: a group of one communicates with nobody. */
+static void add_axis(const struct group *group, double bytes, struct prediction *prediction)
+{
+	struct axis_figures *axis = &prediction->axes[group->kind];
+
+	prediction->wire_bytes_per_rank += bytes;
+	if (group->size < 2)
+		return;
+	axis->ranks = group->size;
+	axis->stride = group->stride;
+	axis->wire_bytes += bytes;
+}
+
 static void add_message(const struct engine *engine, const struct op *op, double times,
 	struct prediction *prediction)
 {
-	prediction->wire_bytes_per_rank += times * collective_wire_bytes(op->kind, 2, op->bytes);
+	add_axis(&engine->schedule->groups[op->group],
+		times * collective_wire_bytes(op->kind, 2, op->bytes), prediction);
 	prediction->wire_bytes_node_egress +=
 		times * message_node_egress(engine->schedule, engine->class, op);
 }
@@ -359,8 +381,8 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 			continue;
 		group = &schedule->groups[op->group];
 		prediction->collectives[collective] += times;
-		prediction->wire_bytes_per_rank +=
-			times * collective_wire_bytes(op->kind, group->size, op->bytes);
+		add_axis(group, times * collective_wire_bytes(op->kind, group->size, op->bytes),
+			prediction);
 		prediction->wire_bytes_node_egress +=
 			times * collective_node_egress(
 					engine->topology, runtime, collective, group, op->bytes);

@@ -1,6 +1,8 @@
 /* simulate: engine, memory, prediction, and on request the details. */
 #include "simulator/simulator.h"
 
+#include <math.h>
+
 #include "schedule/memory/memory.h"
 #include "simulator/devices/devices.h"
 #include "simulator/results.h"
@@ -33,6 +35,9 @@ static void fill_timeline(const struct engines *engines, const struct engine *en
 	double origin = engine_step_begin(engine);
 
 	timeline_init(timeline, engine->n_ops, arena);
+	for (int c = 0; c < engines->n; c++)
+		timeline->begins =
+			fmin(timeline->begins, origin - engine_step_begin(&engines->of[c]));
 	timeline->step_time =
 		engine->n_counted > 1 ? engines_last_step(engines) : engines_step_time(engines);
 	for (int i = 0; i < engine->n_ops; i++) {

@@ -6,20 +6,40 @@
 #include "cli/terminal/terminal.h"
 #include "frameworks/frameworks.h"
 
+/* "summary, operations, ..." or those that have a picture; names[] is filled with them. */
+static const char *list_views(bool drawn, const char **names, struct arena *arena)
+{
+	const char *list = "";
+	int n = 0;
+
+	for (int i = 0; i < n_report_views; i++) {
+		const struct view *view = &report_views[i];
+		if (drawn && view->draw == NULL)
+			continue;
+		list = arena_printf(arena, "%s%s%s", list, n > 0 ? ", " : "", view->name);
+		names[n++] = view->name;
+	}
+	names[n] = drawn ? NULL : "schedule";
+	return drawn ? list : arena_printf(arena, "%s, schedule", list);
+}
+
 static bool unknown_view(const char *name, struct arena *arena, struct error *error)
 {
 	const char **names = ARENA_ARRAY(arena, const char *, n_report_views + 2);
-	const char *list = "schedule";
-
-	names[n_report_views] = "schedule";
-	for (int i = n_report_views - 1; i >= 0; i--) {
-		names[i] = report_views[i].name;
-		list = arena_printf(arena, "%s, %s", names[i], list);
-	}
+	const char *list = list_views(false, names, arena);
 	const char *near = nearest_name(name, names);
+
 	return error_set(error, EXIT_CODE_USAGE, "--view %.60s: expected one of %s%s%s%s", name,
 		list, near != NULL ? "; did you mean " : "", near != NULL ? near : "",
 		near != NULL ? "?" : "");
+}
+
+static bool no_picture(const char *name, struct arena *arena, struct error *error)
+{
+	const char **names = ARENA_ARRAY(arena, const char *, n_report_views + 2);
+
+	return error_set(error, EXIT_CODE_USAGE, "--svg: view \"%s\" is text only; pictures: %s",
+		name, list_views(true, names, arena));
 }
 
 static bool write_view(const struct invocation *invocation, const struct explained *explained,
@@ -50,9 +70,7 @@ static bool write_view(const struct invocation *invocation, const struct explain
 	if (view == NULL)
 		return unknown_view(name, invocation->arena, error);
 	if (svg && view->draw == NULL)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--svg: view \"%s\" is text only; pictures: communication, layout",
-			view->name);
+		return no_picture(view->name, invocation->arena, error);
 	if (svg)
 		view->draw(explained, text);
 	else

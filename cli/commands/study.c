@@ -11,10 +11,15 @@ enum { MOST_POINTS = 12, MOST_LINES = 4 };
 
 static const char *line_name(struct arena *arena, const struct plan *plan)
 {
+	struct text name = {0};
+
+	plan_add_axes(plan, &name);
+	text_add(&name, strategy_names[plan->strategy]);
 	if (strategy_is_hybrid(plan->strategy))
-		return arena_printf(arena, "%s/%lld", strategy_names[plan->strategy],
-			(long long)plan->mesh.shard);
-	return strategy_names[plan->strategy];
+		text_printf(&name, "/%lld", (long long)plan->mesh.shard);
+	const char *copy = arena_strdup(arena, text_string(&name));
+	text_finish(&name);
+	return copy;
 }
 
 static void add_line(struct arena *arena, const struct plan *plan, struct study *study)
@@ -31,6 +36,12 @@ static void add_line(struct arena *arena, const struct plan *plan, struct study 
 		.points = ARENA_ARRAY(arena, struct study_point, MOST_POINTS)};
 }
 
+/* A pipeline is simulated with all its micro-batches: dozens of points would take minutes. */
+static bool takes_too_long(const struct plan *plan)
+{
+	return plan->mesh.pipeline > 1;
+}
+
 static struct study *study_new(
 	struct arena *arena, const struct plan *plan, const struct answer *answer)
 {
@@ -39,7 +50,8 @@ static struct study *study_new(
 	study->lines = ARENA_ARRAY(arena, struct study_line, MOST_LINES);
 	add_line(arena, plan, study);
 	for (int i = 0; answer != NULL && i < answer->n_alternatives; i++) {
-		if (answer->alternatives[i].outcome != OUTCOME_IMPOSSIBLE)
+		if (answer->alternatives[i].outcome != OUTCOME_IMPOSSIBLE &&
+			!takes_too_long(&answer->alternatives[i].plan))
 			add_line(arena, &answer->alternatives[i].plan, study);
 	}
 	return study;
@@ -56,6 +68,7 @@ static bool move_plan(struct arena *arena, const struct plan *plan, const struct
 	struct error why = {0};
 
 	question.given = KNOBS_OF_FILES;
+	question_take_axes(&question, plan);
 	question_open(&question, KNOB_GLOBAL_BATCH);
 	if (strategy_is_hybrid(plan->strategy))
 		question_take(&question, KNOB_SHARD_GROUP, plan);
@@ -179,6 +192,8 @@ bool study_scaling(struct arena *arena, const struct question *question, int thr
 	struct points points = {question, topologies, exist, mine, NULL};
 
 	*study = NULL;
+	if (takes_too_long(plan))
+		return true;
 	if (most * topology->devices_per_node > TOPOLOGY_MAX_DEVICES)
 		most = here;
 	mine->n_points = sizes_around(here, most, sizes);
@@ -213,7 +228,8 @@ bool study_link(struct arena *arena, const struct question *question, int thread
 	const char **names = ARENA_ARRAY(arena, const char *, COUNT_OF(factors));
 
 	*study = NULL;
-	if (topology_devices(topology) < 2 || topology->calibration.n_collectives > 0 ||
+	if (takes_too_long(plan) || topology_devices(topology) < 2 ||
+		topology->calibration.n_collectives > 0 ||
 		(!network && topology->fabric.kind == FABRIC_SHARED_MEMORY))
 		return true;
 	struct study *mine = study_new(arena, plan, answer);

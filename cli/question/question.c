@@ -486,6 +486,10 @@ bool open_plan(struct arena *arena, const char *path, struct opened *opened, str
 	/* A plan file has the sum only. */
 	file->prediction.communicator_bytes =
 		opened->evaluation.simulation.prediction.communicator_bytes;
+	/* Nor has it a single axis. */
+	if (prediction_axes(&file->prediction) == 0)
+		memcpy(file->prediction.axes, opened->evaluation.simulation.prediction.axes,
+			sizeof(file->prediction.axes));
 	return true;
 }
 

@@ -3,6 +3,7 @@
 #include <strings.h>
 
 #include "frameworks/common/reading.h"
+#include "frameworks/common/writing.h"
 
 void import_fsdp2_strategy(
 	struct importing *importing, bool reshards, bool hybrid, const char *path)
@@ -100,4 +101,19 @@ bool import_wrap(struct importing *importing, const char *policy, const char *bl
 			text);
 	}
 	return true;
+}
+
+const char *fsdp2_refuses(const struct plan *plan)
+{
+	const struct mesh *mesh = &plan->mesh;
+
+	if (mesh->tensor * mesh->context == 1)
+		return NULL;
+	if (plan->strategy == STRATEGY_NO_SHARD)
+		return "tensor and context ranks come with FSDP2 alone; use --strategy FULL_SHARD";
+	if (mesh->shard * mesh->context == 1)
+		return "FSDP2 has no ranks to shard over beside tensor ranks; use fewer of them";
+	if (mesh->replicate > 1 && mesh->shard == 1)
+		return "replicas with tensor or context ranks need --shard-group above 1";
+	return NULL;
 }

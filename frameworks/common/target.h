@@ -128,6 +128,10 @@ struct export_target {
 	bool has_own_ddp; /* NO_SHARD is the framework's own, not PyTorch's DDP */
 	/* What words cannot tell; before the rules. NULL: nothing. */
 	void (*adapt)(struct exporting *exporting, struct plan *plan);
+	/* Each knob has a key, and yet they cannot make this plan; NULL: they always can. Which
+	 * values nothing makes: why, a sentence. Which a note leaves to the user: true. */
+	const char *(*refuses)(const struct plan *plan);
+	bool (*leaves)(const struct exporting *exporting);
 	const struct export_rule *rules;
 	/* How it is started, with placeholders (write.c): %f the file, %n nodes, ... */
 	const char *launch;

@@ -86,6 +86,9 @@ const char *export_version(const struct export_target *target, int version, stru
 /* --- questions about the plan ----------------------------------------------------------- */
 bool export_is_hybrid(const struct exporting *exporting);
 bool export_is_sharded(const struct exporting *exporting);
+/* Why FSDP2 through accelerate does not make these ranks, a sentence (its parallelism_config.py);
+ * NULL. */
+const char *fsdp2_refuses(const struct plan *plan);
 /* The class to wrap; adds a note once when the family's is not known. */
 const char *export_class(struct exporting *exporting);
 /* ZeRO's stage that comes nearest: 0 nothing, 1 optimizer state, 2 + gradients, 3 + parameters. */

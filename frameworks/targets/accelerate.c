@@ -6,7 +6,9 @@
  * nodes. Mixed precision reduces in its own dtype (set_mixed_precision). FSDP2's embedding and
  * head are units of their own there. FSDP1's strategy is fsdp_sharding_strategy: the launcher sets
  * its variable in any case, and reshard_after_forward counts only without it. FSDP is for
- * accelerators alone (state.py): on CPUs every rank would keep the whole model. */
+ * accelerators alone (state.py): on CPUs every rank would keep the whole model. parallelism_config
+ * (parallelism_config.py) is for FSDP2 (launch.py, _validate_launch_command); tensor ranks follow
+ * the tp_plan that Transformers gives a model, which cuts no sequence. */
 #include <string.h>
 
 #include "frameworks/targets/shared.h"
@@ -35,7 +37,8 @@
 		{KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true",                         \
 			"accelerate takes true or false, group sizes only in code"},               \
 		FSDP2_PREFETCH, FSDP2_FORWARD, FSDP2_LIMITER, CHECKPOINTING, MASTER_FP32,          \
-		REDUCTION, FSDP_OFFLOAD
+		REDUCTION, FSDP_OFFLOAD,                                                           \
+		ROW(KNOB_SEQUENCE_PARALLEL, FIXED, "*>false", "tp_plan=\"auto\" cuts no sequence")
 
 static const struct export_rule fsdp2_rules[] = {
 	ACCELERATE_FSDP2, ACCELERATE_ELSEWHERE, OUTSIDE_OF_FILES};
@@ -79,10 +82,28 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 			"%s: model.gradient_checkpointing_enable()", value);
 }
 
+static const char *refuses_fsdp1(const struct plan *plan)
+{
+	return plan->mesh.tensor * plan->mesh.context == 1
+		       ? NULL
+		       : "FSDP1 has no tensor or context ranks; use --to accelerate";
+}
+
 static void write_file(struct exporting *exporting)
 {
+	const struct mesh *mesh = &exporting->plan->mesh;
+
 	if (!export_is_sharded(exporting))
 		value_wrap_class(exporting); /* a note where it is not known */
+	if (mesh->tensor > 1)
+		export_note_elsewhere(exporting, "tensor",
+			"%lld: from_pretrained(tp_plan=\"auto\", "
+			"device_mesh=accelerator.torch_device_mesh[\"tp\"])",
+			(long long)mesh->tensor);
+	if (mesh->context > 1)
+		export_note_elsewhere(exporting, "context",
+			"%lld: with accelerator.maybe_context_parallel(...)",
+			(long long)mesh->context);
 	export_write(exporting);
 }
 
@@ -101,6 +122,42 @@ static const char *started_with(struct exporting *exporting)
 static const char *distributed_type(struct exporting *exporting)
 {
 	return export_is_sharded(exporting) ? "FSDP" : "MULTI_GPU";
+}
+
+/* Without it all ranks are one shard group. */
+static const char *size(struct exporting *exporting, int64_t ranks, bool always)
+{
+	const struct plan *plan = exporting->plan;
+	bool divides = plan->mesh.tensor * plan->mesh.context > 1;
+
+	return divides || (always && export_is_hybrid(exporting))
+		       ? arena_printf(exporting->arena, "%lld", (long long)ranks)
+		       : NULL;
+}
+
+static const char *replicas(struct exporting *exporting)
+{
+	return size(exporting, exporting->plan->mesh.replicate, true);
+}
+
+static const char *shards(struct exporting *exporting)
+{
+	return size(exporting, exporting->plan->mesh.shard, true);
+}
+
+static const char *tensor_ranks(struct exporting *exporting)
+{
+	return size(exporting, exporting->plan->mesh.tensor, false);
+}
+
+static const char *context_ranks(struct exporting *exporting)
+{
+	return size(exporting, exporting->plan->mesh.context, false);
+}
+
+static const char *strategy_of_context(struct exporting *exporting)
+{
+	return exporting->plan->mesh.context > 1 ? "allgather" : NULL;
 }
 
 #define KEY(name)  "fsdp_config.fsdp_" name
@@ -139,10 +196,12 @@ static const struct config_key keys[] = {
 	{KEY("cpu_ram_efficient_loading"), KEY_PLAIN, NO_KNOB, "true", IF_SHARDED},
 	{KEY("activation_checkpointing"), KEY_READ, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE,
 		IF_SHARDED},
-	{MESH("dp_replicate_size"), KEY_READ, NO_KNOB, NULL, IF_HYBRID | IF_FSDP2, value_replicas},
-	{MESH("dp_shard_size"), KEY_READ, KNOB_SHARD_GROUP, NULL, IF_HYBRID | IF_FSDP2},
-	{MESH("tp_size"), KEY_ONE, NO_KNOB},
-	{MESH("cp_size"), KEY_ONE, NO_KNOB},
+	{MESH("dp_replicate_size"), KEY_READ, NO_KNOB, NULL, IF_SHARDED | IF_FSDP2, replicas},
+	{MESH("dp_shard_size"), KEY_READ, KNOB_SHARD_GROUP, NULL, IF_SHARDED | IF_FSDP2, shards},
+	{MESH("tp_size"), KEY_READ, KNOB_TENSOR, NULL, IF_SHARDED | IF_FSDP2, tensor_ranks},
+	{MESH("cp_size"), KEY_READ, KNOB_CONTEXT, NULL, IF_SHARDED | IF_FSDP2, context_ranks},
+	{MESH("cp_comm_strategy"), KEY_READ, NO_KNOB, NULL, IF_SHARDED | IF_FSDP2,
+		strategy_of_context},
 	{MESH("sp_size"), KEY_ONE, NO_KNOB},
 	{NULL},
 };
@@ -221,6 +280,28 @@ static bool finish_fsdp1(struct importing *importing, struct error *error)
 	return true;
 }
 
+/* Ranks that divide the model. */
+static bool finish_axes(struct importing *importing, struct error *error)
+{
+	static const char tensor_path[] = MESH("tp_size"), context_path[] = MESH("cp_size");
+	int64_t tensor, context;
+
+	if (!import_count(importing, tensor_path, &tensor, 1, error) ||
+		!import_count(importing, context_path, &context, 1, error))
+		return false;
+	importing->beside_data = tensor * context;
+	if (tensor > 1) {
+		import_set_count(importing, KNOB_TENSOR, tensor, tensor_path);
+		import_set(importing, KNOB_SEQUENCE_PARALLEL, "off", NULL);
+	}
+	if (context > 1)
+		import_set_count(importing, KNOB_CONTEXT, context, context_path);
+	if (context > 1 && import_is(importing, MESH("cp_comm_strategy"), "alltoall"))
+		import_note(
+			importing, MESH("cp_comm_strategy"), "alltoall: is predicted as allgather");
+	return true;
+}
+
 static bool finish_fsdp2(struct importing *importing, struct error *error)
 {
 	static const char path[] = MESH("dp_replicate_size");
@@ -230,7 +311,8 @@ static bool finish_fsdp2(struct importing *importing, struct error *error)
 
 	if (!import_switch(importing, KEY("reshard_after_forward"), &reshards, true, error) ||
 		!import_count(importing, path, &replicate, 1, error) ||
-		!import_count(importing, shards, &shard, 0, error))
+		!import_count(importing, shards, &shard, 0, error) ||
+		!finish_axes(importing, error))
 		return false;
 	if (replicate > 1 && shard == 1)
 		return import_fail(importing, path, error,
@@ -305,6 +387,7 @@ const struct export_target export_accelerate_fsdp2 = {
 	.versions = "1.15.0",
 	.syntax = SYNTAX_YAML,
 	.adapt = adapt,
+	.refuses = fsdp2_refuses,
 	.gpus_only = true,
 	.wraps = "block model size:*",
 	.wraps_apart = true,
@@ -323,6 +406,7 @@ const struct export_target export_accelerate_fsdp1 = {
 	.versions = "1.15.0",
 	.syntax = SYNTAX_YAML,
 	.adapt = adapt,
+	.refuses = refuses_fsdp1,
 	.gpus_only = true,
 	.wraps = "block model size:*",
 	.rules = fsdp1_rules,
@@ -339,6 +423,7 @@ const struct export_target export_trl = {
 	.versions = "1.15.0",
 	.syntax = SYNTAX_YAML,
 	.adapt = adapt,
+	.refuses = fsdp2_refuses,
 	.gpus_only = true,
 	.wraps = "block model size:*",
 	.wraps_apart = true,

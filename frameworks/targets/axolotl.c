@@ -21,8 +21,16 @@ static const struct export_rule rules[] = {
 	REDUCE_AS_PARAMETERS,
 	TORCH_ADAMW,
 	FSDP_OFFLOAD,
+	{KNOB_SEQUENCE_PARALLEL, FIXED, "*>false", "tp_plan=\"auto\" cuts no sequence"},
 	OUTSIDE_OF_FILES,
 };
+
+static const char *tensor_ranks(struct exporting *exporting)
+{
+	int64_t ranks = exporting->plan->mesh.tensor;
+
+	return ranks > 1 ? arena_printf(exporting->arena, "%lld", (long long)ranks) : NULL;
+}
 
 #define FSDP(name) "fsdp_config." name
 
@@ -63,7 +71,7 @@ static const struct config_key keys[] = {
 	{"gradient_checkpointing", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE,
 		IF_REPLICATED},
 	{"activation_offloading", KEY_READ, NO_KNOB, NULL, ONLY_READ},
-	{"tensor_parallel_size", KEY_ONE, NO_KNOB},
+	{"tensor_parallel_size", KEY_READ, KNOB_TENSOR, NULL, IF_SHARDED, tensor_ranks},
 	{"context_parallel_size", KEY_ONE, NO_KNOB},
 	{"expert_parallel_size", KEY_ONE, NO_KNOB},
 	{NULL},
@@ -105,9 +113,16 @@ static void finish_dtype(struct importing *importing)
 
 static bool finish_sharded(struct importing *importing, struct error *error)
 {
-	int64_t replicate, shard;
+	int64_t replicate, shard, tensor;
 	bool reshards, hybrid, outside;
 
+	if (!import_count(importing, "tensor_parallel_size", &tensor, 1, error))
+		return false;
+	importing->beside_data = tensor;
+	if (tensor > 1) {
+		import_set_count(importing, KNOB_TENSOR, tensor, "tensor_parallel_size");
+		import_set(importing, KNOB_SEQUENCE_PARALLEL, "off", NULL);
+	}
 	if (!import_count(importing, "dp_replicate_size", &replicate, 1, error) ||
 		!import_count(importing, "dp_shard_size", &shard, 0, error) ||
 		!import_mesh(importing, replicate, shard, "dp_shard_size", &hybrid, error) ||
@@ -175,6 +190,7 @@ const struct export_target export_axolotl = {
 	.program = "axolotl",
 	.versions = "0.19.0",
 	.syntax = SYNTAX_YAML,
+	.refuses = fsdp2_refuses,
 	.gpus_only = true,
 	.wraps = "block size:*",
 	.wraps_apart = true,

@@ -173,6 +173,8 @@ static const struct config_key keys[] = {
 	{"optimizer.type", KEY_READ, KNOB_OPTIMIZER,
 		"SGD>sgd AdamW>adamw-fused AdamW>adamw-foreach"},
 	{"pipeline.stages", KEY_ONE, NO_KNOB},
+	{"tensor_parallel.autotp_size", KEY_ONE, NO_KNOB},
+	{"sequence_parallel_size", KEY_ONE, NO_KNOB},
 	{"optimizer.params.lr", KEY_PLAIN, NO_KNOB, "3e-4"},
 	{"optimizer.params.betas[]", KEY_PLAIN, NO_KNOB, "0.9", IF_ADAM},
 	{"optimizer.params.betas[]", KEY_PLAIN, NO_KNOB, "0.95", IF_ADAM},

@@ -45,6 +45,21 @@ const char *megatron_granularity(struct exporting *exporting);
 const char *megatron_recompute_method(struct exporting *exporting);
 const char *megatron_recompute_layers(struct exporting *exporting);
 
+/* What the distributed optimizer makes of a plan; for Megatron-LM and Megatron-Bridge. */
+void megatron_adapt_core(struct exporting *exporting, struct plan *plan);
+/* The number of chunks a rank, of interleaved stages; NULL. */
+const char *megatron_virtual_stages(struct exporting *exporting);
+/* Where a file says what megatron_core.c reads of one as of the other. */
+struct megatron_names {
+	const char *pipeline, *chunks, *chunk_blocks, *first, *last, *instances;
+	const char *attention_dropout, *hidden_dropout;
+	double dropout; /* where the file does not say */
+	const char *granularity, *method, *pieces;
+};
+/* Stages, groups of the distributed optimizer, dropout and recomputation. */
+bool megatron_finish_core(
+	struct importing *importing, const struct megatron_names *names, struct error *error);
+
 /* The file; `torch`: for --use-torch-fsdp2, which has conditions of its own. */
 void megatron_write(struct exporting *exporting, bool torch);
 /* The model's sizes, the number of ranks, and defaults of the framework. */

@@ -24,7 +24,7 @@ static const struct export_rule core_rules[] = {
 	OUTSIDE_BUT_LOSS,
 };
 
-static void adapt_core(struct exporting *exporting, struct plan *plan)
+void megatron_adapt_core(struct exporting *exporting, struct plan *plan)
 {
 	bool low = plan->reduce_dtype == plan->param_dtype;
 
@@ -82,7 +82,7 @@ static const char *cuts_sequence(struct exporting *exporting)
 	return if_true(exporting->plan->sequence_parallel);
 }
 
-static const char *virtual_stages(struct exporting *exporting)
+const char *megatron_virtual_stages(struct exporting *exporting)
 {
 	const struct plan *plan = exporting->plan;
 
@@ -128,7 +128,7 @@ static const struct config_key core_keys[] = {
 	{"sequence-parallel", KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},
 	{"pipeline-model-parallel-size", KEY_COUNT, KNOB_PIPELINE},
 	{"num-virtual-stages-per-pipeline-rank", KEY_READ, KNOB_VIRTUAL_STAGES, NULL, 0,
-		virtual_stages},
+		megatron_virtual_stages},
 	{"num-layers-per-virtual-pipeline-stage", KEY_READ, KNOB_VIRTUAL_STAGES, NULL, ONLY_READ},
 	{"decoder-first-pipeline-num-layers", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
 	{"decoder-last-pipeline-num-layers", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
@@ -181,11 +181,11 @@ static void finish_core_dtypes(struct importing *importing)
 }
 
 /* Ranks in a group, where their number is known. */
-static bool finish_instances(struct importing *importing, struct error *error)
+static bool finish_instances(
+	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
-	static const char path[] = "num-distributed-optimizer-instances";
 	static const int axes[] = {KNOB_TENSOR, KNOB_PIPELINE, KNOB_CONTEXT};
-	const char *gpus = import_value(importing, KEY_GPUS);
+	const char *gpus = import_value(importing, KEY_GPUS), *path = names->instances;
 	int64_t n, ranks, size;
 
 	if (!import_count(importing, path, &n, 1, error))
@@ -222,16 +222,17 @@ static void finish_overlap(struct importing *importing)
 		reductions ? "overlap-grad-reduce" : NULL);
 }
 
-/* Either is enough for its masks; the framework's default is 0.1. */
-static bool finish_dropout(struct importing *importing, struct error *error)
+/* Either is enough for its masks. */
+static bool finish_dropout(
+	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
-	static const char *const paths[] = {"attention-dropout", "hidden-dropout"};
+	const char *const paths[] = {names->attention_dropout, names->hidden_dropout};
 	bool on = false;
 
 	for (int i = 0; i < COUNT_OF(paths); i++) {
-		const char *text = import_text(importing, paths[i], "0.1");
-		double rate;
-		if (!parse_number(text, &rate) || rate < 0 || rate >= 1)
+		const char *text = import_text(importing, paths[i], NULL);
+		double rate = names->dropout;
+		if (text != NULL && (!parse_number(text, &rate) || rate < 0 || rate >= 1))
 			return import_fail(importing, paths[i], error,
 				"expected a probability, got \"%.40s\"", text);
 		on = on || rate > 0;
@@ -254,16 +255,15 @@ static void finish_loss(struct importing *importing)
 }
 
 /* Blocks of the first and of the last stage; the others share the rest. */
-static bool finish_split(struct importing *importing, int64_t stages, struct error *error)
+static bool finish_split(struct importing *importing, const struct megatron_names *names,
+	int64_t stages, struct error *error)
 {
-	static const char first_path[] = "decoder-first-pipeline-num-layers";
-	static const char last_path[] = "decoder-last-pipeline-num-layers";
 	int64_t layers = importing->imported->shape.layers, first, last;
 
-	if (!import_count(importing, first_path, &first, 0, error) ||
-		!import_count(importing, last_path, &last, 0, error))
+	if (!import_count(importing, names->first, &first, 0, error) ||
+		!import_count(importing, names->last, &last, 0, error))
 		return false;
-	const char *path = first > 0 ? first_path : last_path;
+	const char *path = first > 0 ? names->first : names->last;
 	int64_t others = stages - (first > 0) - (last > 0), rest = layers - first - last;
 	if (first == 0 && last == 0)
 		return true;
@@ -280,13 +280,13 @@ static bool finish_split(struct importing *importing, int64_t stages, struct err
 	return true;
 }
 
-static bool finish_pipeline(struct importing *importing, struct error *error)
+static bool finish_pipeline(
+	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
-	static const char a_rank[] = "num-virtual-stages-per-pipeline-rank";
-	static const char a_stage[] = "num-layers-per-virtual-pipeline-stage";
+	const char *a_rank = names->chunks, *a_stage = names->chunk_blocks;
 	int64_t layers = importing->imported->shape.layers, ranks, chunks, blocks;
 
-	if (!import_count(importing, "pipeline-model-parallel-size", &ranks, 1, error) ||
+	if (!import_count(importing, names->pipeline, &ranks, 1, error) ||
 		!import_count(importing, a_rank, &chunks, 1, error) ||
 		!import_count(importing, a_stage, &blocks, 0, error))
 		return false;
@@ -302,33 +302,58 @@ static bool finish_pipeline(struct importing *importing, struct error *error)
 	if (chunks > 1)
 		import_set_count(
 			importing, KNOB_VIRTUAL_STAGES, chunks, blocks > 0 ? a_stage : a_rank);
-	return finish_split(importing, ranks * chunks, error);
+	return finish_split(importing, names, ranks * chunks, error);
 }
 
 /* The method "uniform" with one layer a piece is every block; else not what was asked for. */
-static bool finish_recomputation(struct importing *importing, struct error *error)
+static bool finish_recomputation(
+	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
-	const char *method = import_text(importing, "recompute-method", "uniform");
+	const char *method = import_text(importing, names->method, "uniform");
 	int64_t layers = importing->imported->shape.layers, pieces;
 
-	if (!import_count(importing, "recompute-num-layers", &pieces, 1, error))
+	if (!import_count(importing, names->pieces, &pieces, 1, error))
 		return false;
-	if (!import_is(importing, "recompute-granularity", "full"))
+	if (!import_is(importing, names->granularity, "full"))
 		return true;
 	if (strcmp(method, "uniform") == 0 && pieces > 1)
-		import_note(importing, "recompute-num-layers",
-			"%lld: predicted as pieces of one layer", (long long)pieces);
+		import_note(importing, names->pieces, "%lld: predicted as pieces of one layer",
+			(long long)pieces);
 	if (strcmp(method, "block") == 0 && pieces < layers &&
 		import_value(importing, KNOB_PIPELINE) == NULL)
 		import_set(importing, KNOB_ACTIVATION_CHECKPOINTING,
 			arena_printf(importing->arena, "%lldxfull+%lldxnone", (long long)pieces,
 				(long long)(layers - pieces)),
-			"recompute-num-layers");
+			names->pieces);
 	else if (strcmp(method, "block") == 0 && pieces < layers)
-		import_note(importing, "recompute-num-layers",
+		import_note(importing, names->pieces,
 			"%lld of each stage: predicted as all of them", (long long)pieces);
 	return true;
 }
+
+bool megatron_finish_core(
+	struct importing *importing, const struct megatron_names *names, struct error *error)
+{
+	return finish_dropout(importing, names, error) &&
+	       finish_pipeline(importing, names, error) &&
+	       finish_recomputation(importing, names, error) &&
+	       finish_instances(importing, names, error);
+}
+
+static const struct megatron_names option_names = {
+	.pipeline = "pipeline-model-parallel-size",
+	.chunks = "num-virtual-stages-per-pipeline-rank",
+	.chunk_blocks = "num-layers-per-virtual-pipeline-stage",
+	.first = "decoder-first-pipeline-num-layers",
+	.last = "decoder-last-pipeline-num-layers",
+	.instances = "num-distributed-optimizer-instances",
+	.attention_dropout = "attention-dropout",
+	.hidden_dropout = "hidden-dropout",
+	.dropout = 0.1,
+	.granularity = "recompute-granularity",
+	.method = "recompute-method",
+	.pieces = "recompute-num-layers",
+};
 
 static bool finish_core(struct importing *importing, struct error *error)
 {
@@ -336,8 +361,7 @@ static bool finish_core(struct importing *importing, struct error *error)
 
 	if (!megatron_finish(importing, error) ||
 		!import_count(importing, "tensor-model-parallel-size", &tensor, 1, error) ||
-		!finish_dropout(importing, error) || !finish_pipeline(importing, error) ||
-		!finish_recomputation(importing, error) || !finish_instances(importing, error))
+		!megatron_finish_core(importing, &option_names, error))
 		return false;
 	bool shards = import_find(importing, "use-distributed-optimizer") != NULL;
 	import_set(importing, KNOB_RUNTIME, "megatron", NULL);
@@ -370,7 +394,7 @@ const struct export_target export_megatron = {
 	.program = "Megatron-LM",
 	.versions = "main",
 	.syntax = SYNTAX_ARGUMENTS,
-	.adapt = adapt_core,
+	.adapt = megatron_adapt_core,
 	.wraps = "block",
 	.clips = true,
 	.has_own_ddp = true,

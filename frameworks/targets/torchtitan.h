@@ -41,6 +41,8 @@ const char *titan_stage(struct exporting *exporting);
 
 /* Stages that these keys do not make. */
 void titan_note_stages(struct exporting *exporting);
+/* Whether the plan has stages that no key makes. */
+bool titan_leaves_stages(const struct exporting *exporting);
 
 /* --- import ------------------------------------------------------------------------------------
  */

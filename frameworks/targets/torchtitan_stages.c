@@ -167,18 +167,33 @@ const char *titan_stage(struct exporting *exporting)
 	return size > 0 ? number(exporting, size) : NULL;
 }
 
+static bool lacks_split(const struct exporting *exporting)
+{
+	struct pipeline_split split;
+
+	return titan_is_pipelined(exporting) && !find_ends(exporting, &split);
+}
+
+static bool lacks_number(const struct exporting *exporting)
+{
+	return titan_is_pipelined(exporting) && !has_usual_stages(exporting) &&
+	       stage_size(exporting) == 0;
+}
+
+bool titan_leaves_stages(const struct exporting *exporting)
+{
+	return lacks_split(exporting) || lacks_number(exporting);
+}
+
 void titan_note_stages(struct exporting *exporting)
 {
 	static const char words[] = "module_fqns_per_model_part";
 	const struct plan *plan = exporting->plan;
-	struct pipeline_split split;
 
-	if (!titan_is_pipelined(exporting))
-		return;
-	if (!find_ends(exporting, &split))
+	if (lacks_split(exporting))
 		export_note_elsewhere(exporting, "layers_per_stage", "%s: %s",
 			plan->layers_per_stage.text, words);
-	if (!has_usual_stages(exporting) && stage_size(exporting) == 0)
+	if (lacks_number(exporting))
 		export_note_elsewhere(exporting, "virtual_stages", "%lld: %s",
 			(long long)plan->virtual_stages, words);
 }

@@ -55,6 +55,15 @@ static void extend_all(double more, const void *first, void *second, size_t size
 		extend(more, from[i], &to[i]);
 }
 
+static void extend_axes(double more, const struct prediction *first, struct prediction *second)
+{
+	for (int a = 0; a < GROUP_KIND_COUNT; a++) {
+		extend(more, first->axes[a].wire_bytes, &second->axes[a].wire_bytes);
+		extend(more, first->axes[a].time, &second->axes[a].time);
+		extend(more, first->axes[a].exposed, &second->axes[a].exposed);
+	}
+}
+
 static void extend_stages(double more, const struct prediction *first, struct prediction *second)
 {
 	for (int c = 0; c < second->n_classes && second->classes != NULL; c++) {
@@ -79,6 +88,7 @@ void steady_extend(
 	extend_all(more, &short_one->time, &second->time, sizeof(second->time));
 	extend_all(more, &first->exposed, &simulation->exposed, sizeof(simulation->exposed));
 	extend_stages(more, short_one, second);
+	extend_axes(more, short_one, second);
 	double longer = second->step_time / step, faster = all / n / longer;
 	double *rates[] = {&second->tokens_per_s_per_gpu, &second->mfu, &second->mfu_causal,
 		&second->mfu_6n, &second->hfu};

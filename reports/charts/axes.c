@@ -15,15 +15,6 @@ static const struct axis_unit byte_units[] = {
 	{0x1p40, "TiB"}, {0x1p30, "GiB"}, {0x1p20, "MiB"}, {0x1p10, "KiB"}, {1, "B"}, {0, NULL}};
 static const struct axis_unit number_units[] = {{1, ""}, {0, NULL}};
 
-/* 1, 2 or 5 times a power of ten, the nearest to `about`. */
-static double round_step(double about)
-{
-	double power = pow(10, floor(log10(about)));
-	double digit = about / power;
-
-	return power * (digit < 1.4 ? 1 : digit < 3 ? 2 : digit < 7 ? 5 : 10);
-}
-
 struct axis axis_make(enum axis_kind kind, double low, double high, int wanted)
 {
 	static const struct axis_unit *const units[] = {second_units, byte_units, number_units};

@@ -1,13 +1,19 @@
 /* Chrome / Perfetto trace: the predicted and the measured step as two processes, a thread for the
- * host and one for each stream, memory as counters, waits between streams as flows. */
+ * host and one for each stream, memory as counters, waits between streams as flows. Of a pipeline
+ * every stage is a process, with messages as flows; the host, waits and memory are of the stage
+ * that is told of. */
 #include "reports/documents/documents.h"
+#include "schedule/pipeline/pipeline.h"
 
-enum { PREDICTED = 1, MEASURED = 2, HOST_THREAD = 0 };
+/* Processes; the stages of a pipeline follow. Flows of messages are numbered from far away on. */
+enum { PREDICTED = 1, MEASURED = 2, FIRST_STAGE = 3, HOST_THREAD = 0 };
+static const int64_t first_message = (int64_t)1 << 40;
 
 struct trace {
 	const struct schedule *schedule;
 	struct writer *writer;
 	int process;
+	int stage;     /* -1: there are none */
 	int next_flow; /* flow ids are unique over both processes */
 };
 
@@ -48,12 +54,18 @@ static void write_order(struct trace *trace, int thread)
 static void write_process_name(struct trace *trace)
 {
 	const struct plan *plan = &trace->schedule->plan;
-	bool predicted = trace->process == PREDICTED;
+	bool predicted = trace->process != MEASURED;
 	struct text name = {0};
 
-	text_printf(&name, "%s: %s, %s", predicted ? "predicted" : "measured",
-		strategy_names[plan->strategy], predicted ? "every one of " : "rank 0 of ");
-	text_printf(&name, "%lld ranks", (long long)plan_ranks(plan));
+	text_printf(&name, "%s: ", predicted ? "predicted" : "measured");
+	plan_add_axes(plan, &name);
+	text_printf(&name, "%s, %s", strategy_names[plan->strategy],
+		predicted ? "every one of " : "rank 0 of ");
+	if (predicted && trace->stage >= 0)
+		text_printf(&name, "%lld ranks of stage %d",
+			(long long)(plan_ranks(plan) / plan->mesh.pipeline), trace->stage);
+	else
+		text_printf(&name, "%lld ranks", (long long)plan_ranks(plan));
 	write_name(trace, "process_name", text_string(&name), HOST_THREAD);
 	text_finish(&name);
 }
@@ -145,7 +157,7 @@ static void write_operation(struct trace *trace, const struct timeline *timeline
 	begin_event(trace, "X", text_string(&label), 1 + (int)op->stream);
 	writer_string(trace->writer, "cat",
 		op_kind_class(op->kind) == OP_CLASS_COPY ? "gpu_memcpy" : "kernel");
-	write_time(trace->writer, "ts", span->start);
+	write_time(trace->writer, "ts", timeline->begins + span->start);
 	write_time(trace->writer, "dur", span->end - span->start);
 	write_arguments(trace, op, i);
 	writer_end_map(trace->writer);
@@ -163,18 +175,18 @@ static void write_issue(struct trace *trace, const struct timeline *timeline, in
 	operation_label(trace->schedule, &trace->schedule->programs[0].ops[i], &label);
 	begin_event(trace, "X", text_string(&label), HOST_THREAD);
 	writer_string(trace->writer, "cat", "cpu_op");
-	write_time(trace->writer, "ts", timeline->spans[i].issued);
+	write_time(trace->writer, "ts", timeline->begins + timeline->spans[i].issued);
 	write_time(trace->writer, "dur",
 		end > timeline->spans[i].issued ? end - timeline->spans[i].issued : 0);
 	writer_end_map(trace->writer);
 	text_finish(&label);
 }
 
-static void write_flow(struct trace *trace, const char *phase, int thread, double time)
+static void write_flow(struct trace *trace, const char *phase, int64_t id, int thread, double time)
 {
-	begin_event(trace, phase, "wait", thread);
-	writer_string(trace->writer, "cat", "wait");
-	writer_int(trace->writer, "id", trace->next_flow);
+	begin_event(trace, phase, id < first_message ? "wait" : "message", thread);
+	writer_string(trace->writer, "cat", id < first_message ? "wait" : "message");
+	writer_int(trace->writer, "id", id);
 	write_time(trace->writer, "ts", time);
 	if (phase[0] == 'f')
 		writer_string(trace->writer, "bp", "e");
@@ -191,18 +203,45 @@ static void write_waits(struct trace *trace, const struct timeline *timeline, in
 		int from = slice_of(program, op->waits)[w];
 		if (from < 0 || from >= timeline->n_ops)
 			continue;
-		write_flow(
-			trace, "s", 1 + (int)program->ops[from].stream, timeline->spans[from].end);
-		write_flow(trace, "f", 1 + (int)op->stream, timeline->spans[i].start);
+		write_flow(trace, "s", trace->next_flow, 1 + (int)program->ops[from].stream,
+			timeline->begins + timeline->spans[from].end);
+		write_flow(trace, "f", trace->next_flow, 1 + (int)op->stream,
+			timeline->begins + timeline->spans[i].start);
 		trace->next_flow++;
 	}
 }
 
-static void write_memory(struct trace *trace, const struct memory_curve *memory)
+/* The same at both ends, and of no other message. */
+static int64_t message_id(const struct trace *trace, const struct op *op)
+{
+	const struct plan *plan = &trace->schedule->plan;
+	struct pipeline pipeline = plan_pipeline(plan);
+	int from = op->kind == OP_SEND ? trace->stage : op->message.peer;
+	int to = op->kind == OP_SEND ? op->message.peer : trace->stage;
+	int64_t id = (int64_t)from * pipeline.ranks + to;
+
+	id = (id * pipeline.chunks + op->message.chunk) * 2 + (int)op->message.direction;
+	return first_message + id * pipeline.micro_batches + op->micro_batch;
+}
+
+/* It begins when the later end has come, and ends for both at once. */
+static void write_message(struct trace *trace, const struct timeline *timeline, int i)
+{
+	const struct op *op = &trace->schedule->programs[0].ops[i];
+
+	if (trace->stage < 0 || op_kind_class(op->kind) != OP_CLASS_MESSAGE)
+		return;
+	write_flow(trace, op->kind == OP_SEND ? "s" : "f", message_id(trace, op),
+		1 + (int)op->stream,
+		timeline->begins +
+			(op->kind == OP_SEND ? timeline->spans[i].start : timeline->spans[i].end));
+}
+
+static void write_memory(struct trace *trace, const struct memory_curve *memory, double begins)
 {
 	for (int i = 0; i < memory->n; i++) {
 		begin_event(trace, "C", "memory", HOST_THREAD);
-		write_time(trace->writer, "ts", memory->times[i]);
+		write_time(trace->writer, "ts", begins + memory->times[i]);
 		writer_begin_map(trace->writer, "args");
 		for (int c = 0; c < CATEGORY_COUNT; c++)
 			writer_int(trace->writer, category_names[c], memory->bytes[i][c]);
@@ -211,6 +250,7 @@ static void write_memory(struct trace *trace, const struct memory_curve *memory)
 	}
 }
 
+/* `memory` NULL: of a stage that is not told of. */
 static void write_process(
 	struct trace *trace, const struct timeline *timeline, const struct memory_curve *memory)
 {
@@ -218,11 +258,15 @@ static void write_process(
 
 	write_names(trace);
 	for (int i = 0; i < n_ops && i < timeline->n_ops; i++) {
-		write_issue(trace, timeline, i);
+		if (memory != NULL)
+			write_issue(trace, timeline, i);
 		write_operation(trace, timeline, i);
-		write_waits(trace, timeline, i);
+		write_message(trace, timeline, i);
+		if (memory != NULL)
+			write_waits(trace, timeline, i);
 	}
-	write_memory(trace, memory);
+	if (memory != NULL)
+		write_memory(trace, memory, timeline->begins);
 }
 
 static void write_measured(struct trace *trace, const struct timeline *timeline)
@@ -236,6 +280,25 @@ static void write_measured(struct trace *trace, const struct timeline *timeline)
 	arena_finish(&arena);
 }
 
+static void write_stages(
+	struct trace *trace, const struct explained *explained, const struct memory_curve *memory)
+{
+	const struct schedule *told = trace->schedule;
+	struct schedule one = *explained->whole;
+
+	for (int s = 0; s < explained->whole->n_classes; s++) {
+		const struct program *program = &explained->whole->programs[s];
+		one.programs = explained->whole->programs + s;
+		trace->schedule = &one;
+		trace->process = FIRST_STAGE + s;
+		trace->stage = s;
+		write_process(trace, explained->stages[s],
+			program->ops == told->programs->ops ? memory : NULL);
+	}
+	trace->schedule = told;
+	trace->stage = -1;
+}
+
 static void write_predicted(struct trace *trace, const struct explained *explained)
 {
 	struct arena arena = {0};
@@ -243,7 +306,10 @@ static void write_predicted(struct trace *trace, const struct explained *explain
 
 	if (explained->memory != NULL)
 		memory_with_overhead(explained->memory, explained->prediction, &arena, &memory);
-	write_process(trace, explained->predicted, &memory);
+	if (explained->stages != NULL)
+		write_stages(trace, explained, &memory);
+	else
+		write_process(trace, explained->predicted, &memory);
 	arena_finish(&arena);
 }
 
@@ -260,7 +326,7 @@ static void write_job(struct trace *trace)
 void report_trace(const struct explained *explained, struct text *text)
 {
 	struct writer writer;
-	struct trace trace = {explained->schedule, &writer, PREDICTED, 1};
+	struct trace trace = {explained->schedule, &writer, PREDICTED, -1, 1};
 
 	writer_init(&writer, text, WRITER_JSON_COMPACT);
 	writer_int(&writer, "schemaVersion", 1);

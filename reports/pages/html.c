@@ -293,6 +293,17 @@ static void add_memory(const struct page *page, const struct explained *explaine
 	text_add(text, "</section>\n");
 }
 
+static void add_picture(
+	const char *view, const char *caption, const struct explained *explained, struct text *text)
+{
+	text_printf(text,
+		"<figure><figcaption>%s</figcaption>\n<div class=\"scroll picture\" tabindex=\"0\" "
+		"role=\"group\" aria-label=\"%s\">\n",
+		caption, caption);
+	report_view(view)->draw(explained, text);
+	text_add(text, "</div></figure>\n");
+}
+
 static void add_time(const struct page *page, const struct explained *explained)
 {
 	struct text *text = page->text;
@@ -300,6 +311,8 @@ static void add_time(const struct page *page, const struct explained *explained)
 	struct grid grid;
 
 	section(page, "time", "A step");
+	if (explained->stages != NULL)
+		add_picture("pipeline", "Which micro-batch every stage computes", explained, text);
 	if (explained->predicted != NULL)
 		chart_streams("One step, stream by stream, predicted", explained->schedule,
 			explained->predicted, text);
@@ -313,6 +326,13 @@ static void add_time(const struct page *page, const struct explained *explained)
 	put_html(&grid, "Where the time of a step goes; overlapping work counts in each line",
 		false, text);
 	text_add(text, "</div>\n");
+	if (mesh_grid(explained->schedule->topology, explained->prediction, 2, &grid)) {
+		put_html(&grid,
+			"Communication by axis: sent by one rank; two axes at once are both "
+			"exposed",
+			true, text);
+		add_picture("mesh", "Which ranks form which group", explained, text);
+	}
 	text_add(text, "</section>\n");
 }
 
@@ -359,17 +379,6 @@ static void add_provenance(const struct page *page, const struct report *report)
 	put_html(&grid, "The plan, every knob", false, text);
 	text_add(text, "</div>\n");
 	text_add(text, "</section>\n");
-}
-
-static void add_picture(
-	const char *view, const char *caption, const struct explained *explained, struct text *text)
-{
-	text_printf(text,
-		"<figure><figcaption>%s</figcaption>\n<div class=\"scroll picture\" tabindex=\"0\" "
-		"role=\"group\" aria-label=\"%s\">\n",
-		caption, caption);
-	report_view(view)->draw(explained, text);
-	text_add(text, "</div></figure>\n");
 }
 
 static void add_pictures(const struct page *page, const struct explained *explained)

@@ -165,6 +165,8 @@ static void add_one(const struct report *report, struct text *text)
 	text_add(text, "## Time\n\n");
 	kinds_grid(explained, &grid);
 	put_markdown(&grid, text);
+	if (mesh_grid(explained->schedule->topology, explained->prediction, 2, &grid))
+		put_markdown(&grid, text);
 	text_add(text, "## Plan\n\n");
 	plan_grid(&explained->schedule->plan, &grid);
 	put_markdown(&grid, text);

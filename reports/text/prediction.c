@@ -357,6 +357,8 @@ void report_prediction_text(const struct plan *plan, const struct model *model,
 		grid_text(&grid, style, text);
 		grid_finish(&grid);
 	}
+	if (mesh_grid(topology, prediction, 2, &grid))
+		put_text(&grid, style, text);
 	time_grid(prediction, &grid);
 	grid_text(&grid, style, text);
 	grid_finish(&grid);

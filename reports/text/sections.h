@@ -13,6 +13,15 @@ void category_label(enum category category, struct text *text);
 void memory_grid(const struct prediction *prediction, struct grid *grid);
 /* Memory and bubble of each stage of a pipeline. False: there is one, and no grid. */
 bool stages_grid(const struct prediction *prediction, struct grid *grid);
+/* What ranks of each axis communicate: ranks, link, bytes, seconds. False: fewer than `least` axes
+ * do, and no grid. */
+bool mesh_grid(const struct topology *topology, const struct prediction *prediction, int least,
+	struct grid *grid);
+/* The kinds of groups, neighbours first. */
+extern const enum group_kind mesh_order[GROUP_KIND_COUNT];
+/* The ranks of rank 0's group: "0-7", "0,8,16,24". What joins them: "nvswitch, infiniband". */
+void axis_ranks(const struct axis_figures *axis, struct text *text);
+void axis_link(const struct topology *topology, const struct axis_figures *axis, struct text *text);
 /* Seconds by kind of work. */
 void time_grid(const struct prediction *prediction, struct grid *grid);
 /* Time, throughput, memory, network and bounds, one line each, for a terminal. */

@@ -1,5 +1,6 @@
 #include "reports/text/text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -160,8 +161,10 @@ static int collect_edges(
 
 	for (int i = 0; i < program->n_ops && i < timeline->n_ops; i++) {
 		const struct span *span = &timeline->spans[i];
-		int communicates = op_kind_class(program->ops[i].kind) == OP_CLASS_COLLECTIVE;
-		if (!(span->end > span->start))
+		enum op_class class = op_kind_class(program->ops[i].kind);
+		int communicates = class == OP_CLASS_COLLECTIVE;
+		/* A message mostly waits for its other end: it computes nothing. */
+		if (!(span->end > span->start) || class == OP_CLASS_MESSAGE)
 			continue;
 		edges[n++] = (struct edge){span->start, communicates, !communicates};
 		edges[n++] = (struct edge){span->end, -communicates, -!communicates};
@@ -294,4 +297,12 @@ double timeline_end(const struct timeline *timeline)
 			end = timeline->spans[i].end;
 	}
 	return end;
+}
+
+double round_step(double about)
+{
+	double power = pow(10, floor(log10(about)));
+	double digit = about / power;
+
+	return power * (digit < 1.4 ? 1 : digit < 3 ? 2 : digit < 7 ? 5 : 10);
 }

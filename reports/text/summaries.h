@@ -59,4 +59,7 @@ void memory_of_ledger(
 /* The longest of the step time and the last end of an operation. */
 double timeline_end(const struct timeline *timeline);
 
+/* 1, 2 or 5 times a power of ten, the nearest to `about`: how far ticks are apart. */
+double round_step(double about);
+
 #endif

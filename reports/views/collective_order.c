@@ -35,7 +35,9 @@ static struct busy busy_of(
 
 	for (int i = 0; i < program->n_ops && i < timeline->n_ops; i++) {
 		const struct span *span = &timeline->spans[i];
-		if (!is_collective(&program->ops[i]) && span->end > span->start)
+		bool communicates = is_collective(&program->ops[i]) ||
+				    op_kind_class(program->ops[i].kind) == OP_CLASS_MESSAGE;
+		if (!communicates && span->end > span->start)
 			busy.intervals[busy.n++] = (struct interval){span->start, span->end};
 	}
 	qsort(busy.intervals, (size_t)busy.n, sizeof(*busy.intervals), compare_starts);
@@ -234,6 +236,9 @@ bool with_strategy(const struct schedule *schedule, enum strategy strategy, stru
 		open |= knobs_of_role(KNOB_FOLLOWS);
 	question.given = KNOBS_OF_FILES & ~open;
 	question.asked.strategy = strategy;
+	question_take_axes(&question, &schedule->plan);
+	if (schedule->plan.mesh.pipeline > 1)
+		return error_set(error, EXIT_CODE_USAGE, "of one stage alone nothing is built");
 	return plan_resolve(&question, arena, &resolved, error) &&
 	       schedule_build(arena, &resolved, schedule->model, schedule->topology, other, error);
 }

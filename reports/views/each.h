@@ -8,6 +8,7 @@ void view_summary(const struct explained *explained, const struct style *style, 
 void view_operations(
 	const struct explained *explained, const struct style *style, struct text *text);
 void view_pipeline(const struct explained *explained, const struct style *style, struct text *text);
+void view_mesh(const struct explained *explained, const struct style *style, struct text *text);
 void view_streams(const struct explained *explained, const struct style *style, struct text *text);
 void view_memory(const struct explained *explained, const struct style *style, struct text *text);
 void view_critical(const struct explained *explained, const struct style *style, struct text *text);
@@ -15,7 +16,9 @@ void view_units(const struct explained *explained, const struct style *style, st
 void view_communication(
 	const struct explained *explained, const struct style *style, struct text *text);
 void view_layout(const struct explained *explained, const struct style *style, struct text *text);
-/* The same two as pictures: SVG documents that stand alone. */
+/* The same as pictures: SVG documents that stand alone. */
+void picture_pipeline(const struct explained *explained, struct text *text);
+void picture_mesh(const struct explained *explained, struct text *text);
 void picture_communication(const struct explained *explained, struct text *text);
 void picture_layout(const struct explained *explained, struct text *text);
 

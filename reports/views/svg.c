@@ -1,5 +1,6 @@
 #include "reports/views/svg.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Okabe and Ito. */
@@ -103,13 +104,11 @@ bool picture_fits(double width, int size, const char *words)
 /* Black on what is bright, white on what is dark. */
 static const char *ink_on(const char *fill)
 {
-	static const char *const dark[] = {"#0072b2", "#009e73", "#7a5cb5", "#d55e00"};
+	unsigned red, green, blue;
 
-	for (int i = 0; i < COUNT_OF(dark); i++) {
-		if (strcmp(fill, dark[i]) == 0)
-			return "#fff";
-	}
-	return "#111";
+	if (sscanf(fill, "#%2x%2x%2x", &red, &green, &blue) != 3)
+		return "#111";
+	return 0.299 * red + 0.587 * green + 0.114 * blue < 130 ? "#fff" : "#111";
 }
 
 void picture_named_box(const struct picture_box *box, const char *fill, const char *name,

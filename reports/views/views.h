@@ -11,7 +11,7 @@ struct view {
 		const struct explained *explained, const struct style *style, struct text *text);
 	void (*draw)(const struct explained *explained, struct text *text); /* SVG; NULL: none */
 };
-/* summary, operations, streams, memory, critical, pipeline, units, communication, layout */
+/* summary, operations, streams, memory, critical, pipeline, mesh, units, communication, layout */
 extern const struct view report_views[];
 extern const int n_report_views;
 const struct view *report_view(const char *name); /* NULL when unknown */

@@ -175,7 +175,7 @@ static const struct field measured_fields[] = {
 
 const struct field_part measurement_parts[] = {{NULL, measured_fields, 0}, {NULL, NULL, 0}};
 
-static const char *const class_keys[] = {"rank_class", "classes"};
+static const char *const class_keys[] = {"rank_class", "classes", "axes"};
 static const char *const measurement_keys[] = {"loss", "gradient_norm", "timeline"};
 
 static void write_parts(const struct field_part *parts, const void *object, struct writer *writer)
@@ -239,10 +239,56 @@ static bool read_classes(struct arena *arena, const struct node *map, struct pre
 	return true;
 }
 
+const struct field axis_fields[] = {
+	FIELD_INT(struct axis_figures, ranks, "ranks", FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct axis_figures, stride, "stride", FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	FIELD_DOUBLE(struct axis_figures, wire_bytes, "wire_bytes", FIELD_NOT_NEGATIVE),
+	FIELD_DOUBLE(struct axis_figures, time, "time_s", FIELD_NOT_NEGATIVE),
+	FIELD_DOUBLE(struct axis_figures, exposed, "exposed_s", FIELD_NOT_NEGATIVE), FIELD_END};
+
+int prediction_axes(const struct prediction *prediction)
+{
+	int n = 0;
+
+	for (int a = 0; a < GROUP_KIND_COUNT; a++)
+		n += prediction->axes[a].ranks > 0;
+	return n;
+}
+
+static void write_axes(const struct prediction *prediction, struct writer *writer)
+{
+	if (prediction_axes(prediction) < 2)
+		return;
+	writer_begin_map(writer, "axes");
+	for (int a = 0; a < GROUP_KIND_COUNT; a++) {
+		if (prediction->axes[a].ranks == 0)
+			continue;
+		writer_begin_map(writer, group_kind_names[a]);
+		fields_write(axis_fields, &prediction->axes[a], writer);
+		writer_end_map(writer);
+	}
+	writer_end_map(writer);
+}
+
+static bool read_axes(struct arena *arena, const struct node *map, struct prediction *prediction,
+	struct error *error)
+{
+	const struct node *axes = node_get(map, "axes");
+
+	for (int a = 0; a < GROUP_KIND_COUNT && axes != NULL; a++) {
+		const struct node *axis = node_get(axes, group_kind_names[a]);
+		if (axis != NULL &&
+			!fields_read(axis_fields, axis, NULL, &prediction->axes[a], arena, error))
+			return false;
+	}
+	return axes == NULL || node_only_keys(axes, group_kind_names, error);
+}
+
 void prediction_write(const struct prediction *prediction, struct writer *writer)
 {
 	write_parts(prediction_parts, prediction, writer);
 	write_classes(prediction, writer);
+	write_axes(prediction, writer);
 }
 
 /* Every key that the surrounding map may have, so that an unknown one is found. */
@@ -300,7 +346,8 @@ bool prediction_read(struct arena *arena, const struct node *map, struct predict
 	add_keys(&known, class_keys, COUNT_OF(class_keys));
 	*prediction = (struct prediction){.peak_op = -1};
 	return read_parts(prediction_parts, &known, map, prediction, arena, error) &&
-	       read_classes(arena, map, prediction, error);
+	       read_classes(arena, map, prediction, error) &&
+	       read_axes(arena, map, prediction, error);
 }
 
 /* Non-finite numbers are written as null. */
@@ -375,6 +422,7 @@ bool measurement_read(struct arena *arena, const struct node *map, struct measur
 	*measurement = (struct measurement){.values.peak_op = -1};
 	if (!read_parts(prediction_parts, &known, map, &measurement->values, arena, error) ||
 		!read_classes(arena, map, &measurement->values, error) ||
+		!read_axes(arena, map, &measurement->values, error) ||
 		!read_parts(measurement_parts, &known, map, measurement, arena, error) ||
 		!read_curves(arena, map, measurement, error))
 		return false;

@@ -44,6 +44,14 @@ struct class_figures {
 	double bubble; /* s */
 };
 
+/* Communication of a rank with the ranks of one axis. Where two axes communicate at once, and
+ * nothing computes, both are exposed. */
+struct axis_figures {
+	int64_t ranks, stride; /* of its group; ranks 0: it has none, or is alone in it */
+	double wire_bytes;     /* that it sends in a step */
+	double time, exposed;  /* s */
+};
+
 struct prediction {
 	const char *schedule_digest; /* 32 hexadecimal digits */
 	enum fits fits;
@@ -83,7 +91,11 @@ struct prediction {
 	/* The figures above are of classes[rank_class], the worst. NULL: there is one class. */
 	int n_classes, rank_class;
 	struct class_figures *classes;
+	/* By enum group_kind. In documents where there are two or more. */
+	struct axis_figures axes[GROUP_KIND_COUNT];
 };
+
+int prediction_axes(const struct prediction *prediction); /* that communicate */
 
 /* Of the peak: what the allocator has cached beside it is free for whatever else comes. */
 int64_t prediction_needed_bytes(const struct prediction *prediction);

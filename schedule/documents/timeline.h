@@ -18,6 +18,7 @@ struct timeline {
 	int64_t (
 		*live)[CATEGORY_COUNT]; /* ledger bytes while the operation runs; NULL if unknown */
 	double step_time;               /* s */
+	double begins; /* s, 0 or less: since when the last class begins the step */
 };
 
 /* `spans` zeroed; `live` allocated. From `arena`. */

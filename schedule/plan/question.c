@@ -35,6 +35,14 @@ void question_take(struct question *question, enum knob_id id, const struct plan
 	question_put(question, id, knob_get(id, from));
 }
 
+void question_take_axes(struct question *question, const struct plan *from)
+{
+	for (int i = 0; i < KNOBS_OF_AXES; i++)
+		question_take(question, knobs_of_axes[i], from);
+	if (from->mesh.expert > 1)
+		question_take(question, KNOB_EXPERT, from);
+}
+
 void question_open(struct question *question, enum knob_id id)
 {
 	question->given &= ~KNOB_BIT(id);

@@ -87,6 +87,8 @@ bool question_restricts(const struct question *question);
 /* Gives a value: typed, of another plan, or from text (`where` starts the message). */
 void question_put(struct question *question, enum knob_id id, union knob_value value);
 void question_take(struct question *question, enum knob_id id, const struct plan *from);
+/* How many ranks divide the model, along each axis. */
+void question_take_axes(struct question *question, const struct plan *from);
 bool question_set(struct question *question, enum knob_id id, const char *where, const char *text,
 	struct arena *arena, struct error *error);
 /* The same by the knob's name: "seq_len". EXIT_CODE_USAGE when there is none. */

@@ -140,6 +140,11 @@ static bool check_pipeline(const struct plan *plan, const struct model *model, s
 			(long long)(stages > most ? stages : plan->virtual_stages),
 			model->architecture.name, (long long)most - 2,
 			(long long)max_i64(stages > most ? most - 2 : (most - 2) / stages, 1));
+	if (plan->pipeline_schedule == PIPELINE_INTERLEAVED && plan->virtual_stages == 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--virtual-stages 1: interleaved has several stages on each rank; use 2, "
+			"or "
+			"--pipeline-schedule 1f1b");
 	const struct pipeline pipeline = plan_pipeline(plan);
 	bool torch = runtime_of(plan->runtime)->ends_are_blocks;
 	int64_t n = stages * pipeline.chunks;

@@ -146,9 +146,12 @@ static bool lay_out_axes(
 			size = knob_get(knobs_of_axes[i], &question->asked).number;
 		if (*ranks % size != 0)
 			return error_set(error, EXIT_CODE_USAGE,
-				"--%s %lld: does not divide the %lld ranks%s; use %s",
+				"--%s %lld: does not divide the %lld rank%s%s; use %s",
 				knob_table[knobs_of_axes[i]].field.name, (long long)size,
-				(long long)*ranks, i > 0 ? " that the axes before it leave" : "",
+				(long long)*ranks, *ranks == 1 ? "" : "s",
+				*ranks < topology_devices(question->topology)
+					? " that the axes before it leave"
+					: "",
 				nearest_divisors(*ranks, size, nearest));
 		knob_put(knobs_of_axes[i], plan, (union knob_value){.number = size});
 		*ranks /= size;

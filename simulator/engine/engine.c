@@ -185,8 +185,11 @@ static void finish_step(struct engine *engine, int step)
 	if (--engine->unfinished[step] > 0)
 		return;
 	engine->finished[step] = engine->now + engine->exchange;
-	if (step < engine->n_steps - 1)
-		engine->tally.exposed = engine->tally.bubble = 0;
+	if (step == engine->n_steps - 1)
+		return;
+	engine->tally.exposed = engine->tally.bubble = 0;
+	for (int a = 0; a < GROUP_KIND_COUNT; a++)
+		engine->tally.by_axis[a].exposed = 0;
 }
 
 static void advance_communicator(struct engine *engine, struct communicator *communicator)
@@ -196,12 +199,23 @@ static void advance_communicator(struct engine *engine, struct communicator *com
 	communicator->position = position_of(engine, task, &task->place, &communicator->next);
 }
 
+/* Of an operation that communicates. */
+static struct axis_tally *axis_of(struct engine *engine, const struct task *task)
+{
+	int group = engine->program->ops[task - engine->tasks].group;
+
+	return &engine->tally.by_axis[engine->schedule->groups[group].kind];
+}
+
 static void note_end(struct engine *engine, const struct queue *queue, const struct task *task)
 {
 	int op = (int)(task - engine->tasks), step = queue->next.step;
 
-	if (step == engine->n_steps - 1)
+	if (step == engine->n_steps - 1) {
 		engine->tally.by_kind[engine->program->ops[op].kind] += queue->ran;
+		if (task->communicates)
+			axis_of(engine, task)->ran += queue->ran;
+	}
 	if (engine->observer != NULL)
 		engine->observer->ends(engine->observer->self, op);
 	if (engine->record != NULL) {
@@ -299,6 +313,21 @@ static double next_event(const struct engine *engine, double next, double *elaps
 	return next;
 }
 
+static void book_exposed(struct engine *engine, double elapsed)
+{
+	engine->tally.exposed += elapsed;
+	for (int i = 0; i < engine->n_queues; i++) {
+		const struct queue *queue = &engine->queues[i];
+		const struct task *task;
+
+		if (!queue->running || queue->awaits)
+			continue;
+		task = task_at(engine, &queue->list, &queue->next);
+		if (task->communicates)
+			axis_of(engine, task)->exposed += elapsed;
+	}
+}
+
 /* What it does while nothing computes. */
 static void book_idle(struct engine *engine, double elapsed)
 {
@@ -317,7 +346,7 @@ static void book_idle(struct engine *engine, double elapsed)
 		awaits = awaits || queue->awaits;
 	}
 	if (communicates)
-		engine->tally.exposed += elapsed;
+		book_exposed(engine, elapsed);
 	else if (awaits)
 		engine->tally.bubble += elapsed;
 }

@@ -27,10 +27,14 @@ struct supply {
 /* --- what is read off ---------------------------------------------------------------------- */
 
 /* Sums over the last step. */
+struct axis_tally {
+	double ran, exposed; /* s of its communications, and of those in which nothing computed */
+};
 struct tally {
 	double exposed; /* s in which a communication ran and nothing computed */
 	double bubble;  /* s in which neither did, because another class was awaited */
 	double by_kind[OP_KIND_COUNT];
+	struct axis_tally by_axis[GROUP_KIND_COUNT];
 };
 
 /* Every instance: position + step * n_carried_out. */

@@ -181,6 +181,12 @@ static void add_tally(struct turn *turn)
 	for (int kind = 0; kind < OP_KIND_COUNT; kind++)
 		tally->by_kind[kind] +=
 			turn->times * (tally->by_kind[kind] - before->by_kind[kind]);
+	for (int axis = 0; axis < GROUP_KIND_COUNT; axis++) {
+		struct axis_tally *now = &tally->by_axis[axis];
+		const struct axis_tally *then = &before->by_axis[axis];
+		now->ran += turn->times * (now->ran - then->ran);
+		now->exposed += turn->times * (now->exposed - then->exposed);
+	}
 }
 
 /* --- what is kept of it ----------------------------------------------------------------------- */

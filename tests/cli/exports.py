@@ -21,7 +21,7 @@ TARGETS = {
     'llm-foundry': targets.LLM_FOUNDRY, 'nanotron': targets.NANOTRON,
     'torchtitan': targets.TITAN, 'torchtitan-flags': targets.TITAN,
     'torchtitan-toml': targets.TITAN_TOML, 'megatron': targets.MEGATRON,
-    'megatron-fsdp': targets.MEGATRON, 'megatron-torch-fsdp2': targets.MEGATRON,
+    'megatron-bridge': targets.BRIDGE, 'megatron-fsdp': targets.MEGATRON, 'megatron-torch-fsdp2': targets.MEGATRON,
     'pytorch': None, 'pytorch-fsdp1': None,
 }
 QUESTIONS = [
@@ -142,7 +142,7 @@ def parse(target, text):
         return toml(text)
     if target == 'torchtitan':
         return assignments(text)
-    if target.startswith('megatron') or target == 'torchtitan-flags':
+    if TARGETS[target] is targets.MEGATRON or target == 'torchtitan-flags':
         return flags(text)
     return yaml(text)
 

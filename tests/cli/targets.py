@@ -52,7 +52,10 @@ ACCELERATE = {
     'fsdp_config': FSDP,
     'deepspeed_config': DEEPSPEED_SHORT,
     'parallelism_config': {'parallelism_config_dp_replicate_size': int,
-                           'parallelism_config_dp_shard_size': int},
+                           'parallelism_config_dp_shard_size': int,
+                           'parallelism_config_tp_size': int,
+                           'parallelism_config_cp_size': int,
+                           'parallelism_config_cp_comm_strategy': ('allgather', 'alltoall')},
 }
 
 # Transformers 5: training_args.py (fields; _process_fsdp_args)
@@ -148,6 +151,7 @@ AXOLOTL = {
         'activation_checkpointing': bool,
     },
     'dp_shard_size': int,
+    'tensor_parallel_size': int,
     'dp_replicate_size': int,
 }
 
@@ -269,4 +273,25 @@ MEGATRON = {
     'context-parallel-size': int, 'num-virtual-stages-per-pipeline-rank': int,
     'attention-dropout': float, 'hidden-dropout': float, 'cross-entropy-loss-fusion': bool,
     'cross-entropy-fusion-impl': ('native', 'te'), 'accumulate-allreduce-grads-in-fp32': bool,
+}
+
+# Megatron-Bridge 0.3.1: training/config.py, models/gpt_provider.py; Megatron-Core 0.16.1:
+# transformer/transformer_config.py, model_parallel_config.py, optimizer/optimizer_config.py,
+# distributed/distributed_data_parallel_config.py
+BRIDGE = {
+    'model': {
+        'seq_length': int, 'tensor_model_parallel_size': int, 'sequence_parallel': bool,
+        'pipeline_model_parallel_size': int, 'virtual_pipeline_model_parallel_size': (int, NONE),
+        'context_parallel_size': int,
+        'recompute_granularity': ('full', 'selective', NONE),
+        'recompute_method': ('uniform', 'block', NONE), 'recompute_num_layers': (int, NONE),
+        'cross_entropy_loss_fusion': bool, 'cross_entropy_fusion_impl': ('native', 'te'),
+        'attention_dropout': float, 'hidden_dropout': float,
+    },
+    'train': {'micro_batch_size': int, 'global_batch_size': int},
+    'optimizer': {'optimizer': ('adam', 'sgd'), 'clip_grad': float,
+                  'use_distributed_optimizer': bool},
+    'ddp': {'use_distributed_optimizer': bool, 'num_distributed_optimizer_instances': int,
+            'overlap_grad_reduce': bool, 'overlap_param_gather': bool},
+    'mixed_precision': ('bf16_mixed', 'fp16_mixed', NONE),
 }

@@ -51,9 +51,41 @@ static const struct foreign files[] = {
 	{"distributed_type: FSDP\nnum_processes: 0\nfsdp_config: {fsdp_version: 2}\n", NULL,
 		"x:2:16: num_processes: expected a whole number above 0, got \"0\"", NULL},
 	{"distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n"
-	 "parallelism_config: {parallelism_config_cp_size: 2}\n",
-		NULL, "x:4:50: parallelism_config_cp_size: 2: not predicted of this framework",
+	 "parallelism_config: {parallelism_config_sp_size: 2}\n",
+		NULL, "x:4:50: parallelism_config_sp_size: 2: not predicted of this framework",
 		NULL},
+	{"distributed_type: FSDP\nnum_processes: 16\nmixed_precision: bf16\n"
+	 "fsdp_config: {fsdp_version: 2, fsdp_reshard_after_forward: true}\n"
+	 "parallelism_config:\n  parallelism_config_dp_replicate_size: 1\n"
+	 "  parallelism_config_dp_shard_size: 2\n  parallelism_config_tp_size: 4\n"
+	 "  parallelism_config_cp_size: 2\n  parallelism_config_cp_comm_strategy: alltoall\n",
+		"accelerate",
+		"gpus=16 tensor=4 sequence-parallel=off context=2 strategy=FULL_SHARD",
+		"alltoall: is predicted as allgather"},
+	{"model:\n  tensor_model_parallel_size: 2\n  pipeline_model_parallel_size: 4\n"
+	 "  virtual_pipeline_model_parallel_size: 2\n  sequence_parallel: true\n"
+	 "  context_parallel_size: 1\n  recompute_granularity: null\n"
+	 "train: {micro_batch_size: 1, global_batch_size: 64}\n"
+	 "ddp: {use_distributed_optimizer: true, overlap_grad_reduce: false}\n"
+	 "mixed_precision: bf16_mixed\n",
+		"megatron-bridge",
+		"tensor=2 pipeline=4 virtual-stages=2 pipeline-schedule=interleaved "
+		"sequence-parallel=on micro-batch=1 global-batch=64 strategy=ZERO_1 overlap=none "
+		"param-dtype=bf16 reduce-dtype=fp32 loss=fused dropout=off runtime=megatron",
+		NULL},
+	{"model:\n  tensor_model_parallel_size: 1\n  expert_model_parallel_size: 4\n", NULL,
+		"x:3:31: expert_model_parallel_size: 4: not predicted of this framework, expected "
+		"1",
+		NULL},
+	{"trainer: {devices: 8, num_nodes: 2, precision: bf16}\nmodel:\n"
+	 "  micro_batch_size: 1\n  global_batch_size: 64\n  tensor_model_parallel_size: 2\n"
+	 "  pipeline_model_parallel_size: 1\n  optim: {name: distributed_fused_adam}\n",
+		"megatron-bridge",
+		"gpus=16 tensor=2 sequence-parallel=off strategy=ZERO_1 overlap=none "
+		"micro-batch=1 param-dtype=bf16 loss=parallel",
+		NULL},
+	{"{\"zero_optimization\": {\"stage\": 1},\n\"tensor_parallel\": {\"autotp_size\": 4}}",
+		NULL, "x:2:36: autotp_size: 4: not predicted of this framework, expected 1", NULL},
 	{"distributed_type: MULTI_GPU\nnum_processes: 4\nnum_processes: 8\n", "accelerate",
 		"strategy=NO_SHARD runtime=pytorch-ddp gpus=8", NULL},
 	{"{\"train_batch_size\": 128, \"train_micro_batch_size_per_gpu\": 2, "

@@ -169,6 +169,14 @@ static void judge_steady(const struct question *question, const struct plan *pla
 		fabs(short_steps->wire_bytes_per_rank - wire) > 1e-6 * wire)
 		fail_msg("time %+.3g, memory %+.3g, %.9g of %.9g bytes", off, memory,
 			short_steps->wire_bytes_per_rank, wire);
+	for (int a = 0; a < GROUP_KIND_COUNT; a++) {
+		const struct axis_figures *axis = &whole.prediction.axes[a];
+		double bytes = short_steps->axes[a].wire_bytes, time = short_steps->axes[a].time;
+		if (fabs(bytes - axis->wire_bytes) > 1e-6 * axis->wire_bytes ||
+			fabs(time - axis->time) > 1e-2 * axis->time)
+			fail_msg("%s: %.9g of %.9g bytes, %.6g of %.6g s", group_kind_names[a],
+				bytes, axis->wire_bytes, time, axis->time);
+	}
 }
 
 /* Pipelines: bounds from the whole model's load, and steps of few micro-batches for many. */

@@ -121,6 +121,16 @@ static void fill_memory(struct fixture *fixture, const struct ledger *ledger)
 	prediction->peak_at = "backward of the last block";
 }
 
+/* One axis: all that is communicated. */
+static void fill_axes(struct fixture *fixture)
+{
+	const struct group *group = &fixture->schedule->groups[0];
+	const struct time_split *time = &fixture->prediction.time;
+
+	fixture->prediction.axes[group->kind] = (struct axis_figures){group->size, group->stride,
+		1e9, time->all_gather + time->reduce_scatter + time->all_reduce, time->all_gather};
+}
+
 static void fill_times(struct fixture *fixture)
 {
 	const struct program *program = &fixture->schedule->programs[0];
@@ -347,6 +357,7 @@ void fixture_init(struct fixture *fixture, const char *model, const char *topolo
 	schedule_ledger(fixture->schedule, 0, &fixture->arena, &ledger);
 	fill_memory(fixture, &ledger);
 	fill_times(fixture);
+	fill_axes(fixture);
 	fill_prediction(fixture);
 	fill_measurement(fixture);
 	fill_answer(fixture);

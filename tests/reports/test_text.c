@@ -336,10 +336,15 @@ static void test_pipeline(void **state)
 			{.start = 19, .end = 20}}};
 	struct program programs[2] = {{.n_ops = 4, .ops = ops[0]}, {.n_ops = 4, .ops = ops[1]}};
 	const struct schedule schedule = {.n_classes = 2, .programs = programs};
-	const struct timeline timelines[2] = {{.n_ops = 4, .spans = spans[0], .step_time = 20},
+	struct timeline timelines[2] = {{.n_ops = 4, .spans = spans[0], .step_time = 20},
 		{.n_ops = 4, .spans = spans[1], .step_time = 20}};
 	const struct timeline *const stages[2] = {&timelines[0], &timelines[1]};
-	const struct explained explained = {.whole = &schedule, .stages = stages};
+	struct class_figures classes[2] = {{"stage 0", 20, 1, 5}, {"stage 1", 20, 1, 9.1}};
+	const struct prediction prediction = {.step_time = 20, .n_classes = 2, .classes = classes};
+	const struct explained explained = {.schedule = &schedule,
+		.whole = &schedule,
+		.stages = stages,
+		.prediction = &prediction};
 	const struct style narrow = {.width = 30};
 	struct text text = {0};
 
@@ -348,13 +353,28 @@ static void test_pipeline(void **state)
 	assert_memory_equal(text_string(&text),
 		"stage 0   0011......AAAABBBBBB\nstage 1   ..00AAAAA11........o\n", 62);
 	assert_non_null(strstr(text_string(&text), "A column is 1 s."));
+	text_clear(&text);
+	report_view("pipeline")->draw(&explained, &text);
+	assert_non_null(strstr(
+		text_string(&text), "<title>forward of micro-batch 11: 2.30 s from 8.60 s<"));
+	assert_non_null(strstr(text_string(&text), ">bubble 25.0 %<"));
+	assert_non_null(strstr(text_string(&text), ">bubble<"));
+	int boxes = 0;
+	for (const char *c = text_string(&text); (c = strstr(c, "<title>")) != NULL; c++)
+		boxes++;
+	assert_int_equal(boxes, 8);
+	/* Of a stage that begins its step 1.5 s before the other one. */
+	timelines[1].begins = -1.5;
+	text_clear(&text);
+	report_view("pipeline")->draw(&explained, &text);
+	assert_non_null(strstr(text_string(&text), "micro-batch 11: 2.30 s from 7.10 s<"));
 	text_finish(&text);
 }
 
 static void test_views(void **state)
 {
 	static const char *const names[] = {"summary", "operations", "streams", "memory",
-		"critical", "pipeline", "units", "communication", "layout"};
+		"critical", "pipeline", "mesh", "units", "communication", "layout"};
 	struct fixture *fixture = *state;
 
 	assert_int_equal(n_report_views, COUNT_OF(names));

@@ -45,6 +45,8 @@ static const char *compare(
 		FIGURE(host_memory_bytes), FIGURE(fits), FIGURE(ledger_peak_bytes),
 		FIGURE(ledger_host_peak_bytes), FIGURE(model_states_parameters),
 		FIGURE(model_states_gradients), FIGURE(model_states_optimizer_state),
+		FIGURE(axes[GROUP_SHARD].time), FIGURE(axes[GROUP_SHARD].exposed),
+		FIGURE(axes[GROUP_TENSOR].exposed), FIGURE(axes[GROUP_REPLICATE].exposed),
 		FIGURE(plan_lower_bound), FIGURE(peak_op)};
 #undef FIGURE
 	for (int i = 0; i < COUNT_OF(figures); i++)

@@ -59,6 +59,24 @@ static int64_t sum(const int64_t bytes[CATEGORY_COUNT])
 	return total;
 }
 
+/* Axes share out what all of them communicate; what two expose at once counts for both. */
+static void axis_laws(const struct prediction *p, double communication, const char *choices)
+{
+	double bytes = 0, time = 0, exposed = 0;
+
+	for (int a = 0; a < GROUP_KIND_COUNT; a++) {
+		const struct axis_figures *axis = &p->axes[a];
+		LAW(axis->exposed >= 0 && axis->exposed <= axis->time * (1 + 1e-9));
+		LAW(axis->ranks != 1 && (axis->ranks > 0 || axis->wire_bytes == 0));
+		bytes += axis->wire_bytes;
+		time += axis->time;
+		exposed += axis->exposed;
+	}
+	LAW(fabs(bytes - p->wire_bytes_per_rank) <= 1e-9 * bytes);
+	LAW(fabs(time - communication) <= 1e-9 * time);
+	LAW(exposed >= p->time.exposed_communication * (1 - 1e-9));
+}
+
 static void time_laws(struct case_ *c, const char *choices)
 {
 	struct simulation_options options = {0};
@@ -67,6 +85,7 @@ static void time_laws(struct case_ *c, const char *choices)
 	double communication = t->all_gather + t->reduce_scatter + t->all_reduce;
 
 	LAW(p->step_time > 0 && isfinite(p->step_time));
+	axis_laws(p, communication, choices);
 	LAW(t->exposed_communication >= 0);
 	LAW(t->exposed_communication <= communication * (1 + 1e-9));
 	LAW(t->exposed_communication <= p->step_time * (1 + 1e-9));

@@ -111,6 +111,12 @@ static void test_transfer(void **state)
 		assert_seconds(one->time.exposed_communication, 0.5 * MS);
 		assert_seconds(one->time.bubble, 3 * MS);
 		assert_true(one->wire_bytes_per_rank == STAGES_BYTES);
+		assert_int_equal(prediction_axes(one), 1);
+		const struct axis_figures *axis = &one->axes[GROUP_PIPELINE];
+		assert_int_equal(axis->ranks, 2);
+		assert_true(axis->wire_bytes == STAGES_BYTES);
+		assert_seconds(axis->time, 0.5 * MS);
+		assert_seconds(axis->exposed, 0.5 * MS);
 	}
 	arena_finish(&p.arena);
 }

@@ -1,0 +1,356 @@
+/* Megatron-Bridge: YAML that is merged over a recipe's ConfigContainer, and the whole of one that a
+ * run has saved; NeMo's older YAML is read too.
+ *
+ * Keys: Megatron-Bridge 0.3.1 (training/config.py, training/mixed_precision.py,
+ * models/gpt_provider.py; merged in training/utils/omegaconf_utils.py) and Megatron-Core 0.16.1
+ * (transformer_config.py, model_parallel_config.py, distributed_data_parallel_config.py,
+ * optimizer_config.py). NeMo 1's: examples/nlp/language_modeling/conf/megatron_gpt_config.yaml.
+ * mixed_precision decides over ddp.grad_reduce_in_fp32. */
+#include <string.h>
+
+#include "frameworks/targets/megatron.h"
+
+#define MODEL(name) "model." name
+#define DDP(name)   "ddp." name
+#define MIXED(name) "mixed_precision." name
+
+static const struct export_rule rules[] = {
+	{KNOB_RUNTIME, FIXED},
+	{KNOB_RESHARD_AFTER_FORWARD, FIXED},
+	{KNOB_LOSS, IN_FILE, "parallel upcast fused *>parallel",
+		"the loss of models whose vocabulary is cut over tensor ranks"},
+	{KNOB_LAYERS_PER_STAGE, ELSEWHERE, NULL,
+		"model.num_layers_in_first_pipeline_stage and ..._last_..., where only these "
+		"stages differ"},
+	{KNOB_PIPELINE_SCHEDULE, IN_FILE, "1f1b interleaved *>1f1b",
+		"several stages a rank are interleaved there"},
+	{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},
+	{KNOB_ATTENTION, ELSEWHERE, NULL,
+		"model.attention_backend = AttnBackend.flash or .unfused in the recipe"},
+	MEGATRON_COMMON,
+	{KNOB_MASTER_DTYPE, FIXED, "*>fp32", "the optimizer keeps fp32 parameters"},
+	{KNOB_REDUCE_DTYPE, FIXED, "*>fp32", "bf16_mixed and fp16_mixed reduce in fp32"},
+	MEGATRON_ADAM,
+	OUTSIDE_BUT_LOSS,
+};
+
+/* --- keys ----------------------------------------------------------------------------------- */
+
+/* A recipe may have the contrary: nothing is left to it. */
+static const char *yes_or_no(bool is_so)
+{
+	return is_so ? "true" : "false";
+}
+
+static const char *cuts_sequence(struct exporting *exporting)
+{
+	return yes_or_no(exporting->plan->sequence_parallel);
+}
+
+static const char *chunks(struct exporting *exporting)
+{
+	const char *number = megatron_virtual_stages(exporting);
+
+	return number != NULL ? number : "null";
+}
+
+static const char *or_null(const char *value)
+{
+	return value != NULL ? value : "null";
+}
+
+static const char *granularity(struct exporting *exporting)
+{
+	return or_null(megatron_granularity(exporting));
+}
+
+static const char *method(struct exporting *exporting)
+{
+	return or_null(megatron_recompute_method(exporting));
+}
+
+static const char *pieces(struct exporting *exporting)
+{
+	return or_null(megatron_recompute_layers(exporting));
+}
+
+static const char *fuses_loss(struct exporting *exporting)
+{
+	return yes_or_no(exporting->plan->loss != LOSS_PARALLEL);
+}
+
+static const char *loss_kernel(struct exporting *exporting)
+{
+	return exporting->plan->loss == LOSS_FUSED ? "te" : "native";
+}
+
+static const char *dropout(struct exporting *exporting)
+{
+	return exporting->plan->dropout ? "0.1" : "0.0";
+}
+
+static const char *distributed(struct exporting *exporting)
+{
+	return yes_or_no(exporting->plan->strategy == STRATEGY_ZERO_1);
+}
+
+static const char *instances(struct exporting *exporting)
+{
+	return exporting->plan->strategy == STRATEGY_ZERO_1 ? value_replicas(exporting) : NULL;
+}
+
+static const char *overlaps_reductions(struct exporting *exporting)
+{
+	return yes_or_no(exporting->plan->overlap != OVERLAP_NONE);
+}
+
+/* Without a distributed optimizer nothing is gathered. */
+static const char *overlaps_gathers(struct exporting *exporting)
+{
+	return yes_or_no(exporting->plan->overlap == OVERLAP_ALL &&
+			 exporting->plan->strategy == STRATEGY_ZERO_1);
+}
+
+static const char *precision(struct exporting *exporting)
+{
+	static const char *const names[DTYPE_COUNT] = {
+		[DTYPE_BF16] = "bf16_mixed", [DTYPE_FP16] = "fp16_mixed"};
+
+	return or_null(names[exporting->plan->param_dtype]);
+}
+
+static const struct config_key keys[] = {
+	{"#", KEY_PLAIN, NO_KNOB,
+		"Over a recipe of this model: what it is, data, tokenizer and checkpoints are the "
+		"recipe's."},
+	{MODEL("seq_length"), KEY_COUNT, KNOB_SEQ_LEN},
+	{MODEL("tensor_model_parallel_size"), KEY_COUNT, KNOB_TENSOR},
+	{MODEL("sequence_parallel"), KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},
+	{MODEL("pipeline_model_parallel_size"), KEY_COUNT, KNOB_PIPELINE},
+	{MODEL("virtual_pipeline_model_parallel_size"), KEY_READ, KNOB_VIRTUAL_STAGES, NULL, 0,
+		chunks},
+	{MODEL("num_layers_in_first_pipeline_stage"), KEY_READ, KNOB_LAYERS_PER_STAGE, NULL,
+		ONLY_READ},
+	{MODEL("num_layers_in_last_pipeline_stage"), KEY_READ, KNOB_LAYERS_PER_STAGE, NULL,
+		ONLY_READ},
+	{MODEL("context_parallel_size"), KEY_COUNT, KNOB_CONTEXT},
+	{MODEL("expert_model_parallel_size"), KEY_ONE, NO_KNOB},
+	{MODEL("recompute_granularity"), KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING, "full selective",
+		0, granularity},
+	{MODEL("recompute_method"), KEY_PLAIN, NO_KNOB, NULL, 0, method},
+	{MODEL("recompute_num_layers"), KEY_PLAIN, NO_KNOB, NULL, 0, pieces},
+	{MODEL("attention_backend"), KEY_WORD, KNOB_ATTENTION,
+		"flash fused>flash auto>flash unfused>eager local>eager", ONLY_READ},
+	{MODEL("cross_entropy_loss_fusion"), KEY_READ, KNOB_LOSS, NULL, 0, fuses_loss},
+	{MODEL("cross_entropy_fusion_impl"), KEY_READ, KNOB_LOSS, NULL, 0, loss_kernel},
+	{MODEL("attention_dropout"), KEY_READ, KNOB_DROPOUT, NULL, 0, dropout},
+	{MODEL("hidden_dropout"), KEY_READ, KNOB_DROPOUT, NULL, 0, dropout},
+	{"train.micro_batch_size", KEY_COUNT, KNOB_MICRO_BATCH},
+	{"train.global_batch_size", KEY_COUNT, KNOB_GLOBAL_BATCH},
+	{"optimizer.optimizer", KEY_WORD, KNOB_OPTIMIZER, "adam>adamw-fused sgd"},
+	{"optimizer.clip_grad", KEY_NUMBER, KNOB_CLIP, NULL, EVEN_IF_LEFT},
+	{"optimizer.use_distributed_optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
+	{DDP("use_distributed_optimizer"), KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
+	{DDP("num_distributed_optimizer_instances"), KEY_READ, KNOB_SHARD_GROUP, NULL, 0,
+		instances},
+	{DDP("overlap_grad_reduce"), KEY_READ, KNOB_OVERLAP, NULL, 0, overlaps_reductions},
+	{DDP("overlap_param_gather"), KEY_READ, KNOB_OVERLAP, NULL, 0, overlaps_gathers},
+	{"mixed_precision", KEY_READ, KNOB_PARAM_DTYPE, NULL, 0, precision},
+	/* Of NeMo 1. */
+	{MODEL("encoder_seq_length"), KEY_COUNT, KNOB_SEQ_LEN, NULL, ONLY_READ},
+	{MODEL("micro_batch_size"), KEY_COUNT, KNOB_MICRO_BATCH, NULL, ONLY_READ},
+	{MODEL("global_batch_size"), KEY_COUNT, KNOB_GLOBAL_BATCH, NULL, ONLY_READ},
+	{MODEL("activations_checkpoint_granularity"), KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING,
+		"full selective", ONLY_READ},
+	{"trainer.gradient_clip_val", KEY_NUMBER, KNOB_CLIP, NULL, ONLY_READ},
+	{NULL},
+};
+static const char unpriced[] =
+	"model.fp8* model.fp4* comm_overlap.tp_comm_overlap model.recompute_modules* peft.* "
+	"model.pipeline_model_parallel_layout model.account_for_embedding_in_pipeline_split "
+	"model.account_for_loss_in_pipeline_split optimizer.optimizer_cpu_offload "
+	"ddp.use_megatron_fsdp ddp.bucket_size";
+
+/* --- import -------------------------------------------------------------------------------- */
+
+static const struct megatron_names names = {
+	.pipeline = MODEL("pipeline_model_parallel_size"),
+	.chunks = MODEL("virtual_pipeline_model_parallel_size"),
+	.chunk_blocks = MODEL("num_layers_per_virtual_pipeline_stage"),
+	.first = MODEL("num_layers_in_first_pipeline_stage"),
+	.last = MODEL("num_layers_in_last_pipeline_stage"),
+	.instances = DDP("num_distributed_optimizer_instances"),
+	.attention_dropout = MODEL("attention_dropout"),
+	.hidden_dropout = MODEL("hidden_dropout"),
+	.granularity = MODEL("recompute_granularity"),
+	.method = MODEL("recompute_method"),
+	.pieces = MODEL("recompute_num_layers"),
+};
+
+static bool finish_shape(struct importing *importing, struct error *error)
+{
+	struct import_shape *shape = &importing->imported->shape;
+
+	return import_count(importing, MODEL("num_layers"), &shape->layers, 0, error) &&
+	       import_count(importing, MODEL("hidden_size"), &shape->hidden, 0, error) &&
+	       import_count(importing, MODEL("num_attention_heads"), &shape->heads, 0, error) &&
+	       import_count(importing, MODEL("num_query_groups"), &shape->kv_heads, 0, error) &&
+	       import_count(importing, MODEL("ffn_hidden_size"), &shape->ffn, 0, error);
+}
+
+/* NeMo 1 says them; a recipe is started with them. */
+static bool finish_ranks(struct importing *importing, struct error *error)
+{
+	int64_t nodes, devices, ranks;
+
+	if (!import_count(importing, "trainer.num_nodes", &nodes, 1, error) ||
+		!import_count(importing, "trainer.devices", &devices, 0, error))
+		return false;
+	if (devices > 0 && checked_mul(nodes, devices, &ranks))
+		import_set_count(importing, KEY_GPUS, ranks, "trainer.devices");
+	return true;
+}
+
+/* A name, or the fields that it stands for; recipes have bf16. */
+static bool finish_dtypes(struct importing *importing, struct error *error)
+{
+	const struct node *node = import_find(importing, "mixed_precision");
+	const char *name = import_text(importing, "mixed_precision", "");
+	const char *trainer = import_text(importing, "trainer.precision", "");
+	bool none = (node != NULL && import_is_unset(node)) || strncmp(trainer, "32", 2) == 0;
+	bool bf16, fp16, high;
+
+	if (!import_switch(importing, MIXED("fp16"), &fp16, false, error) ||
+		!import_switch(importing, MIXED("grad_reduce_in_fp32"), &high, true, error))
+		return false;
+	fp16 = fp16 || strncmp(name, "fp16", 4) == 0 || strncmp(trainer, "16", 2) == 0;
+	if (!import_switch(importing, MIXED("bf16"), &bf16, !none && !fp16, error))
+		return false;
+	if (strstr(name, "fp8") != NULL)
+		import_note(importing, "mixed_precision", "%.40s: is predicted as bf16", name);
+	import_set(importing, KNOB_PARAM_DTYPE,
+		bf16   ? "bf16"
+		: fp16 ? "fp16"
+		       : "fp32",
+		import_find(importing, "mixed_precision") != NULL ? "mixed_precision" : NULL);
+	import_set(importing, KNOB_REDUCE_DTYPE,
+		high   ? "fp32"
+		: bf16 ? "bf16"
+		       : "fp16",
+		high ? NULL : MIXED("grad_reduce_in_fp32"));
+	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
+	return true;
+}
+
+/* What a file leaves to a recipe is as recipes of pretraining have it (recipes/common.py); NeMo 1
+ * has no recipe. */
+static bool has_recipe(const struct importing *importing)
+{
+	return import_find(importing, MODEL("optim.name")) == NULL;
+}
+
+static bool finish_optimizer(struct importing *importing, struct error *error)
+{
+	static const char path[] = DDP("use_distributed_optimizer");
+	static const char early[] = DDP("overlap_grad_reduce");
+	bool recipe = has_recipe(importing);
+	bool usual = recipe || import_is(importing, MODEL("optim.name"), "distributed_fused_adam");
+	bool shards, reductions, gathers;
+
+	if (!import_switch(importing, path, &shards, usual, error) ||
+		!import_switch(importing, early, &reductions, recipe, error) ||
+		!import_switch(importing, DDP("overlap_param_gather"), &gathers, recipe, error))
+		return false;
+	import_set(importing, KNOB_STRATEGY, shards ? "ZERO_1" : "NO_SHARD",
+		import_find(importing, path) != NULL ? path : NULL);
+	import_set(importing, KNOB_OVERLAP,
+		!reductions          ? "none"
+		: gathers || !shards ? "all"
+				     : "gradients",
+		import_find(importing, early) != NULL ? early : NULL);
+	return true;
+}
+
+static bool finish_loss(struct importing *importing, struct error *error)
+{
+	static const char path[] = MODEL("cross_entropy_loss_fusion");
+	bool recipe = has_recipe(importing), fused;
+	const char *kernel = import_text(
+		importing, MODEL("cross_entropy_fusion_impl"), recipe ? "te" : "native");
+	bool te = strcmp(kernel, "te") == 0;
+
+	if (!import_switch(importing, path, &fused, recipe, error))
+		return false;
+	import_set(importing, KNOB_LOSS,
+		!fused ? "parallel"
+		: te   ? "fused"
+		       : "upcast",
+		import_find(importing, path) != NULL ? path : NULL);
+	return true;
+}
+
+static bool finish_sequence(struct importing *importing, struct error *error)
+{
+	int64_t tensor;
+	bool cuts;
+
+	if (!import_count(importing, MODEL("tensor_model_parallel_size"), &tensor, 1, error) ||
+		!import_switch(importing, MODEL("sequence_parallel"), &cuts, false, error))
+		return false;
+	if (tensor > 1)
+		import_set(importing, KNOB_SEQUENCE_PARALLEL, cuts ? "on" : "off",
+			import_find(importing, MODEL("sequence_parallel")) != NULL
+				? MODEL("sequence_parallel")
+				: NULL);
+	return true;
+}
+
+static bool finish(struct importing *importing, struct error *error)
+{
+	if (!finish_shape(importing, error) || !finish_ranks(importing, error) ||
+		!finish_dtypes(importing, error) || !finish_optimizer(importing, error) ||
+		!finish_loss(importing, error) || !finish_sequence(importing, error) ||
+		!megatron_finish_core(importing, &names, error))
+		return false;
+	import_set(importing, KNOB_RUNTIME, "megatron", NULL);
+	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off", NULL);
+	import_set(importing, KNOB_WRAP, "block", NULL);
+	import_set_default(importing, KNOB_CLIP, "1");
+	import_set_default(importing, KNOB_OPTIMIZER, "adamw-fused");
+	import_set_default(importing, KNOB_ACTIVATION_CHECKPOINTING, "none");
+	return true;
+}
+
+static int recognizes(const struct source *source)
+{
+	static const char *const paths[] = {MODEL("tensor_model_parallel_size"),
+		MODEL("pipeline_model_parallel_size"), DDP("use_distributed_optimizer"),
+		"model_config.tensor_model_parallel_size",
+		"model_config.pipeline_model_parallel_size"};
+
+	for (int i = 0; i < COUNT_OF(paths); i++)
+		if (source_has(source, paths[i]))
+			return 12;
+	return 0;
+}
+
+/* Hundreds of keys are the model's and the data's. */
+static const struct config_format format = {recognizes, keys, "*", unpriced, finish,
+	.aliases = "model_config.>model. train_config.>train. ddp_config.>ddp. "
+		   "optimizer_config.>optimizer."};
+
+const struct export_target export_megatron_bridge = {
+	.name = "megatron-bridge",
+	.title = "Megatron-Bridge: YAML that is merged over a recipe",
+	.file = "megatron-bridge.yaml",
+	.program = "Megatron-Bridge",
+	.versions = "0.3.1",
+	.syntax = SYNTAX_YAML,
+	.adapt = megatron_adapt_core,
+	.wraps = "block",
+	.clips = true,
+	.has_own_ddp = true,
+	.rules = rules,
+	.launch = TORCHRUN "pretrain.py --config-file %f",
+	.format = &format,
+};

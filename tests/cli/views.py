@@ -1,0 +1,104 @@
+"""Views of plans whose axes divide the model, as text of 100 columns and as pictures, compared with
+golden/views.txt; the page and the trace have every stage.
+
+    views.py BINARY           compares
+    views.py BINARY --update  writes the golden file anew (read the difference!)
+"""
+
+import json
+import os
+import sys
+
+import support
+
+GOLDEN = os.path.join(support.HERE, 'golden', 'views.txt')
+COLUMNS = 100
+BATCH = ['--seq-len', '1024', '--micro-batch', '1']
+PLANS = {
+    'stages': ['llama-2-7b', '2xdgx-a100-80gb', '--pipeline', '4', '--strategy', 'FULL_SHARD',
+               '--grad-accum', '6'],
+    'chunks': ['llama-2-7b', '2xdgx-a100-80gb', '--pipeline', '2', '--pipeline-schedule',
+               'interleaved', '--virtual-stages', '2', '--tensor', '4', '--strategy', 'NO_SHARD',
+               '--grad-accum', '28'],
+    'experts': ['qwen3-30b-a3b', '2xdgx-h100', '--expert', '8', '--context', '2', '--strategy',
+                'HYBRID_SHARD', '--shard-group', '4', '--grad-accum', '2'],
+    'alone': ['gpt2-124m', 'dgx-a100-80gb', '--gpus', '1'],
+}
+SHOWN = [('stages', 'pipeline'), ('stages', 'pipeline --svg'), ('stages', 'mesh'),
+         ('stages', 'mesh --svg'), ('chunks', 'pipeline'), ('chunks', 'pipeline --svg'),
+         ('chunks', 'mesh'), ('experts', 'pipeline'), ('experts', 'mesh'), ('experts', 'mesh --svg'),
+         ('alone', 'mesh')]
+
+
+def flows(events):
+    """By id: the phases of messages between stages, and how long they are on their way."""
+    found = {}
+    for event in events:
+        if event.get('cat') == 'message':
+            found.setdefault(event['id'], {})[event['ph']] = event['ts']
+    return found
+
+
+def check_trace(box, expect):
+    box.run('report', 'stages.yaml', '-o', 's.trace.json')
+    events = json.loads(box.read('s.trace.json'))['traceEvents']
+    names = [event['args']['name'] for event in events if event['name'] == 'process_name']
+    expect(len(names) == 4 and all(f'stage {s}' in names[s] for s in range(4)), f'processes {names}')
+    arrows = flows(events)
+    expect(len(arrows) == 2 * 3 * 6 and all(set(arrow) == {'s', 'f'} for arrow in arrows.values()),
+           f'{len(arrows)} messages')
+    expect(all(arrow['f'] >= arrow['s'] for arrow in arrows.values()), 'messages go forward in time')
+
+
+def check_page(box, expect):
+    for plan, pictures in (('stages', 2), ('experts', 1), ('alone', 0)):
+        box.run('report', f'{plan}.yaml', '--no-alternatives', '-o', 'page.html')
+        page = box.read('page.html')
+        found = sum(page.count(f'<figcaption>{caption}') for caption in
+                    ('Which micro-batch every stage computes', 'Which ranks form which group'))
+        expect(found == pictures, f'{plan}: {found} pictures')
+        box.run('report', f'{plan}.yaml', '--no-alternatives', '-o', 'page.md')
+        text = box.read('page.md')
+        expect(('| axis ' in text) == (pictures > 0), f'{plan}: axes in Markdown')
+    box.run('report', 'experts.yaml', '-o', 'page.md')
+    asked = [line for line in box.read('page.md').split('\n') if line.startswith('| 2 \\(asked')]
+    expect(asked and '| - ' not in asked[0], f'experts on as many nodes as asked for: {asked}')
+
+
+def check_axes(box, plan, expect):
+    prediction = json.loads(box.run('explain', f'{plan}.yaml', '--json').out)['prediction']
+    axes, time = prediction.get('axes', {}), prediction['time_s']
+    expect(len(axes) == {'stages': 2, 'chunks': 3, 'experts': 4, 'alone': 0}[plan], f'{plan}: {axes}')
+    communicated = sum(time.get(key, 0) for key in
+                       ('all_gather', 'reduce_scatter', 'all_reduce', 'all_to_all', 'messages'))
+    total = sum(axis['time_s'] for axis in axes.values())
+    expect(abs(total - communicated) <= 1e-9 * communicated, f'{plan}: {total} of {communicated} s')
+
+
+def main(binary, update):
+    expect = support.Expectations()
+    found = ''
+    with support.Sandbox(binary) as box:
+        for name, words in PLANS.items():
+            done = box.run('predict', *words, *BATCH, '-o', f'{name}.yaml')
+            expect(done.code in (0, 1), f'{name}: {done.err}')
+            check_axes(box, name, expect)
+        for name, view in SHOWN:
+            done = box.run('explain', f'{name}.yaml', '--view', *view.split())
+            expect(done.code == 0 and not done.messages(), f'{name} {view}: {done.err}')
+            wide = [line for line in done.out.split('\n') if len(line) > COLUMNS]
+            expect('svg' in view or not wide, f'{name} {view}: {wide}')
+            found += f'$ shardplan explain {name}.yaml --view {view}\n{done.out}\n'
+        check_trace(box, expect)
+        check_page(box, expect)
+    if update:
+        with open(GOLDEN, 'w', encoding='utf-8') as stream:
+            stream.write(found)
+    else:
+        expect(found == support.content(GOLDEN),
+               'differs from golden/views.txt; tests/cli/views.py BINARY --update')
+    return expect.exit_code()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1], '--update' in sys.argv))
