@@ -247,11 +247,22 @@ static void use_work(struct lowering *l)
 	}
 }
 
+static void give_received(struct lowering *l)
+{
+	op_use(l, flight_of(l)->received);
+	op_give(l, &flight_of(l)->received);
+}
+
+static void give_work(struct lowering *l)
+{
+	if (range_ends_backward(l->step, l->at->range) && !is_sent(l))
+		op_give(l, &flight_of(l)->backward_work);
+}
+
 static void give_tensors(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
 	const struct range *range = range_of(l);
-	op_give(l, &flight->copies[l->at->range]);
 	op_give(l, &flight->saved[l->at->range]);
 	op_give(l, &flight->results[l->at->range]);
 	if (range->slot >= 0 && range->first_of_slot)
@@ -260,13 +271,26 @@ static void give_tensors(struct lowering *l)
 		op_give(l, &flight->logits);
 	else if (range->last_of_chunk)
 		op_give(l, &flight->residuals[range->slot + 1]);
-	op_use(l, flight->received);
-	op_give(l, &flight->received);
-	if (!range_ends_backward(l->step, l->at->range))
-		return;
-	op_give(l, &flight->tokens);
-	if (!is_sent(l))
-		op_give(l, &flight->backward_work);
+}
+
+static void give_tokens(struct lowering *l)
+{
+	if (range_ends_backward(l->step, l->at->range))
+		op_give(l, &flight_of(l)->tokens);
+}
+
+static void use_logits(struct lowering *l)
+{
+	if (range_has_head(l->step, l->at->range))
+		op_use(l, flight_of(l)->logits);
+}
+
+static void take_gradient(struct lowering *l)
+{
+	if (l->step->method.reduces == REDUCES_BUCKETS)
+		op_take_bucket_gradient(l);
+	else
+		op_take_unit_gradient(l);
 }
 
 void lower_BACKWARD(struct lowering *l)
@@ -275,14 +299,55 @@ void lower_BACKWARD(struct lowering *l)
 	use_weights(l);
 	use_input(l);
 	use_slot(l);
-	if (l->step->method.reduces == REDUCES_BUCKETS)
-		op_take_bucket_gradient(l);
-	else
-		op_take_unit_gradient(l);
+	take_gradient(l);
 	use_work(l);
 	use_exchanged(l);
-	if (range_has_head(l->step, l->at->range))
-		op_use(l, flight_of(l)->logits);
+	use_logits(l);
 	op_use(l, l->step->kernel_workspace);
+	op_give(l, &flight_of(l)->copies[l->at->range]);
 	give_tensors(l);
+	give_received(l);
+	give_tokens(l);
+	give_work(l);
+}
+
+/* What is saved stays: autograd keeps the whole graph of a stage until its weight part has run
+ * (torch.distributed.pipelining._backward: retain_graph), and the gradients of what its leaves
+ * return. */
+void lower_BACKWARD_INPUT(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	int *outputs = &flight->outputs[l->at->range];
+	op_set_range(l, l->at->range);
+	use_weights(l);
+	use_input(l);
+	use_slot(l);
+	*outputs = new_tensors(l, BUFFER_OUTPUT_GRADIENTS,
+		range_output_gradient_bytes(l->step, l->at->range));
+	op_take(l, *outputs);
+	op_use(l, *outputs);
+	use_work(l);
+	use_exchanged(l);
+	use_logits(l);
+	op_use(l, l->step->kernel_workspace);
+	op_give(l, &flight->copies[l->at->range]);
+	give_received(l);
+	give_work(l);
+}
+
+/* No weights are read. */
+void lower_BACKWARD_WEIGHT(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	int *outputs = &flight->outputs[l->at->range];
+	op_set_range(l, l->at->range);
+	use_input(l);
+	use_slot(l);
+	op_use(l, *outputs);
+	take_gradient(l);
+	use_logits(l);
+	op_use(l, l->step->kernel_workspace);
+	op_give(l, outputs);
+	give_tensors(l);
+	give_tokens(l);
 }

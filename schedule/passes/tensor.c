@@ -71,7 +71,7 @@ void pass_tensor(struct step *step)
 		const struct action *action = &old.items[i];
 		if (action->kind == ACTION_FORWARD || action->kind == ACTION_RECOMPUTE)
 			add_forward(step, action);
-		else if (action->kind == ACTION_BACKWARD)
+		else if (action_makes_input(action))
 			add_backward(step, action);
 		else if (action->kind == ACTION_LOSS)
 			add_loss(step, action);

@@ -84,7 +84,7 @@ struct waiting {
 	struct ref copied_out, released; /* the last copy-out, and the one that gathers wait for */
 	struct ref in_flight;
 	struct ref moved;
-	struct ref received; /* what no compute has waited for */
+	struct ref *received; /* per stage of the rank, direction and micro-batch */
 	struct ref *sent;    /* per flight: in its forward */
 };
 
@@ -181,14 +181,22 @@ static void wait_for_begin(struct waiting *w)
 		wait_for(w, w->optimizer);
 }
 
+/* What the pass begins with, until compute has waited for it. */
+static struct ref *received_at(const struct waiting *w)
+{
+	int direction = w->at->flags & IN_BACKWARD ? DIRECTION_BACKWARD : DIRECTION_FORWARD;
+	int m = (int)w->step->plan->grad_accum;
+	return &w->received[(2 * w->at->chunk + direction) * m + w->at->micro_batch];
+}
+
 static void wait_for_exchanges(struct waiting *w)
 {
 	static const enum stream streams[] = {STREAM_TENSOR, STREAM_CONTEXT, STREAM_EXPERT};
 	for (int i = 0; i < COUNT_OF(streams); i++)
 		if (w->last[streams[i]].step == w->here.step)
 			wait_for(w, w->last[streams[i]]);
-	wait_for(w, w->received);
-	w->received = none;
+	wait_for(w, *received_at(w));
+	*received_at(w) = none;
 }
 
 static void wait_for_sent(struct waiting *w)
@@ -352,7 +360,7 @@ static void leave_result(struct waiting *w, enum result result)
 			w->sent[w->at->flight] = w->here;
 		break;
 	case IS_RECEIVED:
-		w->received = w->here;
+		*received_at(w) = w->here;
 		break;
 	}
 }
@@ -360,10 +368,17 @@ static void leave_result(struct waiting *w, enum result result)
 /* --- the walks -----------------------------------------------------------------------------------
  */
 
+static int received_count(const struct step *step)
+{
+	return 2 * step->pipeline.chunks * (int)step->plan->grad_accum;
+}
+
 static void begin(struct waiting *w, int step)
 {
 	w->here.step = step;
-	w->copied_out = w->released = w->in_flight = w->moved = w->received = none;
+	w->copied_out = w->released = w->in_flight = w->moved = none;
+	for (int i = 0; i < received_count(w->step); i++)
+		w->received[i] = none;
 	for (int f = 0; f < w->step->n_flights; f++)
 		w->sent[f] = none;
 	for (int u = 0; u < w->step->n_units; u++) {
@@ -400,6 +415,7 @@ void pass_waits(struct step *step)
 	struct waiting w = {.step = step, .optimizer = none, .whole = none};
 	w.units = ARENA_ARRAY(step->arena, struct results, step->n_units);
 	w.sent = ARENA_ARRAY(step->arena, struct ref, step->n_flights);
+	w.received = ARENA_ARRAY(step->arena, struct ref, received_count(step));
 	for (int s = 0; s < STREAM_COUNT; s++)
 		w.last[s] = none;
 	for (int u = 0; u < step->n_units; u++)

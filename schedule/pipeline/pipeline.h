@@ -48,6 +48,9 @@ struct pipeline {
 int pipeline_stage(const struct pipeline *pipeline, int rank, int chunk);
 void pipeline_place(const struct pipeline *pipeline, int stage, int *rank, int *chunk);
 
+/* Is backward in two parts there? */
+bool pipeline_splits_backward(enum pipeline_schedule schedule);
+
 /* --- orders --------------------------------------------------------------------------------------
  */
 
@@ -77,6 +80,16 @@ bool pipeline_check(const struct pipeline *pipeline, bool torch, struct error *e
  * dualpipev    github.com/deepseek-ai/DualPipe, torch's ScheduleDualPipeV */
 int pipeline_order(const struct pipeline *pipeline, int rank, struct arena *arena,
 	struct pipeline_slot **slots);
+
+/* Where backward is split, receives are posted before they are needed, in one order of all ranks:
+ * behind which slots of a rank. */
+struct pipeline_receive {
+	int before; /* slot of the rank */
+	bool is_backward;
+	int chunk, micro_batch; /* of the rank: that begins with it */
+};
+int pipeline_receives(const struct pipeline *pipeline, int rank, struct arena *arena,
+	struct pipeline_receive **receives);
 
 /* The most forwards in these slots whose backward (dW, where it is split) has not ended: 1f1b
  * min(m, p-k), gpipe m, interleaved min(mv, 2(p-1-k) + (v-1)g + 1), and 1 more with pairs, zb-h1

@@ -182,7 +182,17 @@ static void judge_steady(const struct question *question, const struct plan *pla
 /* Pipelines: bounds from the whole model's load, and steps of few micro-batches for many. */
 static void test_pipelines(void **state)
 {
-	static const char *const cuts[][2] = {{"2", "1"}, {"4", "1"}, {"4", "2"}};
+	static const struct {
+		const char *pipeline, *tensor, *schedule; /* NULL: those that are searched */
+	} cuts[] = {
+		{"2", "1", NULL},
+		{"4", "1", NULL},
+		{"4", "2", NULL},
+		{"4", "1", "zb-h1"},
+		{"2", "2", "zbv"},
+		{"4", "1", "zbv"},
+		{"4", "1", "dualpipev"},
+	};
 	struct tally tally = {0};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cuts); i++) {
@@ -193,8 +203,10 @@ static void test_pipelines(void **state)
 		struct space space;
 		struct bounds bounds;
 		struct error error = {0};
-		set_choice(&question, &arena, "pipeline", cuts[i][0]);
-		set_choice(&question, &arena, "tensor", cuts[i][1]);
+		set_choice(&question, &arena, "pipeline", cuts[i].pipeline);
+		set_choice(&question, &arena, "tensor", cuts[i].tensor);
+		if (cuts[i].schedule != NULL)
+			set_choice(&question, &arena, "pipeline_schedule", cuts[i].schedule);
 		set_choice(&question, &arena, "global_batch", "512");
 		set_choice(&question, &arena, "micro_batch", "1");
 		set_choice(&question, &arena, "strategy", "SHARD_GRAD_OP");
@@ -216,7 +228,7 @@ static void test_pipelines(void **state)
 		(long long)tally.plans, tally.time / (double)tally.plans,
 		tally.memory / (double)tally.plans);
 	assert_int_equal(tally.violations, 0);
-	assert_true(tally.plans >= 6);
+	assert_true(tally.plans >= 10);
 	assert_true(tally.time / (double)tally.plans > 0.85);
 }
 
