@@ -380,8 +380,9 @@ int64_t model_output_gradient_bytes(const struct model *model, int first, int en
 	int64_t total = 0;
 
 	for (int i = first; i < end; i++)
-		total = saturated_add(total, round_up(output_gradient_bytes(&r, model->modules[i].kind),
-						     max_i64(rules->alignment, 1)));
+		total = saturated_add(
+			total, round_up(output_gradient_bytes(&r, model->modules[i].kind),
+				       max_i64(rules->alignment, 1)));
 	return total;
 }
 

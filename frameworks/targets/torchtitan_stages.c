@@ -1,7 +1,8 @@
 /* torchtitan's pipelines: degree and schedule, micro-batches, and what makes the stages.
  *
  * Stages are even, with the embedding and the head counting as blocks. A rank has one, or two where
- * the schedule is neither 1F1B nor GPipe; a number of blocks a stage makes it as many as that takes.
+ * the schedule is neither 1F1B nor GPipe; a number of blocks a stage makes it as many as that
+ * takes.
  */
 #include <string.h>
 

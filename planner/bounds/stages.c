@@ -71,8 +71,8 @@ static double state_bytes(const struct plan *plan)
 }
 
 /* Blocks of the first rank that hold what they have saved, at the most. */
-static int most_held(
-	const struct pipeline *pipeline, const int *stages, const struct pipeline_slot *slots, int n)
+static int most_held(const struct pipeline *pipeline, const int *stages,
+	const struct pipeline_slot *slots, int n)
 {
 	int held = 0, most = 0;
 	for (int i = 0; i < n; i++) {

@@ -32,14 +32,14 @@
 	X(RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                              \
 	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED, SENT_BEFORE)                   \
 	X(BACKWARD_INPUT, BACKWARD_INPUT, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                    \
-	X(BACKWARD_WEIGHT, BACKWARD_WEIGHT, COMPUTE, NOTHING, SENT_BEFORE)                         \
+	X(BACKWARD_WEIGHT, BACKWARD_WEIGHT, COMPUTE, NOTHING, SENT_BEFORE, INPUT)                  \
 	/* activations: saved tensors leave and come back */                                       \
 	X(SAVE, COPY_D2H, COPY_OUT, MOVED, COMPUTE, ROWS)                                          \
 	X(FETCH, COPY_H2D, COPY_IN, MOVED, COMPUTE)                                                \
 	X(END_COPIES, END_COPIES, COMPUTE, NOTHING, MOVED)                                         \
 	/* tokens between tensor ranks: gathered for a column-parallel layer, summed behind a      \
 	 * row-parallel one, in parts or whole; the loss's sums */                                 \
-	X(GATHER_TOKENS, ALL_GATHER, TENSOR, NOTHING, COMPUTE)                                     \
+	X(GATHER_TOKENS, ALL_GATHER, TENSOR, GATHERED, COMPUTE)                                    \
 	X(SCATTER_TOKENS, REDUCE_SCATTER, TENSOR, NOTHING, COMPUTE)                                \
 	X(REDUCE_TOKENS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                     \
 	X(REDUCE_LOSS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                       \
@@ -153,6 +153,7 @@ enum action_flag {
 	KEEPS_ROWS = 1 << 17,   /* FORWARD: what came in is there until it is computed again */
 	INPUT_PART = 1 << 18,   /* of the input part of a backward pass, */
 	WEIGHT_PART = 1 << 19,  /* of its weight part */
+	BESIDE = 1 << 20,       /* GATHER_TOKENS: beside dX of its layer; parts of its range */
 };
 
 struct action {
@@ -164,7 +165,7 @@ struct action {
 					 long as those of other flights; -1: none */
 	int chunk;                    /* which of the rank's stages */
 	int cause;                    /* unit whose hook issued it early; -1 */
-	int first_module, end_module; /* RECOMPUTE: a part of its range */
+	int first_module, end_module; /* a part of its range; 0, 0: all of it */
 	struct slice units;           /* of step->lists: several units at once */
 };
 

@@ -30,8 +30,8 @@ void pass_experts(struct step *step)
 	for (int i = 0; i < old.n; i++) {
 		const struct action *action = &old.items[i];
 		bool again = action->kind == ACTION_RECOMPUTE;
-		bool computes = action->kind == ACTION_FORWARD || again ||
-				action_makes_input(action);
+		bool computes =
+			action->kind == ACTION_FORWARD || again || action_makes_input(action);
 		if (computes && step->ranges[action->range].receives_rows &&
 			!(again && is_selective(step, action)))
 			add_experts(step, *action);

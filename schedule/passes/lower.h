@@ -69,7 +69,7 @@ struct lowering {
 	int scalars;            /* of the gradient norm */
 	struct numbers leaving; /* activations that are being copied out */
 	int *handed; /* by stage of the rank and micro-batch: what its next pass takes over */
-	struct numbers shared;  /* buffers that the flights of both stages have */
+	struct numbers shared; /* buffers that the flights of both stages have */
 };
 
 void op_use(struct lowering *l, int buffer); /* nothing for -1, and once only */

@@ -149,8 +149,8 @@ static int *handed_to(struct lowering *l, int chunk)
 	return &l->handed[chunk * (int)l->step->plan->grad_accum + l->at->micro_batch];
 }
 
-/* Without a message the residual stream is one tensor of both stages (PyTorch: detached, of the same
- * storage). */
+/* Without a message the residual stream is one tensor of both stages (PyTorch: detached, of the
+ * same storage). */
 void lower_hand_over(struct lowering *l)
 {
 	const struct pipeline *pipeline = &l->step->pipeline;

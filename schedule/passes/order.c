@@ -50,12 +50,12 @@ void pass_order(struct step *step)
 	step->order = ARENA_ARRAY(step->arena, struct action, n);
 	step->n_passes = n;
 	for (int i = 0; i < n; i++) {
-		bool synchronises = slots[i].micro_batch == plan->grad_accum - 1 ||
-				    plan->sync_each_micro_batch;
+		bool synchronises =
+			slots[i].micro_batch == plan->grad_accum - 1 || plan->sync_each_micro_batch;
 		bool ends = step->pipeline.chunks == 1 || !comes_later(slots, n, i);
-		step->order[i] = (struct action){
-			.flags = flags[slots[i].pass] | (synchronises ? SYNCHRONISES : 0) |
-				 (ends ? LAST : 0),
+		step->order[i] = (struct action){.flags = flags[slots[i].pass] |
+							  (synchronises ? SYNCHRONISES : 0) |
+							  (ends ? LAST : 0),
 			.micro_batch = slots[i].micro_batch,
 			.chunk = slots[i].chunk,
 			.flight = flight_of(&flights, &slots[i])};

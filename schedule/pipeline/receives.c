@@ -1,7 +1,7 @@
 /* When ranks post their receives, as torch.distributed.pipelining does (schedules.py,
- * _add_send_recv): ranks take their next slots by turns, and the receive of what a slot sends stands
- * behind what its rank has taken by then. So all messages are in one order, and nothing hangs though
- * no message is buffered. */
+ * _add_send_recv): ranks take their next slots by turns, and the receive of what a slot sends
+ * stands behind what its rank has taken by then. So all messages are in one order, and nothing
+ * hangs though no message is buffered. */
 #include "schedule/pipeline/slots.h"
 
 struct posting {

@@ -231,6 +231,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.parallel_loss = true,
 			.loss_in_place = true,
 			.keeps_gather_buffer = true,
+			.overlaps_exchanges = true,
 			.keeps_messages = true,
 			.projection_keeps_input = true,
 			.recomputes_attention = true,

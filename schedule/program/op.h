@@ -22,7 +22,8 @@
 			 */                                                                        \
 	X(SEND, "send") /* messages to other stages of a pipeline */                               \
 	X(RECEIVE, "receive") /* and from them */                                                  \
-	/* the same with the rank before, where messages with the one behind do not hold them up */\
+	/* the same with the rank before, where messages with the one behind do not hold them up   \
+	 */                                                                                        \
 	X(SEND_BACK, "send_back")                                                                  \
 	X(RECEIVE_BACK, "receive_back")
 

@@ -183,15 +183,18 @@ static void judge_steady(const struct question *question, const struct plan *pla
 static void test_pipelines(void **state)
 {
 	static const struct {
-		const char *pipeline, *tensor, *schedule; /* NULL: those that are searched */
+		const char *pipeline, *tensor;
+		const char *schedule; /* NULL: those that are searched */
+		const char *runtime, *strategy;
 	} cuts[] = {
-		{"2", "1", NULL},
-		{"4", "1", NULL},
-		{"4", "2", NULL},
-		{"4", "1", "zb-h1"},
-		{"2", "2", "zbv"},
-		{"4", "1", "zbv"},
-		{"4", "1", "dualpipev"},
+		{"2", "1", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "1", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "2", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "1", "zb-h1", "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"2", "2", "zbv", "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "1", "zbv", "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "1", "dualpipev", "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "8", NULL, "megatron", "ZERO_1"},
 	};
 	struct tally tally = {0};
 	(void)state;
@@ -209,7 +212,8 @@ static void test_pipelines(void **state)
 			set_choice(&question, &arena, "pipeline_schedule", cuts[i].schedule);
 		set_choice(&question, &arena, "global_batch", "512");
 		set_choice(&question, &arena, "micro_batch", "1");
-		set_choice(&question, &arena, "strategy", "SHARD_GRAD_OP");
+		set_choice(&question, &arena, "runtime", cuts[i].runtime);
+		set_choice(&question, &arena, "strategy", cuts[i].strategy);
 		assert_true(space_build(&question, &arena, &space, &error));
 		bounds_build(&question, &space, &bounds);
 		for (int k = 0; k < space.n; k++) {

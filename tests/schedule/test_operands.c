@@ -311,7 +311,8 @@ static const struct op *input_part(const struct program *p, const struct op *op)
 }
 
 /* What torch.distributed.pipelining._backward of 2.15.0 was seen to keep of a block like Llama's:
- * four gradients as wide as the residual stream, those of q, k and v, and two of the MLP's width. */
+ * four gradients as wide as the residual stream, those of q, k and v, and two of the MLP's width.
+ */
 static int64_t output_gradients(const struct plan *plan, const struct architecture *a)
 {
 	int64_t heads = (a->heads + 2 * a->kv_heads) * a->head_dim;
@@ -345,8 +346,8 @@ static void test_parts(void **state)
 	for (int i = 0; i < COUNT_OF(cuts); i++) {
 		struct arena arena = {0};
 		const struct schedule *schedule = build_words(&arena, "llama-3-8b", "2xdgx-h100",
-			arena_printf(&arena, "pipeline=4 grad_accum=8 pipeline_schedule=%s",
-				cuts[i]));
+			arena_printf(
+				&arena, "pipeline=4 grad_accum=8 pipeline_schedule=%s", cuts[i]));
 		int n = 0;
 		for (int c = 0; c < schedule->n_classes; c++) {
 			const struct program *p = &schedule->programs[c];

@@ -173,8 +173,8 @@ static void test_work(void **state)
 		struct arena arena = {0};
 		const char *checkpointing = checkpointing_of(cuts[i]);
 		const struct schedule *schedule = built(&arena, "llama-2-7b",
-			arena_printf(&arena, "%s activation_checkpointing=%s", cuts[i],
-				checkpointing));
+			arena_printf(
+				&arena, "%s activation_checkpointing=%s", cuts[i], checkpointing));
 		const struct plan *plan = &schedule->plan;
 		const struct schedule *whole = built(&arena, "llama-2-7b",
 			arena_printf(&arena,
@@ -226,8 +226,8 @@ static void test_messages(void **state)
 			}
 		}
 		assert_int_equal(n, 2 * (stages - 1) * plan->grad_accum);
-		assert_int_equal(bytes,
-			n * SEQ_LEN * hidden * 2 / plan->mesh.tensor / plan->mesh.context);
+		assert_int_equal(
+			bytes, n * SEQ_LEN * hidden * 2 / plan->mesh.tensor / plan->mesh.context);
 		arena_finish(&arena);
 	}
 }
@@ -313,7 +313,8 @@ static void test_in_flight(void **state)
 			if (pipeline.chunks > 2 || has_ranges || first == 0 ||
 				program->model->architecture.layers == 0)
 				continue;
-			assert_int_equal(most_in_flight(program, first), pipeline_in_flight(slots, n));
+			assert_int_equal(
+				most_in_flight(program, first), pipeline_in_flight(slots, n));
 			compared++;
 		}
 		arena_finish(&arena);

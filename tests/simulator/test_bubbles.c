@@ -84,7 +84,8 @@ static double step_of(struct arena *arena, struct schedule *schedule, const stru
 static void check(const struct pipeline *pipeline)
 {
 	struct arena arena = {0};
-	bool is_even = pipeline->schedule == PIPELINE_ZBV || pipeline->schedule == PIPELINE_DUALPIPEV;
+	bool is_even =
+		pipeline->schedule == PIPELINE_ZBV || pipeline->schedule == PIPELINE_DUALPIPEV;
 	const struct times *t = is_even ? &even : &light;
 	double all = t->forward + t->input + t->weight;
 	const struct pipeline_times times = {t->forward, t->input, t->weight, all};
