@@ -111,7 +111,8 @@ struct pipeline_times {
  * zbv          (p-1)F            where m >= 2p-1 and F = I = W: each rank ends as much later than
  *                                the ranks before it as it begins, and does not idle between
  *                                (2401.10241 section 6: "zero bubble")
- * dualpipev    (p-1)(pair+I-2W)  where F = I = W (DeepSeek's DualPipe, README)
+ * dualpipev    (p-1)(pair+I-2W)  where F = I = W and the two of a pair begin together (DeepSeek's
+ *              DualPipe, README); torch computes them one after the other, and idles less
  *
  * NaN where none holds, and with `pairs`. */
 double pipeline_bubble(const struct pipeline *pipeline, const struct pipeline_times *times);
