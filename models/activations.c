@@ -339,6 +339,53 @@ int64_t model_saved_bytes(const struct model *model, int first, int end,
 	return total;
 }
 
+/* Leaves with weights that are no linear ones, by what they write. */
+static const struct {
+	enum module_kind kind;
+	enum width width;
+} norms[] = {
+	{MODULE_NORM, WIDTH_STREAM},
+	{MODULE_EMBEDDING_NORM, WIDTH_STREAM},
+	{MODULE_QUERY_DOWN_NORM, WIDTH_QUERY_RANK},
+	{MODULE_KV_DOWN_NORM, WIDTH_KV_RANK},
+	{MODULE_QUERY_NORM, WIDTH_QUERY},
+	{MODULE_KEY_NORM, WIDTH_KEY},
+};
+
+/* Side by side, attention and MLP get one and the same gradient. */
+static bool shares_gradient(const struct request *r, enum module_kind kind)
+{
+	return kind == MODULE_HEAD || (kind == MODULE_ATTENTION_OUTPUT && !adds_twice(r));
+}
+
+static int64_t output_gradient_bytes(const struct request *r, enum module_kind kind)
+{
+	int64_t out, in, compute = dtype_bytes(r->rules->dtype);
+	int64_t rows = module_kind_is_of_experts(kind) ? r->rows.received : r->rows.tokens;
+
+	if (shares_gradient(r, kind))
+		return 0;
+	if (module_linear_shape(r->architecture, kind, &out, &in))
+		return saturated_mul(saturated_mul(rows, out), compute);
+	for (int i = 0; i < COUNT_OF(norms); i++)
+		if (norms[i].kind == kind)
+			return tensor_bytes(r, norms[i].width, ELEMENT_COMPUTE);
+	return 0;
+}
+
+int64_t model_output_gradient_bytes(const struct model *model, int first, int end,
+	const struct activation_rules *rules, int64_t sequences, int64_t seq_len)
+{
+	struct request r = make_request(model, rules, sequences, seq_len);
+	int64_t total = 0;
+
+	for (int i = first; i < end; i++)
+		total = saturated_add(
+			total, round_up(output_gradient_bytes(&r, model->modules[i].kind),
+				       max_i64(rules->alignment, 1)));
+	return total;
+}
+
 int64_t model_residual_bytes(const struct model *model, const struct activation_rules *rules,
 	int64_t sequences, int64_t seq_len)
 {

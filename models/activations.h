@@ -102,6 +102,12 @@ int model_saved_tensors(const struct model *model, int module, const struct acti
 int64_t model_saved_bytes(const struct model *model, int first, int end,
 	const struct activation_rules *rules, int64_t sequences, int64_t seq_len);
 
+/* Bytes of the gradients that leaves in [first, end) keep from the input part of backward for the
+ * weight part: dY of linear leaves and of norms. That of the head is where the logits were
+ * (torch.distributed.pipelining._backward: the gradients that its hooks keep). */
+int64_t model_output_gradient_bytes(const struct model *model, int first, int end,
+	const struct activation_rules *rules, int64_t sequences, int64_t seq_len);
+
 /* One residual-stream tensor: T * h elements (model_stream_tokens). */
 int64_t model_residual_bytes(const struct model *model, const struct activation_rules *rules,
 	int64_t sequences, int64_t seq_len);

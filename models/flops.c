@@ -134,6 +134,16 @@ struct wanted {
 	bool input, weight;
 };
 
+static bool has_input_part(enum pass pass)
+{
+	return pass != PASS_BACKWARD_WEIGHT;
+}
+
+static bool has_weight_part(enum pass pass)
+{
+	return pass == PASS_BACKWARD || pass == PASS_BACKWARD_WEIGHT;
+}
+
 /* Y[T,out] = X[T,in] W^T; backward dX = dY W and dW = dY^T X. `count` of them. */
 static void add_linear(struct module_work *work, enum pass pass, struct wanted wanted,
 	int64_t tokens, int64_t out, int64_t in, int64_t count)
@@ -142,9 +152,9 @@ static void add_linear(struct module_work *work, enum pass pass, struct wanted w
 		add_gemm(work, tokens, out, in, count);
 		return;
 	}
-	if (wanted.input)
+	if (wanted.input && has_input_part(pass))
 		add_gemm(work, tokens, in, out, count);
-	if (wanted.weight)
+	if (wanted.weight && has_weight_part(pass))
 		add_gemm(work, out, in, tokens, count);
 }
 
@@ -162,9 +172,14 @@ static void add_adapter(struct module_work *work, enum pass pass, struct wanted 
 		work->eager_kernels += 2;
 		return;
 	}
-	add_gemm(work, tokens, rank, out, 1);
-	add_gemm(work, out, rank, tokens, 1);
-	add_gemm(work, rank, in, tokens, 1);
+	if (has_input_part(pass))
+		add_gemm(work, tokens, rank, out, 1);
+	if (has_weight_part(pass)) {
+		add_gemm(work, out, rank, tokens, 1);
+		add_gemm(work, rank, in, tokens, 1);
+	}
+	if (!has_input_part(pass))
+		return;
 	if (wanted.input)
 		add_gemm(work, tokens, in, rank, 1);
 	work->eager_bytes += (2 * (double)out + 3 * (double)in) * width;
@@ -246,7 +261,7 @@ static void add_products(struct module_work *work, const struct model *model,
 		add_linear(work, pass, wanted, rows, out, in, 1);
 	if (m->adapter >= 0)
 		add_adapter(work, pass, wanted, rows, out, in, a->trainable.rank, element_bytes);
-	if (pass == PASS_BACKWARD && module_trains_bias(model, m))
+	if (has_weight_part(pass) && module_trains_bias(model, m))
 		add_bias_gradient(work, (double)rows * (double)out * element_bytes);
 }
 
@@ -258,13 +273,15 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 	const struct row_counts rows = model_rows(model, sequences, seq_len);
 
 	*work = (struct module_work){0};
-	if (pass == PASS_BACKWARD && !model_goes_back(model, module))
+	if (pass != PASS_FORWARD && !model_goes_back(model, module))
+		return;
+	add_products(work, model, m, pass, &rows, element_bytes);
+	if (!has_input_part(pass))
 		return;
 	if (m->kind == MODULE_ATTENTION_CORE)
 		add_core(work, a, pass, (double)rows.tokens, (double)seq_len, element_bytes,
 			attention, module_sees_all(model, module) ? 1 : 0.5);
 	add_activation(work, a, m->kind, pass, &rows, element_bytes);
-	add_products(work, model, m, pass, &rows, element_bytes);
 	if (m->kind == MODULE_ROUTER)
 		add_traffic(work, &dispatch_traffic, pass, (double)rows.sent, a, element_bytes);
 	if (m->kind == MODULE_EXPERTS_DOWN && model->division.expert > 1)

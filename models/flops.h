@@ -20,7 +20,9 @@ static inline bool attention_is_flash(enum attention_kind kind)
 	return kind != ATTENTION_EAGER;
 }
 
-enum pass { PASS_FORWARD, PASS_BACKWARD };
+/* Backward, or one of its two parts, which add up to it: the weight part makes the gradients of the
+ * weights and biases of linear leaves (dW, from their inputs and dY), the input part all else. */
+enum pass { PASS_FORWARD, PASS_BACKWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT };
 
 /* A matrix product C[m,n] = A[m,k] B[k,n], `count` times: 2*m*n*k*count FLOPs. Shape only: kernels/
  * has a struct gemm with pointers. */

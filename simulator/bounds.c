@@ -202,7 +202,7 @@ static double least_egress(const struct schedule *schedule, const struct op *op)
 
 static double range_flops(const struct plan *plan, const struct model *model, const struct op *op)
 {
-	enum pass pass = op->kind == OP_BACKWARD ? PASS_BACKWARD : PASS_FORWARD;
+	enum pass pass = compute_pass(op->kind);
 	double flops = 0;
 
 	for (int i = op->first_module; i < op->end_module && op->kind != OP_LOSS; i++) {

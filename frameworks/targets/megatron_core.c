@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "frameworks/targets/megatron.h"
+#include "schedule/pipeline/pipeline.h"
 
 static const struct export_rule core_rules[] = {
 	{KNOB_RUNTIME, FIXED},
@@ -28,6 +29,10 @@ void megatron_adapt_core(struct exporting *exporting, struct plan *plan)
 {
 	bool low = plan->reduce_dtype == plan->param_dtype;
 
+	if (pipeline_splits_backward(plan->pipeline_schedule))
+		export_change(exporting, plan, KNOB_PIPELINE_SCHEDULE,
+			plan_pipeline(plan).chunks > 1 ? "interleaved" : "1f1b",
+			"backward is not split there");
 	if (plan->strategy != STRATEGY_NO_SHARD)
 		export_change(exporting, plan, KNOB_STRATEGY, "ZERO_1",
 			"the distributed optimizer shards optimizer state alone");

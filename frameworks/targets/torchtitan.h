@@ -31,7 +31,9 @@ const char *titan_stage(struct exporting *exporting);
 		{"parallelism.num_pp_microbatches", KEY_READ, NO_KNOB, NULL, in_tokens,            \
 			titan_micro_batches},                                                      \
 		{"parallelism.pipeline_parallel_schedule", KEY_READ, KNOB_PIPELINE_SCHEDULE,       \
-			"1F1B>1f1b GPipe>gpipe Interleaved1F1B>interleaved", 0, titan_schedule},   \
+			"1F1B>1f1b GPipe>gpipe Interleaved1F1B>interleaved "                       \
+			"InterleavedZeroBubble>zb-h1 ZBVZeroBubble>zbv DualPipeV>dualpipev",       \
+			0, titan_schedule},                                                        \
 		{"parallelism.pipeline_parallel_layers_per_stage", KEY_READ, KNOB_VIRTUAL_STAGES,  \
 			NULL, 0, titan_stage},                                                     \
 		{"parallelism.pipeline_parallel_first_stage_less_layers", KEY_READ,                \

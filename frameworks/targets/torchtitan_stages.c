@@ -1,7 +1,9 @@
 /* torchtitan's pipelines: degree and schedule, micro-batches, and what makes the stages.
  *
- * Stages are even, with the embedding and the head counting as blocks. A rank has one, or two of
- * Interleaved1F1B; a number of blocks a stage makes it as many as that takes. */
+ * Stages are even, with the embedding and the head counting as blocks. A rank has one, or two where
+ * the schedule is neither 1F1B nor GPipe; a number of blocks a stage makes it as many as that
+ * takes.
+ */
 #include <string.h>
 
 #include "frameworks/targets/torchtitan.h"
@@ -42,6 +44,9 @@ void titan_adapt_stages(struct exporting *exporting, struct plan *plan)
 			pipelined ? "false" : "true",
 			pipelined ? "a pipeline reduces after its last micro-batch"
 				  : "torchtitan reduces after every micro-batch");
+	if (plan->pipeline_schedule == PIPELINE_ZB_H1 && plan_pipeline(plan).chunks == 1)
+		export_change(exporting, plan, KNOB_VIRTUAL_STAGES, "2",
+			"InterleavedZeroBubble has several stages a rank there");
 	if (pipelined && plan->strategy == STRATEGY_NO_SHARD &&
 		exporting->target->syntax == SYNTAX_TOML)
 		adapt_unsharded_stages(exporting, plan);
@@ -56,7 +61,10 @@ const char *titan_schedule(struct exporting *exporting)
 {
 	static const char *const names[PIPELINE_SCHEDULE_COUNT] = {[PIPELINE_1F1B] = "1F1B",
 		[PIPELINE_GPIPE] = "GPipe",
-		[PIPELINE_INTERLEAVED] = "Interleaved1F1B"};
+		[PIPELINE_INTERLEAVED] = "Interleaved1F1B",
+		[PIPELINE_ZB_H1] = "InterleavedZeroBubble",
+		[PIPELINE_ZBV] = "ZBVZeroBubble",
+		[PIPELINE_DUALPIPEV] = "DualPipeV"};
 
 	return titan_is_pipelined(exporting) ? names[exporting->plan->pipeline_schedule] : NULL;
 }
@@ -155,8 +163,7 @@ static int stage_size(const struct exporting *exporting)
 /* The framework's own number. */
 static bool has_usual_stages(const struct exporting *exporting)
 {
-	return exporting->plan->pipeline_schedule != PIPELINE_INTERLEAVED ||
-	       exporting->plan->virtual_stages <= 2;
+	return plan_pipeline(exporting->plan).chunks <= 2;
 }
 
 const char *titan_stage(struct exporting *exporting)
@@ -298,7 +305,8 @@ bool titan_finish_stages(
 		!read_end(importing, last_path, &split.head, error) ||
 		!import_count(importing, stage_path, &each, 0, error))
 		return false;
-	bool several = strcmp(import_value(importing, KNOB_PIPELINE_SCHEDULE), "interleaved") == 0;
+	const char *schedule = import_value(importing, KNOB_PIPELINE_SCHEDULE);
+	bool several = strcmp(schedule, "1f1b") != 0 && strcmp(schedule, "gpipe") != 0;
 	split.chunks = several ? 2 : 1;
 	if (each > 0 && !count_chunks(importing, each, &split, error))
 		return false;

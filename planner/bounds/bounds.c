@@ -129,14 +129,22 @@ static bool is_of_blocks(const struct buffer *buffer)
 	return bound_is_load(buffer) && buffer->end_module > 0 && buffer->layer >= 0;
 }
 
-/* Compute waits for what it exchanges with those that divide the model. */
+/* Compute waits for what it exchanges with those that divide the model, but not for what runs
+ * beside a part of backward. */
+static bool holds_up(const struct program *program, int i)
+{
+	enum op_kind next = program->ops[i < program->n_ops - 1 ? i + 1 : i].kind;
+	return op_exchanges(&program->ops[i]) && next != OP_BACKWARD_INPUT &&
+	       next != OP_BACKWARD_WEIGHT;
+}
+
 static void measure_stages(struct sampler *sampler, const struct sample *sample,
 	const struct stands *stands, struct stage_load *stages)
 {
 	const struct program *program = &sample->schedule->programs[0];
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
-		bool counts = op_kind_class(op->kind) == OP_CLASS_COMPUTE || op_exchanges(op);
+		bool counts = op_kind_class(op->kind) == OP_CLASS_COMPUTE || holds_up(program, i);
 		double seconds = counts ? program_times(program, i) * sample->costs[i].device : 0;
 		if (op->layer >= 0)
 			stages->blocks += seconds;

@@ -5,11 +5,12 @@
  * context ranks exchange something, compute waits for it. It begins when the first one has come
  * through the first stage of each rank before it, and those stages' backwards end after its own. So
  * a step takes at least the most over ranks of m times its own passes plus the passes through these
- * stages.
+ * stages. Where backward is split, gradients of weights may be what ends last: then these passes do
+ * not count.
  *
  * Memory. The first rank keeps what its blocks save for as many micro-batches as the order lets it
- * begin (pipeline.h). States are shared out over the stages and the shards; the largest part is not
- * below the mean. */
+ * begin (pipeline.h), the weight parts of backward to the last. States are shared out over the
+ * stages and the shards; the largest part is not below the mean. */
 #include "planner/bounds/parts.h"
 
 #include <math.h>
@@ -42,11 +43,14 @@ double bound_stages_time(
 	struct arena arena = {0};
 	const int *stages = stages_of(plan, blocks, &arena);
 	double block = load->blocks / (double)blocks, before = 0, time = 0;
+	bool splits = pipeline_splits_backward(pipeline.schedule);
+	int last, chunk;
+	pipeline_place(&pipeline, pipeline.ranks * pipeline.chunks - 1, &last, &chunk);
 	for (int k = 0; k < pipeline.ranks; k++) {
 		double pass = block * blocks_of_rank(&pipeline, stages, k);
-		pass += k == pipeline.ranks - 1 ? load->head : 0;
+		pass += k == last ? load->head : 0;
 		time = fmax(time, before + pipeline.micro_batches * pass);
-		before += block * stages[k];
+		before += splits ? 0 : block * stages[k];
 	}
 	arena_finish(&arena);
 	return time * (1 - 1e-3); /* stages begin and end ranges of their own */
@@ -66,6 +70,22 @@ static double state_bytes(const struct plan *plan)
 	return (master + moments + gradient) / sharded + whole;
 }
 
+/* Blocks of the first rank that hold what they have saved, at the most. */
+static int most_held(const struct pipeline *pipeline, const int *stages,
+	const struct pipeline_slot *slots, int n)
+{
+	int held = 0, most = 0;
+	for (int i = 0; i < n; i++) {
+		int blocks = stages[pipeline_stage(pipeline, 0, slots[i].chunk)];
+		if (slots[i].pass == PIPELINE_FORWARD)
+			held += blocks;
+		else if (slots[i].pass != PIPELINE_BACKWARD_INPUT)
+			held -= blocks;
+		most = held > most ? held : most;
+	}
+	return most;
+}
+
 int64_t bound_stages_memory(
 	const struct plan *plan, const struct model *part, const struct stage_load *load)
 {
@@ -75,9 +95,8 @@ int64_t bound_stages_memory(
 	struct pipeline_slot *slots;
 	int n = pipeline_order(&pipeline, 0, &arena, &slots);
 	const int *stages = stages_of(plan, blocks, &arena);
-	double own = blocks_of_rank(&pipeline, stages, 0) / (double)blocks;
-	double flights = pipeline_in_flight(slots, n) / (double)pipeline.chunks;
+	double held = most_held(&pipeline, stages, slots, n) / (double)blocks;
 	double states = state_bytes(plan) * (double)part->parameter_count / pipeline.ranks;
 	arena_finish(&arena);
-	return (int64_t)(0.95 * (load->saved * flights * own + states));
+	return (int64_t)(0.95 * (load->saved * held + states));
 }

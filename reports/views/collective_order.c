@@ -180,6 +180,8 @@ static bool shows(enum op_kind kind)
 		[OP_LOSS] = true,
 		[OP_RECOMPUTE] = true,
 		[OP_BACKWARD] = true,
+		[OP_BACKWARD_INPUT] = true,
+		[OP_BACKWARD_WEIGHT] = true,
 		[OP_REDUCE_SCATTER] = true,
 		[OP_ALL_REDUCE] = true,
 		[OP_COPY_H2D] = true,

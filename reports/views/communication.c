@@ -169,9 +169,9 @@ static void add_strategies(
 }
 
 static const char legend[] =
-	"G all-gather, F forward, | parameters freed, L loss, r recompute, B backward,\n"
-	"S reduce-scatter, A all-reduce, h and d copies from and to the host; the number\n"
-	"behind a collective is the size of its group\n\n";
+	"G all-gather, F forward, | parameters freed, L loss, r recompute, B backward\n"
+	"(W of weights), S reduce-scatter, A all-reduce, h and d copies from and to the\n"
+	"host; the number behind a collective is the size of its group\n\n";
 
 void view_communication(
 	const struct explained *explained, const struct style *style, struct text *text)

@@ -68,6 +68,7 @@ void view_pipeline(const struct explained *explained, const struct style *style,
 	text_printf(text,
 		"\nA column is %s. 0 to 9: forward of a micro-batch, by its last digit; A to J: "
 		"its "
-		"backward.\no: the optimizer. A point: nothing is computed for most of it.\n",
+		"backward\n(a to j: of weights alone). o: the optimizer. A point: nothing is "
+		"computed for most of it.\n",
 		format_seconds(buffer, pipeline_end(explained) / n));
 }

@@ -19,6 +19,8 @@ static const struct pass_kind kinds[OP_KIND_COUNT] = {
 	[OP_LOSS] = FORWARD,
 	[OP_RECOMPUTE] = BACKWARD,
 	[OP_BACKWARD] = BACKWARD,
+	[OP_BACKWARD_INPUT] = BACKWARD,
+	[OP_BACKWARD_WEIGHT] = {"weights", "#56b4a0", 'a', true},
 	[OP_OPTIMIZER] = {"optimizer", "#c9b700", 'o', false},
 };
 
@@ -64,6 +66,14 @@ static int chunk_of(
 	return module_kind_is_before_blocks(module->kind) ? 0 : n_chunks - 1;
 }
 
+/* Parts that follow one another inside of a block are one backward pass. */
+static enum op_kind kind_of(const struct plan *plan, const struct op *op)
+{
+	bool splits = pipeline_splits_backward(plan->pipeline_schedule);
+
+	return op_kind_is_backward(op->kind) && !splits ? OP_BACKWARD : op->kind;
+}
+
 static bool goes_on(const struct stage_pass *last, const struct stage_pass *next)
 {
 	return strcmp(kinds[last->kind].name, kinds[next->kind].name) == 0 &&
@@ -85,7 +95,7 @@ int passes_of(const struct explained *explained, int stage, struct arena *arena,
 		plan_stage(&schedule->plan, schedule->model, stage, arena, &chunks);
 	for (int i = 0; i < program->n_ops && i < timeline->n_ops; i++) {
 		const struct op *op = &program->ops[i];
-		struct stage_pass next = {op->kind, op->micro_batch,
+		struct stage_pass next = {kind_of(&schedule->plan, op), op->micro_batch,
 			chunk_of(program, op, chunks, n_chunks),
 			timeline->begins + timeline->spans[i].start,
 			timeline->begins + timeline->spans[i].end};

@@ -6,6 +6,7 @@
 #include "reports/views/each.h"
 #include "reports/views/pipeline_passes.h"
 #include "reports/views/svg.h"
+#include "schedule/pipeline/pipeline.h"
 
 enum { LEFT = 112, RIGHT = 96, TOP = 44, ROW = 34, BOX = 24, LEAST = 860, MOST = 2600 };
 /* Passes at either end of a step that are drawn where there are many, and more. Pixels that a
@@ -231,12 +232,17 @@ static void add_axis(const struct drawing *drawing, double y, struct text *text)
 static void add_legend(
 	const struct drawing *drawing, double y, struct text *words, struct text *text)
 {
-	static const enum op_kind order[] = {OP_FORWARD, OP_BACKWARD, OP_OPTIMIZER};
+	static const enum op_kind order[] = {
+		OP_FORWARD, OP_BACKWARD, OP_BACKWARD_WEIGHT, OP_OPTIMIZER};
+	const struct plan *plan = &drawing->explained->schedule->plan;
 	double x = LEFT;
 	char fill[8], time[32];
 
 	for (int k = 0; k < COUNT_OF(order); k++) {
 		bool counts = pass_kind(order[k]).counts;
+		if (order[k] == OP_BACKWARD_WEIGHT &&
+			!pipeline_splits_backward(plan->pipeline_schedule))
+			continue;
 		for (int c = 0; c < (counts ? drawing->chunks : 1); c++) {
 			const struct stage_pass pass = {.kind = order[k], .chunk = c};
 			picture_box(x, y, 12, 12, shade(drawing, &pass, fill), NULL, text);

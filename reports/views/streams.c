@@ -199,9 +199,9 @@ void view_streams(const struct explained *explained, const struct style *style, 
 	draw_timeline("Predicted", explained->schedule, explained->predicted, style, text);
 	if (measured != NULL && measured->timeline.n_ops > 0)
 		draw_timeline("Measured", explained->schedule, &measured->timeline, style, text);
-	text_add(text, "F forward  B backward  r recompute  L loss  O optimizer  G all-gather\n"
-		       "S reduce-scatter  A all-reduce  c cast or copy  n norm  h d host copies\n"
-		       "- busy for less than half of the column  . idle\n"
+	text_add(text, "F forward  B backward (W of weights)  r recompute  L loss  O optimizer\n"
+		       "G all-gather  S reduce-scatter  A all-reduce  c cast or copy  n norm\n"
+		       "h d host copies  - busy for less than half of the column  . idle\n"
 		       "! exposed communication  ' exposed for less than half of the column\n");
 }
 

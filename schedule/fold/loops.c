@@ -48,7 +48,7 @@ static void add_sweep(struct folding *f, bool is_down)
 
 static bool is_backward(const struct op *op)
 {
-	return op->kind == OP_BACKWARD || op->kind == OP_RECOMPUTE;
+	return op_kind_is_backward(op->kind) || op->kind == OP_RECOMPUTE;
 }
 
 /* The group that an operation belongs to by the block that it computes, or whose hook issued it. */

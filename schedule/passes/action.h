@@ -4,18 +4,12 @@
 
 #include "schedule/program/program.h"
 
-/* A forward or backward pass of one micro-batch through one of the rank's stages. Those whose saved
- * tensors live at the same time have different flights. */
-struct entry {
-	bool is_backward, synchronises;
-	bool ends; /* the last one of its micro-batch */
-	int micro_batch, chunk, flight;
-};
-
 /* X(suffix): places where hooks run. Passes replace them by actions; lowering skips the rest. */
 #define MARKS(X)                                                                                   \
 	X(PASS_BEGINS) /* a forward or backward pass of a micro-batch through a stage */           \
 	X(PASS_ENDS)                                                                               \
+	X(HAND_OVER) /* to the next stage of the same rank, without a message */                   \
+	X(TAKE_OVER) /* from it; or what was received early */                                     \
 	X(PRE_FORWARD)                                                                             \
 	X(POST_FORWARD)                                                                            \
 	X(PRE_RECOMPUTE)                                                                           \
@@ -37,13 +31,15 @@ struct entry {
 	X(LOSS, LOSS, COMPUTE, NOTHING, EXCHANGED)                                                 \
 	X(RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                              \
 	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED, SENT_BEFORE)                   \
+	X(BACKWARD_INPUT, BACKWARD_INPUT, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                    \
+	X(BACKWARD_WEIGHT, BACKWARD_WEIGHT, COMPUTE, NOTHING, SENT_BEFORE, INPUT)                  \
 	/* activations: saved tensors leave and come back */                                       \
 	X(SAVE, COPY_D2H, COPY_OUT, MOVED, COMPUTE, ROWS)                                          \
 	X(FETCH, COPY_H2D, COPY_IN, MOVED, COMPUTE)                                                \
 	X(END_COPIES, END_COPIES, COMPUTE, NOTHING, MOVED)                                         \
 	/* tokens between tensor ranks: gathered for a column-parallel layer, summed behind a      \
 	 * row-parallel one, in parts or whole; the loss's sums */                                 \
-	X(GATHER_TOKENS, ALL_GATHER, TENSOR, NOTHING, COMPUTE)                                     \
+	X(GATHER_TOKENS, ALL_GATHER, TENSOR, GATHERED, COMPUTE)                                    \
 	X(SCATTER_TOKENS, REDUCE_SCATTER, TENSOR, NOTHING, COMPUTE)                                \
 	X(REDUCE_TOKENS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                     \
 	X(REDUCE_LOSS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                       \
@@ -155,6 +151,9 @@ enum action_flag {
 	LEAVES_KEYS = 1 << 15,  /* BACKWARD: likewise of keys and values, context ranks */
 	LEAVES_ROWS = 1 << 16,  /* compute: rows that go back to the ranks they came from */
 	KEEPS_ROWS = 1 << 17,   /* FORWARD: what came in is there until it is computed again */
+	INPUT_PART = 1 << 18,   /* of the input part of a backward pass, */
+	WEIGHT_PART = 1 << 19,  /* of its weight part */
+	BESIDE = 1 << 20,       /* GATHER_TOKENS: beside dX of its layer; parts of its range */
 };
 
 struct action {
@@ -162,12 +161,16 @@ struct action {
 	enum stream stream;
 	unsigned flags;
 	int unit, range, micro_batch; /* -1: none */
-	int flight;                   /* where the tensors of its micro-batch are; -1: none */
+	int flight;                   /* where the tensors of its micro-batch are, which live as
+					 long as those of other flights; -1: none */
 	int chunk;                    /* which of the rank's stages */
 	int cause;                    /* unit whose hook issued it early; -1 */
-	int first_module, end_module; /* RECOMPUTE: a part of its range */
+	int first_module, end_module; /* a part of its range; 0, 0: all of it */
 	struct slice units;           /* of step->lists: several units at once */
 };
+
+/* A backward, or the part of it that makes the gradient of the input? */
+bool action_makes_input(const struct action *action);
 
 struct action_list {
 	struct action *items;

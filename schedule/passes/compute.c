@@ -52,9 +52,9 @@ static void add_unit_done(struct step *step, const struct action *at, int unit)
 /* PyTorch's pipelines reduce FSDP2's gradients behind the last backward through a stage, when its
  * message is on its way (_add_reduce_grad, FSDPModule.finalize_backward): until then they are added
  * up, and the parameters stay. */
-static bool reduces_behind(const struct step *step, const struct entry *entry)
+static bool reduces_behind(const struct step *step, const struct action *at)
 {
-	return entry->is_backward && entry->synchronises && step->pipeline.ranks > 1 &&
+	return at->flags & SYNCHRONISES && step->pipeline.ranks > 1 &&
 	       step->method.reduces == REDUCES_UNITS && step->method.copies_out;
 }
 
@@ -64,13 +64,13 @@ static void add_unit_kept(struct step *step, const struct action *at, int unit)
 	add(step, at, ACTION_REDUCE, unit, -1);
 }
 
-static void add_backward_done(struct step *step, const struct action *at, bool ends)
+static void add_backward_done(struct step *step, const struct action *at)
 {
 	add(step, at, ACTION_BACKWARD_DONE, -1, -1);
-	step->actions.items[step->actions.n - 1].flags |= ends ? LAST : 0;
+	step->actions.items[step->actions.n - 1].flags |= at->flags & LAST;
 }
 
-static void add_reductions(struct step *step, const struct action *at, bool ends)
+static void add_reductions(struct step *step, const struct action *at)
 {
 	for (int i = step->n_visits - 1; i >= 0; i--) {
 		const struct visit *visit = &step->visits[i];
@@ -79,11 +79,28 @@ static void add_reductions(struct step *step, const struct action *at, bool ends
 		add(step, at, ACTION_POST_BACKWARD, visit->unit, -1);
 		add(step, at, ACTION_REDUCE, visit->unit, -1);
 	}
-	add_backward_done(step, at, ends);
+	add_backward_done(step, at);
+}
+
+/* What a pass does of a backward. The first stage needs no gradient of its input: where backward is
+ * split, all of it waits for the weight part (torch.distributed.pipelining.stage). */
+struct part {
+	enum action_kind compute;
+	bool begins, ends; /* hooks before, and after backward run */
+};
+
+static struct part part_of(const struct step *step, const struct action *at)
+{
+	bool is_first = pipeline_stage(&step->pipeline, step->class, at->chunk) == 0;
+	if (at->flags & INPUT_PART)
+		return (struct part){ACTION_BACKWARD_INPUT, !is_first, false};
+	if (at->flags & WEIGHT_PART && !is_first)
+		return (struct part){ACTION_BACKWARD_WEIGHT, false, true};
+	return (struct part){ACTION_BACKWARD, true, true};
 }
 
 /* It ends where nothing before is trained. */
-static void add_backward(struct step *step, const struct action *at, bool keeps)
+static void add_backward(struct step *step, const struct action *at, struct part part, bool keeps)
 {
 	for (int i = step->n_visits - 1; i >= 0; i--) {
 		const struct visit *visit = &step->visits[i];
@@ -91,53 +108,51 @@ static void add_backward(struct step *step, const struct action *at, bool keeps)
 			continue;
 		switch (visit->kind) {
 		case VISIT_EXIT:
-			if (unit_goes_back(step, visit->unit))
+			if (part.begins && unit_goes_back(step, visit->unit))
 				add(step, at, ACTION_PRE_BACKWARD, visit->unit, -1);
 			break;
 		case VISIT_RANGE:
 			if (!range_goes_back(step, visit->range))
 				break;
-			add(step, at, ACTION_BACKWARD, visit->unit, visit->range);
-			add(step, at, ACTION_RANGE_DONE, visit->unit, visit->range);
+			add(step, at, part.compute, visit->unit, visit->range);
+			if (part.ends)
+				add(step, at, ACTION_RANGE_DONE, visit->unit, visit->range);
 			break;
 		case VISIT_ENTER:
-			if (keeps)
+			if (part.ends && keeps)
 				add_unit_kept(step, at, visit->unit);
-			else
+			else if (part.ends)
 				add_unit_done(step, at, visit->unit);
 			break;
 		}
 	}
 }
 
-static void add_backward_pass(struct step *step, const struct entry *entry, struct action at)
+static void add_backward_pass(struct step *step, const struct action *at)
 {
-	bool behind = reduces_behind(step, entry);
-	struct action pass = at;
+	struct part part = part_of(step, at);
+	bool behind = part.ends && reduces_behind(step, at);
+	struct action pass = *at;
 	pass.flags &= behind ? ~(unsigned)SYNCHRONISES : ~0u;
-	add_backward(step, &pass, behind);
-	if (!behind)
-		add_backward_done(step, &at, entry->ends);
-	add(step, &at, ACTION_PASS_ENDS, -1, -1);
+	if (part.begins || part.ends)
+		add_backward(step, &pass, part, behind);
+	if (part.ends && !behind)
+		add_backward_done(step, at);
+	add(step, at, ACTION_PASS_ENDS, -1, -1);
 	if (behind)
-		add_reductions(step, &at, entry->ends);
+		add_reductions(step, at);
 }
 
 void pass_compute(struct step *step)
 {
-	for (int i = 0; i < step->n_entries; i++) {
-		const struct entry *entry = &step->order[i];
-		struct action at = {.flags = (entry->is_backward ? IN_BACKWARD : 0) |
-					     (entry->synchronises ? SYNCHRONISES : 0),
-			.micro_batch = entry->micro_batch,
-			.flight = entry->flight,
-			.chunk = entry->chunk};
-		add(step, &at, ACTION_PASS_BEGINS, -1, -1);
-		if (entry->is_backward) {
-			add_backward_pass(step, entry, at);
+	for (int i = 0; i < step->n_passes; i++) {
+		const struct action *at = &step->order[i];
+		add(step, at, ACTION_PASS_BEGINS, -1, -1);
+		if (at->flags & IN_BACKWARD) {
+			add_backward_pass(step, at);
 			continue;
 		}
-		add_forward(step, &at);
-		add(step, &at, ACTION_PASS_ENDS, -1, -1);
+		add_forward(step, at);
+		add(step, at, ACTION_PASS_ENDS, -1, -1);
 	}
 }

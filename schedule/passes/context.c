@@ -17,9 +17,9 @@ void pass_context(struct step *step)
 	for (int i = 0; i < old.n; i++) {
 		struct action action = old.items[i];
 		bool computes = action.kind == ACTION_FORWARD || action.kind == ACTION_RECOMPUTE ||
-				action.kind == ACTION_BACKWARD;
+				action_makes_input(&action);
 		bool gathers = computes && step->ranges[action.range].gathers_keys;
-		bool back = gathers && action.kind == ACTION_BACKWARD;
+		bool back = gathers && action_makes_input(&action);
 		if (gathers && is_first(&action))
 			action_add_beside(step, &action, ACTION_GATHER_KEYS, 0);
 		action.flags |= back ? LEAVES_KEYS : 0;

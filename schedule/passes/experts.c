@@ -10,7 +10,7 @@ static bool is_selective(const struct step *step, const struct action *action)
 
 static void add_experts(struct step *step, struct action action)
 {
-	bool back = action.kind == ACTION_BACKWARD;
+	bool back = action_makes_input(&action);
 	action.flags |= LEAVES_ROWS;
 	if (action.kind == ACTION_FORWARD && is_selective(step, &action))
 		action.flags |= KEEPS_ROWS;
@@ -31,7 +31,7 @@ void pass_experts(struct step *step)
 		const struct action *action = &old.items[i];
 		bool again = action->kind == ACTION_RECOMPUTE;
 		bool computes =
-			action->kind == ACTION_FORWARD || again || action->kind == ACTION_BACKWARD;
+			action->kind == ACTION_FORWARD || again || action_makes_input(action);
 		if (computes && step->ranges[action->range].receives_rows &&
 			!(again && is_selective(step, action)))
 			add_experts(step, *action);

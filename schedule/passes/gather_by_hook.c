@@ -238,7 +238,7 @@ static int find_next(const struct hooks *hooks, int chunks[STAGES_AHEAD])
 {
 	const struct step *step = hooks->step;
 	int n = 0;
-	for (int i = hooks->n_passes; i < step->n_entries && n < STAGES_AHEAD; i++)
+	for (int i = hooks->n_passes; i < step->n_passes && n < STAGES_AHEAD; i++)
 		if (!stands_in(chunks, n, step->order[i].chunk))
 			chunks[n++] = step->order[i].chunk;
 	return n;

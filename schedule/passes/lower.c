@@ -42,11 +42,15 @@ static struct op op_of(const struct step *step, const struct action *action)
 static int lower(struct lowering *l, const struct action *action)
 {
 	struct step *step = l->step;
+	l->at = action;
 	if (action->kind == ACTION_GRADIENT_DONE)
 		lower_gradient_done(&l->units[action->unit]);
+	else if (action->kind == ACTION_HAND_OVER)
+		lower_hand_over(l);
+	else if (action->kind == ACTION_TAKE_OVER)
+		lower_take_over(l);
 	if (lowerings[action->kind].lower == NULL)
 		return -1;
-	l->at = action;
 	l->op = op_of(step, action);
 	lowerings[action->kind].lower(l);
 	l->op.takes = keep(l, &l->takes);
@@ -77,6 +81,7 @@ static void begin(struct lowering *l, struct step *step)
 		.scalars = -1};
 	l->units = ARENA_ARRAY(arena, struct live, step->n_units);
 	l->reaches = ARENA_ARRAY(arena, struct reach, step->n_units);
+	l->handed = none(arena, step->plan->grad_accum * step->pipeline.chunks);
 	for (int u = 0; u < step->n_units; u++) {
 		l->units[u] = (struct live){.unsharded = step->resident[u].kept,
 			.gathered = -1,
@@ -94,6 +99,7 @@ static void begin(struct lowering *l, struct step *step)
 	for (int f = 0; f < step->n_flights; f++)
 		l->flights[f] = (struct flight){.saved = none(arena, step->n_ranges),
 			.results = none(arena, step->n_ranges),
+			.outputs = none(arena, step->n_ranges),
 			.copies = none(arena, step->n_ranges),
 			.residuals = none(arena, layers + 2),
 			.tokens = -1,
@@ -120,6 +126,7 @@ void pass_lower(struct step *step)
 	for (int u = 0; u < step->n_units; u++)
 		free(l.units[u].range_gradients.items);
 	free(l.leaving.items);
+	free(l.shared.items);
 	free(l.takes.items);
 	free(l.gives.items);
 	free(l.uses.items);

@@ -37,6 +37,7 @@ struct live {
 struct flight {
 	int *saved;     /* per range: activations, what checkpointing drops, or recomputed ones */
 	int *results;   /* per range: what selective checkpointing keeps */
+	int *outputs;   /* per range: gradients that the weight part of backward reads */
 	int *copies;    /* per range: cached low-precision weights */
 	int *residuals; /* input of block l, input of the head */
 	int tokens, logits, backward_work;
@@ -67,13 +68,16 @@ struct lowering {
 	int input_in_flight;    /* FSDP2: of the last reduction */
 	int scalars;            /* of the gradient norm */
 	struct numbers leaving; /* activations that are being copied out */
+	int *handed; /* by stage of the rank and micro-batch: what its next pass takes over */
+	struct numbers shared; /* buffers that the flights of both stages have */
 };
 
 void op_use(struct lowering *l, int buffer); /* nothing for -1, and once only */
 /* One of very many that are all different: no search for it among them. */
 void op_use_another(struct lowering *l, int buffer);
 void op_take(struct lowering *l, int buffer);
-void op_give(struct lowering *l, int *buffer); /* which becomes -1 */
+/* The buffer becomes -1. Of a shared one it is the second time that counts. */
+void op_give(struct lowering *l, int *buffer);
 /* A new buffer of the compute stream's pool, or of the operation's; taken and used. */
 int op_take_new(
 	struct lowering *l, enum buffer_role role, int unit, int64_t bytes, enum dtype dtype);
@@ -98,6 +102,9 @@ void op_give_all_bucket_gradients(struct lowering *l);
 void op_use_all_bucket_gradients(struct lowering *l);
 
 void lower_gradient_done(struct live *live);
+/* Between stages of one rank. */
+void lower_hand_over(struct lowering *l);
+void lower_take_over(struct lowering *l);
 
 #define X(suffix, kind, stream, ...) void lower_##suffix(struct lowering *l);
 ACTIONS(X)

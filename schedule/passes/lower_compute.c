@@ -63,8 +63,23 @@ static int take_partial(struct lowering *l, int64_t bytes)
 	return op_take_new(l, BUFFER_PARTIAL_SUMS, -1, bytes, l->step->plan->param_dtype);
 }
 
+/* Of the parts of a range that tensor ranks exchange something beside, all but the last. */
+static bool goes_on(const struct lowering *l)
+{
+	return (l->at->flags & BESIDE) && l->at->kind != ACTION_BACKWARD_WEIGHT;
+}
+
+static void set_range(struct lowering *l)
+{
+	op_set_range(l, l->at->range);
+	if (l->at->end_module == 0)
+		return;
+	l->op.first_module = l->at->first_module;
+	l->op.end_module = l->at->end_module;
+}
+
 /* What was gathered for the operation ends with it. */
-static void use_exchanged(struct lowering *l)
+static void use_gathered(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
 	int *buffers[] = {&flight->gathered[0], &flight->gathered[1], &flight->keys,
@@ -76,6 +91,15 @@ static void use_exchanged(struct lowering *l)
 		if (i < COUNT_OF(buffers) - 1 || !(l->at->flags & KEEPS_ROWS))
 			op_give(l, buffers[i]);
 	}
+}
+
+static void use_exchanged(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	if (goes_on(l))
+		op_use(l, flight->gathered[0]);
+	else
+		use_gathered(l);
 	if (l->at->flags & LEAVES_ROWS)
 		flight->rows_leaving = op_take_new(l, BUFFER_ROWS, -1, received_rows_bytes(l->step),
 			l->step->plan->param_dtype);
@@ -195,9 +219,7 @@ void lower_RECOMPUTE(struct lowering *l)
 	int *saved = &flight->saved[l->at->range];
 	if (l->at->flags & FIRST)
 		*saved = new_tensors(l, BUFFER_RECOMPUTED, range_of(l)->saved_bytes);
-	op_set_range(l, l->at->range);
-	l->op.first_module = l->at->first_module;
-	l->op.end_module = l->at->end_module;
+	set_range(l);
 	use_weights(l);
 	op_use(l, flight->residuals[range_of(l)->slot]);
 	if (l->at->flags & FIRST)
@@ -233,7 +255,7 @@ static int take_residual_gradient(struct lowering *l)
 /* Ours keeps all gradients of a block's tensors side by side, for the whole of backward. Autograd
  * frees a saved tensor as soon as its gradient is made: beside the saved ones only the residual
  * stream's gradient lives on, and inside a block the widest gradient on its way is extra. */
-static void use_work(struct lowering *l)
+static int use_work(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
 	bool keeps = l->step->method.keeps_work;
@@ -241,17 +263,25 @@ static void use_work(struct lowering *l)
 		flight->backward_work = take_residual_gradient(l);
 	else
 		op_use(l, flight->backward_work);
-	if (!keeps && range_of(l)->layer >= 0) {
-		int widest = take_work(l, l->work.widest);
-		op_give(l, &widest);
-	}
+	return keeps || range_of(l)->layer < 0 ? -1 : take_work(l, l->work.widest);
+}
+
+static void give_received(struct lowering *l)
+{
+	op_use(l, flight_of(l)->received);
+	op_give(l, &flight_of(l)->received);
+}
+
+static void give_work(struct lowering *l)
+{
+	if (range_ends_backward(l->step, l->at->range) && !is_sent(l))
+		op_give(l, &flight_of(l)->backward_work);
 }
 
 static void give_tensors(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
 	const struct range *range = range_of(l);
-	op_give(l, &flight->copies[l->at->range]);
 	op_give(l, &flight->saved[l->at->range]);
 	op_give(l, &flight->results[l->at->range]);
 	if (range->slot >= 0 && range->first_of_slot)
@@ -260,29 +290,104 @@ static void give_tensors(struct lowering *l)
 		op_give(l, &flight->logits);
 	else if (range->last_of_chunk)
 		op_give(l, &flight->residuals[range->slot + 1]);
-	op_use(l, flight->received);
-	op_give(l, &flight->received);
-	if (!range_ends_backward(l->step, l->at->range))
-		return;
-	op_give(l, &flight->tokens);
-	if (!is_sent(l))
-		op_give(l, &flight->backward_work);
 }
 
-void lower_BACKWARD(struct lowering *l)
+static void give_tokens(struct lowering *l)
 {
-	op_set_range(l, l->at->range);
-	use_weights(l);
-	use_input(l);
-	use_slot(l);
+	if (range_ends_backward(l->step, l->at->range))
+		op_give(l, &flight_of(l)->tokens);
+}
+
+static void use_logits(struct lowering *l)
+{
+	if (range_has_head(l->step, l->at->range))
+		op_use(l, flight_of(l)->logits);
+}
+
+static void take_gradient(struct lowering *l)
+{
 	if (l->step->method.reduces == REDUCES_BUCKETS)
 		op_take_bucket_gradient(l);
 	else
 		op_take_unit_gradient(l);
-	use_work(l);
+}
+
+void lower_BACKWARD(struct lowering *l)
+{
+	set_range(l);
+	use_weights(l);
+	use_input(l);
+	use_slot(l);
+	take_gradient(l);
+	int widest = use_work(l);
+	op_give(l, &widest);
 	use_exchanged(l);
-	if (range_has_head(l->step, l->at->range))
-		op_use(l, flight_of(l)->logits);
+	use_logits(l);
 	op_use(l, l->step->kernel_workspace);
+	if (goes_on(l)) {
+		op_use(l, flight_of(l)->received);
+		return;
+	}
+	op_give(l, &flight_of(l)->copies[l->at->range]);
 	give_tensors(l);
+	give_received(l);
+	give_tokens(l);
+	give_work(l);
+}
+
+static void take_outputs(struct lowering *l, int *outputs)
+{
+	*outputs = new_tensors(
+		l, BUFFER_OUTPUT_GRADIENTS, range_output_gradient_bytes(l->step, l->at->range));
+	op_take(l, *outputs);
+	op_use(l, *outputs);
+}
+
+/* What is saved stays: autograd keeps the whole graph of a stage until its weight part has run
+ * (torch.distributed.pipelining._backward: retain_graph), and the gradients of what its leaves
+ * return. Where the weight part follows at once, that is the widest gradient on its way. */
+void lower_BACKWARD_INPUT(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	int *outputs = &flight->outputs[l->at->range];
+	set_range(l);
+	use_weights(l);
+	use_input(l);
+	use_slot(l);
+	if (!goes_on(l))
+		take_outputs(l, outputs);
+	int widest = use_work(l);
+	if (goes_on(l))
+		*outputs = widest;
+	else
+		op_give(l, &widest);
+	use_exchanged(l);
+	use_logits(l);
+	op_use(l, l->step->kernel_workspace);
+	if (goes_on(l))
+		return;
+	op_give(l, &flight->copies[l->at->range]);
+	give_received(l);
+	give_work(l);
+}
+
+/* No weights are read. */
+void lower_BACKWARD_WEIGHT(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	int *outputs = &flight->outputs[l->at->range];
+	set_range(l);
+	use_input(l);
+	use_slot(l);
+	op_use(l, *outputs);
+	take_gradient(l);
+	use_exchanged(l);
+	use_logits(l);
+	op_use(l, l->step->kernel_workspace);
+	op_give(l, outputs);
+	op_give(l, &flight->copies[l->at->range]);
+	give_tensors(l);
+	give_received(l);
+	give_tokens(l);
+	give_work(l);
 }

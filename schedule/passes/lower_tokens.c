@@ -108,6 +108,16 @@ static bool is_back(const struct lowering *l)
 	return l->at->flags & IN_BACKWARD;
 }
 
+/* torch.distributed.pipelining has a communicator for each two ranks. */
+static enum stream stream_with(const struct step *step, enum op_kind kind, int peer)
+{
+	bool is_next = !pipeline_splits_backward(step->pipeline.schedule) ||
+		       peer == (step->class + 1) % step->pipeline.ranks;
+	if (kind == OP_SEND)
+		return is_next ? STREAM_SEND : STREAM_SEND_BACK;
+	return is_next ? STREAM_RECEIVE : STREAM_RECEIVE_BACK;
+}
+
 /* `distance` to the stage at the other end. */
 static void set_message(struct lowering *l, int distance)
 {
@@ -116,6 +126,7 @@ static void set_message(struct lowering *l, int distance)
 	pipeline_place(&step->pipeline, stage + distance, &rank, &chunk);
 	l->op.group = is_back(l) ? step->group_backward : step->group_forward;
 	l->op.bytes = residual_bytes(step);
+	l->op.stream = stream_with(step, l->op.kind, rank);
 	l->op.message = (struct message){.peer = rank,
 		.chunk = l->op.kind == OP_SEND ? l->at->chunk : chunk,
 		.direction = is_back(l) ? DIRECTION_BACKWARD : DIRECTION_FORWARD};
@@ -132,6 +143,34 @@ static int *residual_at(struct lowering *l, bool is_output)
 	return &flight_of(l)->residuals[l->step->ranges[range].slot];
 }
 
+/* What the pass through a stage of the rank begins with, before it has a flight. */
+static int *handed_to(struct lowering *l, int chunk)
+{
+	return &l->handed[chunk * (int)l->step->plan->grad_accum + l->at->micro_batch];
+}
+
+/* Without a message the residual stream is one tensor of both stages (PyTorch: detached, of the
+ * same storage). */
+void lower_hand_over(struct lowering *l)
+{
+	const struct pipeline *pipeline = &l->step->pipeline;
+	int stage = pipeline_stage(pipeline, l->step->class, l->at->chunk);
+	int *handed = is_back(l) ? &flight_of(l)->backward_work : residual_at(l, true);
+	int rank, chunk;
+	pipeline_place(pipeline, stage + (is_back(l) ? -1 : 1), &rank, &chunk);
+	*handed_to(l, chunk) = *handed;
+	if (is_back(l) || !runtime_of(l->step->plan->runtime)->keeps_stage_output)
+		*handed = -1;
+	else
+		number_add(&l->shared, *handed);
+}
+
+void lower_take_over(struct lowering *l)
+{
+	int *taken = is_back(l) ? &flight_of(l)->received : residual_at(l, false);
+	*taken = *handed_to(l, l->at->chunk);
+}
+
 void lower_SEND(struct lowering *l)
 {
 	int *sent = is_back(l) ? &flight_of(l)->backward_work : residual_at(l, true);
@@ -143,7 +182,9 @@ void lower_SEND(struct lowering *l)
 
 void lower_RECEIVE(struct lowering *l)
 {
-	int *received = is_back(l) ? &flight_of(l)->received : residual_at(l, false);
+	int *received = l->at->flight < 0 ? handed_to(l, l->at->chunk)
+			: is_back(l)      ? &flight_of(l)->received
+					  : residual_at(l, false);
 	set_message(l, is_back(l) ? 1 : -1);
 	*received = op_take_new(l, is_back(l) ? BUFFER_RESIDUAL_GRADIENT : BUFFER_RESIDUAL, -1,
 		l->op.bytes, l->step->plan->param_dtype);

@@ -1,39 +1,66 @@
 /* What stages of a pipeline send each other: a pass through a stage begins with the activations of
  * the stage before (backward: with their gradients, from the stage behind), and ends with its own
- * on their way. Stages of one rank hand them over without a message. */
+ * on their way. Stages of one rank hand them over without a message. The weight part of a backward
+ * neither gets nor sends anything. */
 #include "schedule/passes/step.h"
 
-/* Is there a stage so far on, of another rank? */
-static bool has_other_end(const struct step *step, const struct action *at, int distance)
+struct posting {
+	int pass; /* that is next */
+	int n, next;
+	struct pipeline_receive *receives; /* posted early */
+};
+
+/* The pass that it is for has no flight so far. */
+static void post(struct step *step, struct posting *posting)
+{
+	for (; posting->next < posting->n &&
+		posting->receives[posting->next].before <= posting->pass;
+		posting->next++) {
+		const struct pipeline_receive *receive = &posting->receives[posting->next];
+		struct action action = action_of_step(ACTION_RECEIVE, -1);
+		action.flags = receive->is_backward ? IN_BACKWARD : 0;
+		action.micro_batch = receive->micro_batch;
+		action.chunk = receive->chunk;
+		action_add(step, action);
+	}
+	posting->pass++;
+}
+
+/* To or from the stage so far on, if there is one: a message, or what stands for it where the rank
+ * has both. */
+static void add(struct step *step, const struct action *at, int distance, enum action_kind message,
+	enum action_kind mark)
 {
 	const struct pipeline *pipeline = &step->pipeline;
 	int stage = pipeline_stage(pipeline, step->class, at->chunk) + distance;
 	int rank, chunk;
-	if (stage < 0 || stage >= pipeline->ranks * pipeline->chunks)
-		return false;
+	if (stage < 0 || stage >= pipeline->ranks * pipeline->chunks || at->flags & WEIGHT_PART)
+		return;
 	pipeline_place(pipeline, stage, &rank, &chunk);
-	return rank != step->class;
-}
-
-static void add(struct step *step, const struct action *at, enum action_kind kind, int distance)
-{
-	if (has_other_end(step, at, distance))
-		action_add(step, action_at(at, kind, -1));
+	action_add(step, action_at(at, rank == step->class ? mark : message, -1));
 }
 
 void pass_messages(struct step *step)
 {
 	if (step->pipeline.ranks == 1)
 		return;
+	bool early = pipeline_splits_backward(step->pipeline.schedule);
+	struct posting posting = {0};
+	if (early)
+		posting.n = pipeline_receives(
+			&step->pipeline, step->class, step->arena, &posting.receives);
 	struct action_list old = actions_begin(step);
 	for (int i = 0; i < old.n; i++) {
 		const struct action *action = &old.items[i];
 		int onwards = action->flags & IN_BACKWARD ? -1 : 1;
+		if (action->kind == ACTION_PASS_BEGINS)
+			post(step, &posting);
 		action_add(step, *action);
 		if (action->kind == ACTION_PASS_BEGINS)
-			add(step, action, ACTION_RECEIVE, -onwards);
+			add(step, action, -onwards, early ? ACTION_TAKE_OVER : ACTION_RECEIVE,
+				ACTION_TAKE_OVER);
 		else if (action->kind == ACTION_PASS_ENDS)
-			add(step, action, ACTION_SEND, onwards);
+			add(step, action, onwards, ACTION_SEND, ACTION_HAND_OVER);
 	}
 	actions_end(&old);
 }

@@ -29,9 +29,20 @@ void op_take(struct lowering *l, int buffer)
 		number_add(&l->takes, buffer);
 }
 
+static bool is_still_shared(struct lowering *l, int buffer)
+{
+	for (int i = 0; i < l->shared.n; i++) {
+		if (l->shared.items[i] != buffer)
+			continue;
+		l->shared.items[i] = l->shared.items[--l->shared.n];
+		return true;
+	}
+	return false;
+}
+
 void op_give(struct lowering *l, int *buffer)
 {
-	if (*buffer >= 0)
+	if (*buffer >= 0 && !is_still_shared(l, *buffer))
 		number_add(&l->gives, *buffer);
 	*buffer = -1;
 }

@@ -14,7 +14,7 @@ static bool is_of(const struct pipeline_slot *began, const struct pipeline_slot 
 	       began->micro_batch == slot->micro_batch;
 }
 
-/* A forward pass takes the first that is free. */
+/* A forward pass takes the first that is free, until all of its backward has passed. */
 static int flight_of(struct flights *flights, const struct pipeline_slot *slot)
 {
 	bool begins = slot->pass == PIPELINE_FORWARD;
@@ -22,7 +22,10 @@ static int flight_of(struct flights *flights, const struct pipeline_slot *slot)
 	while (begins ? f < flights->n && flights->of[f] != NULL : !is_of(flights->of[f], slot))
 		f++;
 	flights->n += f == flights->n;
-	flights->of[f] = begins ? slot : NULL;
+	if (begins)
+		flights->of[f] = slot;
+	else if (slot->pass != PIPELINE_BACKWARD_INPUT)
+		flights->of[f] = NULL;
 	return f;
 }
 
@@ -36,20 +39,26 @@ static bool comes_later(const struct pipeline_slot *slots, int n, int slot)
 
 void pass_order(struct step *step)
 {
+	static const unsigned flags[] = {[PIPELINE_BACKWARD] = IN_BACKWARD,
+		[PIPELINE_BACKWARD_INPUT] = IN_BACKWARD | INPUT_PART,
+		[PIPELINE_BACKWARD_WEIGHT] = IN_BACKWARD | WEIGHT_PART};
 	const struct plan *plan = step->plan;
 	struct flights flights = {0};
 	struct pipeline_slot *slots;
 	int n = pipeline_order(&step->pipeline, step->class, step->arena, &slots);
 	flights.of = ARENA_ARRAY(step->arena, const struct pipeline_slot *, n);
-	step->order = ARENA_ARRAY(step->arena, struct entry, n);
-	step->n_entries = n;
-	for (int i = 0; i < n; i++)
-		step->order[i] = (struct entry){.is_backward = slots[i].pass != PIPELINE_FORWARD,
-			.synchronises = slots[i].micro_batch == plan->grad_accum - 1 ||
-					plan->sync_each_micro_batch,
-			.ends = step->pipeline.chunks == 1 || !comes_later(slots, n, i),
+	step->order = ARENA_ARRAY(step->arena, struct action, n);
+	step->n_passes = n;
+	for (int i = 0; i < n; i++) {
+		bool synchronises =
+			slots[i].micro_batch == plan->grad_accum - 1 || plan->sync_each_micro_batch;
+		bool ends = step->pipeline.chunks == 1 || !comes_later(slots, n, i);
+		step->order[i] = (struct action){.flags = flags[slots[i].pass] |
+							  (synchronises ? SYNCHRONISES : 0) |
+							  (ends ? LAST : 0),
 			.micro_batch = slots[i].micro_batch,
 			.chunk = slots[i].chunk,
 			.flight = flight_of(&flights, &slots[i])};
+	}
 	step->n_flights = flights.n;
 }

@@ -82,6 +82,13 @@ int64_t range_kept_bytes(const struct step *step, int range)
 	return kept;
 }
 
+int64_t range_output_gradient_bytes(const struct step *step, int range)
+{
+	return model_output_gradient_bytes(step->model, step->ranges[range].first_module,
+		step->ranges[range].end_module, &step->rules, step->plan->micro_batch,
+		step->plan->seq_len);
+}
+
 int64_t residual_bytes(const struct step *step)
 {
 	return model_residual_bytes(

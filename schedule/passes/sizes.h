@@ -8,6 +8,8 @@
 int64_t range_saved_bytes(const struct step *step, int range);
 /* Of what selective checkpointing keeps of a range. */
 int64_t range_kept_bytes(const struct step *step, int range);
+/* Of the gradients of what its leaves return, that the weight part of backward reads. */
+int64_t range_output_gradient_bytes(const struct step *step, int range);
 int64_t residual_bytes(const struct step *step);
 int64_t tokens_bytes(const struct step *step);
 int64_t logits_bytes(const struct step *step);

@@ -142,6 +142,11 @@ static const enum stream usual_streams[ACTION_KIND_COUNT] = {
 #undef X
 };
 
+bool action_makes_input(const struct action *action)
+{
+	return action->kind == ACTION_BACKWARD || action->kind == ACTION_BACKWARD_INPUT;
+}
+
 struct action_list actions_begin(struct step *step)
 {
 	struct action_list old = step->actions;
@@ -168,7 +173,7 @@ struct action action_at(const struct action *at, enum action_kind kind, int unit
 {
 	return (struct action){.kind = kind,
 		.stream = usual_streams[kind],
-		.flags = at->flags & (IN_BACKWARD | SYNCHRONISES),
+		.flags = at->flags & (IN_BACKWARD | SYNCHRONISES | INPUT_PART | WEIGHT_PART),
 		.unit = unit,
 		.range = -1,
 		.micro_batch = at->micro_batch,

@@ -96,8 +96,8 @@ struct step {
 	int kernel_workspace, gather_buffer; /* of the head's tokens; -1 */
 
 	/* order, actions */
-	struct entry *order;
-	int n_entries, n_flights;
+	struct action *order; /* passes of micro-batches; LAST: of its micro-batch */
+	int n_passes, n_flights;
 	struct action_list actions;
 	struct numbers lists;
 

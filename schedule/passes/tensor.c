@@ -42,12 +42,49 @@ static void add_forward(struct step *step, const struct action *action)
 	add_summed(step, action, range->joins_stream && ends_range(step, action) && needed);
 }
 
+/* Behind the column-parallel layers that a range begins with. */
+static int columns_end(const struct step *step, const struct range *range)
+{
+	const struct module *modules = step->model->modules;
+	int m = range->first_module;
+	while (m < range->end_module && module_is_linear(modules[m].kind) &&
+		!module_kind_is_of_experts(modules[m].kind))
+		m++;
+	return m;
+}
+
+/* Column-parallel layers by themselves: their input comes in beside dX, which is summed beside dW.
+ */
+static void add_overlapped(struct step *step, const struct action *action)
+{
+	const struct range *range = &step->ranges[action->range];
+	struct action part = *action;
+	part.flags |= BESIDE;
+	part.first_module = columns_end(step, range);
+	part.end_module = range->end_module;
+	if (part.first_module < part.end_module)
+		action_add(step, part);
+	add_gather(step, action, OF_INPUT | BESIDE);
+	part.end_module = part.first_module;
+	part.first_module = range->first_module;
+	part.kind = ACTION_BACKWARD_INPUT;
+	add_summed(step, &part, true);
+	part.kind = ACTION_BACKWARD_WEIGHT;
+	action_add(step, part);
+}
+
 /* The gradient of what it returned, and its input again. */
 static void add_backward(struct step *step, const struct action *action)
 {
 	const struct range *range = &step->ranges[action->range];
+	bool overlaps = runtime_of(step->plan->runtime)->overlaps_exchanges &&
+			range->leaves_stream && columns_end(step, range) > range->first_module;
 	if (range->joins_stream)
 		add_gather(step, action, 0);
+	if (overlaps) {
+		add_overlapped(step, action);
+		return;
+	}
 	if (range->leaves_stream && !step->rules.keeps_gathered_input)
 		add_gather(step, action, OF_INPUT);
 	add_summed(step, action, range->leaves_stream);
@@ -71,7 +108,7 @@ void pass_tensor(struct step *step)
 		const struct action *action = &old.items[i];
 		if (action->kind == ACTION_FORWARD || action->kind == ACTION_RECOMPUTE)
 			add_forward(step, action);
-		else if (action->kind == ACTION_BACKWARD)
+		else if (action_makes_input(action))
 			add_backward(step, action);
 		else if (action->kind == ACTION_LOSS)
 			add_loss(step, action);

@@ -8,11 +8,20 @@ static int times_of(const struct step *step, const struct unit *unit)
 	return step->times != NULL && layer >= 0 ? step->times[layer] : 1;
 }
 
+/* Of stages laid as a V one rank has both: they belong to the roots of two modules. */
+static bool has_both_ends(const struct step *step)
+{
+	return step->pipeline.ranks > 1 && chunk_has_loss(step, step->pipeline.chunks - 1) &&
+	       pipeline_stage(&step->pipeline, step->class, 0) == 0;
+}
+
 static int build(struct step *step)
 {
+	struct plan plan = *step->plan;
+	plan.wrap.head = plan.wrap.head || has_both_ends(step);
 	return step->method.reduces == REDUCES_BUCKETS
 		       ? buckets_build(step->plan, step->model, step->arena, &step->units)
-		       : units_build(step->plan, step->model, step->arena, &step->units);
+		       : units_build(&plan, step->model, step->arena, &step->units);
 }
 
 void pass_units(struct step *step)

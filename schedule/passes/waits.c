@@ -39,6 +39,7 @@ enum need {
 	MOVED,           /* activations: the last copy */
 	SENT_BEFORE,     /* the last of a stage's backward: what forward has sent is still read */
 	EXCHANGED,       /* what the ranks that divide the model have exchanged so far */
+	INPUT,           /* of it, the input that was gathered beside the part before */
 	ROWS,            /* of it, to and from experts */
 };
 
@@ -56,6 +57,7 @@ enum result {
 	IS_MOVED,
 	IS_SENT,
 	IS_RECEIVED,
+	IS_GATHERED,
 };
 
 static const struct {
@@ -84,8 +86,9 @@ struct waiting {
 	struct ref copied_out, released; /* the last copy-out, and the one that gathers wait for */
 	struct ref in_flight;
 	struct ref moved;
-	struct ref received; /* what no compute has waited for */
-	struct ref *sent;    /* per flight: in its forward */
+	struct ref input, before_input; /* gathered beside compute; the exchange before it */
+	struct ref *received;           /* per stage of the rank, direction and micro-batch */
+	struct ref *sent;               /* per flight: in its forward */
 };
 
 static const struct ref none = {0, -1};
@@ -181,14 +184,26 @@ static void wait_for_begin(struct waiting *w)
 		wait_for(w, w->optimizer);
 }
 
+/* What the pass begins with, until compute has waited for it. */
+static struct ref *received_at(const struct waiting *w)
+{
+	int direction = w->at->flags & IN_BACKWARD ? DIRECTION_BACKWARD : DIRECTION_FORWARD;
+	int m = (int)w->step->plan->grad_accum;
+	return &w->received[(2 * w->at->chunk + direction) * m + w->at->micro_batch];
+}
+
 static void wait_for_exchanges(struct waiting *w)
 {
 	static const enum stream streams[] = {STREAM_TENSOR, STREAM_CONTEXT, STREAM_EXPERT};
-	for (int i = 0; i < COUNT_OF(streams); i++)
-		if (w->last[streams[i]].step == w->here.step)
-			wait_for(w, w->last[streams[i]]);
-	wait_for(w, w->received);
-	w->received = none;
+	for (int i = 0; i < COUNT_OF(streams); i++) {
+		struct ref last = w->last[streams[i]];
+		if (w->input.op >= 0 && streams[i] == STREAM_TENSOR)
+			last = w->before_input;
+		if (last.step == w->here.step)
+			wait_for(w, last);
+	}
+	wait_for(w, *received_at(w));
+	*received_at(w) = none;
 }
 
 static void wait_for_sent(struct waiting *w)
@@ -294,6 +309,10 @@ static void wait_for_need(struct waiting *w, enum need need)
 	case EXCHANGED:
 		wait_for_exchanges(w);
 		break;
+	case INPUT:
+		wait_for(w, w->input);
+		w->input = none;
+		break;
 	}
 }
 
@@ -352,7 +371,13 @@ static void leave_result(struct waiting *w, enum result result)
 			w->sent[w->at->flight] = w->here;
 		break;
 	case IS_RECEIVED:
-		w->received = w->here;
+		*received_at(w) = w->here;
+		break;
+	case IS_GATHERED:
+		if (!(w->at->flags & BESIDE))
+			break;
+		w->before_input = w->last[STREAM_TENSOR];
+		w->input = w->here;
 		break;
 	}
 }
@@ -360,10 +385,17 @@ static void leave_result(struct waiting *w, enum result result)
 /* --- the walks -----------------------------------------------------------------------------------
  */
 
+static int received_count(const struct step *step)
+{
+	return 2 * step->pipeline.chunks * (int)step->plan->grad_accum;
+}
+
 static void begin(struct waiting *w, int step)
 {
 	w->here.step = step;
-	w->copied_out = w->released = w->in_flight = w->moved = w->received = none;
+	w->copied_out = w->released = w->in_flight = w->moved = w->input = none;
+	for (int i = 0; i < received_count(w->step); i++)
+		w->received[i] = none;
 	for (int f = 0; f < w->step->n_flights; f++)
 		w->sent[f] = none;
 	for (int u = 0; u < w->step->n_units; u++) {
@@ -400,6 +432,7 @@ void pass_waits(struct step *step)
 	struct waiting w = {.step = step, .optimizer = none, .whole = none};
 	w.units = ARENA_ARRAY(step->arena, struct results, step->n_units);
 	w.sent = ARENA_ARRAY(step->arena, struct ref, step->n_flights);
+	w.received = ARENA_ARRAY(step->arena, struct ref, received_count(step));
 	for (int s = 0; s < STREAM_COUNT; s++)
 		w.last[s] = none;
 	for (int u = 0; u < step->n_units; u++)

@@ -4,14 +4,20 @@
 static const struct {
 	order_function *order;
 	bool is_v; /* stages are laid as a V, else in a loop */
+	bool splits;
 } schedules[PIPELINE_SCHEDULE_COUNT] = {
-	[PIPELINE_GPIPE] = {order_gpipe, false},
-	[PIPELINE_1F1B] = {order_1f1b, false},
-	[PIPELINE_INTERLEAVED] = {order_interleaved, false},
-	[PIPELINE_ZB_H1] = {order_zb_h1, false},
-	[PIPELINE_ZBV] = {order_zbv, true},
-	[PIPELINE_DUALPIPEV] = {order_dualpipev, true},
+	[PIPELINE_GPIPE] = {order_gpipe, false, false},
+	[PIPELINE_1F1B] = {order_1f1b, false, false},
+	[PIPELINE_INTERLEAVED] = {order_interleaved, false, false},
+	[PIPELINE_ZB_H1] = {order_zb_h1, false, true},
+	[PIPELINE_ZBV] = {order_zbv, true, true},
+	[PIPELINE_DUALPIPEV] = {order_dualpipev, true, true},
 };
+
+bool pipeline_splits_backward(enum pipeline_schedule schedule)
+{
+	return schedules[schedule].splits;
+}
 
 int pipeline_stage(const struct pipeline *pipeline, int rank, int chunk)
 {

@@ -48,6 +48,9 @@ struct pipeline {
 int pipeline_stage(const struct pipeline *pipeline, int rank, int chunk);
 void pipeline_place(const struct pipeline *pipeline, int stage, int *rank, int *chunk);
 
+/* Is backward in two parts there? */
+bool pipeline_splits_backward(enum pipeline_schedule schedule);
+
 /* --- orders --------------------------------------------------------------------------------------
  */
 
@@ -78,6 +81,16 @@ bool pipeline_check(const struct pipeline *pipeline, bool torch, struct error *e
 int pipeline_order(const struct pipeline *pipeline, int rank, struct arena *arena,
 	struct pipeline_slot **slots);
 
+/* Where backward is split, receives are posted before they are needed, in one order of all ranks:
+ * behind which slots of a rank. */
+struct pipeline_receive {
+	int before; /* slot of the rank */
+	bool is_backward;
+	int chunk, micro_batch; /* of the rank: that begins with it */
+};
+int pipeline_receives(const struct pipeline *pipeline, int rank, struct arena *arena,
+	struct pipeline_receive **receives);
+
 /* The most forwards in these slots whose backward (dW, where it is split) has not ended: 1f1b
  * min(m, p-k), gpipe m, interleaved min(mv, 2(p-1-k) + (v-1)g + 1), and 1 more with pairs, zb-h1
  * min(mv, p + (v-1)g), zbv 2p from m = 2p-1 on, dualpipev 2p+1. Each is one micro-batch of one
@@ -98,7 +111,8 @@ struct pipeline_times {
  * zbv          (p-1)F            where m >= 2p-1 and F = I = W: each rank ends as much later than
  *                                the ranks before it as it begins, and does not idle between
  *                                (2401.10241 section 6: "zero bubble")
- * dualpipev    (p-1)(pair+I-2W)  where F = I = W (DeepSeek's DualPipe, README)
+ * dualpipev    (p-1)(pair+I-2W)  where F = I = W and the two of a pair begin together (DeepSeek's
+ *              DualPipe, README); torch computes them one after the other, and idles less
  *
  * NaN where none holds, and with `pairs`. */
 double pipeline_bubble(const struct pipeline *pipeline, const struct pipeline_times *times);

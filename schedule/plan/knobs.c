@@ -398,7 +398,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.runtimes = PIPELINED,
 			.refusal = "use 1f1b",
 			.help = "in which order a stage takes its micro-batches; the last "
-				"three are not planned yet",
+				"three split backward",
 			.remark = "with --pipeline",
 		},
 	[KNOB_VIRTUAL_STAGES] =

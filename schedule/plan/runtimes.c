@@ -57,6 +57,8 @@ static const struct zero_rules internevo_rules = {
 	.bucket_elements = 512 * MIB,
 };
 
+#define WHOLE_BACKWARDS (BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE) | BIT(PIPELINE_INTERLEAVED))
+
 /* megatron/core/distributed: the buffers of DDP and the distributed optimizer. */
 static const struct zero_rules megatron_rules = {
 	.overlaps = BIT(0) | BIT(1),
@@ -203,6 +205,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			PYTORCH,
 			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_ZERO_1),
+			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.measures_norm = true,
@@ -218,6 +221,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			PYTORCH_ITSELF,
 			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
+			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.zero = &megatron_rules,
@@ -227,6 +231,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.parallel_loss = true,
 			.loss_in_place = true,
 			.keeps_gather_buffer = true,
+			.overlaps_exchanges = true,
 			.keeps_messages = true,
 			.projection_keeps_input = true,
 			.recomputes_attention = true,

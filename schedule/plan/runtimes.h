@@ -98,6 +98,10 @@ struct runtime {
 	 * (DTensor's redistribution); else it is gathered again in backward (Megatron-LM;
 	 * nanotron unless KNOB_KEEP_GATHERED). */
 	bool keeps_gathered_input;
+	/* In the backward of a column-parallel layer what tensor ranks exchange runs beside its
+	 * products: the gather of its input beside dX, the sum of dX beside dW (Megatron-LM,
+	 * LinearWithGradAccumulationAndAsyncCommunication). */
+	bool overlaps_exchanges;
 	/* Pipelines: embedding and head count as a block each where blocks are shared out; a
 	 * stage's output is there until its backward, though it was sent. */
 	bool ends_are_blocks, keeps_stage_output;

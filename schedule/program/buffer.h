@@ -45,6 +45,8 @@ extern const char *const category_names[];
 	X(RESIDUAL, "residual", ACTIVATIONS, false)       /* input of a block or of the head */    \
 	X(ACTIVATIONS, "activations", ACTIVATIONS, false) /* saved tensors of a leaf range */      \
 	X(RECOMPUTED, "recomputed", ACTIVATIONS, false)   /* the same, made again in backward */   \
+	X(OUTPUT_GRADIENTS, "output_gradients", ACTIVATIONS,                                       \
+		false) /* of leaves, from the input part of backward to the weight part */         \
 	X(FORWARD_WORK, "forward_work", TEMPORARY_BUFFERS, false)   /* what checkpointing drops */ \
 	X(BACKWARD_WORK, "backward_work", TEMPORARY_BUFFERS, false) /* model_backward_tensors */   \
 	X(LOGITS, "logits", TEMPORARY_BUFFERS, false)                                              \

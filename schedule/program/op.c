@@ -69,6 +69,11 @@ bool buffer_role_shared(enum buffer_role role)
 	return roles[role].shared;
 }
 
+bool op_kind_is_backward(enum op_kind kind)
+{
+	return kind == OP_BACKWARD || kind == OP_BACKWARD_INPUT || kind == OP_BACKWARD_WEIGHT;
+}
+
 bool op_exchanges(const struct op *op)
 {
 	return op_kind_class(op->kind) == OP_CLASS_COLLECTIVE && op->unit < 0 && op->end_module > 0;

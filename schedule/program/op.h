@@ -21,7 +21,11 @@
 	X(HOST, "host") /* host memory and cores: carried out by the issuing thread, which waits   \
 			 */                                                                        \
 	X(SEND, "send") /* messages to other stages of a pipeline */                               \
-	X(RECEIVE, "receive") /* and from them */
+	X(RECEIVE, "receive") /* and from them */                                                  \
+	/* the same with the rank before, where messages with the one behind do not hold them up   \
+	 */                                                                                        \
+	X(SEND_BACK, "send_back")                                                                  \
+	X(RECEIVE_BACK, "receive_back")
 
 enum stream {
 #define X(suffix, name) STREAM_##suffix,
@@ -52,6 +56,9 @@ enum op_class {
 	X(LOSS, "loss", COMPUTE) /* softmax cross entropy, both passes */                          \
 	X(RECOMPUTE, "recompute", COMPUTE)                                                         \
 	X(BACKWARD, "backward", COMPUTE)                                                           \
+	/* or in two parts: the first makes dX, the second dW */                                   \
+	X(BACKWARD_INPUT, "backward_input", COMPUTE)                                               \
+	X(BACKWARD_WEIGHT, "backward_weight", COMPUTE)                                             \
 	X(FLATTEN_GRADIENTS, "flatten_gradients", TRAFFIC) /* FSDP1 */                             \
 	X(CAST_GRADIENTS, "cast_gradients", TRAFFIC) /* to the reduce dtype / into the bucket */   \
 	X(REDUCE_SCATTER, "reduce_scatter", COLLECTIVE)                                            \
@@ -79,6 +86,8 @@ struct op;
 /* A collective of tokens, rows, keys or values between the ranks that divide the model: it belongs
  * to the leaves of a range, and to no unit. */
 bool op_exchanges(const struct op *op);
+/* Whole, or one of its parts. */
+bool op_kind_is_backward(enum op_kind kind);
 const char *op_kind_name(enum op_kind kind);
 enum op_class op_kind_class(enum op_kind kind);
 const char *stream_name(enum stream stream);

@@ -94,6 +94,7 @@ static bool check_without_pipeline(const struct plan *plan, struct error *error)
 static bool check_parts(const struct plan *plan, const struct model *model, struct error *error)
 {
 	const struct architecture *a = &model->architecture;
+	bool splits = pipeline_splits_backward(plan->pipeline_schedule);
 	const struct {
 		bool is_so;
 		const char *what;
@@ -116,9 +117,20 @@ static bool check_parts(const struct plan *plan, const struct model *model, stru
 			"offload is not cut into stages yet; use 1, or --activation-offload none"},
 		{plan->reshard_after_forward.n > 0,
 			"--reshard-after-forward by unit is not cut into stages; use one value"},
-		{plan->pipeline_schedule > PIPELINE_INTERLEAVED,
-			"a backward in two parts is not planned yet; use --pipeline-schedule 1f1b, "
-			"gpipe or interleaved"},
+		/* torch.distributed.pipelining (docs/runtimes.md). */
+		{splits && plan->runtime == RUNTIME_PYTORCH_DDP && plan_reduce_ranks(plan) > 1,
+			"DDP does not see gradients of a backward in two parts; use --runtime "
+			"pytorch-fsdp2, or --pipeline-schedule 1f1b"},
+		{splits && plan->compile,
+			"torch compiles no stages whose backward is in two parts; use --compile "
+			"off, or --pipeline-schedule 1f1b"},
+		{splits && (plan_checkpoints(plan, CHECKPOINTING_FULL) ||
+				   plan_checkpoints(plan, CHECKPOINTING_SELECTIVE)),
+			"in two parts backward computes a block again for each weight; use "
+			"--activation-checkpointing none, or --pipeline-schedule 1f1b"},
+		{splits && plan->sync_each_micro_batch,
+			"a backward in two parts leaves gradients to the last micro-batch; use "
+			"--sync-each-micro-batch off"},
 	};
 	for (int i = 0; i < COUNT_OF(refused); i++)
 		if (refused[i].is_so)

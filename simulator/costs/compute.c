@@ -194,11 +194,19 @@ static void add_gradients(const struct machine *machine, const struct schedule *
 		add_bound(cost, 0, bytes / machine->memory_bandwidth);
 }
 
+enum pass compute_pass(enum op_kind kind)
+{
+	return kind == OP_BACKWARD          ? PASS_BACKWARD
+	       : kind == OP_BACKWARD_INPUT  ? PASS_BACKWARD_INPUT
+	       : kind == OP_BACKWARD_WEIGHT ? PASS_BACKWARD_WEIGHT
+					    : PASS_FORWARD;
+}
+
 double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
 	const struct model *model, const struct op *op, struct cost *cost)
 {
 	const struct plan *plan = &schedule->plan;
-	enum pass pass = op->kind == OP_BACKWARD ? PASS_BACKWARD : PASS_FORWARD;
+	enum pass pass = compute_pass(op->kind);
 	bool own = own_kernels(machine, schedule);
 	double kernels = 0, elements = gradient_elements(model, op);
 

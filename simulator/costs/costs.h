@@ -94,6 +94,9 @@ double cost_attention(
 /* One m x n x k product on one device, seconds. */
 double cost_gemm(const struct topology *topology, enum dtype dtype, const struct gemm_shape *gemm);
 
+/* The pass that an operation of compute belongs to. */
+enum pass compute_pass(enum op_kind kind);
+
 bool collective_kind_of(enum op_kind kind, enum collective_kind *collective);
 
 /* The standard deviation of log(truth / predicted) of one collective over GPUs whose topology was

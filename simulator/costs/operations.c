@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "schedule/pipeline/pipeline.h"
 #include "simulator/costs/collectives.h"
 #include "simulator/costs/compute.h"
 #include "simulator/costs/executor_kernels.h"
@@ -205,6 +206,8 @@ static double step_factor(const struct costing *costing, enum op_kind kind)
 #undef X
 	};
 
+	if (op_kind_is_backward(kind))
+		kind = OP_BACKWARD;
 	for (int i = 0; i < COUNT_OF(works); i++)
 		if (works[i].kind == kind)
 			return costing->factors[works[i].work];
@@ -307,6 +310,16 @@ double cost_step_exchange(const struct schedule *schedule)
 		.seconds;
 }
 
+/* Tokens go into the first stage of a pipeline, targets into the last one. */
+static bool is_fed(const struct plan *plan, int class)
+{
+	const struct pipeline pipeline = plan_pipeline(plan);
+	int last, chunk;
+
+	pipeline_place(&pipeline, pipeline.ranks * pipeline.chunks - 1, &last, &chunk);
+	return class == 0 || class == last;
+}
+
 void cost_operations(const struct schedule *schedule, int class, struct cost *costs)
 {
 	const struct program *program = &schedule->programs[class];
@@ -315,9 +328,9 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
 		.program = program,
 		.class = class,
 		.runtime = runtime_of(schedule->plan.runtime)};
-	/* Tokens go into the first stage of a pipeline, targets into the last one. */
-	bool is_fed = class == 0 || class == schedule->n_classes - 1;
-	double batch = is_fed ? cost_batch(&schedule->plan, schedule->topology) : 0;
+	double batch = is_fed(&schedule->plan, class)
+			       ? cost_batch(&schedule->plan, schedule->topology)
+			       : 0;
 	int micro_batch = -1;
 
 	machine_init(&costing.machine, schedule->topology, &libraries, schedule->plan.param_dtype);

@@ -199,6 +199,8 @@ NANOTRON = {
                'sequence_length': int},
 }
 
+SCHEDULES = ('1F1B', 'GPipe', 'Interleaved1F1B', 'InterleavedZeroBubble', 'ZBVZeroBubble',
+             'DualPipeV')
 # torchtitan 0.3.0: config/configs.py, components/optimizer; flags are the same names
 TITAN = {
     'parallelism.data_parallel_replicate_degree': int,
@@ -206,7 +208,7 @@ TITAN = {
     'parallelism.fsdp_reshard_after_forward': ('default', 'always', 'never'),
     'parallelism.tensor_parallel_degree': int,
     'parallelism.pipeline_parallel_degree': int,
-    'parallelism.pipeline_parallel_schedule': ('1F1B', 'GPipe', 'Interleaved1F1B'),
+    'parallelism.pipeline_parallel_schedule': SCHEDULES,
     'parallelism.pipeline_parallel_microbatch_size': int,
     'parallelism.pipeline_parallel_layers_per_stage': int,
     'parallelism.pipeline_parallel_first_stage_less_layers': int,
@@ -235,7 +237,7 @@ TITAN_TOML = {
     'parallelism': {'data_parallel_replicate_degree': int, 'data_parallel_shard_degree': int,
                     'fsdp_reshard_after_forward': ('default', 'always', 'never'),
                     'tensor_parallel_degree': int, 'pipeline_parallel_degree': int,
-                    'pipeline_parallel_schedule': ('1F1B', 'GPipe', 'Interleaved1F1B'),
+                    'pipeline_parallel_schedule': SCHEDULES,
                     'pipeline_parallel_microbatch_size': int,
                     'pipeline_parallel_layers_per_stage': int,
                     'pipeline_parallel_first_stage_less_layers': int,

@@ -161,8 +161,17 @@ static const struct foreign files[] = {
 		NULL},
 	{STAGES "local_batch_size = 8\n[parallelism]\npipeline_parallel_microbatch_size = 3\n",
 		NULL, "expected a multiple of pipeline_parallel_microbatch_size 3, got 8", NULL},
-	{STAGES "[parallelism]\npipeline_parallel_schedule = \"ZBVZeroBubble\"\n", NULL,
-		"expected 1F1B, GPipe or Interleaved1F1B, got \"ZBVZeroBubble\"", NULL},
+	{STAGES "local_batch_size = 8\n[parallelism]\n"
+		"pipeline_parallel_schedule = \"ZBVZeroBubble\"\n",
+		"torchtitan-toml", "pipeline-schedule=zbv virtual-stages=2 grad-accum=8", NULL},
+	{STAGES "local_batch_size = 8\n[parallelism]\n"
+		"pipeline_parallel_schedule = \"InterleavedZeroBubble\"\n"
+		"pipeline_parallel_layers_per_stage = 3\n",
+		"torchtitan-toml", "pipeline-schedule=zb-h1 virtual-stages=3", NULL},
+	{STAGES "[parallelism]\npipeline_parallel_schedule = \"LoopedBFS\"\n", NULL,
+		"expected 1F1B, GPipe, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble or "
+		"DualPipeV, got \"LoopedBFS\"",
+		NULL},
 	{STAGES "[parallelism]\nmodule_fqns_per_model_part = [[\"layers.0\"], [\"norm\"]]\n", NULL,
 		"module_fqns_per_model_part[][]: stages by name are not read", NULL},
 	{STAGES "[parallelism]\npipeline_parallel_split_points = [\"layers.8\"]\n", NULL,

@@ -342,6 +342,9 @@ static const struct {
 	{"SHARD_GRAD_OP", "1f1b", NULL, "9,9,8,6", false},
 	{"SHARD_GRAD_OP", "1f1b", NULL, "8,9,7,8", true},
 	{"SHARD_GRAD_OP", "interleaved", "5", NULL, true},
+	{"SHARD_GRAD_OP", "zb-h1", "2", NULL, false},
+	{"FULL_SHARD", "zbv", "2", NULL, false},
+	{"SHARD_GRAD_OP", "dualpipev", "2", NULL, false},
 };
 
 static void plan_stages(struct trip *trip, int c)

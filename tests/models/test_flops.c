@@ -114,6 +114,42 @@ static void test_gemm_shapes(void **state)
 	arena_finish(&arena);
 }
 
+/* The two parts of backward add up to it; all products of the weight part are dW, half of the
+ * FLOPs. */
+static void test_parts(void **state)
+{
+	static const char *const presets[] = {"llama-3-8b", "gpt2-124m", "mixtral-8x7b"};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(presets); i++) {
+		struct arena arena = {0};
+		struct model *model = load_preset(&arena, presets[i]);
+
+		for (int m = 0; m < model->n_modules; m++) {
+			struct module_work whole, input, weight;
+
+			model_module_work(
+				model, m, PASS_BACKWARD, 1, 512, 2, ATTENTION_FLASH, &whole);
+			model_module_work(
+				model, m, PASS_BACKWARD_INPUT, 1, 512, 2, ATTENTION_FLASH, &input);
+			model_module_work(model, m, PASS_BACKWARD_WEIGHT, 1, 512, 2,
+				ATTENTION_FLASH, &weight);
+			assert_int_equal(input.n_gemms + weight.n_gemms, whole.n_gemms);
+			assert_int_equal(input.n_gemms, weight.n_gemms);
+			assert_int_equal(input.kernels + weight.kernels, whole.kernels);
+			assert_int_equal(
+				input.eager_kernels + weight.eager_kernels, whole.eager_kernels);
+			assert_true(input.memory_bytes + weight.memory_bytes == whole.memory_bytes);
+			assert_true(input.eager_bytes + weight.eager_bytes == whole.eager_bytes);
+			assert_true(weight.attention_flops == 0 && weight.activations == 0);
+			assert_true(input.attention_flops == whole.attention_flops);
+			assert_true(2 * (work_flops(&weight) + input.attention_flops) ==
+				    work_flops(&whole) + input.attention_flops);
+		}
+		arena_finish(&arena);
+	}
+}
+
 static double linear_flops(const struct architecture *a, double tokens)
 {
 	double h = (double)a->hidden, q = (double)(a->heads * a->head_dim);
@@ -192,6 +228,7 @@ static void test_random_sums(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_llama_2_7b),
 		cmocka_unit_test(test_mfu_flops),
 		cmocka_unit_test(test_gemm_shapes),

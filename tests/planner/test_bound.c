@@ -182,7 +182,20 @@ static void judge_steady(const struct question *question, const struct plan *pla
 /* Pipelines: bounds from the whole model's load, and steps of few micro-batches for many. */
 static void test_pipelines(void **state)
 {
-	static const char *const cuts[][2] = {{"2", "1"}, {"4", "1"}, {"4", "2"}};
+	static const struct {
+		const char *pipeline, *tensor;
+		const char *schedule; /* NULL: those that are searched */
+		const char *runtime, *strategy;
+	} cuts[] = {
+		{"2", "1", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "1", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "2", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "1", "zb-h1", "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"2", "2", "zbv", "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "1", "zbv", "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "1", "dualpipev", "pytorch-fsdp2", "SHARD_GRAD_OP"},
+		{"4", "8", NULL, "megatron", "ZERO_1"},
+	};
 	struct tally tally = {0};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cuts); i++) {
@@ -193,11 +206,14 @@ static void test_pipelines(void **state)
 		struct space space;
 		struct bounds bounds;
 		struct error error = {0};
-		set_choice(&question, &arena, "pipeline", cuts[i][0]);
-		set_choice(&question, &arena, "tensor", cuts[i][1]);
+		set_choice(&question, &arena, "pipeline", cuts[i].pipeline);
+		set_choice(&question, &arena, "tensor", cuts[i].tensor);
+		if (cuts[i].schedule != NULL)
+			set_choice(&question, &arena, "pipeline_schedule", cuts[i].schedule);
 		set_choice(&question, &arena, "global_batch", "512");
 		set_choice(&question, &arena, "micro_batch", "1");
-		set_choice(&question, &arena, "strategy", "SHARD_GRAD_OP");
+		set_choice(&question, &arena, "runtime", cuts[i].runtime);
+		set_choice(&question, &arena, "strategy", cuts[i].strategy);
 		assert_true(space_build(&question, &arena, &space, &error));
 		bounds_build(&question, &space, &bounds);
 		for (int k = 0; k < space.n; k++) {
@@ -216,7 +232,7 @@ static void test_pipelines(void **state)
 		(long long)tally.plans, tally.time / (double)tally.plans,
 		tally.memory / (double)tally.plans);
 	assert_int_equal(tally.violations, 0);
-	assert_true(tally.plans >= 6);
+	assert_true(tally.plans >= 10);
 	assert_true(tally.time / (double)tally.plans > 0.85);
 }
 

@@ -89,7 +89,8 @@ static bool advance(struct running *r, int rank)
 	if (r->next[rank] == r->n[rank])
 		return false;
 	double start = ready(r, rank, slot), time = seconds(r->times, slot->pass);
-	if (slot->with_next) {
+	bool pairs = slot->with_next && r->times->pair > 0;
+	if (pairs) {
 		double other = ready(r, rank, slot + 1);
 		start = start < 0 || other < 0 ? -1 : fmax(start, other);
 		time = r->times->pair;
@@ -101,9 +102,9 @@ static bool advance(struct running *r, int rank)
 		r->run.span[rank] = -start;
 	r->free[rank] = start + time;
 	r->run.busy[rank] += time;
-	for (int i = 0; i <= slot->with_next; i++)
+	for (int i = 0; i <= pairs; i++)
 		finish_slot(r, rank, slot + i, start + time);
-	r->next[rank] += 1 + slot->with_next;
+	r->next[rank] += 1 + pairs;
 	if (r->next[rank] == r->n[rank])
 		r->run.span[rank] += start + time;
 	r->run.end = fmax(r->run.end, start + time);

@@ -8,7 +8,7 @@
 /* "0F0 0F1+4B0 0I0 0W0": stage, pass, micro-batch; + between what is computed together. */
 const char *order_words(const struct pipeline *pipeline, int rank, struct arena *arena);
 
-/* Seconds of a pass of one stage; a pair takes `pair`. */
+/* Seconds of a pass of one stage; a pair takes `pair` (0: one after the other). */
 struct pass_times {
 	double forward, input, weight, pair;
 };

@@ -217,6 +217,77 @@ static void test_instances(void **state)
 	arena_finish(&arena);
 }
 
+/* --- exchanges beside backward -------------------------------------------------------------------
+ */
+
+static bool waits(const struct program *p, int op, int for_op)
+{
+	for (int i = 0; i < p->ops[op].waits.count; i++)
+		if (slice_of(p, p->ops[op].waits)[i] == for_op)
+			return true;
+	return false;
+}
+
+static int next_compute(const struct program *p, int i)
+{
+	for (i++; op_kind_class(p->ops[i].kind) != OP_CLASS_COMPUTE;)
+		i++;
+	return i;
+}
+
+/* The parts of a range's column-parallel layers: dX, its sum over tensor ranks, dW. The layer's
+ * input comes in beside dX, and the sum runs beside dW: nobody waits for it but what comes next. */
+static void check_beside(const struct program *p, int input, bool gathers, enum op_kind sum)
+{
+	int weight = input + 2, behind = next_compute(p, weight);
+	assert_int_equal(p->ops[input + 1].kind, sum);
+	assert_int_equal(p->ops[weight].kind, OP_BACKWARD_WEIGHT);
+	assert_int_equal(p->ops[input].first_module, p->ops[weight].first_module);
+	assert_int_equal(p->ops[input].end_module, p->ops[weight].end_module);
+	assert_true(waits(p, input + 1, input));
+	assert_false(waits(p, weight, input + 1));
+	assert_true(waits(p, behind, input + 1));
+	assert_int_equal(p->ops[input - 1].kind == OP_ALL_GATHER, gathers);
+	if (!gathers)
+		return;
+	assert_false(waits(p, input, input - 1));
+	assert_true(waits(p, weight, input - 1));
+}
+
+static void test_beside(void **state)
+{
+	static const struct {
+		const char *words;
+		bool gathers;
+		enum op_kind sum;
+		int parts; /* of a block */
+	} cases[] = {
+		{"runtime=megatron tensor=4", true, OP_REDUCE_SCATTER, 2},
+		{"runtime=megatron tensor=4 sequence_parallel=off", false, OP_ALL_REDUCE, 2},
+		{"runtime=megatron tensor=4 activation_checkpointing=full", true, OP_REDUCE_SCATTER,
+			2},
+		{"runtime=nanotron tensor=4", false, OP_REDUCE_SCATTER, 0},
+		{"runtime=pytorch-fsdp2 tensor=4", false, OP_REDUCE_SCATTER, 0},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		const struct program *p =
+			build_words(&arena, "llama-2-7b", "2xdgx-a100-80gb", cases[i].words)
+				->programs;
+		int parts = 0;
+		for (int o = 0; o < p->n_ops; o++) {
+			if (p->ops[o].kind != OP_BACKWARD_INPUT)
+				continue;
+			check_beside(p, o, cases[i].gathers, cases[i].sum);
+			parts++;
+		}
+		/* and the head */
+		assert_int_equal(parts, cases[i].parts > 0 ? 32 * cases[i].parts + 1 : 0);
+		arena_finish(&arena);
+	}
+}
+
 /* --- the vocabulary ------------------------------------------------------------------------------
  */
 
@@ -249,6 +320,7 @@ int main(void)
 		cmocka_unit_test(test_moments),
 		cmocka_unit_test(test_moments_of_stages),
 		cmocka_unit_test(test_instances),
+		cmocka_unit_test(test_beside),
 		cmocka_unit_test(test_vocabulary),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

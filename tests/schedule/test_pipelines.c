@@ -11,17 +11,22 @@
 static bool cut_plan(struct arena *arena, uint64_t *state, const struct model *model,
 	struct topology **topology, struct plan *plan)
 {
-	static const enum pipeline_schedule schedules[] = {
-		PIPELINE_1F1B, PIPELINE_GPIPE, PIPELINE_INTERLEAVED};
 	struct topology *larger = ARENA_NEW(arena, struct topology);
 	struct plan with = *plan;
 	struct error error = {0};
 	*larger = **topology;
 	with.mesh.pipeline = 2 + random_below(state, 4);
-	with.pipeline_schedule = schedules[random_below(state, COUNT_OF(schedules))];
+	with.pipeline_schedule =
+		(enum pipeline_schedule)random_below(state, PIPELINE_SCHEDULE_COUNT);
 	with.virtual_stages =
 		with.pipeline_schedule == PIPELINE_INTERLEAVED ? 2 + random_below(state, 3) : 0;
 	with.sync_each_micro_batch = with.sync_each_micro_batch && with.virtual_stages == 0;
+	if (pipeline_splits_backward(with.pipeline_schedule)) {
+		with.sync_each_micro_batch = with.compile = false;
+		with.activation_checkpointing = (struct rows){0};
+		if (random_below(state, 4) == 0 && with.pipeline_schedule == PIPELINE_ZB_H1)
+			with.virtual_stages = 2;
+	}
 	with.grad_accum = with.mesh.pipeline * (1 + random_below(state, 4));
 	with.global_batch = with.micro_batch * with.grad_accum * plan_data_parallel(&with);
 	larger->nodes *= with.mesh.pipeline;
@@ -61,7 +66,7 @@ static void test_random(void **state)
 	}
 	print_message("%d of %d are cut into stages\n", cut, ROUNDS);
 	assert_true(8 * cut > ROUNDS);
-	for (int s = 0; s <= PIPELINE_INTERLEAVED; s++)
+	for (int s = 0; s < PIPELINE_SCHEDULE_COUNT; s++)
 		assert_true(schedules[s] > 0);
 }
 
@@ -84,6 +89,13 @@ static const char *const cuts[] = {
 	"pipeline=4 grad_accum=4 tensor=2",
 	"pipeline=4 grad_accum=8 layers_per_stage=5,9,10,8",
 	"pipeline=4 grad_accum=8 runtime=nanotron",
+	"pipeline=4 grad_accum=8 pipeline_schedule=zb-h1",
+	"pipeline=4 grad_accum=8 pipeline_schedule=zb-h1 virtual_stages=2 tensor=2",
+	"pipeline=4 grad_accum=9 pipeline_schedule=zbv",
+	"pipeline=2 grad_accum=1 pipeline_schedule=zbv layers_per_stage=0,16,16,0",
+	"pipeline=4 grad_accum=8 pipeline_schedule=zbv tensor=2 context=2",
+	"pipeline=4 grad_accum=9 pipeline_schedule=dualpipev",
+	"pipeline=4 grad_accum=8 pipeline_schedule=zbv strategy=FULL_SHARD",
 	/* the last stage has nothing that is resharded to a smaller group */
 	"pipeline=2 grad_accum=8 strategy=FULL_SHARD reshard_after_forward=4 layers_per_stage=32,0",
 };
@@ -134,30 +146,64 @@ static double work(const struct schedule *schedule, enum op_kind kind)
 	return sum;
 }
 
+static bool has_parts(const char *words)
+{
+	return strstr(words, "zb") != NULL || strstr(words, "dualpipev") != NULL;
+}
+
+static const char *checkpointing_of(const char *words)
+{
+	return has_parts(words) ? "none" : "full";
+}
+
+/* Each leaf's backward is whole, or once in an input part and once in a weight part. */
 static void test_work(void **state)
 {
-	static const enum op_kind kinds[] = {OP_FORWARD, OP_BACKWARD, OP_RECOMPUTE, OP_LOSS};
+	static const struct {
+		enum op_kind whole, part;
+	} kinds[] = {
+		{OP_FORWARD, OP_FORWARD},
+		{OP_RECOMPUTE, OP_RECOMPUTE},
+		{OP_LOSS, OP_LOSS},
+		{OP_BACKWARD, OP_BACKWARD_INPUT},
+		{OP_BACKWARD, OP_BACKWARD_WEIGHT},
+	};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cuts); i++) {
 		struct arena arena = {0};
-		const char *words =
-			arena_printf(&arena, "%s activation_checkpointing=full", cuts[i]);
-		const struct schedule *schedule = built(&arena, "llama-2-7b", words);
+		const char *checkpointing = checkpointing_of(cuts[i]);
+		const struct schedule *schedule = built(&arena, "llama-2-7b",
+			arena_printf(
+				&arena, "%s activation_checkpointing=%s", cuts[i], checkpointing));
 		const struct plan *plan = &schedule->plan;
 		const struct schedule *whole = built(&arena, "llama-2-7b",
 			arena_printf(&arena,
-				"grad_accum=%lld tensor=%lld runtime=%s "
-				"activation_checkpointing=full",
+				"grad_accum=%lld tensor=%lld context=%lld runtime=%s "
+				"activation_checkpointing=%s",
 				(long long)plan->grad_accum, (long long)plan->mesh.tensor,
-				runtime_names[plan->runtime]));
-		for (int k = 0; k < COUNT_OF(kinds); k++)
-			assert_true(work(schedule, kinds[k]) == work(whole, kinds[k]));
+				(long long)plan->mesh.context, runtime_names[plan->runtime],
+				checkpointing));
+		for (int k = 0; k < COUNT_OF(kinds); k++) {
+			double done = work(schedule, kinds[k].whole);
+			if (kinds[k].part != kinds[k].whole)
+				done += work(schedule, kinds[k].part);
+			assert_true(done == work(whole, kinds[k].whole));
+		}
+		assert_true(has_parts(cuts[i]) == (work(schedule, OP_BACKWARD_WEIGHT) > 0));
 		arena_finish(&arena);
 	}
 }
 
+static bool are_on_one_rank(const struct pipeline *pipeline, int one, int two)
+{
+	int ranks[2], chunk;
+	pipeline_place(pipeline, one, &ranks[0], &chunk);
+	pipeline_place(pipeline, two, &ranks[1], &chunk);
+	return ranks[0] == ranks[1];
+}
+
 /* Between each two stages that follow one another the residual stream of every micro-batch, and its
- * gradient back. */
+ * gradient back. At the turn of a V both are on one rank. */
 static void test_messages(void **state)
 {
 	(void)state;
@@ -169,6 +215,8 @@ static void test_messages(void **state)
 		const struct pipeline pipeline = plan_pipeline(plan);
 		int64_t stages = pipeline.ranks * pipeline.chunks, n = 0, bytes = 0;
 		int64_t hidden = schedule->model->architecture.hidden;
+		for (int s = 1; s < pipeline.ranks * pipeline.chunks; s++)
+			stages -= are_on_one_rank(&pipeline, s - 1, s);
 		for (int c = 0; c < schedule->n_classes; c++) {
 			const struct program *program = &schedule->programs[c];
 			for (int o = 0; o < program->n_ops; o++) {
@@ -178,7 +226,8 @@ static void test_messages(void **state)
 			}
 		}
 		assert_int_equal(n, 2 * (stages - 1) * plan->grad_accum);
-		assert_int_equal(bytes, n * SEQ_LEN * hidden * 2 / plan->mesh.tensor);
+		assert_int_equal(
+			bytes, n * SEQ_LEN * hidden * 2 / plan->mesh.tensor / plan->mesh.context);
 		arena_finish(&arena);
 	}
 }
@@ -221,23 +270,25 @@ static void test_table(void **state)
 }
 
 /* As many micro-batches hold their tensors at once as the order says. */
-static int saved_of_first_block(const struct program *program, struct slice slice)
+static int saved_of_first_blocks(const struct program *program, struct slice slice, int second)
 {
 	int n = 0;
 	for (int i = 0; i < slice.count; i++) {
 		const struct buffer *buffer = &program->buffers[slice_of(program, slice)[i]];
-		n += buffer->role == BUFFER_ACTIVATIONS && buffer->layer == 0;
+		n += buffer->role == BUFFER_ACTIVATIONS &&
+		     (buffer->layer == 0 || buffer->layer == second);
 	}
 	return n;
 }
 
-static int most_in_flight(const struct program *program)
+/* By the first block of each stage of the rank; `second`: of the second one. */
+static int most_in_flight(const struct program *program, int second)
 {
 	int alive = 0, most = 0;
 	for (int o = 0; o < program->n_ops; o++) {
-		alive += saved_of_first_block(program, program->ops[o].takes);
+		alive += saved_of_first_blocks(program, program->ops[o].takes, second);
 		most = alive > most ? alive : most;
-		alive -= saved_of_first_block(program, program->ops[o].gives);
+		alive -= saved_of_first_blocks(program, program->ops[o].gives, second);
 	}
 	return most;
 }
@@ -255,10 +306,15 @@ static void test_in_flight(void **state)
 			struct pipeline_slot *slots;
 			int n = pipeline_order(&pipeline, c, &arena, &slots);
 			bool has_ranges = schedule->plan.mesh.tensor > 1; /* several a block */
-			if (pipeline.chunks > 1 || has_ranges ||
+			int stages[16];
+			struct error error = {0};
+			assert_true(plan_split(&schedule->plan, 32, stages, &error));
+			int first = stages[pipeline_stage(&pipeline, c, 0)];
+			if (pipeline.chunks > 2 || has_ranges || first == 0 ||
 				program->model->architecture.layers == 0)
 				continue;
-			assert_int_equal(most_in_flight(program), pipeline_in_flight(slots, n));
+			assert_int_equal(
+				most_in_flight(program, first), pipeline_in_flight(slots, n));
 			compared++;
 		}
 		arena_finish(&arena);
