@@ -255,6 +255,8 @@ static void test_what_would_help(void **state)
 	begin(&f, "llama-2-7b", "dgx-a100-80gb");
 	set_choice(&f.question, &f.arena, "micro_batch", "8");
 	set_choice(&f.question, &f.arena, "activation_checkpointing", "none");
+	set_choice(&f.question, &f.arena, "tensor", "1");
+	set_choice(&f.question, &f.arena, "context", "1");
 	struct answer answer = ask(&f.question, &f.arena);
 	assert_null(answer.chosen);
 	assert_true(has_reason(&answer, "What would help most is activation_checkpointing full"));

@@ -251,6 +251,8 @@ static void test_stopped_beside(void **state)
 		.topology = load_topology(&arena, "rtx4090-8x"),
 		.mixes = true};
 	set_choice(&question, &arena, "micro_batch", "64");
+	set_choice(&question, &arena, "tensor", "1");
+	set_choice(&question, &arena, "context", "1");
 	stop_beside(&question, 1);
 	arena_finish(&arena);
 }
