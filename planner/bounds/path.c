@@ -44,7 +44,7 @@ struct seat {
 struct path {
 	struct pipeline pipeline;
 	int n_stages;
-	const int *blocks; /* by stage */
+	int *blocks; /* by stage */
 	struct arena *arena;
 	struct seat *seats;       /* by rank */
 	double (*messages)[WAYS]; /* by rank: s to the next one, and to the one before */
@@ -144,9 +144,7 @@ static bool measure_duty(const struct path *path, const struct plan *plan,
 	const struct model *model, const struct topology *topology, int rank, struct duty *duty)
 {
 	struct plan probed = *plan;
-	struct pipeline pipeline = path->pipeline;
 	struct pipeline_slot *slots;
-	pipeline.micro_batches = PROBED;
 	probed.grad_accum = PROBED;
 	probed.global_batch = PROBED * plan->micro_batch * plan_data_parallel(plan);
 	struct schedule *schedule =
@@ -157,12 +155,12 @@ static bool measure_duty(const struct path *path, const struct plan *plan,
 	struct walk walk = {.program = program,
 		.costs = costs,
 		.ends = ARENA_ARRAY(path->arena, double, program->n_ops),
-		.n = pipeline_order(&pipeline, rank, path->arena, &slots),
+		.n = pipeline_order(&path->pipeline, rank, path->arena, &slots),
 		.slot = -1,
 		.duty = duty};
 	walk.slots = slots;
 	duty->passes =
-		arena_alloc(path->arena, (size_t)pipeline.chunks, sizeof(*duty->passes));
+		arena_alloc(path->arena, (size_t)path->pipeline.chunks, sizeof(*duty->passes));
 	if (!walk_through(&walk))
 		return false;
 	duty->rest = walk.latest - begin_of(walk.slot) - pass_at(&walk)->busy;
@@ -246,28 +244,13 @@ static double follow(struct path *path)
 
 static bool is_followed(const struct path *path)
 {
-	const struct seat *seat = &path->seats[0];
-	bool plain = path->pipeline.micro_batches >= PROBED;
-	for (int i = 0; i < seat->n && plain; i++)
-		plain = !seat->slots[i].with_next && (seat->slots[i].pass == PIPELINE_FORWARD ||
-							     seat->slots[i].pass == PIPELINE_BACKWARD);
-	return plain;
-}
-
-static void open_path(struct path *path)
-{
-	const struct pipeline *pipeline = &path->pipeline;
-	int n = path->n_stages * pipeline->micro_batches;
-	path->seats = ARENA_ARRAY(path->arena, struct seat, pipeline->ranks);
-	for (int k = 0; k < pipeline->ranks; k++)
-		path->seats[k].n = pipeline_order(pipeline, k, path->arena, &path->seats[k].slots);
-	path->messages =
-		arena_alloc(path->arena, (size_t)pipeline->ranks, sizeof(*path->messages));
-	for (int way = 0; way < WAYS; way++) {
-		path->sent[way] = ARENA_ARRAY(path->arena, double, n);
-		for (int i = 0; i < n; i++)
-			path->sent[way][i] = -1;
-	}
+	struct pipeline_slot *slots;
+	int n = pipeline_order(&path->pipeline, 0, path->arena, &slots);
+	for (int i = 0; i < n; i++)
+		if (slots[i].with_next || (slots[i].pass != PIPELINE_FORWARD &&
+						  slots[i].pass != PIPELINE_BACKWARD))
+			return false;
+	return true;
 }
 
 static bool measure(struct path *path, const struct plan *plan, const struct model *model,
@@ -275,6 +258,8 @@ static bool measure(struct path *path, const struct plan *plan, const struct mod
 {
 	int64_t apart = plan_reduce_ranks(plan) * plan->mesh.tensor;
 	int n = path->pipeline.ranks;
+	path->seats = ARENA_ARRAY(path->arena, struct seat, n);
+	path->messages = arena_alloc(path->arena, (size_t)n, sizeof(*path->messages));
 	for (int k = 0; k < n; k++) {
 		struct duty *duty = ARENA_NEW(path->arena, struct duty);
 		struct seat *seat = &path->seats[k];
@@ -289,18 +274,39 @@ static bool measure(struct path *path, const struct plan *plan, const struct mod
 	return true;
 }
 
-double bounds_path(const struct plan *plan, const struct model *model,
-	const struct topology *topology, struct arena *arena)
+static void begin_step(struct path *path, int micro_batches)
+{
+	int n = path->n_stages * micro_batches;
+	path->pipeline.micro_batches = micro_batches;
+	for (int k = 0; k < path->pipeline.ranks; k++) {
+		struct seat *seat = &path->seats[k];
+		seat->now = seat->next = 0;
+		seat->n = pipeline_order(&path->pipeline, k, path->arena, &seat->slots);
+	}
+	for (int way = 0; way < WAYS; way++) {
+		path->sent[way] = ARENA_ARRAY(path->arena, double, n);
+		for (int i = 0; i < n; i++)
+			path->sent[way][i] = -1;
+	}
+}
+
+bool bounds_path(const struct plan *plan, const struct model *model,
+	const struct topology *topology, const int64_t *micro_batches, int n, double *times,
+	struct arena *arena)
 {
 	struct path path = {.pipeline = plan_pipeline(plan), .arena = arena};
 	struct error error = {0};
-	int64_t blocks = model->architecture.layers;
 	path.n_stages = path.pipeline.ranks * path.pipeline.chunks;
-	int *stages = ARENA_ARRAY(arena, int, path.n_stages);
-	plan_split(plan, blocks, stages, &error); /* the plan was checked */
-	path.blocks = stages;
-	open_path(&path);
-	if (!is_followed(&path) || !measure(&path, plan, model, topology))
-		return 0;
-	return follow(&path) * (1 - 1e-6);
+	path.blocks = ARENA_ARRAY(arena, int, path.n_stages);
+	path.pipeline.micro_batches = PROBED;
+	if (!plan_split(plan, model->architecture.layers, path.blocks, &error) ||
+		!is_followed(&path) || !measure(&path, plan, model, topology))
+		return false;
+	for (int i = 0; i < n; i++) {
+		if (micro_batches[i] < PROBED)
+			return false;
+		begin_step(&path, (int)micro_batches[i]);
+		times[i] = follow(&path) * (1 - 1e-6); /* APART takes some of its digits */
+	}
+	return true;
 }

@@ -160,13 +160,33 @@ bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topolo
 	return true;
 }
 
+/* Of a pipeline the first rank's, which has the most micro-batches in flight. */
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan)
 {
-	const struct question *question = evaluator->question;
+	const struct topology *topology = evaluator->question->topology;
+	struct arena *scratch = &evaluator->scratch;
+	struct steady steady;
+	arena_reset(scratch);
+	if (plan->mesh.pipeline == 1)
+		return bounds_memory(
+			schedule_fold(scratch, plan, model_of(evaluator, plan), topology), scratch);
+	const struct plan *own = steady_of(plan, &steady) ? &steady.plans[1] : plan;
+	return bounds_memory(
+		schedule_emit_class(scratch, own, model_of(evaluator, own), topology, 0), scratch);
+}
+
+double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan)
+{
+	struct steady steady;
+	double times[2];
+	bool two = steady_of(plan, &steady);
+	const int64_t own[] = {plan->grad_accum};
+	const int64_t both[] = {steady.plans[0].grad_accum, steady.plans[1].grad_accum};
 	arena_reset(&evaluator->scratch);
-	return bounds_memory(schedule_fold(&evaluator->scratch, plan, model_of(evaluator, plan),
-				     question->topology),
-		&evaluator->scratch);
+	if (!bounds_path(plan, model_of(evaluator, plan), evaluator->question->topology,
+		    two ? both : own, two ? 2 : 1, times, &evaluator->scratch))
+		return 0;
+	return two ? steady_time(&steady, times[0], times[1]) : times[0];
 }
 
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,

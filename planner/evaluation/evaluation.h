@@ -27,6 +27,8 @@ struct exposure {
 
 /* The plan's own bound of memory (bounds.h). */
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan);
+/* A pipeline's own bound of time (bounds.h), s; 0: there is none. */
+double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan);
 /* Simulates a plan. A step that takes longer than `slow` seconds (0: none) has a step time and
  * nothing else, and does not count as evaluated. */
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,
@@ -109,8 +111,10 @@ void evaluators_finish(struct evaluators *evaluators);
 
 struct known {
 	bool tightened; /* its bound of memory is of its own schedule */
+	bool followed;  /* a pipeline: its bound of time is its own */
 	bool timed; /* `bound` is its step time and its own bound of memory, perhaps ahead of its
 		       turn */
+	bool taken;     /* its step time is its bound */
 	bool ready; /* `fits` and `costs` are known, ahead of its turn or since */
 	bool simulated; /* it had its turn */
 	bool refused;   /* the builder could not honour it */

@@ -1,6 +1,7 @@
 /* A plan's turn: what is simulated of it, and when. */
 #include "planner/search/turns.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Most micro-batches of a step repeat the one before: a simulation passes over them. */
@@ -92,7 +93,7 @@ void take_time(struct search *search, int index)
 		return;
 	bound->time = known->bound.time;
 	bound->memory = max_i64(bound->memory, known->bound.memory);
-	known->tightened = true;
+	known->tightened = known->taken = true;
 }
 
 /* A plan that is ready has its turn: of what was simulated ahead, only what had its turn counts. */
@@ -179,6 +180,27 @@ void tighten(struct search *search, int index)
 	known->tightened = true;
 }
 
+/* What lacks memory need not be followed. */
+void follow(struct search *search, int index)
+{
+	struct bound *bound = &search->bounds.of[index];
+	tighten(search, index);
+	if (!too_large(search, index))
+		bound->time = fmax(bound->time, evaluator_bound_time(&search->evaluator,
+							&search->space.plans[index]));
+	search->known[index].followed = true;
+}
+
+/* Its turn is not yet to be timed, or not yet to be simulated. */
+static bool is_behind(const struct search *search, int plan, bool time)
+{
+	const struct known *known = &search->known[plan];
+	if (!time)
+		return !known->taken && search->ranking.objective == COST_TIME;
+	return known->timed ||
+	       (search->space.plans[plan].mesh.pipeline > 1 && !known->followed);
+}
+
 /* --- ahead of their turn -------------------------------------------------------------------------
  * The next plans in order are simulated at once, as many as there are cores. What is done with them
  * happens in their order and only when it is their turn, so the answer does not depend on how many
@@ -211,7 +233,7 @@ bool make_ready(struct search *search, bool time, const struct ticket *ticket,
 	int most = search->workers.n < AHEAD_MAX ? search->workers.n : AHEAD_MAX;
 	for (int i = 0; i < n && ahead.n < most; i++) {
 		const struct known *known = &search->known[behind[i].plan];
-		if (!known->ready && !(time && known->timed) &&
+		if (!known->ready && !is_behind(search, behind[i].plan, time) &&
 			!too_large(search, behind[i].plan) && is_needed(search, &behind[i]))
 			ahead.plans[ahead.n++] = behind[i].plan;
 	}
