@@ -84,6 +84,13 @@ static void keep_strings(struct prediction *prediction, struct arena *arena)
 	prediction->classes = classes;
 }
 
+struct prediction evaluator_kept(const struct prediction *prediction, struct arena *arena)
+{
+	struct prediction kept = *prediction;
+	keep_strings(&kept, arena);
+	return kept;
+}
+
 static struct simulation_options sketch(struct evaluator *evaluator)
 {
 	return (struct simulation_options){
@@ -247,7 +254,8 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 		.plan = plan,
 		.options = {.memory_limit_bytes = evaluator->question->memory_limit_bytes,
 			.quick_interval = plan->mesh.pipeline > 1,
-			.exposure = true},
+			.exposure = true,
+			.scratch = &evaluator->simulating},
 		.closely = true};
 	if (!run(evaluator, &trial, error))
 		return false;

@@ -46,6 +46,8 @@ bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
+/* A copy, with its strings in `arena`. */
+struct prediction evaluator_kept(const struct prediction *prediction, struct arena *arena);
 /* Of its whole schedule. */
 const char *evaluator_digest(
 	struct evaluator *evaluator, const struct plan *plan, struct arena *arena);
@@ -109,6 +111,13 @@ void evaluators_finish(struct evaluators *evaluators);
 
 /* --- what a search knows so far --------------------------------------------------------------- */
 
+/* What was simulated closely, and is not simulated again. */
+struct close_look {
+	struct arena arena;
+	struct prediction prediction;
+	struct exposure exposure;
+};
+
 struct known {
 	bool tightened; /* its bound of memory is of its own schedule */
 	bool followed;  /* a pipeline: its bound of time is its own */
@@ -123,6 +132,7 @@ struct known {
 	bool has_room;
 	struct costs costs;
 	int64_t limit; /* bytes of one device */
+	struct close_look *look; /* malloc'ed; NULL: there was none */
 };
 
 struct search {

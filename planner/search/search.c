@@ -216,8 +216,19 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 	return ok;
 }
 
+static void forget_looks(struct search *search)
+{
+	for (int i = 0; search->known != NULL && i < search->space.n; i++) {
+		struct close_look *look = search->known[i].look;
+		if (look != NULL)
+			arena_finish(&look->arena);
+		free(look);
+	}
+}
+
 void search_finish(struct search *search)
 {
+	forget_looks(search);
 	free(search->known);
 	ranking_finish(&search->ranking);
 	evaluator_finish(&search->evaluator);

@@ -46,6 +46,17 @@ static int64_t effort_of(const struct search *search, const struct plan *plan)
 
 /* --- simulating ------------------------------------------------------------------------------- */
 
+static void learn(
+	struct search *search, int index, const struct prediction *prediction, struct known *known)
+{
+	const struct plan *plan = &search->space.plans[index];
+	known->ready = true;
+	known->limit = prediction->memory_limit_bytes;
+	known->fits = prediction->fits;
+	known->has_room = has_room(search->question, plan, prediction);
+	known->costs = costs_of(search->question, plan, prediction);
+}
+
 /* What a plan costs and whether it fits; a plan that the builder refuses is no plan. What takes
  * longer than `slow` seconds (0: none) is not looked at any further: its time is known from then
  * on.
@@ -63,13 +74,37 @@ static bool look_at_plan(struct search *search, struct evaluator *evaluator, int
 	}
 	search->bounds.of[index].time = known->bound.time = prediction.step_time;
 	known->timed = true;
-	if (slow > 0 && prediction.step_time > slow)
-		return true;
-	known->ready = true;
-	known->limit = prediction.memory_limit_bytes;
-	known->fits = prediction.fits;
-	known->has_room = has_room(search->question, plan, &prediction);
-	known->costs = costs_of(search->question, plan, &prediction);
+	if (slow <= 0 || prediction.step_time <= slow)
+		learn(search, index, &prediction, known);
+	return true;
+}
+
+/* Of a pipeline, the simulation of its time takes the most of everything. */
+static bool look_once(
+	struct search *search, struct evaluator *evaluator, int index, struct error *error)
+{
+	struct known *known = &search->known[index];
+	struct close_look *look = calloc(1, sizeof(*look));
+	if (look == NULL)
+		base_out_of_memory(sizeof(*look));
+	known->look = look;
+	if (!evaluator_run_closely(evaluator, &search->space.plans[index], &look->arena,
+		    &look->prediction, &look->exposure, error))
+		return false;
+	known->bound.time = look->prediction.step_time;
+	learn(search, index, &look->prediction, known);
+	return true;
+}
+
+bool search_look_closely(struct search *search, int plan, struct arena *arena,
+	struct prediction *prediction, struct exposure *exposure, struct error *error)
+{
+	const struct close_look *look = search->known[plan].look;
+	if (look == NULL || search->question->freed != 0) /* levers_let_go changes plans */
+		return evaluator_run_closely(&search->evaluator, &search->space.plans[plan], arena,
+			prediction, exposure, error);
+	*prediction = evaluator_kept(&look->prediction, arena);
+	*exposure = look->exposure;
 	return true;
 }
 
@@ -78,8 +113,10 @@ bool time_plan(struct search *search, struct evaluator *evaluator, int index, st
 	struct known *known = &search->known[index];
 	struct error mine = {0};
 	known->timed = true;
-	if (evaluator_run_time(evaluator, &search->space.plans[index], &known->bound.time,
-		    &known->bound.memory, &mine))
+	if (search->space.plans[index].mesh.pipeline > 1
+			? look_once(search, evaluator, index, &mine)
+			: evaluator_run_time(evaluator, &search->space.plans[index],
+				  &known->bound.time, &known->bound.memory, &mine))
 		return true;
 	known->ready = known->refused = true;
 	return error_is_refusal(&mine, error);
