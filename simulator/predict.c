@@ -25,7 +25,7 @@ static void fill_time(const struct finished *finished, struct prediction *predic
 	}
 	for (int i = 0; i < engine->n_ops; i++)
 		prediction->time.unaligned_head +=
-			engine->tasks[i].times * engine->tasks[i].cost.unaligned;
+			engine->tasks[i].times * engine->tasks[i].cost->unaligned;
 	prediction->time.data_wait = waited;
 	prediction->time.data_loading =
 		waited + (double)engine->schedule->plan.grad_accum * engine->batch_cost;
@@ -46,7 +46,7 @@ static double recomputed_by(const struct engine *engine)
 
 		if (op->kind != OP_RECOMPUTE)
 			continue;
-		flops += times * engine->tasks[i].cost.flops;
+		flops += times * engine->tasks[i].cost->flops;
 		for (int m = op->first_module;
 			m < op->end_module && attention_is_flash(plan->attention); m++) {
 			struct module_work work;

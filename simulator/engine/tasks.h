@@ -19,7 +19,7 @@ struct wait {
 
 /* An operation, reduced to what the engine needs. */
 struct task {
-	struct cost cost;
+	const struct cost *cost; /* of engine->costs */
 	struct position place; /* its own */
 	struct wait *waits, *host_waits;
 	int n_waits, n_host_waits;
