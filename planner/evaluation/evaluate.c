@@ -279,9 +279,14 @@ const char *evaluator_digest(
 			       .hex);
 }
 
+void evaluator_release(struct evaluator *evaluator)
+{
+	arena_finish(&evaluator->scratch);
+	arena_finish(&evaluator->simulating);
+}
+
 void evaluator_finish(struct evaluator *evaluator)
 {
 	divided_models_finish(&evaluator->divided);
-	arena_finish(&evaluator->scratch);
-	arena_finish(&evaluator->simulating);
+	evaluator_release(evaluator);
 }

@@ -61,6 +61,8 @@ bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topo
 	const struct plan *plan, double slow, struct prediction *prediction, struct error *error);
 bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
+/* Gives back what the last plan needed. */
+void evaluator_release(struct evaluator *evaluator);
 void evaluator_finish(struct evaluator *evaluator);
 
 /* --- doubt.c -----------------------------------------------------------------------------------

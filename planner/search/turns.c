@@ -88,8 +88,10 @@ static bool look_once(
 	if (look == NULL)
 		base_out_of_memory(sizeof(*look));
 	known->look = look;
-	if (!evaluator_run_closely(evaluator, &search->space.plans[index], &look->arena,
-		    &look->prediction, &look->exposure, error))
+	bool ok = evaluator_run_closely(evaluator, &search->space.plans[index], &look->arena,
+		&look->prediction, &look->exposure, error);
+	evaluator_release(evaluator); /* few others are as large */
+	if (!ok)
 		return false;
 	known->bound.time = look->prediction.step_time;
 	learn(search, index, &look->prediction, known);
