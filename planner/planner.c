@@ -233,8 +233,8 @@ static bool add_to_front(struct making *making, int plan, struct error *error)
 	}
 	*candidate =
 		(struct candidate){.plan = search->space.plans[plan], .outcome = OUTCOME_SLOWER};
-	if (!search_look_closely(search, plan, making->arena, &candidate->prediction, &exposure,
-		    error))
+	if (!search_look_closely(
+		    search, plan, making->arena, &candidate->prediction, &exposure, error))
 		return false;
 	candidate->why_not = defend_slower(search->question, &chosen, &other, making->arena);
 	candidate->typed = typed_of(search->question, &candidate->plan, making->arena);

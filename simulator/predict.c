@@ -108,8 +108,7 @@ static void fill_utilisation(
 	prediction->mfu = model_flops * rate;
 	prediction->mfu_6n = model_flops_6n(schedule->model) * rate;
 	prediction->mfu_causal = model_flops_causal(schedule->model, plan->seq_len) * rate;
-	prediction->hfu = prediction->mfu + finished->common->recomputed /
-						    prediction->step_time /
+	prediction->hfu = prediction->mfu + finished->common->recomputed / prediction->step_time /
 						    prediction->peak_flops;
 }
 

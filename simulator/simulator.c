@@ -177,8 +177,8 @@ static void read_off(const struct run *run, int class, const struct common *comm
 		options_for(run->options, engines_step_time(engines));
 
 	if (!wanted.no_bounds || run->details)
-		schedule_ledger(run->schedule, class, run->details ? run->scratch : NULL,
-			&watch->ledger);
+		schedule_ledger(
+			run->schedule, class, run->details ? run->scratch : NULL, &watch->ledger);
 	const struct finished finished = {.engines = engines,
 		.common = common,
 		.engine = engine,

@@ -30,8 +30,8 @@ struct lasting {
 /* What a rank has to do. */
 struct duty {
 	struct lasting (*passes)[WAYS][PROBED]; /* by chunk */
-	double rest;                         /* s of the step after the last pass */
-	int64_t message;                     /* bytes */
+	double rest;                            /* s of the step after the last pass */
+	int64_t message;                        /* bytes */
 };
 
 struct seat {
@@ -174,8 +174,7 @@ static bool is_as_before(const struct path *path, int rank)
 	bool alike = rank > 1 && rank < pipeline->ranks - 1;
 	for (int c = 0; c < pipeline->chunks && alike; c++) {
 		int stage = pipeline_stage(pipeline, rank, c);
-		alike = path->blocks[stage] ==
-			path->blocks[pipeline_stage(pipeline, rank - 1, c)];
+		alike = path->blocks[stage] == path->blocks[pipeline_stage(pipeline, rank - 1, c)];
 	}
 	return alike;
 }
@@ -217,8 +216,8 @@ static bool go_on(struct path *path, int rank)
 		enum way way = way_of(slot);
 		int stage = pipeline_stage(&path->pipeline, rank, slot->chunk);
 		double begin = ready(path, stage, way, slot->micro_batch);
-		const struct lasting *pass = &seat->duty->passes[slot->chunk][way][probed_of(
-			path, slot->micro_batch)];
+		const struct lasting *pass =
+			&seat->duty->passes[slot->chunk][way][probed_of(path, slot->micro_batch)];
 		if (begin < 0)
 			break;
 		begin = fmax(begin, seat->now);
@@ -247,8 +246,8 @@ static bool is_followed(const struct path *path)
 	struct pipeline_slot *slots;
 	int n = pipeline_order(&path->pipeline, 0, path->arena, &slots);
 	for (int i = 0; i < n; i++)
-		if (slots[i].with_next || (slots[i].pass != PIPELINE_FORWARD &&
-						  slots[i].pass != PIPELINE_BACKWARD))
+		if (slots[i].with_next ||
+			(slots[i].pass != PIPELINE_FORWARD && slots[i].pass != PIPELINE_BACKWARD))
 			return false;
 	return true;
 }
@@ -266,10 +265,10 @@ static bool measure(struct path *path, const struct plan *plan, const struct mod
 		seat->duty = is_as_before(path, k) ? path->seats[k - 1].duty : duty;
 		if (seat->duty == duty && !measure_duty(path, plan, model, topology, k, duty))
 			return false;
-		path->messages[k][FORWARD] = cost_message(
-			topology, apart, k, (k + 1) % n, seat->duty->message);
-		path->messages[k][BACKWARD] = cost_message(
-			topology, apart, k, (k + n - 1) % n, seat->duty->message);
+		path->messages[k][FORWARD] =
+			cost_message(topology, apart, k, (k + 1) % n, seat->duty->message);
+		path->messages[k][BACKWARD] =
+			cost_message(topology, apart, k, (k + n - 1) % n, seat->duty->message);
 	}
 	return true;
 }

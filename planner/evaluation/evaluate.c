@@ -119,6 +119,9 @@ static const struct model *model_of(struct evaluator *evaluator, const struct pl
 static bool run_once(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
 	struct arena *scratch = &evaluator->scratch;
+	if (trial->plan->mesh.pipeline > 1)
+		evaluator_release(
+			evaluator); /* small blocks find room again where large ones do not */
 	arena_reset(scratch);
 	trial->schedule = (trial->closely ? schedule_fold_printable : schedule_fold)(
 		scratch, trial->plan, model_of(evaluator, trial->plan), trial->topology);

@@ -125,7 +125,7 @@ struct known {
 	bool followed;  /* a pipeline: its bound of time is its own */
 	bool timed; /* `bound` is its step time and its own bound of memory, perhaps ahead of its
 		       turn */
-	bool taken;     /* its step time is its bound */
+	bool taken; /* its step time is its bound */
 	bool ready; /* `fits` and `costs` are known, ahead of its turn or since */
 	bool simulated; /* it had its turn */
 	bool refused;   /* the builder could not honour it */
@@ -133,7 +133,7 @@ struct known {
 	enum fits fits;
 	bool has_room;
 	struct costs costs;
-	int64_t limit; /* bytes of one device */
+	int64_t limit;           /* bytes of one device */
 	struct close_look *look; /* malloc'ed; NULL: there was none */
 };
 

@@ -55,8 +55,8 @@ static bool make_next_ready(struct search *search, bool time, const struct ticke
 	const struct queue *queue, struct error *error)
 {
 	bool again = search->known[ticket->plan].followed || !time;
-	const struct ticket *behind = again ? &queue->again[queue->first_again]
-					    : &queue->tickets[queue->next];
+	const struct ticket *behind =
+		again ? &queue->again[queue->first_again] : &queue->tickets[queue->next];
 	int n = again ? queue->n_again - queue->first_again : queue->n - queue->next;
 	return make_ready(search, time, ticket, behind, n, error);
 }
@@ -80,7 +80,10 @@ static bool consider_bound(struct search *search, const struct ticket *ticket, s
 {
 	int plan = ticket->plan;
 	bool pipeline = search->space.plans[plan].mesh.pipeline > 1;
-	if (pipeline && !search->known[plan].followed)
+	bool follows = pipeline && !search->known[plan].followed;
+	if (pipeline && !follows)
+		evaluator_release(&search->evaluator); /* the memory is needed */
+	if (follows)
 		follow(search, plan);
 	else if (!consider_time(search, ticket, queue, error))
 		return false;
@@ -108,8 +111,7 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 		search->pruned++;
 		return true;
 	}
-	if (known->taken && !known->ready &&
-		!make_next_ready(search, false, ticket, queue, error))
+	if (known->taken && !known->ready && !make_next_ready(search, false, ticket, queue, error))
 		return false;
 	return simulate_plan(search, plan, 0, error);
 }

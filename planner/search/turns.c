@@ -225,8 +225,8 @@ void follow(struct search *search, int index)
 	struct bound *bound = &search->bounds.of[index];
 	tighten(search, index);
 	if (!too_large(search, index))
-		bound->time = fmax(bound->time, evaluator_bound_time(&search->evaluator,
-							&search->space.plans[index]));
+		bound->time = fmax(bound->time,
+			evaluator_bound_time(&search->evaluator, &search->space.plans[index]));
 	search->known[index].followed = true;
 }
 
@@ -236,8 +236,7 @@ static bool is_behind(const struct search *search, int plan, bool time)
 	const struct known *known = &search->known[plan];
 	if (!time)
 		return !known->taken && search->ranking.objective == COST_TIME;
-	return known->timed ||
-	       (search->space.plans[plan].mesh.pipeline > 1 && !known->followed);
+	return known->timed || (search->space.plans[plan].mesh.pipeline > 1 && !known->followed);
 }
 
 /* --- ahead of their turn -------------------------------------------------------------------------

@@ -77,7 +77,8 @@ double cost_batch(const struct plan *plan, const struct topology *topology);
 double cost_step_exchange(const struct schedule *schedule);
 
 /* One message of so many bytes alone, seconds, between stages of `apart` ranks each. */
-double cost_message(const struct topology *topology, int64_t apart, int from, int to, int64_t bytes);
+double cost_message(
+	const struct topology *topology, int64_t apart, int from, int to, int64_t bytes);
 
 /* One collective alone, with the algorithm that the runtime would choose (docs/cost-model.md:
  * NCCL's tuner on GPUs) and what carries it out: NCCL's algorithm and protocol ("ring", "Simple"),

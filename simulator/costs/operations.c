@@ -39,8 +39,9 @@ struct costing {
 	struct priced {
 		struct cost cost;
 		int example;
-		int fed; /* the same for the first operation of a micro-batch; -1: none has it yet */
-	} * priced; /* malloc'ed */
+		int fed; /* the same for the first operation of a micro-batch; -1: none has it yet
+			  */
+	} * priced;      /* malloc'ed */
 };
 
 static int block_of(const struct model *model, int module)

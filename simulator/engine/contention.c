@@ -112,7 +112,8 @@ static double rate_of(
 	if (task->cost->device <= 0)
 		return 1;
 	if (task->communicates && !gpu)
-		cores = fmax(1 + (cores - 1) * (1 - task->cost->idle), at_least_one(demand->memory));
+		cores = fmax(
+			1 + (cores - 1) * (1 - task->cost->idle), at_least_one(demand->memory));
 	if (!task->computes)
 		return 1 / collective_slowdown(task->cost, demand, cores);
 	return 1 / slowdown(task->cost, demand,
