@@ -249,15 +249,16 @@ bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
 		evaluator, evaluator->question->topology, plan, 0, prediction, error);
 }
 
-bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
-	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
-	struct error *error)
+static bool run_closely(struct evaluator *evaluator, const struct plan *plan,
+	enum memory_detail memory, struct arena *arena, struct prediction *prediction,
+	struct exposure *exposure, struct error *error)
 {
 	struct trial trial = {.topology = evaluator->question->topology,
 		.plan = plan,
 		.options = {.memory_limit_bytes = evaluator->question->memory_limit_bytes,
 			.quick_interval = plan->mesh.pipeline > 1,
 			.exposure = true,
+			.memory = memory,
 			.scratch = &evaluator->simulating},
 		.closely = true};
 	if (!run(evaluator, &trial, error))
@@ -269,6 +270,20 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	keep_strings(prediction, arena);
 	*exposure = exposure_of(&trial.simulation);
 	return true;
+}
+
+bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
+	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
+	struct error *error)
+{
+	return run_closely(evaluator, plan, MEMORY_FIGURES, arena, prediction, exposure, error);
+}
+
+bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *plan,
+	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
+	struct error *error)
+{
+	return run_closely(evaluator, plan, MEMORY_FITS, arena, prediction, exposure, error);
 }
 
 const char *evaluator_digest(

@@ -46,6 +46,10 @@ bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
+/* The same, but for the memory of a plan that does not fit with room (MEMORY_FITS). */
+bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *plan,
+	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
+	struct error *error);
 /* A copy, with its strings in `arena`. */
 struct prediction evaluator_kept(const struct prediction *prediction, struct arena *arena);
 /* Of its whole schedule. */
@@ -123,10 +127,12 @@ struct close_look {
 struct known {
 	bool tightened; /* its bound of memory is of its own schedule */
 	bool followed;  /* a pipeline: its bound of time is its own */
-	bool timed; /* `bound` is its step time and its own bound of memory, perhaps ahead of its
-		       turn */
-	bool taken; /* its step time is its bound */
-	bool ready; /* `fits` and `costs` are known, ahead of its turn or since */
+	bool timed;    /* `bound` is its step time and its own bound of memory, perhaps ahead of its
+			  turn */
+	bool taken;    /* its step time is its bound */
+	bool is_short; /* a pipeline: it does not fit, or by the allocator's retries alone */
+	bool is_last;  /* it has let all others go first */
+	bool ready;    /* `fits` and `costs` are known, ahead of its turn or since */
 	bool simulated; /* it had its turn */
 	bool refused;   /* the builder could not honour it */
 	struct bound bound;

@@ -13,12 +13,14 @@
 enum { EFFORT_MAX = 50000 };
 
 /* What is next: of plans by their bounds, and of those that wait again, by a higher one or by their
- * step time. */
+ * step time; then of those that wait to the end. */
 struct queue {
 	int n, next;
-	struct ticket *tickets; /* malloc'ed, as is the other */
+	struct ticket *tickets; /* malloc'ed, as are the others */
 	int first_again, n_again, capacity;
 	struct ticket *again;
+	int first_last, n_last, last_capacity;
+	struct ticket *last;
 };
 
 static bool next_is_again(const struct queue *queue)
@@ -37,6 +39,26 @@ static void queue_again(struct queue *queue, const struct ticket *ticket)
 	for (; at > queue->first_again && tickets_compare(ticket, &queue->again[at - 1]) < 0; at--)
 		queue->again[at] = queue->again[at - 1];
 	queue->again[at] = *ticket;
+}
+
+static void queue_last(struct queue *queue, const struct ticket *ticket)
+{
+	queue->last = array_grow(
+		queue->last, &queue->last_capacity, queue->n_last + 1, sizeof(*queue->last));
+	queue->last[queue->n_last++] = *ticket;
+}
+
+/* False: there is none. */
+static bool queue_next(struct queue *queue, struct ticket *ticket)
+{
+	if (queue->next < queue->n || queue->first_again < queue->n_again)
+		*ticket = next_is_again(queue) ? queue->again[queue->first_again++]
+					       : queue->tickets[queue->next++];
+	else if (queue->first_last < queue->n_last)
+		*ticket = queue->last[queue->first_last++];
+	else
+		return false;
+	return true;
 }
 
 /* What lacks room is no better plan, however fast it is. */
@@ -103,6 +125,10 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 		drop(search, ticket);
 		return true;
 	}
+	if (!large && waits_to_the_end(search, ticket)) {
+		queue_last(queue, ticket);
+		return true;
+	}
 	if (!large && !known->taken && search->ranking.objective == COST_TIME)
 		return consider_bound(search, ticket, queue, error);
 	if (!large)
@@ -131,10 +157,8 @@ static bool search_plans(struct search *search, struct error *error)
 		.n = search->space.n, .tickets = tickets_of(search, search->ranking.objective)};
 	bool ok = true;
 	search->least_skipped = INT64_MAX;
-	while (ok && (queue.next < queue.n || queue.first_again < queue.n_again)) {
-		const struct ticket ticket = next_is_again(&queue)
-						     ? queue.again[queue.first_again++]
-						     : queue.tickets[queue.next++];
+	struct ticket ticket;
+	while (ok && queue_next(&queue, &ticket)) {
 		if (!goes_on(search, ticket.bound)) {
 			search->least_skipped = min_i64(search->least_skipped, ticket.bound);
 			break;
@@ -144,6 +168,7 @@ static bool search_plans(struct search *search, struct error *error)
 	search->least_left = -1;
 	free(queue.tickets);
 	free(queue.again);
+	free(queue.last);
 	return ok;
 }
 

@@ -79,7 +79,8 @@ static bool look_at_plan(struct search *search, struct evaluator *evaluator, int
 	return true;
 }
 
-/* Of a pipeline, the simulation of its time takes the most of everything. */
+/* Of a pipeline, the simulation of its time takes the most of everything. What does not fit is
+ * looked at again in its turn, if that comes. */
 static bool look_once(
 	struct search *search, struct evaluator *evaluator, int index, struct error *error)
 {
@@ -88,13 +89,15 @@ static bool look_once(
 	if (look == NULL)
 		base_out_of_memory(sizeof(*look));
 	known->look = look;
-	bool ok = evaluator_run_closely(evaluator, &search->space.plans[index], &look->arena,
+	bool ok = evaluator_judge_closely(evaluator, &search->space.plans[index], &look->arena,
 		&look->prediction, &look->exposure, error);
 	evaluator_release(evaluator); /* few others are as large */
 	if (!ok)
 		return false;
 	known->bound.time = look->prediction.step_time;
-	learn(search, index, &look->prediction, known);
+	known->is_short = look->prediction.fits != FITS_YES;
+	if (!known->is_short)
+		learn(search, index, &look->prediction, known);
 	return true;
 }
 
@@ -102,7 +105,8 @@ bool search_look_closely(struct search *search, int plan, struct arena *arena,
 	struct prediction *prediction, struct exposure *exposure, struct error *error)
 {
 	const struct close_look *look = search->known[plan].look;
-	if (look == NULL || search->question->freed != 0) /* levers_let_go changes plans */
+	if (look == NULL || search->known[plan].is_short ||
+		search->question->freed != 0) /* levers_let_go changes plans */
 		return evaluator_run_closely(&search->evaluator, &search->space.plans[plan], arena,
 			prediction, exposure, error);
 	*prediction = evaluator_kept(&look->prediction, arena);
@@ -184,15 +188,28 @@ static int64_t least_cost(const struct ranking *ranking)
 	return INT64_MAX;
 }
 
-/* Pipelines that cannot win are simulated at length: the first one that fits shows what the
- * best would cost. */
-static bool is_one_too_many(const struct search *search, const struct ticket *ticket)
+/* Pipelines that cannot win are simulated at length, and nobody has asked for one. */
+static bool is_beside(const struct search *search, const struct ticket *ticket)
 {
-	const struct ranking *ranking = &search->ranking;
 	return search->space.plans[ticket->plan].mesh.pipeline > 1 &&
 	       !question_gives(search->question, KNOB_PIPELINE) &&
 	       search->question->only[KNOB_PIPELINE].n == 0 &&
-	       ticket->bound > least_cost(ranking) && search->pipelines > 0;
+	       ticket->bound > least_cost(&search->ranking);
+}
+
+/* The first one that fits shows what the best would cost. */
+static bool is_one_too_many(const struct search *search, const struct ticket *ticket)
+{
+	return search->pipelines > 0 && is_beside(search, ticket);
+}
+
+bool waits_to_the_end(struct search *search, const struct ticket *ticket)
+{
+	struct known *known = &search->known[ticket->plan];
+	bool waits =
+		known->taken && known->is_short && !known->is_last && is_beside(search, ticket);
+	known->is_last = known->is_last || waits;
+	return waits;
 }
 
 bool is_needed(const struct search *search, const struct ticket *ticket)
@@ -235,7 +252,7 @@ static bool is_behind(const struct search *search, int plan, bool time)
 {
 	const struct known *known = &search->known[plan];
 	if (!time)
-		return !known->taken && search->ranking.objective == COST_TIME;
+		return known->is_short || (!known->taken && search->ranking.objective == COST_TIME);
 	return known->timed || (search->space.plans[plan].mesh.pipeline > 1 && !known->followed);
 }
 
