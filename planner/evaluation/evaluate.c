@@ -258,8 +258,7 @@ static bool run_closely(struct evaluator *evaluator, const struct plan *plan,
 		.options = {.memory_limit_bytes = evaluator->question->memory_limit_bytes,
 			.quick_interval = plan->mesh.pipeline > 1,
 			.exposure = true,
-			.memory = memory,
-			.scratch = &evaluator->simulating},
+			.memory = memory},
 		.closely = true};
 	if (!run(evaluator, &trial, error))
 		return false;

@@ -89,6 +89,7 @@ static bool look_once(
 	if (look == NULL)
 		base_out_of_memory(sizeof(*look));
 	known->look = look;
+	arena_alloc(&look->arena, 1, 1); /* what stays lies before what goes */
 	bool ok = evaluator_judge_closely(evaluator, &search->space.plans[index], &look->arena,
 		&look->prediction, &look->exposure, error);
 	evaluator_release(evaluator); /* few others are as large */
