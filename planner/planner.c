@@ -45,8 +45,8 @@ static bool add_candidate(
 	*candidate = (struct candidate){
 		.plan = making->search->space.plans[plan], .outcome = outcome, .why_not = ""};
 	making->plans[making->n] = plan;
-	if (!evaluator_run_closely(&making->search->evaluator, &candidate->plan, making->arena,
-		    &candidate->prediction, &making->exposures[making->n], error))
+	if (!search_look_closely(making->search, plan, making->arena, &candidate->prediction,
+		    &making->exposures[making->n], error))
 		return false;
 	if (making->n++ == 0 && candidate->plan.mesh.pipeline > 1)
 		candidate->prediction.schedule_digest = evaluator_digest(
@@ -233,8 +233,8 @@ static bool add_to_front(struct making *making, int plan, struct error *error)
 	}
 	*candidate =
 		(struct candidate){.plan = search->space.plans[plan], .outcome = OUTCOME_SLOWER};
-	if (!evaluator_run_closely(&search->evaluator, &candidate->plan, making->arena,
-		    &candidate->prediction, &exposure, error))
+	if (!search_look_closely(
+		    search, plan, making->arena, &candidate->prediction, &exposure, error))
 		return false;
 	candidate->why_not = defend_slower(search->question, &chosen, &other, making->arena);
 	candidate->typed = typed_of(search->question, &candidate->plan, making->arena);
@@ -332,7 +332,7 @@ static bool runner_up(struct making *making, struct candidate *candidate, struct
 	if (!*exists)
 		return true;
 	candidate->plan = making->search->space.plans[entry->plan];
-	return evaluator_run_closely(&making->search->evaluator, &candidate->plan, making->arena,
+	return search_look_closely(making->search, entry->plan, making->arena,
 		&candidate->prediction, exposure, error);
 }
 

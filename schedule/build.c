@@ -9,6 +9,12 @@ struct schedule *schedule_emit(struct arena *arena, const struct plan *plan,
 	return steps_run(arena, plan, model, topology);
 }
 
+struct schedule *schedule_emit_class(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology, int class)
+{
+	return steps_run_class(arena, plan, model, topology, class);
+}
+
 bool schedule_build(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology, struct schedule **schedule, struct error *error)
 {

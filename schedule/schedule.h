@@ -14,4 +14,8 @@ bool schedule_build(struct arena *arena, const struct plan *plan, const struct m
 struct schedule *schedule_emit(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology);
 
+/* The same with the program of one class alone. */
+struct schedule *schedule_emit_class(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology, int class);
+
 #endif

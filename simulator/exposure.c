@@ -105,7 +105,7 @@ struct exposed exposure_finish(struct exposure_meter *meter)
 	double alone = 0;
 	for (int i = 0; i < engine->n_ops; i++)
 		if (computes(&engine->program->ops[i]))
-			alone += engine->tasks[i].times * engine->tasks[i].cost.device;
+			alone += engine->tasks[i].times * engine->tasks[i].cost->device;
 	meter->exposed.slowed = fmax(0, meter->exposed.computing - alone);
 	return meter->exposed;
 }

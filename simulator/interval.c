@@ -116,10 +116,11 @@ static double step_with(struct again *again, change_cost *change, const void *ho
 	arena_reset(&again->scratch);
 	engines_init(&engines, again->schedule, &options, &again->scratch);
 	for (int c = 0; c < engines.n && change != NULL; c++)
-		for (int i = 0; i < engines.of[c].n_ops; i++) {
-			struct task *task = &engines.of[c].tasks[i];
+		for (int i = 0; i < engines.of[c].costs.n; i++) {
+			const struct cost_table *costs = &engines.of[c].costs;
 
-			change(&task->cost, task->communicates, how);
+			change(&costs->costs[i],
+				engines.of[c].tasks[costs->examples[i]].communicates, how);
 		}
 	return engines_run(&engines, &error) ? engines_step_time(&engines) : 0;
 }

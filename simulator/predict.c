@@ -25,7 +25,7 @@ static void fill_time(const struct finished *finished, struct prediction *predic
 	}
 	for (int i = 0; i < engine->n_ops; i++)
 		prediction->time.unaligned_head +=
-			engine->tasks[i].times * engine->tasks[i].cost.unaligned;
+			engine->tasks[i].times * engine->tasks[i].cost->unaligned;
 	prediction->time.data_wait = waited;
 	prediction->time.data_loading =
 		waited + (double)engine->schedule->plan.grad_accum * engine->batch_cost;
@@ -46,7 +46,7 @@ static double recomputed_by(const struct engine *engine)
 
 		if (op->kind != OP_RECOMPUTE)
 			continue;
-		flops += times * engine->tasks[i].cost.flops;
+		flops += times * engine->tasks[i].cost->flops;
 		for (int m = op->first_module;
 			m < op->end_module && attention_is_flash(plan->attention); m++) {
 			struct module_work work;
@@ -90,8 +90,9 @@ static void fill_peak(const struct topology *topology, enum dtype dtype, struct 
 }
 
 static void fill_utilisation(
-	const struct engines *engines, struct arena *arena, struct prediction *prediction)
+	const struct finished *finished, struct arena *arena, struct prediction *prediction)
 {
+	const struct engines *engines = finished->engines;
 	const struct schedule *schedule = engines->of[0].schedule;
 	const struct plan *plan = &schedule->plan;
 	double tokens = (double)(plan->micro_batch * plan->grad_accum * plan->seq_len);
@@ -107,7 +108,7 @@ static void fill_utilisation(
 	prediction->mfu = model_flops * rate;
 	prediction->mfu_6n = model_flops_6n(schedule->model) * rate;
 	prediction->mfu_causal = model_flops_causal(schedule->model, plan->seq_len) * rate;
-	prediction->hfu = prediction->mfu + recomputed_flops(engines) / prediction->step_time /
+	prediction->hfu = prediction->mfu + finished->common->recomputed / prediction->step_time /
 						    prediction->peak_flops;
 }
 
@@ -389,24 +390,33 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 	}
 }
 
+struct common common_of(const struct engines *engines, const struct simulation_options *options)
+{
+	const struct schedule *schedule = engines->of[0].schedule;
+	struct common common = {.recomputed = recomputed_flops(engines)};
+
+	if (options->no_bounds)
+		return common;
+	common.lower_bound = lower_bound(&schedule->plan, schedule->model, schedule->topology);
+	common.plan_lower_bound = plan_lower_bound(schedule);
+	return common;
+}
+
 void predict(const struct finished *finished, const struct simulation_options *options,
 	struct arena *scratch, struct arena *arena, struct prediction *prediction)
 {
 	const struct engine *engine = finished->engine;
-	const struct schedule *schedule = engine->schedule;
 
 	*prediction = (struct prediction){0};
 	fill_time(finished, prediction);
 	/* Collectives may happen to meet less: less memory makes no step faster. */
 	if (finished->unlimited != NULL)
 		prediction->step_time = fmax(prediction->step_time, finished->unlimited->step_time);
-	fill_utilisation(finished->engines, arena, prediction);
+	fill_utilisation(finished, arena, prediction);
 	fill_states(engine, prediction);
 	fill_ledger(finished->ledger, prediction);
 	fill_memory(finished, options, scratch, arena, prediction);
 	fill_wire(engine, prediction);
-	if (options->no_bounds)
-		return;
-	prediction->lower_bound = lower_bound(&schedule->plan, schedule->model, engine->topology);
-	prediction->plan_lower_bound = plan_lower_bound(schedule);
+	prediction->lower_bound = finished->common->lower_bound;
+	prediction->plan_lower_bound = finished->common->plan_lower_bound;
 }

@@ -32,9 +32,17 @@ struct exposure_meter {
 void exposure_init(struct exposure_meter *meter, struct engine *engine);
 struct exposed exposure_finish(struct exposure_meter *meter);
 
+/* What all classes of a run have in common. */
+struct common {
+	double recomputed; /* FLOPs of a rank, the mean over classes */
+	double lower_bound, plan_lower_bound;
+};
+struct common common_of(const struct engines *engines, const struct simulation_options *options);
+
 /* A finished run. */
 struct finished {
 	const struct engines *engines;
+	const struct common *common;
 	const struct engine *engine; /* of the class that is told of */
 	const struct memory_peaks *peaks;
 	const struct ledger *ledger;

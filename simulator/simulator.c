@@ -167,8 +167,8 @@ static int heaviest(const struct run *run, const struct attempt *attempt)
 	return most;
 }
 
-static void read_off(const struct run *run, int class, double waited, struct attempt *attempt,
-	const struct prediction *unlimited, struct simulation *simulation)
+static void read_off(const struct run *run, int class, const struct common *common, double waited,
+	struct attempt *attempt, const struct prediction *unlimited, struct simulation *simulation)
 {
 	const struct engines *engines = &attempt->engines;
 	const struct engine *engine = &engines->of[class];
@@ -177,8 +177,10 @@ static void read_off(const struct run *run, int class, double waited, struct att
 		options_for(run->options, engines_step_time(engines));
 
 	if (!wanted.no_bounds || run->details)
-		schedule_ledger(run->schedule, class, run->scratch, &watch->ledger);
+		schedule_ledger(
+			run->schedule, class, run->details ? run->scratch : NULL, &watch->ledger);
 	const struct finished finished = {.engines = engines,
+		.common = common,
 		.engine = engine,
 		.peaks = &watch->meter.peaks,
 		.ledger = &watch->ledger,
@@ -231,6 +233,7 @@ static bool run_short(const struct run *run, struct simulation *simulations, str
 	}
 	if (!attempt(run, rooms, limited, &again, error))
 		return false;
+	const struct common common = common_of(&again.engines, run->options);
 	for (int c = 0; c < n; c++) {
 		struct simulation *simulation = &simulations[c];
 		const struct prediction unlimited = simulation->prediction;
@@ -241,8 +244,8 @@ static bool run_short(const struct run *run, struct simulation *simulations, str
 			continue;
 		}
 		limited[c].exposed = simulation->exposed; /* what the retries expose is theirs */
-		read_off(run, c, unlimited.time.data_wait, &again, rooms[c] > 0 ? &unlimited : NULL,
-			&limited[c]);
+		read_off(run, c, &common, unlimited.time.data_wait, &again,
+			rooms[c] > 0 ? &unlimited : NULL, &limited[c]);
 		stretch_interval(&unlimited, &limited[c].prediction);
 		*simulation = limited[c];
 	}
@@ -268,8 +271,9 @@ static bool simulate_all(const struct run *run, struct simulation *simulations, 
 	if (!attempt(run, NULL, simulations, &first, error))
 		return false;
 	double waited = waited_for_data(run, &first.engines);
+	const struct common common = common_of(&first.engines, run->options);
 	for (int c = 0; c < n; c++) {
-		read_off(run, c, waited, &first, NULL, &simulations[c]);
+		read_off(run, c, &common, waited, &first, NULL, &simulations[c]);
 		tight = tight || simulations[c].prediction.fits == FITS_TIGHT;
 		fits = fits && simulations[c].prediction.fits != FITS_NO;
 	}

@@ -25,6 +25,12 @@ void bounds_build(
 	const struct question *question, const struct space *space, struct bounds *bounds);
 /* The bound of memory that a plan's own schedule gives, whole or folded. Allocates from `arena`. */
 int64_t bounds_memory(const struct schedule *schedule, struct arena *arena);
+/* times[0 .. n): what a step of a pipeline takes at least with so many micro-batches, s, by the
+ * longest path through its passes. False: it is not followed. Takes longer than bounds_build.
+ * `model`: what a rank has of it but for the pipeline. Allocates from `arena`. */
+bool bounds_path(const struct plan *plan, const struct model *model,
+	const struct topology *topology, const int64_t *micro_batches, int n, double *times,
+	struct arena *arena);
 void bounds_finish(struct bounds *bounds);
 
 #endif

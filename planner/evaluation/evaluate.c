@@ -84,6 +84,13 @@ static void keep_strings(struct prediction *prediction, struct arena *arena)
 	prediction->classes = classes;
 }
 
+struct prediction evaluator_kept(const struct prediction *prediction, struct arena *arena)
+{
+	struct prediction kept = *prediction;
+	keep_strings(&kept, arena);
+	return kept;
+}
+
 static struct simulation_options sketch(struct evaluator *evaluator)
 {
 	return (struct simulation_options){
@@ -112,6 +119,9 @@ static const struct model *model_of(struct evaluator *evaluator, const struct pl
 static bool run_once(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
 	struct arena *scratch = &evaluator->scratch;
+	if (trial->plan->mesh.pipeline > 1)
+		evaluator_release(
+			evaluator); /* small blocks find room again where large ones do not */
 	arena_reset(scratch);
 	trial->schedule = (trial->closely ? schedule_fold_printable : schedule_fold)(
 		scratch, trial->plan, model_of(evaluator, trial->plan), trial->topology);
@@ -160,13 +170,33 @@ bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topolo
 	return true;
 }
 
+/* Of a pipeline the first rank's, which has the most micro-batches in flight. */
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan)
 {
-	const struct question *question = evaluator->question;
+	const struct topology *topology = evaluator->question->topology;
+	struct arena *scratch = &evaluator->scratch;
+	struct steady steady;
+	arena_reset(scratch);
+	if (plan->mesh.pipeline == 1)
+		return bounds_memory(
+			schedule_fold(scratch, plan, model_of(evaluator, plan), topology), scratch);
+	const struct plan *own = steady_of(plan, &steady) ? &steady.plans[1] : plan;
+	return bounds_memory(
+		schedule_emit_class(scratch, own, model_of(evaluator, own), topology, 0), scratch);
+}
+
+double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan)
+{
+	struct steady steady;
+	double times[2];
+	bool two = steady_of(plan, &steady);
+	const int64_t own[] = {plan->grad_accum};
+	const int64_t both[] = {steady.plans[0].grad_accum, steady.plans[1].grad_accum};
 	arena_reset(&evaluator->scratch);
-	return bounds_memory(schedule_fold(&evaluator->scratch, plan, model_of(evaluator, plan),
-				     question->topology),
-		&evaluator->scratch);
+	if (!bounds_path(plan, model_of(evaluator, plan), evaluator->question->topology,
+		    two ? both : own, two ? 2 : 1, times, &evaluator->scratch))
+		return 0;
+	return two ? steady_time(&steady, times[0], times[1]) : times[0];
 }
 
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,
@@ -219,15 +249,16 @@ bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
 		evaluator, evaluator->question->topology, plan, 0, prediction, error);
 }
 
-bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
-	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
-	struct error *error)
+static bool run_closely(struct evaluator *evaluator, const struct plan *plan,
+	enum memory_detail memory, struct arena *arena, struct prediction *prediction,
+	struct exposure *exposure, struct error *error)
 {
 	struct trial trial = {.topology = evaluator->question->topology,
 		.plan = plan,
 		.options = {.memory_limit_bytes = evaluator->question->memory_limit_bytes,
 			.quick_interval = plan->mesh.pipeline > 1,
-			.exposure = true},
+			.exposure = true,
+			.memory = memory},
 		.closely = true};
 	if (!run(evaluator, &trial, error))
 		return false;
@@ -238,6 +269,20 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	keep_strings(prediction, arena);
 	*exposure = exposure_of(&trial.simulation);
 	return true;
+}
+
+bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
+	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
+	struct error *error)
+{
+	return run_closely(evaluator, plan, MEMORY_FIGURES, arena, prediction, exposure, error);
+}
+
+bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *plan,
+	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
+	struct error *error)
+{
+	return run_closely(evaluator, plan, MEMORY_FITS, arena, prediction, exposure, error);
 }
 
 const char *evaluator_digest(
@@ -251,9 +296,14 @@ const char *evaluator_digest(
 			       .hex);
 }
 
+void evaluator_release(struct evaluator *evaluator)
+{
+	arena_finish(&evaluator->scratch);
+	arena_finish(&evaluator->simulating);
+}
+
 void evaluator_finish(struct evaluator *evaluator)
 {
 	divided_models_finish(&evaluator->divided);
-	arena_finish(&evaluator->scratch);
-	arena_finish(&evaluator->simulating);
+	evaluator_release(evaluator);
 }

@@ -27,6 +27,8 @@ struct exposure {
 
 /* The plan's own bound of memory (bounds.h). */
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan);
+/* A pipeline's own bound of time (bounds.h), s; 0: there is none. */
+double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan);
 /* Simulates a plan. A step that takes longer than `slow` seconds (0: none) has a step time and
  * nothing else, and does not count as evaluated. */
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,
@@ -44,6 +46,12 @@ bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
+/* The same, but for the memory of a plan that does not fit with room (MEMORY_FITS). */
+bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *plan,
+	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
+	struct error *error);
+/* A copy, with its strings in `arena`. */
+struct prediction evaluator_kept(const struct prediction *prediction, struct arena *arena);
 /* Of its whole schedule. */
 const char *evaluator_digest(
 	struct evaluator *evaluator, const struct plan *plan, struct arena *arena);
@@ -57,6 +65,8 @@ bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topo
 	const struct plan *plan, double slow, struct prediction *prediction, struct error *error);
 bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
+/* Gives back what the last plan needed. */
+void evaluator_release(struct evaluator *evaluator);
 void evaluator_finish(struct evaluator *evaluator);
 
 /* --- doubt.c -----------------------------------------------------------------------------------
@@ -107,18 +117,30 @@ void evaluators_finish(struct evaluators *evaluators);
 
 /* --- what a search knows so far --------------------------------------------------------------- */
 
+/* What was simulated closely, and is not simulated again. */
+struct close_look {
+	struct arena arena;
+	struct prediction prediction;
+	struct exposure exposure;
+};
+
 struct known {
 	bool tightened; /* its bound of memory is of its own schedule */
-	bool timed; /* `bound` is its step time and its own bound of memory, perhaps ahead of its
-		       turn */
-	bool ready; /* `fits` and `costs` are known, ahead of its turn or since */
+	bool followed;  /* a pipeline: its bound of time is its own */
+	bool timed;    /* `bound` is its step time and its own bound of memory, perhaps ahead of its
+			  turn */
+	bool taken;    /* its step time is its bound */
+	bool is_short; /* a pipeline: it does not fit, or by the allocator's retries alone */
+	bool is_last;  /* it has let all others go first */
+	bool ready;    /* `fits` and `costs` are known, ahead of its turn or since */
 	bool simulated; /* it had its turn */
 	bool refused;   /* the builder could not honour it */
 	struct bound bound;
 	enum fits fits;
 	bool has_room;
 	struct costs costs;
-	int64_t limit; /* bytes of one device */
+	int64_t limit;           /* bytes of one device */
+	struct close_look *look; /* malloc'ed; NULL: there was none */
 };
 
 struct search {

@@ -46,6 +46,12 @@ static void extend(double more, double first, double *second)
 	*second += more * (*second - first);
 }
 
+double steady_time(const struct steady *steady, double first, double second)
+{
+	extend(steady->more, first, &second);
+	return second;
+}
+
 /* A struct that holds nothing but seconds. */
 static void extend_all(double more, const void *first, void *second, size_t size)
 {

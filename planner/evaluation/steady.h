@@ -14,6 +14,8 @@ struct steady {
 
 /* False: the plan is as short itself. */
 bool steady_of(const struct plan *plan, struct steady *steady);
+/* Of the plan, from those of the two: seconds, or what else a step has. */
+double steady_time(const struct steady *steady, double first, double second);
 /* `second`, of the second plan, becomes that of the plan: seconds and bytes of a step grow, what
  * memory holds stays. */
 void steady_extend(

@@ -41,8 +41,7 @@ static bool fill_row(struct search *search, int plan, struct arena *arena, struc
 	struct exposure exposure;
 	row->plan = search->space.plans[plan];
 	row->has_plan = true;
-	if (!evaluator_run_closely(
-		    &search->evaluator, &row->plan, arena, &row->prediction, &exposure, error))
+	if (!search_look_closely(search, plan, arena, &row->prediction, &exposure, error))
 		return false;
 	row->has_room = has_room(search->question, &row->plan, &row->prediction);
 	if (row->prediction.fits == FITS_NO)

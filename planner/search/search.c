@@ -12,30 +12,53 @@
  */
 enum { EFFORT_MAX = 50000 };
 
-/* What is next: of plans by their bounds, and of those whose step time is known by that. */
+/* What is next: of plans by their bounds, and of those that wait again, by a higher one or by their
+ * step time; then of those that wait to the end. */
 struct queue {
 	int n, next;
-	struct ticket *tickets; /* malloc'ed, as is the other */
-	int first_timed, n_timed, capacity;
-	struct ticket *timed;
+	struct ticket *tickets; /* malloc'ed, as are the others */
+	int first_again, n_again, capacity;
+	struct ticket *again;
+	int first_last, n_last, last_capacity;
+	struct ticket *last;
 };
 
-static bool next_is_timed(const struct queue *queue)
+static bool next_is_again(const struct queue *queue)
 {
-	if (queue->first_timed == queue->n_timed || queue->next == queue->n)
+	if (queue->first_again == queue->n_again || queue->next == queue->n)
 		return queue->next == queue->n;
-	return tickets_compare(&queue->timed[queue->first_timed], &queue->tickets[queue->next]) < 0;
+	return tickets_compare(&queue->again[queue->first_again], &queue->tickets[queue->next]) < 0;
 }
 
 /* None is below those that were taken out. */
-static void queue_timed(struct queue *queue, const struct ticket *ticket)
+static void queue_again(struct queue *queue, const struct ticket *ticket)
 {
-	int at = queue->n_timed++;
-	queue->timed =
-		array_grow(queue->timed, &queue->capacity, queue->n_timed, sizeof(*queue->timed));
-	for (; at > queue->first_timed && tickets_compare(ticket, &queue->timed[at - 1]) < 0; at--)
-		queue->timed[at] = queue->timed[at - 1];
-	queue->timed[at] = *ticket;
+	int at = queue->n_again++;
+	queue->again =
+		array_grow(queue->again, &queue->capacity, queue->n_again, sizeof(*queue->again));
+	for (; at > queue->first_again && tickets_compare(ticket, &queue->again[at - 1]) < 0; at--)
+		queue->again[at] = queue->again[at - 1];
+	queue->again[at] = *ticket;
+}
+
+static void queue_last(struct queue *queue, const struct ticket *ticket)
+{
+	queue->last = array_grow(
+		queue->last, &queue->last_capacity, queue->n_last + 1, sizeof(*queue->last));
+	queue->last[queue->n_last++] = *ticket;
+}
+
+/* False: there is none. */
+static bool queue_next(struct queue *queue, struct ticket *ticket)
+{
+	if (queue->next < queue->n || queue->first_again < queue->n_again)
+		*ticket = next_is_again(queue) ? queue->again[queue->first_again++]
+					       : queue->tickets[queue->next++];
+	else if (queue->first_last < queue->n_last)
+		*ticket = queue->last[queue->first_last++];
+	else
+		return false;
+	return true;
 }
 
 /* What lacks room is no better plan, however fast it is. */
@@ -49,44 +72,72 @@ static void drop(struct search *search, const struct ticket *ticket)
 
 /* --- best first ------------------------------------------------------------------------------- */
 
-/* By its bound: its time is found out, and it waits for its turn by that. */
-static bool consider_time(struct search *search, const struct ticket *ticket, struct queue *queue,
-	struct error *error)
+/* The ticket's plan and those behind it. */
+static bool make_next_ready(struct search *search, bool time, const struct ticket *ticket,
+	const struct queue *queue, struct error *error)
+{
+	bool again = search->known[ticket->plan].followed || !time;
+	const struct ticket *behind =
+		again ? &queue->again[queue->first_again] : &queue->tickets[queue->next];
+	int n = again ? queue->n_again - queue->first_again : queue->n - queue->next;
+	return make_ready(search, time, ticket, behind, n, error);
+}
+
+/* By its bound: its time is found out. */
+static bool consider_time(struct search *search, const struct ticket *ticket,
+	const struct queue *queue, struct error *error)
 {
 	int plan = ticket->plan;
-	if (!search->known[plan].timed &&
-		!make_ready(search, true, ticket, &queue->tickets[queue->next],
-			queue->n - queue->next, error))
+	if (!search->known[plan].timed && !make_next_ready(search, true, ticket, queue, error))
 		return false;
 	take_time(search, plan);
-	int64_t cost = bound_cost(search, plan, COST_TIME);
 	if (search->known[plan].refused)
 		take_turn(search, plan);
-	else
-		queue_timed(queue, &(struct ticket){cost, cost, plan});
 	return true;
 }
 
-static bool consider(struct search *search, const struct ticket *ticket, bool timed,
-	struct queue *queue, struct error *error)
+/* Raises the bound of time, by which the plan waits for its turn. */
+static bool consider_bound(struct search *search, const struct ticket *ticket, struct queue *queue,
+	struct error *error)
 {
 	int plan = ticket->plan;
+	bool pipeline = search->space.plans[plan].mesh.pipeline > 1;
+	bool follows = pipeline && !search->known[plan].followed;
+	if (pipeline && !follows)
+		evaluator_release(&search->evaluator); /* the memory is needed */
+	if (follows)
+		follow(search, plan);
+	else if (!consider_time(search, ticket, queue, error))
+		return false;
+	int64_t cost = bound_cost(search, plan, COST_TIME);
+	if (!search->known[plan].refused)
+		queue_again(queue, &(struct ticket){cost, cost, plan});
+	return true;
+}
+
+static bool consider(struct search *search, const struct ticket *ticket, struct queue *queue,
+	struct error *error)
+{
+	int plan = ticket->plan;
+	const struct known *known = &search->known[plan];
 	bool large = too_large(search, plan);
 	if (!large && !is_needed(search, ticket)) {
 		drop(search, ticket);
 		return true;
 	}
-	if (!large && !timed && search->ranking.objective == COST_TIME)
-		return consider_time(search, ticket, queue, error);
+	if (!large && waits_to_the_end(search, ticket)) {
+		queue_last(queue, ticket);
+		return true;
+	}
+	if (!large && !known->taken && search->ranking.objective == COST_TIME)
+		return consider_bound(search, ticket, queue, error);
 	if (!large)
 		tighten(search, plan);
 	if (too_large(search, plan)) {
 		search->pruned++;
 		return true;
 	}
-	if (timed && !search->known[plan].ready &&
-		!make_ready(search, false, ticket, &queue->timed[queue->first_timed],
-			queue->n_timed - queue->first_timed, error))
+	if (known->taken && !known->ready && !make_next_ready(search, false, ticket, queue, error))
 		return false;
 	return simulate_plan(search, plan, 0, error);
 }
@@ -106,19 +157,18 @@ static bool search_plans(struct search *search, struct error *error)
 		.n = search->space.n, .tickets = tickets_of(search, search->ranking.objective)};
 	bool ok = true;
 	search->least_skipped = INT64_MAX;
-	while (ok && (queue.next < queue.n || queue.first_timed < queue.n_timed)) {
-		bool timed = next_is_timed(&queue);
-		const struct ticket ticket =
-			timed ? queue.timed[queue.first_timed++] : queue.tickets[queue.next++];
+	struct ticket ticket;
+	while (ok && queue_next(&queue, &ticket)) {
 		if (!goes_on(search, ticket.bound)) {
 			search->least_skipped = min_i64(search->least_skipped, ticket.bound);
 			break;
 		}
-		ok = consider(search, &ticket, timed, &queue, error);
+		ok = consider(search, &ticket, &queue, error);
 	}
 	search->least_left = -1;
 	free(queue.tickets);
-	free(queue.timed);
+	free(queue.again);
+	free(queue.last);
 	return ok;
 }
 
@@ -193,8 +243,19 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 	return ok;
 }
 
+static void forget_looks(struct search *search)
+{
+	for (int i = 0; search->known != NULL && i < search->space.n; i++) {
+		struct close_look *look = search->known[i].look;
+		if (look != NULL)
+			arena_finish(&look->arena);
+		free(look);
+	}
+}
+
 void search_finish(struct search *search)
 {
+	forget_looks(search);
 	free(search->known);
 	ranking_finish(&search->ranking);
 	evaluator_finish(&search->evaluator);

@@ -9,6 +9,9 @@
  * search_finish frees the rest, also after an error. */
 bool search_run(const struct question *question, struct arena *arena, struct search *search,
 	struct error *error);
+/* evaluator_run_closely of a plan of the space, unless the search has looked at it so. */
+bool search_look_closely(struct search *search, int plan, struct arena *arena,
+	struct prediction *prediction, struct exposure *exposure, struct error *error);
 void search_finish(struct search *search);
 
 /* planner_find (planner.h). */

@@ -1,6 +1,7 @@
 /* A plan's turn: what is simulated of it, and when. */
 #include "planner/search/turns.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Most micro-batches of a step repeat the one before: a simulation passes over them. */
@@ -45,6 +46,17 @@ static int64_t effort_of(const struct search *search, const struct plan *plan)
 
 /* --- simulating ------------------------------------------------------------------------------- */
 
+static void learn(
+	struct search *search, int index, const struct prediction *prediction, struct known *known)
+{
+	const struct plan *plan = &search->space.plans[index];
+	known->ready = true;
+	known->limit = prediction->memory_limit_bytes;
+	known->fits = prediction->fits;
+	known->has_room = has_room(search->question, plan, prediction);
+	known->costs = costs_of(search->question, plan, prediction);
+}
+
 /* What a plan costs and whether it fits; a plan that the builder refuses is no plan. What takes
  * longer than `slow` seconds (0: none) is not looked at any further: its time is known from then
  * on.
@@ -62,13 +74,44 @@ static bool look_at_plan(struct search *search, struct evaluator *evaluator, int
 	}
 	search->bounds.of[index].time = known->bound.time = prediction.step_time;
 	known->timed = true;
-	if (slow > 0 && prediction.step_time > slow)
-		return true;
-	known->ready = true;
-	known->limit = prediction.memory_limit_bytes;
-	known->fits = prediction.fits;
-	known->has_room = has_room(search->question, plan, &prediction);
-	known->costs = costs_of(search->question, plan, &prediction);
+	if (slow <= 0 || prediction.step_time <= slow)
+		learn(search, index, &prediction, known);
+	return true;
+}
+
+/* Of a pipeline, the simulation of its time takes the most of everything. What does not fit is
+ * looked at again in its turn, if that comes. */
+static bool look_once(
+	struct search *search, struct evaluator *evaluator, int index, struct error *error)
+{
+	struct known *known = &search->known[index];
+	struct close_look *look = calloc(1, sizeof(*look));
+	if (look == NULL)
+		base_out_of_memory(sizeof(*look));
+	known->look = look;
+	arena_alloc(&look->arena, 1, 1); /* what stays lies before what goes */
+	bool ok = evaluator_judge_closely(evaluator, &search->space.plans[index], &look->arena,
+		&look->prediction, &look->exposure, error);
+	evaluator_release(evaluator); /* few others are as large */
+	if (!ok)
+		return false;
+	known->bound.time = look->prediction.step_time;
+	known->is_short = look->prediction.fits != FITS_YES;
+	if (!known->is_short)
+		learn(search, index, &look->prediction, known);
+	return true;
+}
+
+bool search_look_closely(struct search *search, int plan, struct arena *arena,
+	struct prediction *prediction, struct exposure *exposure, struct error *error)
+{
+	const struct close_look *look = search->known[plan].look;
+	if (look == NULL || search->known[plan].is_short ||
+		search->question->freed != 0) /* levers_let_go changes plans */
+		return evaluator_run_closely(&search->evaluator, &search->space.plans[plan], arena,
+			prediction, exposure, error);
+	*prediction = evaluator_kept(&look->prediction, arena);
+	*exposure = look->exposure;
 	return true;
 }
 
@@ -77,8 +120,10 @@ bool time_plan(struct search *search, struct evaluator *evaluator, int index, st
 	struct known *known = &search->known[index];
 	struct error mine = {0};
 	known->timed = true;
-	if (evaluator_run_time(evaluator, &search->space.plans[index], &known->bound.time,
-		    &known->bound.memory, &mine))
+	if (search->space.plans[index].mesh.pipeline > 1
+			? look_once(search, evaluator, index, &mine)
+			: evaluator_run_time(evaluator, &search->space.plans[index],
+				  &known->bound.time, &known->bound.memory, &mine))
 		return true;
 	known->ready = known->refused = true;
 	return error_is_refusal(&mine, error);
@@ -92,7 +137,7 @@ void take_time(struct search *search, int index)
 		return;
 	bound->time = known->bound.time;
 	bound->memory = max_i64(bound->memory, known->bound.memory);
-	known->tightened = true;
+	known->tightened = known->taken = true;
 }
 
 /* A plan that is ready has its turn: of what was simulated ahead, only what had its turn counts. */
@@ -144,15 +189,28 @@ static int64_t least_cost(const struct ranking *ranking)
 	return INT64_MAX;
 }
 
-/* Pipelines that cannot win are simulated at length: the first one that fits shows what the
- * best would cost. */
-static bool is_one_too_many(const struct search *search, const struct ticket *ticket)
+/* Pipelines that cannot win are simulated at length, and nobody has asked for one. */
+static bool is_beside(const struct search *search, const struct ticket *ticket)
 {
-	const struct ranking *ranking = &search->ranking;
 	return search->space.plans[ticket->plan].mesh.pipeline > 1 &&
 	       !question_gives(search->question, KNOB_PIPELINE) &&
 	       search->question->only[KNOB_PIPELINE].n == 0 &&
-	       ticket->bound > least_cost(ranking) && search->pipelines > 0;
+	       ticket->bound > least_cost(&search->ranking);
+}
+
+/* The first one that fits shows what the best would cost. */
+static bool is_one_too_many(const struct search *search, const struct ticket *ticket)
+{
+	return search->pipelines > 0 && is_beside(search, ticket);
+}
+
+bool waits_to_the_end(struct search *search, const struct ticket *ticket)
+{
+	struct known *known = &search->known[ticket->plan];
+	bool waits =
+		known->taken && known->is_short && !known->is_last && is_beside(search, ticket);
+	known->is_last = known->is_last || waits;
+	return waits;
 }
 
 bool is_needed(const struct search *search, const struct ticket *ticket)
@@ -177,6 +235,26 @@ void tighten(struct search *search, int index)
 		bound->memory = max_i64(bound->memory,
 			evaluator_bound_memory(&search->evaluator, &search->space.plans[index]));
 	known->tightened = true;
+}
+
+/* What lacks memory need not be followed. */
+void follow(struct search *search, int index)
+{
+	struct bound *bound = &search->bounds.of[index];
+	tighten(search, index);
+	if (!too_large(search, index))
+		bound->time = fmax(bound->time,
+			evaluator_bound_time(&search->evaluator, &search->space.plans[index]));
+	search->known[index].followed = true;
+}
+
+/* Its turn is not yet to be timed, or not yet to be simulated. */
+static bool is_behind(const struct search *search, int plan, bool time)
+{
+	const struct known *known = &search->known[plan];
+	if (!time)
+		return known->is_short || (!known->taken && search->ranking.objective == COST_TIME);
+	return known->timed || (search->space.plans[plan].mesh.pipeline > 1 && !known->followed);
 }
 
 /* --- ahead of their turn -------------------------------------------------------------------------
@@ -211,7 +289,7 @@ bool make_ready(struct search *search, bool time, const struct ticket *ticket,
 	int most = search->workers.n < AHEAD_MAX ? search->workers.n : AHEAD_MAX;
 	for (int i = 0; i < n && ahead.n < most; i++) {
 		const struct known *known = &search->known[behind[i].plan];
-		if (!known->ready && !(time && known->timed) &&
+		if (!known->ready && !is_behind(search, behind[i].plan, time) &&
 			!too_large(search, behind[i].plan) && is_needed(search, &behind[i]))
 			ahead.plans[ahead.n++] = behind[i].plan;
 	}

@@ -21,8 +21,13 @@ struct ticket *tickets_of(const struct search *search, enum cost_kind kind);
 int64_t looked_at(const struct search *search);
 bool too_large(const struct search *search, int plan);
 bool is_needed(const struct search *search, const struct ticket *ticket);
+/* A pipeline that does not fit is told of only where none does: it lets all others go first,
+ * once. */
+bool waits_to_the_end(struct search *search, const struct ticket *ticket);
 /* A plan's own schedule tells more of its memory than what it shares with others. */
 void tighten(struct search *search, int index);
+/* A pipeline: its bounds are its own from now on. */
+void follow(struct search *search, int index);
 /* The step time is known for a tenth of what the memory takes, and says whether that is asked for.
  * A plan that the builder refuses is ready. */
 bool time_plan(struct search *search, struct evaluator *evaluator, int index, struct error *error);

@@ -56,7 +56,8 @@ static void carry_out(struct walk *walk, int op)
 {
 	const struct op *here = &walk->program->ops[op];
 	count(walk->program, here, here->takes, &walk->live, 1);
-	memcpy(walk->ledger->live[op], walk->live.device, sizeof(walk->live.device));
+	if (walk->ledger->live != NULL)
+		memcpy(walk->ledger->live[op], walk->live.device, sizeof(walk->live.device));
 	note_peaks(walk->ledger, op, &walk->live);
 	count(walk->program, here, here->gives, &walk->live, -1);
 }
@@ -94,7 +95,8 @@ void schedule_ledger(
 	const struct program *program = &schedule->programs[class];
 	struct walk walk = {.program = program, .ledger = ledger};
 	*ledger = (struct ledger){.peak_op = -1};
-	ledger->live = arena_alloc(arena, (size_t)program->n_ops, sizeof(*ledger->live));
+	if (arena != NULL)
+		ledger->live = arena_alloc(arena, (size_t)program->n_ops, sizeof(*ledger->live));
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident)
 			count_buffer(&program->buffers[i], &walk.live,

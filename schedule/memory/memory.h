@@ -8,7 +8,7 @@
 /* The ledger: live bytes of the device in list order. `live[op]` is what is live while op runs:
  * after its takes, before its gives. Deterministic, and equal in both interpreters. */
 struct ledger {
-	int64_t (*live)[CATEGORY_COUNT]; /* n_ops rows, from `arena` */
+	int64_t (*live)[CATEGORY_COUNT]; /* n_ops rows, from `arena`; NULL where that is */
 	int64_t peak_bytes;              /* of the sum over categories */
 	int peak_op;                     /* the first operation at the peak */
 	int64_t category_peak_bytes[CATEGORY_COUNT];

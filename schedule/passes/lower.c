@@ -60,6 +60,14 @@ static int lower(struct lowering *l, const struct action *action)
 	return step->n_ops++;
 }
 
+static int operations_of(const struct action_list *actions)
+{
+	int n = 0;
+	for (int i = 0; i < actions->n; i++)
+		n += lowerings[actions->items[i].kind].lower != NULL;
+	return n;
+}
+
 static int *none(struct arena *arena, int64_t n)
 {
 	int *items = ARENA_ARRAY(arena, int, n);
@@ -119,7 +127,7 @@ void pass_lower(struct step *step)
 {
 	struct lowering l;
 	begin(&l, step);
-	step->ops = ARENA_ARRAY(step->arena, struct op, step->actions.n);
+	step->ops = ARENA_ARRAY(step->arena, struct op, operations_of(&step->actions));
 	step->of_action = ARENA_ARRAY(step->arena, int, step->actions.n);
 	for (int i = 0; i < step->actions.n; i++)
 		step->of_action[i] = lower(&l, &step->actions.items[i]);

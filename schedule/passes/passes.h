@@ -26,6 +26,10 @@ struct schedule *step_end(struct step *step);
 struct schedule *steps_run(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology);
 
+/* The program of one class alone, where it has its place. */
+struct schedule *steps_run_class(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology, int class);
+
 /* What there is, before anything happens. */
 void pass_units(struct step *step);    /* units or buckets, and the order of their hooks */
 void pass_ranges(struct step *step);   /* runs of leaves, and the marks round them */

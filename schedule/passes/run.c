@@ -72,3 +72,14 @@ struct schedule *steps_run(struct arena *arena, const struct plan *plan, const s
 		add_class(schedule, run_class(arena, plan, model, topology, c));
 	return schedule;
 }
+
+struct schedule *steps_run_class(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology, int class)
+{
+	struct schedule *schedule = run_class(arena, plan, model, topology, class);
+	schedule->n_classes = (int)plan->mesh.pipeline;
+	struct program *programs = ARENA_ARRAY(arena, struct program, schedule->n_classes);
+	programs[class] = schedule->programs[0];
+	schedule->programs = programs;
+	return schedule;
+}

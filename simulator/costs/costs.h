@@ -29,6 +29,16 @@ struct cost {
 	double multiprocessors, memory_load, fabric_load, network_load, link_load, link_out_load;
 };
 
+/* The costs of one class: blocks and micro-batches repeat, so there are few. */
+struct cost_table {
+	int n;
+	struct cost *costs;
+	int *examples; /* by cost: an operation that has it */
+	int *of;       /* by operation */
+};
+
+/* In `arena`. The schedule must know its model and topology. */
+struct cost_table cost_table(const struct schedule *schedule, int class, struct arena *arena);
 /* Fills costs[0 .. n_ops) for one class. The schedule must know its model and topology. */
 void cost_operations(const struct schedule *schedule, int class, struct cost *costs);
 
@@ -65,6 +75,10 @@ double cost_batch(const struct plan *plan, const struct topology *topology);
  * loss.
  */
 double cost_step_exchange(const struct schedule *schedule);
+
+/* One message of so many bytes alone, seconds, between stages of `apart` ranks each. */
+double cost_message(
+	const struct topology *topology, int64_t apart, int from, int to, int64_t bytes);
 
 /* One collective alone, with the algorithm that the runtime would choose (docs/cost-model.md:
  * NCCL's tuner on GPUs) and what carries it out: NCCL's algorithm and protocol ("ring", "Simple"),

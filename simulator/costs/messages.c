@@ -33,6 +33,19 @@ double message_node_egress(const struct schedule *schedule, int class, const str
 	return (double)op->bytes * (double)ranks_that_leave(topology, group);
 }
 
+double cost_message(const struct topology *topology, int64_t apart, int from, int to, int64_t bytes)
+{
+	struct machine machine;
+	struct group group = {.stride = apart};
+	const struct schedule schedule = {.topology = topology, .groups = &group};
+	const struct op op = {.kind = OP_SEND, .bytes = bytes, .message = {.peer = to}};
+	struct cost cost = {0};
+
+	machine_init(&machine, topology, NULL, DTYPE_FP32);
+	message_cost(&machine, &schedule, from, &op, &cost);
+	return cost.device;
+}
+
 void message_cost(const struct machine *machine, const struct schedule *schedule, int class,
 	const struct op *op, struct cost *cost)
 {

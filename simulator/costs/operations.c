@@ -2,6 +2,7 @@
 #include "simulator/costs/costs.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "schedule/pipeline/pipeline.h"
 #include "simulator/costs/collectives.h"
@@ -33,9 +34,14 @@ struct costing {
 	struct machine machine;
 	double slowdown;                 /* of arithmetic, by the slowest device */
 	double factors[STEP_WORK_COUNT]; /* what real steps take over what the model says */
-	int n;
-	struct key keys[MEMORY_SIZE];
-	struct cost costs[MEMORY_SIZE];
+	int n, capacity;
+	struct key keys[MEMORY_SIZE]; /* of the first costs */
+	struct priced {
+		struct cost cost;
+		int example;
+		int fed; /* the same for the first operation of a micro-batch; -1: none has it yet
+			  */
+	} * priced;      /* malloc'ed */
 };
 
 static int block_of(const struct model *model, int module)
@@ -267,20 +273,45 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 	return cost;
 }
 
-static struct cost remembered(struct costing *costing, const struct op *op)
+static int add_cost(struct costing *costing, const struct key *key, struct cost cost, int example)
 {
-	struct key key = key_of(costing, op);
-	struct cost cost;
+	int n = costing->n++;
 
-	for (int i = 0; i < costing->n; i++)
+	costing->priced = array_grow(
+		costing->priced, &costing->capacity, costing->n, sizeof(*costing->priced));
+	costing->priced[n] = (struct priced){cost, example, -1};
+	if (n < MEMORY_SIZE)
+		costing->keys[n] = *key;
+	return n;
+}
+
+static int remembered(struct costing *costing, int index)
+{
+	const struct op *op = &costing->program->ops[index];
+	struct key key = key_of(costing, op);
+	int n = costing->n < MEMORY_SIZE ? costing->n : MEMORY_SIZE;
+
+	for (int i = 0; i < n; i++)
 		if (keys_equal(&costing->keys[i], &key))
-			return costing->costs[i];
-	cost = cost_of(costing, op);
-	if (costing->n < MEMORY_SIZE) {
-		costing->keys[costing->n] = key;
-		costing->costs[costing->n++] = cost;
-	}
-	return cost;
+			return i;
+	return add_cost(costing, &key, cost_of(costing, op), index);
+}
+
+/* With the batch that the host brings before it. */
+static int fed(struct costing *costing, int cost, double batch, int index)
+{
+	static const struct key none = {.kind = OP_KIND_COUNT};
+	struct cost with = costing->priced[cost].cost;
+
+	if (batch == 0)
+		return cost;
+	if (costing->priced[cost].fed >= 0)
+		return costing->priced[cost].fed;
+	with.host += batch;
+	with.host_before += batch;
+	int other = add_cost(costing, &none, with, index);
+	costing->priced[cost].fed = other;
+	return other;
 }
 
 double cost_batch(const struct plan *plan, const struct topology *topology)
@@ -320,7 +351,22 @@ static bool is_fed(const struct plan *plan, int class)
 	return class == 0 || class == last;
 }
 
-void cost_operations(const struct schedule *schedule, int class, struct cost *costs)
+static struct cost_table table_of(struct costing *costing, int *of, struct arena *arena)
+{
+	struct cost_table table = {.n = costing->n,
+		.costs = ARENA_ARRAY(arena, struct cost, costing->n),
+		.examples = ARENA_ARRAY(arena, int, costing->n),
+		.of = of};
+
+	for (int i = 0; i < costing->n; i++) {
+		table.costs[i] = costing->priced[i].cost;
+		table.examples[i] = costing->priced[i].example;
+	}
+	free(costing->priced);
+	return table;
+}
+
+struct cost_table cost_table(const struct schedule *schedule, int class, struct arena *arena)
 {
 	const struct program *program = &schedule->programs[class];
 	const struct libraries libraries = plan_libraries(&schedule->plan);
@@ -332,6 +378,7 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
 			       ? cost_batch(&schedule->plan, schedule->topology)
 			       : 0;
 	int micro_batch = -1;
+	int *of = ARENA_ARRAY(arena, int, program->n_ops);
 
 	machine_init(&costing.machine, schedule->topology, &libraries, schedule->plan.param_dtype);
 	costing.slowdown = straggler_slowdown(schedule->topology);
@@ -339,11 +386,21 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 
-		costs[i] = remembered(&costing, op);
+		of[i] = remembered(&costing, i);
 		if (op->micro_batch <= micro_batch)
 			continue;
 		micro_batch = op->micro_batch;
-		costs[i].host += batch;
-		costs[i].host_before += batch;
+		of[i] = fed(&costing, of[i], batch, i);
 	}
+	return table_of(&costing, of, arena);
+}
+
+void cost_operations(const struct schedule *schedule, int class, struct cost *costs)
+{
+	struct arena arena = {0};
+	const struct cost_table table = cost_table(schedule, class, &arena);
+
+	for (int i = 0; i < schedule->programs[class].n_ops; i++)
+		costs[i] = table.costs[table.of[i]];
+	arena_finish(&arena);
 }

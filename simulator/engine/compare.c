@@ -102,7 +102,7 @@ static int regular_launches(const struct turn *turn, const struct queue *queue, 
 		if (turn_launch(queue, i)->done > fmax(begins, ended) &&
 			!near(turn, since_last(queue, i, per_iteration, cursor.at), turn->period))
 			break;
-		ended += task_at(engine, &queue->list, &cursor)->cost.device;
+		ended += task_at(engine, &queue->list, &cursor)->cost->device;
 		list_advance(&queue->list, engine->program, &cursor);
 	}
 	return i;
@@ -257,7 +257,7 @@ static bool host_stays_ahead(const struct turn *turn)
 		const struct task *task = task_at(engine, &engine->host.list, &at);
 		int q = task->queue;
 
-		if (room[q] < task->cost.kernels ||
+		if (room[q] < task->cost->kernels ||
 			must_wait(turn, task, task->host_waits, task->n_host_waits, &at))
 			return true;
 		if (!asked[q] && !must_wait(turn, task, task->waits, task->n_waits, &at))
@@ -265,7 +265,7 @@ static bool host_stays_ahead(const struct turn *turn)
 		if (task->blocks_host)
 			return true;
 		asked[q] = true;
-		room[q] -= task->cost.kernels;
+		room[q] -= task->cost->kernels;
 		list_advance(&engine->host.list, engine->program, &at);
 		if (at.at == 0 && !engine->runs_ahead)
 			return true;

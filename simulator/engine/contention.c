@@ -14,7 +14,7 @@ struct demand {
 static void add_demand(
 	const struct topology *topology, const struct task *task, struct demand *demand)
 {
-	const struct cost *cost = &task->cost;
+	const struct cost *cost = task->cost;
 
 	demand->threads += task->computes && cost->arithmetic > 0
 				   ? (double)topology_rank_threads(topology)
@@ -109,13 +109,14 @@ static double rate_of(
 	bool gpu = engine->topology->device.kind == DEVICE_GPU;
 	double cores = gpu ? 1 : host_arithmetic(engine->topology, demand);
 
-	if (task->cost.device <= 0)
+	if (task->cost->device <= 0)
 		return 1;
 	if (task->communicates && !gpu)
-		cores = fmax(1 + (cores - 1) * (1 - task->cost.idle), at_least_one(demand->memory));
+		cores = fmax(
+			1 + (cores - 1) * (1 - task->cost->idle), at_least_one(demand->memory));
 	if (!task->computes)
-		return 1 / collective_slowdown(&task->cost, demand, cores);
-	return 1 / slowdown(&task->cost, demand,
+		return 1 / collective_slowdown(task->cost, demand, cores);
+	return 1 / slowdown(task->cost, demand,
 			   gpu ? gpu_arithmetic(engine->topology, demand) : cores, !gpu);
 }
 

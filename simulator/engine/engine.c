@@ -236,7 +236,7 @@ static void finish(struct engine *engine, struct queue *queue)
 	if (task->communicator >= 0)
 		advance_communicator(engine, &engine->communicators[task->communicator]);
 	queue->running = false;
-	queue->launched -= task->cost.kernels;
+	queue->launched -= task->cost->kernels;
 	list_advance(&queue->list, engine->program, &queue->next);
 	task = task_at(engine, &queue->list, &queue->next);
 	queue->position = position_of(engine, task, &task->place, &queue->next);
@@ -274,7 +274,7 @@ static bool start(struct engine *engine, struct queue *queue, double *next, int 
 	queue->last_issued[queue->next.at] = issued.at;
 	queue->running = true;
 	queue->ran = 0;
-	queue->left = task->cost.device;
+	queue->left = task->cost->device;
 	queue->rate = 1;
 	engine->rates_stale = true;
 	note_start(engine, queue, task);

@@ -72,6 +72,7 @@ struct engine {
 	int n_steps, n_counted;
 	int n_ops, n_carried_out; /* of the list; as often as its loops say, in one step */
 	struct task *tasks;
+	struct cost_table costs;
 	int n_queues;
 	struct queue queues[STREAM_COUNT];
 	int compute; /* the queue of the compute stream; -1 */

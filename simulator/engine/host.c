@@ -35,7 +35,7 @@ static bool launch_queue_is_full(struct engine *engine, const struct task *task)
 {
 	const struct queue *queue = &engine->queues[task->queue];
 
-	if (queue->launched <= 0 || queue->launched + task->cost.kernels <= engine->launch_queue)
+	if (queue->launched <= 0 || queue->launched + task->cost->kernels <= engine->launch_queue)
 		return false;
 	block_on(&engine->host, task->queue, queue->position);
 	return engine->host.queue_is_full = true;
@@ -89,8 +89,8 @@ static void issue(struct engine *engine, const struct task *task)
 	if (task->takes_batch)
 		take_batch(engine);
 	const struct issued issued = {
-		host->time + task->cost.host_before, host->time + task->cost.host};
-	queue->launched += task->cost.kernels;
+		host->time + task->cost->host_before, host->time + task->cost->host};
+	queue->launched += task->cost->kernels;
 	host->time = issued.done;
 	put(engine, queue, issued);
 	if (engine->record != NULL)

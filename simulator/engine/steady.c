@@ -24,7 +24,7 @@ static void count(const struct engine *engine, struct steady *steady, int index)
 									 : 1;
 
 		steady->operations[task->queue][l] += times;
-		steady->kernels[task->queue][l] += times * task->cost.kernels;
+		steady->kernels[task->queue][l] += times * task->cost->kernels;
 		steady->lengths[l] += times;
 	}
 }

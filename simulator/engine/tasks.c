@@ -98,7 +98,7 @@ static int communicator_of(const struct engine *engine, const struct op *op, boo
 	return inline_host && runtime->one_engine && !is_inline(op) ? 0 : -1;
 }
 
-static void init_task(struct engine *engine, int index, unsigned without)
+static void init_task(struct engine *engine, int index)
 {
 	const struct op *op = &engine->program->ops[index];
 	const struct runtime *runtime = runtime_of(engine->schedule->plan.runtime);
@@ -108,7 +108,6 @@ static void init_task(struct engine *engine, int index, unsigned without)
 
 	task->meeting = -1;
 	task->communicates = class == OP_CLASS_COLLECTIVE || class == OP_CLASS_MESSAGE;
-	cost_leave_out(&task->cost, task->communicates, without);
 	/* What the host does beside a GPU takes none of its units. */
 	task->computes = (class == OP_CLASS_COMPUTE || class == OP_CLASS_TRAFFIC) &&
 			 (inline_host || op->stream != STREAM_HOST);
@@ -116,9 +115,19 @@ static void init_task(struct engine *engine, int index, unsigned without)
 		(inline_host && op->stream == STREAM_COMPUTE) || op->stream == STREAM_HOST;
 	task->is_compute = task->computes && is_inline(op);
 	task->communicator = communicator_of(engine, op, inline_host);
-	/* A share of time spent on memory is a share of its bandwidth. */
-	if (task->computes && task->cost.device > 0)
-		task->cost.memory_load = task->cost.memory / task->cost.device;
+}
+
+static void init_costs(struct engine *engine, unsigned without)
+{
+	for (int i = 0; i < engine->costs.n; i++) {
+		const struct task *task = &engine->tasks[engine->costs.examples[i]];
+		struct cost *cost = &engine->costs.costs[i];
+
+		cost_leave_out(cost, task->communicates, without);
+		/* A share of time spent on memory is a share of its bandwidth. */
+		if (task->computes && cost->device > 0)
+			cost->memory_load = cost->memory / cost->device;
+	}
 }
 
 /* --- waits -------------------------------------------------------------------------------------
@@ -138,10 +147,14 @@ static void fill_waits(struct engine *engine, struct slice slice, struct wait *w
 	}
 }
 
-/* Each may wait for one thing more: the batch. */
+/* Each may wait for one thing more: the batch. Those of a pipeline do not. */
 static void init_waits(struct engine *engine)
 {
-	int n = engine->program->n_indices + engine->n_ops;
+	int more = engine->schedule->n_classes == 1, n = more * engine->n_ops;
+
+	for (int i = 0; i < engine->n_ops; i++)
+		n += engine->program->ops[i].waits.count + engine->program->ops[i].host_waits.count;
+
 	struct wait *waits = ARENA_ARRAY(engine->arena, struct wait, n);
 
 	for (int i = 0; i < engine->n_ops; i++) {
@@ -154,7 +167,7 @@ static void init_waits(struct engine *engine)
 		task->host_waits = task->waits + task->n_waits;
 		task->n_host_waits = op->host_waits.count;
 		fill_waits(engine, op->host_waits, task->host_waits);
-		waits = task->host_waits + task->n_host_waits + 1;
+		waits = task->host_waits + task->n_host_waits + more;
 	}
 }
 
@@ -211,17 +224,14 @@ static void init_batches(struct engine *engine)
 
 void engine_init_tasks(struct engine *engine, int class, unsigned without)
 {
-	struct arena scratch = {0};
-	struct cost *costs = ARENA_ARRAY(&scratch, struct cost, engine->n_ops);
-
-	cost_operations(engine->schedule, class, costs);
+	engine->costs = cost_table(engine->schedule, class, engine->arena);
 	engine->exchange = cost_step_exchange(engine->schedule);
 	engine->tasks = ARENA_ARRAY(engine->arena, struct task, engine->n_ops);
 	for (int i = 0; i < engine->n_ops; i++) {
-		engine->tasks[i].cost = costs[i];
-		init_task(engine, i, without);
+		engine->tasks[i].cost = &engine->costs.costs[engine->costs.of[i]];
+		init_task(engine, i);
 	}
-	arena_finish(&scratch);
+	init_costs(engine, without);
 	init_places(engine);
 }
 

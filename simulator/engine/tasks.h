@@ -19,8 +19,8 @@ struct wait {
 
 /* An operation, reduced to what the engine needs. */
 struct task {
-	struct cost cost;
-	struct position place; /* its own */
+	const struct cost *cost; /* of engine->costs */
+	struct position place;   /* its own */
 	struct wait *waits, *host_waits;
 	int n_waits, n_host_waits;
 	int depth;  /* of loops round it */

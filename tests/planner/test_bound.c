@@ -179,7 +179,21 @@ static void judge_steady(const struct question *question, const struct plan *pla
 	}
 }
 
-/* Pipelines: bounds from the whole model's load, and steps of few micro-batches for many. */
+/* Its own bounds: of time that follows its passes, unless backward is split, and of the first
+ * rank's memory. */
+static void judge_own(const struct question *question, struct evaluator *evaluator,
+	const struct plan *plan, const struct prediction *prediction, struct tally *own)
+{
+	const struct bound bound = {.time = evaluator_bound_time(evaluator, plan),
+		.memory = evaluator_bound_memory(evaluator, plan)};
+	if (bound.time == 0)
+		return;
+	assert_true(bound.time > 0.95 * prediction->step_time);
+	judge(question, plan, &bound, prediction, 1, own);
+}
+
+/* Pipelines: bounds from the whole model's load, their own, and steps of few micro-batches for
+ * many. */
 static void test_pipelines(void **state)
 {
 	static const struct {
@@ -196,7 +210,7 @@ static void test_pipelines(void **state)
 		{"4", "1", "dualpipev", "pytorch-fsdp2", "SHARD_GRAD_OP"},
 		{"4", "8", NULL, "megatron", "ZERO_1"},
 	};
-	struct tally tally = {0};
+	struct tally tally = {0}, own = {0};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cuts); i++) {
 		struct arena arena = {0};
@@ -222,6 +236,7 @@ static void test_pipelines(void **state)
 				fail_msg("%s", error.message);
 			judge(&question, &space.plans[k], &bounds.of[k], &prediction, 1, &tally);
 			judge_steady(&question, &space.plans[k], &prediction, &arena);
+			judge_own(&question, &evaluator, &space.plans[k], &prediction, &own);
 		}
 		bounds_finish(&bounds);
 		space_finish(&space);
@@ -234,6 +249,11 @@ static void test_pipelines(void **state)
 	assert_int_equal(tally.violations, 0);
 	assert_true(tally.plans >= 10);
 	assert_true(tally.time / (double)tally.plans > 0.85);
+	print_message("their own: time %.3f, memory %.3f\n", own.time / (double)own.plans,
+		own.memory / (double)own.plans);
+	assert_int_equal(own.violations, 0);
+	assert_true(own.time / (double)own.plans > 0.97);
+	assert_true(own.memory / (double)own.plans > 0.8);
 }
 
 /* Where launches, or copies over the host link, decide how long a step takes. */

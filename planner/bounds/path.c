@@ -1,0 +1,311 @@
+/* The longest path through a pipeline's step. Each rank computes its passes in their order, and
+ * each begins when what it needs has come from the stage before (backward: from the one behind).
+ *
+ * What a pass takes at least is read off a rank's own list of three micro-batches: every operation
+ * begins when its stream is free and its waits are done, and takes what it takes alone; and all
+ * that may happen ahead of a pass has happened when it begins. In a simulation neither operations
+ * nor messages take less, so that no pass ends earlier. Of these three micro-batches the first and
+ * the last gather and reduce; those of a step between them are as the middle one.
+ *
+ * Backwards that are split in two, and passes that are computed together, are not followed. */
+#include "planner/bounds/bounds.h"
+
+#include <math.h>
+
+#include "schedule/pipeline/pipeline.h"
+#include "simulator/costs/costs.h"
+
+enum way { FORWARD, BACKWARD, WAYS };
+enum { FIRST, MIDDLE, LAST, PROBED };
+
+/* Seconds between passes in which all that may happen ahead happens. */
+#define APART 1e6
+
+/* Seconds after a pass has begun. */
+struct lasting {
+	double sent; /* until its result may be sent */
+	double busy; /* until the next one may begin */
+};
+
+/* What a rank has to do. */
+struct duty {
+	struct lasting (*passes)[WAYS][PROBED]; /* by chunk */
+	double rest;                            /* s of the step after the last pass */
+	int64_t message;                        /* bytes */
+};
+
+struct seat {
+	int n, next; /* slots, and the first that has not begun */
+	double now;
+	struct pipeline_slot *slots;
+	const struct duty *duty;
+};
+
+struct path {
+	struct pipeline pipeline;
+	int n_stages;
+	int *blocks; /* by stage */
+	struct arena *arena;
+	struct seat *seats;       /* by rank */
+	double (*messages)[WAYS]; /* by rank: s to the next one, and to the one before */
+	double *sent[WAYS];       /* by stage and micro-batch; < 0: not yet */
+};
+
+/* --- what a rank has to do -------------------------------------------------------------------- */
+
+/* Its list, gone through in order. */
+struct walk {
+	const struct program *program;
+	const struct cost *costs;
+	double *ends, free[STREAM_COUNT]; /* by operation; by stream */
+	const struct pipeline_slot *slots;
+	int n, slot; /* the one that has begun; -1 */
+	double latest;
+	struct duty *duty;
+};
+
+static enum way way_of(const struct pipeline_slot *slot)
+{
+	return slot->pass == PIPELINE_FORWARD ? FORWARD : BACKWARD;
+}
+
+static double begin_of(int slot)
+{
+	return APART * (slot + 1);
+}
+
+static struct lasting *pass_at(const struct walk *walk)
+{
+	const struct pipeline_slot *slot = &walk->slots[walk->slot];
+	return &walk->duty->passes[slot->chunk][way_of(slot)][slot->micro_batch];
+}
+
+static bool belongs(const struct walk *walk, int slot, const struct op *op)
+{
+	enum way way = op->kind == OP_FORWARD ? FORWARD : BACKWARD;
+	return slot >= 0 && slot < walk->n && walk->slots[slot].micro_batch == op->micro_batch &&
+	       way_of(&walk->slots[slot]) == way;
+}
+
+/* False: the list is not in the order of the slots. */
+static bool begin_slot(struct walk *walk, const struct op *op)
+{
+	if (op->kind == OP_LOSS || op_kind_class(op->kind) != OP_CLASS_COMPUTE ||
+		belongs(walk, walk->slot, op))
+		return true;
+	if (!belongs(walk, ++walk->slot, op))
+		return false;
+	walk->free[STREAM_COMPUTE] = begin_of(walk->slot);
+	return true;
+}
+
+static double start_of(const struct walk *walk, const struct op *op)
+{
+	const int *waits = slice_of(walk->program, op->waits);
+	double start = 0;
+	for (int w = 0; w < op->waits.count; w++)
+		if (waits[w] >= 0)
+			start = fmax(start, walk->ends[waits[w]]);
+	return start;
+}
+
+/* What is received has come when the next pass begins. */
+static void carry_out(struct walk *walk, int index)
+{
+	const struct op *op = &walk->program->ops[index];
+	double start = start_of(walk, op), end = fmax(start, walk->free[op->stream]);
+	if (op_kind_class(op->kind) != OP_CLASS_MESSAGE) {
+		end += walk->costs[index].device;
+		walk->free[op->stream] = end;
+		walk->latest = fmax(walk->latest, end);
+	} else if (op->kind == OP_RECV) {
+		end = begin_of(walk->slot + 1);
+		walk->duty->message = op->bytes;
+	} else {
+		pass_at(walk)->sent = start - begin_of(walk->slot);
+	}
+	walk->ends[index] = end;
+	if (walk->slot >= 0 && op->stream == STREAM_COMPUTE &&
+		op_kind_class(op->kind) == OP_CLASS_COMPUTE)
+		pass_at(walk)->busy = end - begin_of(walk->slot);
+}
+
+static bool walk_through(struct walk *walk)
+{
+	for (int i = 0; i < walk->program->n_ops; i++) {
+		if (!begin_slot(walk, &walk->program->ops[i]))
+			return false;
+		carry_out(walk, i);
+	}
+	return walk->slot == walk->n - 1;
+}
+
+static bool measure_duty(const struct path *path, const struct plan *plan,
+	const struct model *model, const struct topology *topology, int rank, struct duty *duty)
+{
+	struct plan probed = *plan;
+	struct pipeline_slot *slots;
+	probed.grad_accum = PROBED;
+	probed.global_batch = PROBED * plan->micro_batch * plan_data_parallel(plan);
+	struct schedule *schedule =
+		schedule_emit_class(path->arena, &probed, model, topology, rank);
+	const struct program *program = &schedule->programs[rank];
+	struct cost *costs = ARENA_ARRAY(path->arena, struct cost, program->n_ops);
+	cost_operations(schedule, rank, costs);
+	struct walk walk = {.program = program,
+		.costs = costs,
+		.ends = ARENA_ARRAY(path->arena, double, program->n_ops),
+		.n = pipeline_order(&path->pipeline, rank, path->arena, &slots),
+		.slot = -1,
+		.duty = duty};
+	walk.slots = slots;
+	duty->passes =
+		arena_alloc(path->arena, (size_t)path->pipeline.chunks, sizeof(*duty->passes));
+	if (!walk_through(&walk))
+		return false;
+	duty->rest = walk.latest - begin_of(walk.slot) - pass_at(&walk)->busy;
+	return true;
+}
+
+/* Has the rank before it as many blocks, and neither of them the embedding or the head? */
+static bool is_as_before(const struct path *path, int rank)
+{
+	const struct pipeline *pipeline = &path->pipeline;
+	bool alike = rank > 1 && rank < pipeline->ranks - 1;
+	for (int c = 0; c < pipeline->chunks && alike; c++) {
+		int stage = pipeline_stage(pipeline, rank, c);
+		alike = path->blocks[stage] == path->blocks[pipeline_stage(pipeline, rank - 1, c)];
+	}
+	return alike;
+}
+
+/* --- the path --------------------------------------------------------------------------------- */
+
+static double *sent_at(const struct path *path, int stage, enum way way, int micro_batch)
+{
+	return &path->sent[way][stage * path->pipeline.micro_batches + micro_batch];
+}
+
+/* When what the pass needs is there; < 0: not yet. */
+static double ready(const struct path *path, int stage, enum way way, int micro_batch)
+{
+	bool turns = way == BACKWARD && stage == path->n_stages - 1;
+	int from = way == FORWARD ? stage - 1 : stage + !turns;
+	int rank, own, chunk;
+	if (from < 0)
+		return 0;
+	double sent = *sent_at(path, from, turns ? FORWARD : way, micro_batch);
+	pipeline_place(&path->pipeline, from, &rank, &chunk);
+	pipeline_place(&path->pipeline, stage, &own, &chunk);
+	return sent < 0 || rank == own ? sent : sent + path->messages[rank][way];
+}
+
+static int probed_of(const struct path *path, int micro_batch)
+{
+	int last = path->pipeline.micro_batches - 1;
+	return micro_batch == 0 ? FIRST : micro_batch == last ? LAST : MIDDLE;
+}
+
+/* As many of the rank's passes as may begin. Were there any? */
+static bool go_on(struct path *path, int rank)
+{
+	struct seat *seat = &path->seats[rank];
+	int first = seat->next;
+	for (; seat->next < seat->n; seat->next++) {
+		const struct pipeline_slot *slot = &seat->slots[seat->next];
+		enum way way = way_of(slot);
+		int stage = pipeline_stage(&path->pipeline, rank, slot->chunk);
+		double begin = ready(path, stage, way, slot->micro_batch);
+		const struct lasting *pass =
+			&seat->duty->passes[slot->chunk][way][probed_of(path, slot->micro_batch)];
+		if (begin < 0)
+			break;
+		begin = fmax(begin, seat->now);
+		*sent_at(path, stage, way, slot->micro_batch) = begin + pass->sent;
+		seat->now = begin + pass->busy;
+	}
+	return seat->next > first;
+}
+
+static double follow(struct path *path)
+{
+	bool any = true;
+	double last = 0;
+	while (any) {
+		any = false;
+		for (int k = 0; k < path->pipeline.ranks; k++)
+			any = go_on(path, k) || any;
+	}
+	for (int k = 0; k < path->pipeline.ranks; k++)
+		last = fmax(last, path->seats[k].now + path->seats[k].duty->rest);
+	return last;
+}
+
+static bool is_followed(const struct path *path)
+{
+	struct pipeline_slot *slots;
+	int n = pipeline_order(&path->pipeline, 0, path->arena, &slots);
+	for (int i = 0; i < n; i++)
+		if (slots[i].with_next ||
+			(slots[i].pass != PIPELINE_FORWARD && slots[i].pass != PIPELINE_BACKWARD))
+			return false;
+	return true;
+}
+
+static bool measure(struct path *path, const struct plan *plan, const struct model *model,
+	const struct topology *topology)
+{
+	int64_t apart = plan_reduce_ranks(plan) * plan->mesh.tensor;
+	int n = path->pipeline.ranks;
+	path->seats = ARENA_ARRAY(path->arena, struct seat, n);
+	path->messages = arena_alloc(path->arena, (size_t)n, sizeof(*path->messages));
+	for (int k = 0; k < n; k++) {
+		struct duty *duty = ARENA_NEW(path->arena, struct duty);
+		struct seat *seat = &path->seats[k];
+		seat->duty = is_as_before(path, k) ? path->seats[k - 1].duty : duty;
+		if (seat->duty == duty && !measure_duty(path, plan, model, topology, k, duty))
+			return false;
+		path->messages[k][FORWARD] =
+			cost_message(topology, apart, k, (k + 1) % n, seat->duty->message);
+		path->messages[k][BACKWARD] =
+			cost_message(topology, apart, k, (k + n - 1) % n, seat->duty->message);
+	}
+	return true;
+}
+
+static void begin_step(struct path *path, int micro_batches)
+{
+	int n = path->n_stages * micro_batches;
+	path->pipeline.micro_batches = micro_batches;
+	for (int k = 0; k < path->pipeline.ranks; k++) {
+		struct seat *seat = &path->seats[k];
+		seat->now = seat->next = 0;
+		seat->n = pipeline_order(&path->pipeline, k, path->arena, &seat->slots);
+	}
+	for (int way = 0; way < WAYS; way++) {
+		path->sent[way] = ARENA_ARRAY(path->arena, double, n);
+		for (int i = 0; i < n; i++)
+			path->sent[way][i] = -1;
+	}
+}
+
+bool bounds_path(const struct plan *plan, const struct model *model,
+	const struct topology *topology, const int64_t *micro_batches, int n, double *times,
+	struct arena *arena)
+{
+	struct path path = {.pipeline = plan_pipeline(plan), .arena = arena};
+	struct error error = {0};
+	path.n_stages = path.pipeline.ranks * path.pipeline.chunks;
+	path.blocks = ARENA_ARRAY(arena, int, path.n_stages);
+	path.pipeline.micro_batches = PROBED;
+	if (!plan_split(plan, model->architecture.layers, path.blocks, &error) ||
+		!is_followed(&path) || !measure(&path, plan, model, topology))
+		return false;
+	for (int i = 0; i < n; i++) {
+		if (micro_batches[i] < PROBED)
+			return false;
+		begin_step(&path, (int)micro_batches[i]);
+		times[i] = follow(&path) * (1 - 1e-6); /* APART takes some of its digits */
+	}
+	return true;
+}
