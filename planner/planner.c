@@ -164,7 +164,7 @@ static void explain_candidates(struct making *making)
 
 /* The batch that was asked for gives the accumulation; else micro-batch and accumulation give it.
  * What is not divided by a hybrid strategy is sharded over all; tensor ranks cut the sequence
- * unless told; pipelines reduce gradients once a step.
+ * unless told; context ranks go by their runtime's method; pipelines reduce gradients once a step.
  */
 static bool follows(const struct question *question, const struct plan *plan, enum knob_id id)
 {
@@ -172,6 +172,8 @@ static bool follows(const struct question *question, const struct plan *plan, en
 	return id == KNOB_GLOBAL_BATCH || (id == KNOB_SHARD_GROUP && !groups) ||
 	       (id == KNOB_SEQUENCE_PARALLEL &&
 		       plan->sequence_parallel == (plan->mesh.tensor > 1)) ||
+	       (id == KNOB_CONTEXT_METHOD &&
+		       plan->context_method == plan_usual_context_method(plan)) ||
 	       (id == KNOB_SYNC_EACH_MICRO_BATCH && plan->mesh.pipeline > 1 &&
 		       !plan->sync_each_micro_batch) ||
 	       (id == KNOB_GRAD_ACCUM && question_gives(question, KNOB_GLOBAL_BATCH));

@@ -212,7 +212,8 @@ static double range_flops(const struct plan *plan, const struct model *model, co
 			continue;
 		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len, 1,
 			plan->attention, &work);
-		flops += product_flops(&work) + work.attention_flops;
+		flops += product_flops(&work) +
+			 work.attention_flops / (double)plan_attention_rounds(plan);
 	}
 	return flops;
 }

@@ -16,8 +16,8 @@ enum collective_kind {
 	COLLECTIVE_ALL_TO_ALL, /* every rank has an equal part for each */
 	COLLECTIVE_SEND_RECV   /* every rank sends to the next of its group and receives */
 };
-enum { COLLECTIVES_OF_STEPS = COLLECTIVE_ALL_TO_ALL + 1 }; /* messages are no collectives there */
-extern const char *const collective_kind_names[];          /* "all_gather", ...; ends with NULL */
+enum { COLLECTIVES_OF_STEPS = COLLECTIVE_SEND_RECV + 1 };
+extern const char *const collective_kind_names[]; /* "all_gather", ...; ends with NULL */
 
 /* Time of one collective over `ranks` ranks on `nodes` nodes: latency + bytes / bandwidth, where
  * bytes is the full (gathered) size (nccl-tests' as well: of an all-to-all what one rank has for

@@ -106,6 +106,8 @@ static bool is_moot(const struct plan *plan, int knob)
 		return plan->mesh.pipeline == 1;
 	if (knob == KNOB_SEQUENCE_PARALLEL || knob == KNOB_KEEP_GATHERED)
 		return plan->mesh.tensor == 1;
+	if (knob == KNOB_CONTEXT_METHOD)
+		return plan->mesh.context == 1;
 	return plan->strategy == STRATEGY_NO_SHARD && (of_sharding >> knob & 1) != 0;
 }
 
@@ -117,7 +119,7 @@ static bool is_default(int knob, const char *value)
 		int knob;
 		const char *value;
 	} usual[] = {{KNOB_LOSS, "upcast"}, {KNOB_ALLOCATOR, "segments"}, {KNOB_TRAINABLE, "all"},
-		{KNOB_OVERLAP, "all"}};
+		{KNOB_OVERLAP, "all"}, {KNOB_CONTEXT_METHOD, "all-gather"}};
 
 	for (int i = 0; i < COUNT_OF(usual); i++) {
 		if (usual[i].knob == knob && strcmp(usual[i].value, value) == 0)

@@ -38,6 +38,8 @@
 			"accelerate takes true or false, group sizes only in code"},               \
 		FSDP2_PREFETCH, FSDP2_FORWARD, FSDP2_LIMITER, CHECKPOINTING, MASTER_FP32,          \
 		REDUCTION, FSDP_OFFLOAD,                                                           \
+		{KNOB_CONTEXT_METHOD, IN_FILE, "all-gather ring *>all-gather",                     \
+			"accelerate takes allgather or alltoall, torch's rotations"},              \
 		ROW(KNOB_SEQUENCE_PARALLEL, FIXED, "*>false", "tp_plan=\"auto\" cuts no sequence")
 
 static const struct export_rule fsdp2_rules[] = {
@@ -157,7 +159,11 @@ static const char *context_ranks(struct exporting *exporting)
 
 static const char *strategy_of_context(struct exporting *exporting)
 {
-	return exporting->plan->mesh.context > 1 ? "allgather" : NULL;
+	const struct plan *plan = exporting->plan;
+
+	return plan->mesh.context == 1                ? NULL
+	       : plan->context_method == CONTEXT_RING ? "alltoall"
+						      : "allgather";
 }
 
 #define KEY(name)  "fsdp_config.fsdp_" name
@@ -200,7 +206,7 @@ static const struct config_key keys[] = {
 	{MESH("dp_shard_size"), KEY_READ, KNOB_SHARD_GROUP, NULL, IF_SHARDED | IF_FSDP2, shards},
 	{MESH("tp_size"), KEY_READ, KNOB_TENSOR, NULL, IF_SHARDED | IF_FSDP2, tensor_ranks},
 	{MESH("cp_size"), KEY_READ, KNOB_CONTEXT, NULL, IF_SHARDED | IF_FSDP2, context_ranks},
-	{MESH("cp_comm_strategy"), KEY_READ, NO_KNOB, NULL, IF_SHARDED | IF_FSDP2,
+	{MESH("cp_comm_strategy"), KEY_READ, KNOB_CONTEXT_METHOD, NULL, IF_SHARDED | IF_FSDP2,
 		strategy_of_context},
 	{MESH("sp_size"), KEY_ONE, NO_KNOB},
 	{NULL},
@@ -284,6 +290,7 @@ static bool finish_fsdp1(struct importing *importing, struct error *error)
 static bool finish_axes(struct importing *importing, struct error *error)
 {
 	static const char tensor_path[] = MESH("tp_size"), context_path[] = MESH("cp_size");
+	static const char method_path[] = MESH("cp_comm_strategy");
 	int64_t tensor, context;
 
 	if (!import_count(importing, tensor_path, &tensor, 1, error) ||
@@ -294,11 +301,12 @@ static bool finish_axes(struct importing *importing, struct error *error)
 		import_set_count(importing, KNOB_TENSOR, tensor, tensor_path);
 		import_set(importing, KNOB_SEQUENCE_PARALLEL, "off", NULL);
 	}
-	if (context > 1)
-		import_set_count(importing, KNOB_CONTEXT, context, context_path);
-	if (context > 1 && import_is(importing, MESH("cp_comm_strategy"), "alltoall"))
-		import_note(
-			importing, MESH("cp_comm_strategy"), "alltoall: is predicted as allgather");
+	if (context == 1)
+		return true;
+	import_set_count(importing, KNOB_CONTEXT, context, context_path);
+	import_set(importing, KNOB_CONTEXT_METHOD,
+		import_is(importing, method_path, "alltoall") ? "ring" : "all-gather",
+		import_find(importing, method_path) != NULL ? method_path : NULL);
 	return true;
 }
 

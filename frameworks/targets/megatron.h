@@ -49,14 +49,17 @@ const char *megatron_recompute_layers(struct exporting *exporting);
 void megatron_adapt_core(struct exporting *exporting, struct plan *plan);
 /* The number of chunks a rank, of interleaved stages; NULL. */
 const char *megatron_virtual_stages(struct exporting *exporting);
+/* How context ranks exchange keys and values. */
+const char *megatron_context_method(struct exporting *exporting);
 /* Where a file says what megatron_core.c reads of one as of the other. */
 struct megatron_names {
 	const char *pipeline, *chunks, *chunk_blocks, *first, *last, *instances;
+	const char *context, *context_method;
 	const char *attention_dropout, *hidden_dropout;
 	double dropout; /* where the file does not say */
 	const char *granularity, *method, *pieces;
 };
-/* Stages, groups of the distributed optimizer, dropout and recomputation. */
+/* Stages, context ranks, groups of the distributed optimizer, dropout and recomputation. */
 bool megatron_finish_core(
 	struct importing *importing, const struct megatron_names *names, struct error *error);
 

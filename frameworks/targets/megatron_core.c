@@ -87,6 +87,17 @@ static const char *cuts_sequence(struct exporting *exporting)
 	return if_true(exporting->plan->sequence_parallel);
 }
 
+/* --cp-comm-type; p2p is the framework's default. */
+static const char *const context_methods[] = {
+	[CONTEXT_ALL_GATHER] = "all_gather", [CONTEXT_RING] = "p2p", [CONTEXT_ALL_TO_ALL] = "a2a"};
+
+const char *megatron_context_method(struct exporting *exporting)
+{
+	const struct plan *plan = exporting->plan;
+
+	return plan->mesh.context > 1 ? context_methods[plan->context_method] : NULL;
+}
+
 const char *megatron_virtual_stages(struct exporting *exporting)
 {
 	const struct plan *plan = exporting->plan;
@@ -138,6 +149,7 @@ static const struct config_key core_keys[] = {
 	{"decoder-first-pipeline-num-layers", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
 	{"decoder-last-pipeline-num-layers", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
 	{"context-parallel-size", KEY_COUNT, KNOB_CONTEXT},
+	{"cp-comm-type", KEY_READ, KNOB_CONTEXT_METHOD, NULL, 0, megatron_context_method},
 	{"use-distributed-optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
 	{"num-distributed-optimizer-instances", KEY_READ, KNOB_SHARD_GROUP, NULL, 0, instances},
 	{"overlap-grad-reduce", KEY_READ, KNOB_OVERLAP, NULL, 0, overlaps_reductions},
@@ -247,6 +259,34 @@ static bool finish_dropout(
 	return true;
 }
 
+/* Hierarchical: all-to-all inside of groups, a ring over them. */
+static bool finish_context(
+	struct importing *importing, const struct megatron_names *names, struct error *error)
+{
+	const char *path = names->context_method;
+	const char *text = import_text(importing, path, "p2p");
+	int64_t ranks;
+	int i = 0;
+
+	if (!import_count(importing, names->context, &ranks, 1, error))
+		return false;
+	if (strcmp(text, "a2a+p2p") == 0) {
+		import_note(importing, path, "a2a+p2p: predicted as p2p");
+		text = "p2p";
+	}
+	while (i < COUNT_OF(context_methods) && strcmp(text, context_methods[i]) != 0)
+		i++;
+	if (i == COUNT_OF(context_methods))
+		return import_fail(importing, path, error,
+			"expected one of p2p, all_gather, a2a and a2a+p2p for all blocks, got "
+			"\"%.40s\"",
+			text);
+	if (ranks > 1)
+		import_set(importing, KNOB_CONTEXT_METHOD, knob_name(KNOB_CONTEXT_METHOD, i),
+			import_find(importing, path) != NULL ? path : NULL);
+	return true;
+}
+
 static void finish_loss(struct importing *importing)
 {
 	bool fused = import_find(importing, "cross-entropy-loss-fusion") != NULL;
@@ -339,7 +379,7 @@ static bool finish_recomputation(
 bool megatron_finish_core(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
-	return finish_dropout(importing, names, error) &&
+	return finish_context(importing, names, error) && finish_dropout(importing, names, error) &&
 	       finish_pipeline(importing, names, error) &&
 	       finish_recomputation(importing, names, error) &&
 	       finish_instances(importing, names, error);
@@ -352,6 +392,8 @@ static const struct megatron_names option_names = {
 	.first = "decoder-first-pipeline-num-layers",
 	.last = "decoder-last-pipeline-num-layers",
 	.instances = "num-distributed-optimizer-instances",
+	.context = "context-parallel-size",
+	.context_method = "cp-comm-type",
 	.attention_dropout = "attention-dropout",
 	.hidden_dropout = "hidden-dropout",
 	.dropout = 0.1,

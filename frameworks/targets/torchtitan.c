@@ -48,6 +48,7 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 		export_change(exporting, plan, KNOB_PARAM_DTYPE, "fp32",
 			"mixed_precision_param has no float16, the device has no bf16 units");
 	titan_adapt_stages(exporting, plan);
+	titan_adapt_context(exporting, plan);
 }
 
 /* Configurations that torchtitan ships, by the shape of their model; our name of it. */
@@ -260,6 +261,8 @@ static const struct config_key toml_keys[] = {
 	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
 	MESH_KEYS,
 	DEGREES,
+	{"parallelism.context_parallel_rotate_method", KEY_READ, KNOB_CONTEXT_METHOD, NULL,
+		AS_STRING, titan_rotation},
 	TITAN_STAGES(0, ONLY_READ),
 	PLAIN_DEGREES,
 	{"activation_checkpoint.mode", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING},
@@ -505,7 +508,7 @@ static bool finish_toml(struct importing *importing, struct error *error)
 	if (strcmp(option, "op") != 0)
 		import_note(importing, "activation_checkpoint.selective_ac_option",
 			"%.20s: predicted as op", option);
-	return finish(importing, error);
+	return titan_finish_rotation(importing, error) && finish(importing, error);
 }
 
 static bool finish_flags(struct importing *importing, struct error *error)

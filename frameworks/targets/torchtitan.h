@@ -1,5 +1,6 @@
-/* Private to torchtitan's targets: pipelines in its words. Sources as in torchtitan.c, and
- * torchtitan/distributed/pipeline_parallel.py, where 0.2.2, 0.3.0 and main split alike. */
+/* Private to torchtitan's targets: pipelines and context ranks in its words. Sources as in
+ * torchtitan.c, and torchtitan/distributed/pipeline_parallel.py, where 0.2.2, 0.3.0 and main split
+ * alike. */
 #ifndef FRAMEWORKS_TARGETS_TORCHTITAN_H
 #define FRAMEWORKS_TARGETS_TORCHTITAN_H
 
@@ -9,10 +10,14 @@ bool titan_is_pipelined(const struct exporting *exporting);
 /* When gradients are reduced, and what a version cannot cut into stages. */
 void titan_adapt_stages(struct exporting *exporting, struct plan *plan);
 
+/* Keys and values rotate up to 0.2, and are gathered since. */
+void titan_adapt_context(struct exporting *exporting, struct plan *plan);
+
 /* --- values of keys; NULL: nothing is written --------------------------------------------------
  */
 
 const char *titan_schedule(struct exporting *exporting);
+const char *titan_rotation(struct exporting *exporting);
 /* Sequences of a micro-batch, and micro-batches of a step. */
 const char *titan_micro_batch(struct exporting *exporting);
 const char *titan_micro_batches(struct exporting *exporting);
@@ -52,6 +57,7 @@ bool titan_leaves_stages(const struct exporting *exporting);
 /* More than one pipeline rank; `layers` of the model, 0 where it is not known. */
 bool titan_finish_stages(
 	struct importing *importing, int64_t layers, int64_t ranks, struct error *error);
+bool titan_finish_rotation(struct importing *importing, struct error *error);
 /* Micro-batches, from the sequences of a rank or as they are. */
 bool titan_finish_micro_batches(struct importing *importing, struct error *error);
 

@@ -346,3 +346,39 @@ bool titan_finish_micro_batches(struct importing *importing, struct error *error
 		import_set_count(importing, KNOB_GRAD_ACCUM, local / size, local_path);
 	return true;
 }
+
+/* --- context ranks -----------------------------------------------------------------------------
+ */
+
+void titan_adapt_context(struct exporting *exporting, struct plan *plan)
+{
+	bool rotates = exporting->target->syntax == SYNTAX_TOML;
+
+	if (plan->mesh.context == 1 || (rotates && plan->context_method == CONTEXT_RING))
+		return;
+	export_change(exporting, plan, KNOB_CONTEXT_METHOD, "all-gather",
+		rotates ? "torchtitan has no all-to-all of heads"
+			: "torchtitan gathers keys and values, since 0.3");
+}
+
+const char *titan_rotation(struct exporting *exporting)
+{
+	return exporting->plan->context_method == CONTEXT_RING ? "alltoall" : NULL;
+}
+
+/* One rank gathers nothing, whatever the file says. */
+bool titan_finish_rotation(struct importing *importing, struct error *error)
+{
+	static const char path[] = "parallelism.context_parallel_rotate_method";
+	const char *method = import_text(importing, path, "allgather");
+	const char *ranks = import_text(importing, "parallelism.context_parallel_degree", "1");
+
+	if (strcmp(method, "allgather") != 0 && strcmp(method, "alltoall") != 0)
+		return import_fail(importing, path, error,
+			"expected allgather or alltoall, got \"%.40s\"", method);
+	if (strcmp(ranks, "1") != 0)
+		import_set(importing, KNOB_CONTEXT_METHOD,
+			strcmp(method, "alltoall") == 0 ? "ring" : "all-gather",
+			import_find(importing, path) != NULL ? path : NULL);
+	return true;
+}

@@ -2,7 +2,7 @@
 #include "planner/defence/causes.h"
 
 const char *const cause_collectives[] = {
-	"all-gather", "reduce-scatter", "all-reduce", "all-to-all"};
+	"all-gather", "reduce-scatter", "all-reduce", "all-to-all", "send-receive"};
 
 const char *cause_link(const struct question *question, bool over_network)
 {
@@ -17,8 +17,8 @@ const char *cause_link(const struct question *question, bool over_network)
 /* With NVIDIA's nccl-tests, as they are called. */
 static const char *measure_collective(int kind, bool over_network, struct arena *arena)
 {
-	static const char *const tests[] = {
-		"all_gather_perf", "reduce_scatter_perf", "all_reduce_perf", "alltoall_perf"};
+	static const char *const tests[] = {"all_gather_perf", "reduce_scatter_perf",
+		"all_reduce_perf", "alltoall_perf", "sendrecv_perf"};
 	return arena_printf(arena, "%s of nccl-tests %s", tests[kind],
 		over_network ? "across the nodes" : "inside a node");
 }

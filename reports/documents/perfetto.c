@@ -100,7 +100,8 @@ static void write_collective(struct trace *trace, const struct op *op)
 	static const char *const names[OP_KIND_COUNT] = {[OP_ALL_GATHER] = "_allgather_base",
 		[OP_REDUCE_SCATTER] = "_reduce_scatter_base",
 		[OP_ALL_REDUCE] = "allreduce",
-		[OP_ALL_TO_ALL] = "all_to_allv"};
+		[OP_ALL_TO_ALL] = "all_to_allv",
+		[OP_SEND_RECV] = "send"};
 	const struct group *group = &trace->schedule->groups[op->group];
 	int64_t elements = op->bytes / dtype_bytes(op->dtype);
 	struct writer *writer = trace->writer;

@@ -225,6 +225,9 @@ static void add_network(const struct prediction *prediction, struct text *text)
 	if (prediction->collectives[COLLECTIVE_ALL_TO_ALL] > 0)
 		text_printf(text, ", %lld all-to-all",
 			(long long)prediction->collectives[COLLECTIVE_ALL_TO_ALL]);
+	if (prediction->collectives[COLLECTIVE_SEND_RECV] > 0)
+		text_printf(text, ", %lld send-receive",
+			(long long)prediction->collectives[COLLECTIVE_SEND_RECV]);
 	text_add_char(text, '\n');
 }
 

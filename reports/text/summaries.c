@@ -103,6 +103,7 @@ static const struct appearance appearances[OP_KIND_COUNT] = {
 	[OP_REDUCE_SCATTER] = {'S', "k-scatter", "reduce-scatter"},
 	[OP_ALL_REDUCE] = {'A', "k-reduce", "all-reduce"},
 	[OP_ALL_TO_ALL] = {'X', "k-reduce", "all-to-all"},
+	[OP_SEND_RECV] = {'R', "k-prepare", "messages"},
 	[OP_ACCUMULATE_GRADIENTS] = PREPARE('c'),
 	[OP_GRADIENT_NORM] = {'n', "k-optimizer", "optimizer, norm"},
 	[OP_END_BACKWARD] = PREPARE('|'),

@@ -103,6 +103,8 @@ static const struct field collective_fields[] = {
 	COUNT(collectives[COLLECTIVE_ALL_REDUCE], "all_reduce"),
 	FIELD_INT(struct prediction, collectives[COLLECTIVE_ALL_TO_ALL], "all_to_all",
 		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_INT(struct prediction, collectives[COLLECTIVE_SEND_RECV], "send_recv",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	FIELD_END};
 
 static const struct field uncertainty_fields[] = {NUMBER(step_time_low, "step_time_low_s"),

@@ -29,7 +29,8 @@ struct time_split {
 	double allocator; /* by which the step is longer for memory that is given back and asked for
 			   * again */
 	double all_to_all; /* rows to experts and back */
-	double messages;   /* between stages of a pipeline, sent and received */
+	double messages;   /* between stages of a pipeline, sent and received; to the next context
+			      rank */
 	double bubble; /* nothing is computed or communicated, because other stages are awaited */
 };
 

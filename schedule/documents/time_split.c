@@ -17,6 +17,7 @@ static const struct booking {
 	{OP_COPY_H2D, offsetof(struct time_split, copy)},
 	{OP_COPY_D2H, offsetof(struct time_split, copy)},
 	{OP_ALL_TO_ALL, offsetof(struct time_split, all_to_all)},
+	{OP_SEND_RECV, offsetof(struct time_split, messages)},
 	{OP_SEND, offsetof(struct time_split, messages)},
 	{OP_RECV, offsetof(struct time_split, messages)},
 };

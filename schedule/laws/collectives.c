@@ -163,12 +163,44 @@ static bool check_table(const struct program *program, int i, struct error *erro
 		op_kind_name(op->kind), (long long)op->bytes);
 }
 
+static bool is_given(const struct program *program, const struct op *op, int buffer)
+{
+	const int *gives = slice_of(program, op->gives);
+	for (int i = 0; i < op->gives.count; i++)
+		if (gives[i] == buffer)
+			return true;
+	return false;
+}
+
+/* To the next rank of a ring: what comes from the one before fills buffers that it leaves behind.
+ */
+static bool check_rotation(
+	const struct program *program, const struct group *group, int i, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const int *takes = slice_of(program, op->takes);
+	int64_t come = 0;
+	bool sound = group->kind == GROUP_CONTEXT && op->unit < 0 && op->bytes > 0;
+	for (int k = 0; k < op->takes.count && sound; k++) {
+		const struct buffer *buffer = &program->buffers[takes[k]];
+		sound = buffer->role == BUFFER_GATHERED_TOKENS ||
+			buffer->role == BUFFER_PARTIAL_SUMS;
+		come += is_given(program, op, takes[k]) ? 0 : buffer->bytes;
+	}
+	return (sound && come == op->bytes) ||
+	       law_broken(error,
+		       "op %d: %s of %lld bytes over a %s group does not fill its buffers", i,
+		       op_kind_name(op->kind), (long long)op->bytes, group_kind_names[group->kind]);
+}
+
 bool schedule_check_collective(
 	const struct schedule *schedule, const struct program *program, int i, struct error *error)
 {
 	const struct op *op = &program->ops[i];
 	const struct group *group = &schedule->groups[op->group];
 	const struct collective_law *law = collectives;
+	if (op->kind == OP_SEND_RECV)
+		return check_rotation(program, group, i, error);
 	if (group->kind == GROUP_TENSOR || group->kind == GROUP_CONTEXT)
 		return check_tokens(program, group, i, error);
 	if (group->kind == GROUP_EXPERT || op->kind == OP_ALL_TO_ALL)

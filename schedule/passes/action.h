@@ -2,6 +2,7 @@
 #ifndef SCHEDULE_ACTION_H
 #define SCHEDULE_ACTION_H
 
+#include "schedule/passes/flags.h"
 #include "schedule/program/program.h"
 
 /* X(suffix): places where hooks run. Passes replace them by actions; lowering skips the rest. */
@@ -46,6 +47,16 @@
 	/* keys and values between context ranks; their gradients */                               \
 	X(GATHER_KEYS, ALL_GATHER, CONTEXT, NOTHING, COMPUTE)                                      \
 	X(SCATTER_KEYS, REDUCE_SCATTER, CONTEXT, NOTHING, COMPUTE)                                 \
+	/* or in rounds: those behind the first, or before the last of backward; a block of them   \
+	 * to the next rank, gradients of one alone */                                             \
+	X(ROUND_FORWARD, FORWARD, COMPUTE, NOTHING, EXCHANGED)                                     \
+	X(ROUND_RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, EXCHANGED)                                 \
+	X(ROUND_BACKWARD, BACKWARD, COMPUTE, NOTHING, EXCHANGED)                                   \
+	X(ROTATE_KEYS, SEND_RECV, CONTEXT, ROTATING, COMPUTE)                                      \
+	X(ROTATE_SUMS, SEND_RECV, CONTEXT, NOTHING, COMPUTE)                                       \
+	/* or a part of the heads for all tokens: the way there, and back */                       \
+	X(CUT_HEADS, ALL_TO_ALL, CONTEXT, NOTHING, COMPUTE)                                        \
+	X(JOIN_HEADS, ALL_TO_ALL, CONTEXT, NOTHING, COMPUTE)                                       \
 	/* between stages of a pipeline */                                                         \
 	X(SEND, SEND, SEND, SENT, COMPUTE)                                                         \
 	X(RECEIVE, RECV, RECEIVE, RECEIVED, COMPUTE)                                               \
@@ -128,32 +139,6 @@ enum action_kind {
 		ACTIONS(X)
 #undef X
 			ACTION_KIND_COUNT
-};
-
-enum action_flag {
-	IN_BACKWARD = 1 << 0,    /* of a backward pass */
-	SYNCHRONISES = 1 << 1,   /* gradients of this micro-batch are reduced */
-	FIRST = 1 << 2,          /* of several that share a buffer */
-	LAST = 1 << 3,           /* likewise */
-	IS_PRESENT = 1 << 4,     /* LIMIT: the unit is gathered already */
-	READS_SHARD = 1 << 5,    /* the shard has to be there before this action */
-	DROPS = 1 << 6,          /* nothing uses what is made */
-	FROM_PART = 1 << 7,      /* GATHER: over the smaller group that the unit was resharded to */
-	KEEPS_PART = 1 << 8,     /* RESHARD: to a smaller group */
-	RELEASES_INPUT = 1 << 9, /* RESHARD: of the reduction before */
-	IN_PLACE = 1 << 10,      /* the reduced gradient is the shard already */
-	REDUCED_HERE = 1 << 11, /* with no other rank: compute has written what was to be reduced */
-	IS_PARTIAL = 1 << 12,   /* SCATTER: its result waits for those of later micro-batches */
-	OF_INPUT = 1 << 13,     /* SAVE, FETCH: the block's input, not what its ranges save.
-				 * GATHER_TOKENS: the layer's input, not its gradient;
-				 * COMBINE_ROWS: results of experts, not gradients */
-	LEAVES_SUM = 1 << 14,   /* compute: partial sums that tensor ranks add up behind it */
-	LEAVES_KEYS = 1 << 15,  /* BACKWARD: likewise of keys and values, context ranks */
-	LEAVES_ROWS = 1 << 16,  /* compute: rows that go back to the ranks they came from */
-	KEEPS_ROWS = 1 << 17,   /* FORWARD: what came in is there until it is computed again */
-	INPUT_PART = 1 << 18,   /* of the input part of a backward pass, */
-	WEIGHT_PART = 1 << 19,  /* of its weight part */
-	BESIDE = 1 << 20,       /* GATHER_TOKENS: beside dX of its layer; parts of its range */
 };
 
 struct action {

@@ -1,6 +1,8 @@
-/* Context parallelism by all-gather (Llama 3, 2407.21783, and torch's allgather rotation): a rank
- * computes attention of its own queries over the keys and values of all ranks, and what it finds of
- * their gradients is scattered back. */
+/* Context parallelism: attention of a rank's own queries over the keys and values of all ranks.
+ * All-gather (Llama 3, 2407.21783): they are gathered, and what the rank finds of their gradients
+ * is scattered back. Ring (2310.01889; torch, Transformer Engine): in rounds, one block of keys
+ * after the other; while a round computes, its block is on the way to the next rank. All-to-all
+ * (2309.14509): ranks change tokens of all heads for all tokens of some heads, and back. */
 #include "schedule/passes/step.h"
 
 /* The first of several parts: keys and values are there for the others. */
@@ -9,23 +11,105 @@ static bool is_first(const struct action *action)
 	return action->kind != ACTION_RECOMPUTE || action->flags & FIRST;
 }
 
+static void add_gathered(struct step *step, struct action action)
+{
+	bool back = action_makes_input(&action);
+	if (is_first(&action))
+		action_add_beside(step, &action, ACTION_GATHER_KEYS, 0);
+	action.flags |= back ? LEAVES_KEYS : 0;
+	action_add(step, action);
+	if (back)
+		action_add_beside(step, &action, ACTION_SCATTER_KEYS, 0);
+}
+
+static void add_by_heads(struct step *step, struct action action)
+{
+	bool back = action_makes_input(&action);
+	action_add_beside(step, &action, ACTION_CUT_HEADS, back ? 0 : OF_INPUT);
+	action.flags |= back ? LEAVES_KEYS : 0;
+	action_add(step, action);
+	action_add_beside(step, &action, ACTION_JOIN_HEADS, back ? 0 : OF_INPUT);
+}
+
+/* One that is not the action itself: it has no weights, and no tensors of its own. */
+static void add_round(
+	struct step *step, const struct action *at, enum action_kind kind, unsigned flags)
+{
+	struct action round = action_at(at, kind, -1);
+	round.range = at->range;
+	round.flags |= IN_ROUNDS | flags;
+	action_add(step, round);
+}
+
+/* Forward's first round is the action, which takes what the others fill. */
+static void add_ring(struct step *step, struct action action)
+{
+	int64_t rounds = plan_attention_rounds(step->plan);
+	enum action_kind other =
+		action.kind == ACTION_FORWARD ? ACTION_ROUND_FORWARD : ACTION_ROUND_RECOMPUTE;
+	action_add_beside(step, &action, ACTION_ROTATE_KEYS, OF_INPUT | FIRST);
+	action.flags |= IN_ROUNDS;
+	action_add(step, action);
+	for (int64_t r = 1; r < rounds - 1; r++) {
+		action_add_beside(step, &action, ACTION_ROTATE_KEYS, OF_INPUT);
+		add_round(step, &action, other, 0);
+	}
+	add_round(step, &action, other, ENDS_ROUNDS);
+}
+
+/* Backward's last round is the action, which gives what the others have read. Gradients of keys
+ * follow the keys by one round. */
+static void add_ring_back(struct step *step, struct action action)
+{
+	int64_t rounds = plan_attention_rounds(step->plan);
+	bool apart = runtime_of(step->plan->runtime)->ring->sends_sums_apart;
+	for (int64_t r = 0; r < rounds - 1; r++) {
+		unsigned first = r == 0 ? FIRST : 0;
+		action_add_beside(
+			step, &action, ACTION_ROTATE_KEYS, apart || r == 0 ? OF_INPUT | first : 0);
+		add_round(step, &action, ACTION_ROUND_BACKWARD, first);
+		if (apart)
+			action_add_beside(step, &action, ACTION_ROTATE_SUMS, 0);
+	}
+	if (!apart)
+		action_add_beside(step, &action, ACTION_ROTATE_SUMS, 0);
+	action.flags |= IN_ROUNDS | ENDS_ROUNDS;
+	action_add(step, action);
+	if (apart)
+		action_add_beside(step, &action, ACTION_ROTATE_SUMS, 0);
+}
+
+static void add_attention(struct step *step, const struct action *action)
+{
+	switch (step->plan->context_method) {
+	case CONTEXT_ALL_GATHER:
+		add_gathered(step, *action);
+		break;
+	case CONTEXT_ALL_TO_ALL:
+		add_by_heads(step, *action);
+		break;
+	case CONTEXT_RING:
+		if (action_makes_input(action))
+			add_ring_back(step, *action);
+		else
+			add_ring(step, *action);
+		break;
+	}
+}
+
 void pass_context(struct step *step)
 {
 	if (step->group_context < 0)
 		return;
 	struct action_list old = actions_begin(step);
 	for (int i = 0; i < old.n; i++) {
-		struct action action = old.items[i];
-		bool computes = action.kind == ACTION_FORWARD || action.kind == ACTION_RECOMPUTE ||
-				action_makes_input(&action);
-		bool gathers = computes && step->ranges[action.range].gathers_keys;
-		bool back = gathers && action_makes_input(&action);
-		if (gathers && is_first(&action))
-			action_add_beside(step, &action, ACTION_GATHER_KEYS, 0);
-		action.flags |= back ? LEAVES_KEYS : 0;
-		action_add(step, action);
-		if (back)
-			action_add_beside(step, &action, ACTION_SCATTER_KEYS, 0);
+		const struct action *action = &old.items[i];
+		bool computes = action->kind == ACTION_FORWARD ||
+				action->kind == ACTION_RECOMPUTE || action_makes_input(action);
+		if (computes && step->ranges[action->range].gathers_keys)
+			add_attention(step, action);
+		else
+			action_add(step, *action);
 	}
 	actions_end(&old);
 }

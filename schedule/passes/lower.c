@@ -86,7 +86,9 @@ static void begin(struct lowering *l, struct step *step)
 		.collector = -1,
 		.implicit_gathered = -1,
 		.input_in_flight = -1,
-		.scalars = -1};
+		.scalars = -1,
+		.results = -1,
+		.sums = -1};
 	l->units = ARENA_ARRAY(arena, struct live, step->n_units);
 	l->reaches = ARENA_ARRAY(arena, struct reach, step->n_units);
 	l->handed = none(arena, step->plan->grad_accum * step->pipeline.chunks);
@@ -134,6 +136,7 @@ void pass_lower(struct step *step)
 	for (int u = 0; u < step->n_units; u++)
 		free(l.units[u].range_gradients.items);
 	free(l.leaving.items);
+	free(l.blocks.items);
 	free(l.shared.items);
 	free(l.takes.items);
 	free(l.gives.items);

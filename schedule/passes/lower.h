@@ -68,6 +68,8 @@ struct lowering {
 	int input_in_flight;    /* FSDP2: of the last reduction */
 	int scalars;            /* of the gradient norm */
 	struct numbers leaving; /* activations that are being copied out */
+	struct numbers blocks;  /* of keys, of a ring's rounds: the last one may be under way */
+	int results, sums;      /* of a ring: of its rounds; gradients of keys that have come */
 	int *handed; /* by stage of the rank and micro-batch: what its next pass takes over */
 	struct numbers shared; /* buffers that the flights of both stages have */
 };
@@ -95,6 +97,12 @@ int64_t master_bytes(const struct lowering *l);
 /* Elements of the gradient that the range's backward leaves behind. What it only adds to the
  * gradient of a tied weight is a buffer of that operation alone. */
 int64_t op_take_gradient_elements(struct lowering *l, int range, enum dtype dtype);
+/* The saved tensors of the range, its own first, then those of earlier ranges of its slot. */
+void op_use_slot(struct lowering *l);
+/* Attention in rounds: what a round computes with, takes and gives. */
+void op_use_round(struct lowering *l);
+/* Behind attention in rounds: gradients of the rank's own keys have come home. */
+void op_end_ring(struct lowering *l);
 void op_take_unit_gradient(struct lowering *l);
 void op_take_bucket_gradient(struct lowering *l);
 void op_use_bucket_weights(struct lowering *l, int range, int copy);

@@ -32,8 +32,7 @@ static void use_weights(struct lowering *l)
 	}
 }
 
-/* The saved tensors of the range, its own first, then those of earlier ranges of its slot. */
-static void use_slot(struct lowering *l)
+void op_use_slot(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
 	op_use(l, flight->saved[l->at->range]);
@@ -91,6 +90,10 @@ static void use_gathered(struct lowering *l)
 		if (i < COUNT_OF(buffers) - 1 || !(l->at->flags & KEEPS_ROWS))
 			op_give(l, buffers[i]);
 	}
+	if (l->at->flags & IN_ROUNDS)
+		op_use_round(l);
+	else
+		op_end_ring(l);
 }
 
 static void use_exchanged(struct lowering *l)
@@ -106,7 +109,7 @@ static void use_exchanged(struct lowering *l)
 	if (l->at->flags & LEAVES_SUM)
 		flight->partial = take_partial(l, exchanged_tokens_bytes(l->step));
 	if (l->at->flags & LEAVES_KEYS)
-		flight->partial_keys = take_partial(l, exchanged_keys_bytes(l->step));
+		flight->partial_keys = take_partial(l, left_keys_bytes(l->step));
 }
 
 /* --- forward -------------------------------------------------------------------------------------
@@ -187,7 +190,7 @@ void lower_FORWARD(struct lowering *l)
 	use_weights(l);
 	use_input(l);
 	save_tensors(l);
-	use_slot(l);
+	op_use_slot(l);
 	use_output(l);
 	use_exchanged(l);
 	if (range_has_head(l->step, l->at->range))
@@ -224,7 +227,7 @@ void lower_RECOMPUTE(struct lowering *l)
 	op_use(l, flight->residuals[range_of(l)->slot]);
 	if (l->at->flags & FIRST)
 		op_take(l, *saved);
-	use_slot(l);
+	op_use_slot(l);
 	use_exchanged(l);
 	op_use(l, l->step->kernel_workspace);
 }
@@ -317,7 +320,7 @@ void lower_BACKWARD(struct lowering *l)
 	set_range(l);
 	use_weights(l);
 	use_input(l);
-	use_slot(l);
+	op_use_slot(l);
 	take_gradient(l);
 	int widest = use_work(l);
 	op_give(l, &widest);
@@ -353,7 +356,7 @@ void lower_BACKWARD_INPUT(struct lowering *l)
 	set_range(l);
 	use_weights(l);
 	use_input(l);
-	use_slot(l);
+	op_use_slot(l);
 	if (!goes_on(l))
 		take_outputs(l, outputs);
 	int widest = use_work(l);
@@ -378,7 +381,7 @@ void lower_BACKWARD_WEIGHT(struct lowering *l)
 	int *outputs = &flight->outputs[l->at->range];
 	set_range(l);
 	use_input(l);
-	use_slot(l);
+	op_use_slot(l);
 	op_use(l, *outputs);
 	take_gradient(l);
 	use_exchanged(l);

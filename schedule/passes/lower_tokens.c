@@ -65,6 +65,144 @@ void lower_SCATTER_KEYS(struct lowering *l)
 	op_give(l, &flight_of(l)->partial_keys);
 }
 
+/* --- a ring of context ranks ---------------------------------------------------------------------
+ */
+
+static const struct ring_rules *ring_of(const struct lowering *l)
+{
+	return runtime_of(l->step->plan->runtime)->ring;
+}
+
+/* The first n of them. */
+static void give_blocks(struct lowering *l, int n)
+{
+	for (int i = 0; i < n; i++)
+		op_give(l, &l->blocks.items[i]);
+	for (int i = n; i < l->blocks.n; i++)
+		l->blocks.items[i - n] = l->blocks.items[i];
+	l->blocks.n -= n;
+}
+
+/* A block is there until it has been computed with, and sent on where that is not a copy of it:
+ * which is sure in the next round. */
+static void use_blocks(struct lowering *l, bool is_back)
+{
+	const struct ring_rules *ring = ring_of(l);
+	bool ends = l->at->flags & ENDS_ROUNDS;
+	int here = l->blocks.n - (ends ? 1 : 2);
+	if (here >= 0)
+		op_use(l, l->blocks.items[here]);
+	if (ends)
+		give_blocks(l, l->blocks.n);
+	else if (!ring->keeps_blocks || is_back)
+		give_blocks(l, ring->copies_blocks ? here + 1 : here < 0 ? 0 : here);
+}
+
+void op_use_round(struct lowering *l)
+{
+	bool is_back = op_kind_is_backward(l->op.kind);
+	use_blocks(l, is_back);
+	if (l->results >= 0)
+		op_use(l, l->results);
+	else
+		l->results = op_take_new(l, BUFFER_PARTIAL_SUMS, -1,
+			is_back ? ring_sums_bytes(l->step) : ring_results_bytes(l->step),
+			l->step->plan->param_dtype);
+	if (!is_back && l->at->flags & ENDS_ROUNDS)
+		op_give(l, &l->results);
+}
+
+void op_end_ring(struct lowering *l)
+{
+	op_use(l, l->results);
+	op_use(l, l->sums);
+	op_give(l, &l->results);
+	op_give(l, &l->sums);
+}
+
+/* What has come so far is added to before it is sent on: nothing else reads it. */
+static void take_sums(struct lowering *l)
+{
+	int sums = op_take_new(
+		l, BUFFER_PARTIAL_SUMS, -1, ring_sums_bytes(l->step), l->step->plan->param_dtype);
+	op_give(l, &l->sums);
+	l->sums = sums;
+}
+
+void lower_ROTATE_KEYS(struct lowering *l)
+{
+	int64_t block = key_block_bytes(l->step);
+	bool alone = l->at->flags & OF_INPUT;
+	set_exchange(l, l->step->group_context, block + (alone ? 0 : ring_sums_bytes(l->step)));
+	if (l->at->flags & FIRST || ring_of(l)->copies_blocks) {
+		int sent = op_take_new(l, BUFFER_GATHERED_TOKENS, -1, block, l->op.dtype);
+		op_give(l, &sent);
+	}
+	number_add(&l->blocks, op_take_new(l, BUFFER_GATHERED_TOKENS, -1, block, l->op.dtype));
+	if (!alone)
+		take_sums(l);
+}
+
+void lower_ROTATE_SUMS(struct lowering *l)
+{
+	if (ring_of(l)->fp32_sums)
+		l->op.dtype = DTYPE_FP32;
+	set_exchange(l, l->step->group_context, ring_sums_bytes(l->step));
+	take_sums(l);
+}
+
+static void round_of(struct lowering *l)
+{
+	op_set_range(l, l->at->range);
+	op_use_slot(l);
+	op_use_round(l);
+}
+
+void lower_ROUND_FORWARD(struct lowering *l)
+{
+	round_of(l);
+}
+
+void lower_ROUND_RECOMPUTE(struct lowering *l)
+{
+	round_of(l);
+}
+
+void lower_ROUND_BACKWARD(struct lowering *l)
+{
+	round_of(l);
+	op_use(l, flight_of(l)->backward_work);
+}
+
+/* --- heads for tokens ----------------------------------------------------------------------------
+ */
+
+/* What is sent is put in order first, in a copy. */
+static void take_heads(struct lowering *l, bool of_input)
+{
+	set_exchange(l, l->step->group_context, exchanged_heads_bytes(l->step, of_input));
+	int sent = op_take_new(l, BUFFER_GATHERED_TOKENS, -1, l->op.bytes, l->op.dtype);
+	op_give(l, &sent);
+	take_gathered(l, &flight_of(l)->keys);
+}
+
+void lower_CUT_HEADS(struct lowering *l)
+{
+	take_heads(l, l->at->flags & OF_INPUT);
+}
+
+void lower_JOIN_HEADS(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	bool is_forward = l->at->flags & OF_INPUT;
+	take_heads(l, !is_forward);
+	op_use(l, is_forward ? flight->saved[l->at->range] : flight->partial_keys);
+	op_give(l, &flight->partial_keys);
+}
+
+/* --- rows of experts -----------------------------------------------------------------------------
+ */
+
 static int take_rows(struct lowering *l, int64_t bytes)
 {
 	return op_take_new(l, BUFFER_ROWS, -1, bytes, l->op.dtype);

@@ -60,13 +60,16 @@ static bool is_of_experts(const struct step *step, int leaf)
 }
 
 /* Ranks exchange something between two leaves that follow one another: tokens between one on the
- * residual stream and one that is not; keys and values before attention; rows round experts. */
+ * residual stream and one that is not; keys and values before attention, where it is computed in
+ * rounds or for other heads something behind it too; rows round experts. */
 static bool is_apart(const struct step *step, int leaf, int next)
 {
 	const struct mesh *mesh = &step->plan->mesh;
 	bool core = step->model->modules[next].kind == MODULE_ATTENTION_CORE;
+	bool behind = step->model->modules[leaf].kind == MODULE_ATTENTION_CORE &&
+		      step->plan->context_method != CONTEXT_ALL_GATHER;
 	return (mesh->tensor > 1 && is_on_stream(step, leaf) != is_on_stream(step, next)) ||
-	       (mesh->context > 1 && core) ||
+	       (mesh->context > 1 && (core || behind)) ||
 	       (mesh->expert > 1 && is_of_experts(step, leaf) != is_of_experts(step, next));
 }
 

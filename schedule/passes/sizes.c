@@ -130,6 +130,57 @@ int64_t exchanged_keys_bytes(const struct step *step)
 	       dtype_bytes(step->plan->param_dtype);
 }
 
+/* Elements of values, and of attention's result, that a token has on the rank. */
+static int64_t value_width(const struct architecture *a)
+{
+	return a->value_dim > 0 ? a->heads * a->value_dim : a->kv_heads * a->head_dim;
+}
+
+static int64_t result_width(const struct architecture *a)
+{
+	return a->heads * (a->value_dim > 0 ? a->value_dim : a->head_dim);
+}
+
+static int64_t of_tokens(const struct step *step, int64_t width)
+{
+	return tokens_of(step) * width * dtype_bytes(step->plan->param_dtype);
+}
+
+int64_t key_block_bytes(const struct step *step)
+{
+	const struct architecture *a = &step->model->architecture;
+	return of_tokens(step, a->kv_heads * a->head_dim + value_width(a));
+}
+
+int64_t ring_sums_bytes(const struct step *step)
+{
+	int64_t bytes = key_block_bytes(step);
+	if (runtime_of(step->plan->runtime)->ring->fp32_sums)
+		bytes = bytes / dtype_bytes(step->plan->param_dtype) * dtype_bytes(DTYPE_FP32);
+	return bytes;
+}
+
+int64_t ring_results_bytes(const struct step *step)
+{
+	const struct ring_rules *ring = runtime_of(step->plan->runtime)->ring;
+	int64_t all = ring->keeps_results ? step->plan->mesh.context : 1;
+	return all * ring->result_bytes * tokens_of(step) *
+	       result_width(&step->model->architecture);
+}
+
+int64_t exchanged_heads_bytes(const struct step *step, bool of_input)
+{
+	const struct architecture *a = &step->model->architecture;
+	int64_t input = (a->heads + a->kv_heads) * a->head_dim + value_width(a);
+	return of_tokens(step, of_input ? input : result_width(a));
+}
+
+int64_t left_keys_bytes(const struct step *step)
+{
+	return step->plan->context_method == CONTEXT_ALL_TO_ALL ? exchanged_heads_bytes(step, true)
+								: exchanged_keys_bytes(step);
+}
+
 static int64_t rows_bytes(const struct step *step, int64_t rows)
 {
 	return rows * step->model->architecture.hidden * dtype_bytes(step->plan->param_dtype);

@@ -18,6 +18,14 @@ int64_t logits_bytes(const struct step *step);
 int64_t exchanged_tokens_bytes(const struct step *step);
 int64_t exchanged_loss_bytes(const struct step *step);
 int64_t exchanged_keys_bytes(const struct step *step);
+/* A ring: keys and values of one rank; their gradients; results of rounds until they are merged. */
+int64_t key_block_bytes(const struct step *step);
+int64_t ring_sums_bytes(const struct step *step);
+int64_t ring_results_bytes(const struct step *step);
+/* Heads of all of a rank's tokens: what attention reads, or its result. */
+int64_t exchanged_heads_bytes(const struct step *step, bool of_input);
+/* What backward of attention leaves for the ranks that its keys came from. */
+int64_t left_keys_bytes(const struct step *step);
 /* Rows that a rank sends to experts; that its own get, of the fullest rank; how many for each. */
 int64_t sent_rows_bytes(const struct step *step);
 int64_t received_rows_bytes(const struct step *step);

@@ -57,6 +57,7 @@ enum result {
 	IS_MOVED,
 	IS_SENT,
 	IS_RECEIVED,
+	IS_ROTATING,
 	IS_GATHERED,
 };
 
@@ -86,6 +87,7 @@ struct waiting {
 	struct ref copied_out, released; /* the last copy-out, and the one that gathers wait for */
 	struct ref in_flight;
 	struct ref moved;
+	struct ref arrived, arriving;   /* blocks of keys: for this round, and for the next */
 	struct ref input, before_input; /* gathered beside compute; the exchange before it */
 	struct ref *received;           /* per stage of the rank, direction and micro-batch */
 	struct ref *sent;               /* per flight: in its forward */
@@ -184,6 +186,14 @@ static void wait_for_begin(struct waiting *w)
 		wait_for(w, w->optimizer);
 }
 
+/* Of a ring, a round waits for the block of keys that it computes with alone. */
+static void wait_for_block(struct waiting *w)
+{
+	wait_for(w, w->arrived);
+	w->arrived = w->arriving;
+	w->arriving = none;
+}
+
 /* What the pass begins with, until compute has waited for it. */
 static struct ref *received_at(const struct waiting *w)
 {
@@ -195,13 +205,16 @@ static struct ref *received_at(const struct waiting *w)
 static void wait_for_exchanges(struct waiting *w)
 {
 	static const enum stream streams[] = {STREAM_TENSOR, STREAM_CONTEXT, STREAM_EXPERT};
+	bool in_rounds = w->at->flags & IN_ROUNDS;
 	for (int i = 0; i < COUNT_OF(streams); i++) {
 		struct ref last = w->last[streams[i]];
 		if (w->input.op >= 0 && streams[i] == STREAM_TENSOR)
 			last = w->before_input;
-		if (last.step == w->here.step)
+		if (last.step == w->here.step && !(in_rounds && streams[i] == STREAM_CONTEXT))
 			wait_for(w, last);
 	}
+	if (in_rounds)
+		wait_for_block(w);
 	wait_for(w, *received_at(w));
 	*received_at(w) = none;
 }
@@ -379,6 +392,9 @@ static void leave_result(struct waiting *w, enum result result)
 		w->before_input = w->last[STREAM_TENSOR];
 		w->input = w->here;
 		break;
+	case IS_ROTATING:
+		w->arriving = w->here;
+		break;
 	}
 }
 
@@ -396,6 +412,7 @@ static void begin(struct waiting *w, int step)
 	w->copied_out = w->released = w->in_flight = w->moved = w->input = none;
 	for (int i = 0; i < received_count(w->step); i++)
 		w->received[i] = none;
+	w->arrived = w->arriving = none;
 	for (int f = 0; f < w->step->n_flights; f++)
 		w->sent[f] = none;
 	for (int u = 0; u < w->step->n_units; u++) {

@@ -14,8 +14,8 @@
 #define DECODED(member, flags, names, decoded)                                                     \
 	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
 
-/* Runtimes with a pipeline. */
-#define PIPELINED                                                                                  \
+/* Runtimes with tensor ranks and pipelines. */
+#define DIVIDED                                                                                    \
 	(BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_NANOTRON) |           \
 		BIT(RUNTIME_INTERNEVO) | BIT(RUNTIME_MEGATRON))
 
@@ -380,9 +380,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 				FIELD_OMIT_ZERO),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
-			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
-				    BIT(RUNTIME_NANOTRON) | BIT(RUNTIME_INTERNEVO) |
-				    BIT(RUNTIME_MEGATRON),
+			.runtimes = DIVIDED,
 			.refusal = "it has no tensor parallelism; use off",
 			.metavar = on_off,
 			.help = "the tokens of the residual stream are cut over the tensor ranks "
@@ -395,7 +393,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED | KNOB_COMPARED |
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
-			.runtimes = PIPELINED,
+			.runtimes = DIVIDED,
 			.refusal = "use 1f1b",
 			.help = "in which order a stage takes its micro-batches; the last "
 				"three split backward",
@@ -408,7 +406,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED | KNOB_COMPARED |
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
-			.runtimes = PIPELINED,
+			.runtimes = DIVIDED,
 			.metavar = "N",
 			.help = "stages that each pipeline rank has; several are interleaved",
 			.shown = "1 or 2",
@@ -420,7 +418,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_ONE_VALUE | KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_COMPARED |
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
-			.runtimes = PIPELINED,
+			.runtimes = DIVIDED,
 			.metavar = "LIST",
 			.help = "blocks of each stage, the first one first: 7,8,8,7 or "
 				"1x7+14x8+1x7",
@@ -479,14 +477,22 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.help = "nanotron: gathered inputs stay (tp_recompute_allgather: "
 				"false)",
 		},
+	[KNOB_CONTEXT_METHOD] =
+		{
+			CHOICE(context_method, FIELD_OMIT_ZERO, context_method_names),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
+			.refusal = "use all-gather, or ring",
+			.help = "with --context: how keys and values reach other ranks",
+			.remark = "runtime megatron: ring",
+		},
 	[KNOB_TENSOR] =
 		{
 			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
-			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
-				    BIT(RUNTIME_NANOTRON) | BIT(RUNTIME_INTERNEVO) |
-				    BIT(RUNTIME_MEGATRON),
+			.runtimes = DIVIDED,
 			.metavar = "N",
 			.help = "ranks that heads, MLPs and vocabulary are cut over (tensor "
 				"parallelism)",
@@ -508,7 +514,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			FIELD_INT(struct plan, mesh.pipeline, "pipeline", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
-			.runtimes = PIPELINED,
+			.runtimes = DIVIDED,
 			.metavar = "N",
 			.help = "ranks that the blocks are cut over, in stages (pipeline "
 				"parallelism)",
@@ -553,6 +559,7 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	KNOB_SEQUENCE_PARALLEL,
 	KNOB_KEEP_GATHERED,
 	KNOB_CONTEXT,
+	KNOB_CONTEXT_METHOD,
 	KNOB_PIPELINE,
 	KNOB_PIPELINE_SCHEDULE,
 	KNOB_VIRTUAL_STAGES,

@@ -106,6 +106,7 @@ struct plan {
 	bool late_all_reduce;       /* hybrid: over the replicas only after the last one */
 	enum activation_offload activation_offload;
 	enum overlap overlap;
+	enum context_method context_method; /* of several context ranks */
 	bool dropout;       /* of attention, residual stream and embedding: its masks are kept */
 	bool keep_gathered; /* sequence parallel: a layer's gathered input stays for backward */
 	bool sequence_parallel; /* the residual stream's tokens are cut over the tensor ranks */
@@ -164,6 +165,7 @@ enum knob_id {
 	KNOB_OVERLAP,
 	KNOB_DROPOUT,
 	KNOB_KEEP_GATHERED,
+	KNOB_CONTEXT_METHOD,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

@@ -57,6 +57,17 @@ int64_t plan_expert_shard_ranks(const struct plan *plan)
 	return plan_shard_ranks(plan) * mesh->tensor / (mesh->expert * plan_expert_tensor(plan));
 }
 
+enum context_method plan_usual_context_method(const struct plan *plan)
+{
+	bool ring = runtime_of(plan->runtime)->goes_by_ring && plan->mesh.context > 1;
+	return ring ? CONTEXT_RING : CONTEXT_ALL_GATHER;
+}
+
+int64_t plan_attention_rounds(const struct plan *plan)
+{
+	return plan->context_method == CONTEXT_RING ? plan->mesh.context : 1;
+}
+
 struct division plan_division(const struct plan *plan)
 {
 	const struct mesh *mesh = &plan->mesh;
@@ -250,6 +261,9 @@ void plan_summary(const struct plan *plan, struct text *text)
 	text_add(text, strategy_names[plan->strategy]);
 	if (strategy_is_hybrid(plan->strategy))
 		text_printf(text, " (groups of %lld)", (long long)plan->mesh.shard);
+	if (plan->context_method != CONTEXT_ALL_GATHER)
+		text_printf(text, ", context by %s",
+			knob_name(KNOB_CONTEXT_METHOD, (int)plan->context_method));
 	if (plan->mesh.pipeline > 1)
 		text_printf(text, ", %s", pipeline_schedule_names[plan->pipeline_schedule]);
 	if (plan->virtual_stages > 1)

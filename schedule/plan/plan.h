@@ -21,6 +21,10 @@ int64_t plan_reduce_ranks(const struct plan *plan); /* replicate * shard * conte
 int64_t plan_expert_tensor(const struct plan *plan);
 int64_t plan_expert_shard_ranks(const struct plan *plan); /* shard * context * tensor /
 							      (expert * expert_tensor) */
+/* What attention over context ranks goes by where nobody says. */
+enum context_method plan_usual_context_method(const struct plan *plan);
+/* Rounds that the core of attention is computed in, over the keys of one rank after the other. */
+int64_t plan_attention_rounds(const struct plan *plan);
 /* How its ranks divide the model. */
 struct division plan_division(const struct plan *plan);
 bool plan_divides_alike(const struct plan *a, const struct plan *b);

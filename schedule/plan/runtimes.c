@@ -69,6 +69,30 @@ static const struct zero_rules megatron_rules = {
 	.filled_elements_a_rank = 1000000,
 };
 
+/* torch/distributed/tensor/experimental/_context_parallel/_attention.py (2.15), rotation by
+ * all-to-all: blocks are put together for each message, results merged in fp32 operation by
+ * operation (_SDPAMerger: two results in fp32, the new one, two intermediate ones). */
+static const struct ring_rules torch_ring = {
+	.copies_blocks = true,
+	.sends_sums_apart = true,
+	.fp32_sums = true,
+	.result_bytes = 18,
+	.forward_traffic = 38,
+	.backward_traffic = 18,
+	.kernels = 10,
+};
+
+/* Transformer Engine's AttnFuncWithCPAndKVP2P (commit d0067d0): blocks and results of all rounds
+ * are there until the last one has been merged. */
+static const struct ring_rules transformer_engine_ring = {
+	.keeps_blocks = true,
+	.keeps_results = true,
+	.result_bytes = 2,
+	.forward_traffic = 6,
+	.backward_traffic = 6,
+	.kernels = 3,
+};
+
 static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_FSDP1] =
 		{
@@ -103,6 +127,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_PARAMETERS),
 			.accumulates_on_host = true,
 			.waits_for_batch = true, /* torchtitan */
+			.values[KNOB_CONTEXT_METHOD] = BIT(CONTEXT_ALL_GATHER) | BIT(CONTEXT_RING),
+			.ring = &torch_ring,
 			.keeps_gathered_input = true,
 			.ends_are_blocks = true,
 			.keeps_stage_output = true,
@@ -225,6 +251,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.zero = &megatron_rules,
+			.ring = &transformer_engine_ring,
+			.goes_by_ring = true,
 			.measures_norm = true,
 			.fused_kernels = true,
 			.fused_activations = true,

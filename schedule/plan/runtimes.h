@@ -38,6 +38,25 @@ struct zero_rules {
 	int64_t group_elements; /* stage 3 updates so many at a time */
 };
 
+/* Attention by a ring of context ranks: what it keeps meanwhile, of one block of keys and values,
+ * and what it costs to merge the rounds. */
+struct ring_rules {
+	/* A block is copied before each round sends it on, and gone when its round is over; else
+	 * sent from where it came to. */
+	bool copies_blocks;
+	bool keeps_blocks; /* forward: all of them until the last round is over */
+	/* Gradients of keys go round by themselves, once more for the way home; else beside the
+	 * next block of keys, backward beginning with what forward ended with. In fp32. */
+	bool sends_sums_apart, fp32_sums;
+	/* Bytes an element of attention's result: forward's partial results, those of all rounds or
+	 * what one merge works with. */
+	bool keeps_results;
+	int result_bytes;
+	/* Of memory traffic a round: an element of the result in forward, of q, k and v in
+	 * backward; and kernels. */
+	int forward_traffic, backward_traffic, kernels;
+};
+
 struct runtime {
 	enum layout_kind layout, stage3_layout;
 	int alignment_bytes; /* of each parameter inside a flat unit, in the compute dtype */
@@ -98,6 +117,8 @@ struct runtime {
 	 * (DTensor's redistribution); else it is gathered again in backward (Megatron-LM;
 	 * nanotron unless KNOB_KEEP_GATHERED). */
 	bool keeps_gathered_input;
+	const struct ring_rules *ring; /* NULL: it has none */
+	bool goes_by_ring;             /* where nobody says how (--cp-comm-type p2p) */
 	/* In the backward of a column-parallel layer what tensor ranks exchange runs beside its
 	 * products: the gather of its input beside dX, the sum of dX beside dW (Megatron-LM,
 	 * LinearWithGradAccumulationAndAsyncCommunication). */

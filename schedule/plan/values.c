@@ -54,5 +54,11 @@ const char *const pipeline_schedule_names[] = {
 #undef X
 		NULL};
 
+const char *const context_method_names[] = {
+#define X(suffix, name) name,
+	CONTEXT_METHODS(X)
+#undef X
+		NULL};
+
 const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
 const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};

@@ -70,6 +70,20 @@ enum pipeline_schedule {
 		PIPELINE_SCHEDULE_COUNT
 };
 
+/* How attention meets keys and values of other context ranks: all of them are gathered; they come
+ * round by round from the neighbour, beside attention over those that are there; or the tokens of
+ * all ranks come for a part of the heads (2309.14509). */
+#define CONTEXT_METHODS(X)                                                                         \
+	X(ALL_GATHER, "all-gather")                                                                \
+	X(RING, "ring")                                                                            \
+	X(ALL_TO_ALL, "all-to-all")
+
+enum context_method {
+#define X(suffix, name) CONTEXT_##suffix,
+	CONTEXT_METHODS(X)
+#undef X
+};
+
 /* One value for all blocks or units, or one each: "full", "8xfull+24xnone". */
 struct rows {
 	const char *text;  /* in normal form in a plan that plan_resolve made */
@@ -88,6 +102,7 @@ struct mesh {
 extern const char *const strategy_names[];
 extern const char *const runtime_names[];
 extern const char *const pipeline_schedule_names[];
+extern const char *const context_method_names[];
 extern const char *const checkpointing_names[];
 extern const char *const offload_names[];
 

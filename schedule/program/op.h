@@ -64,6 +64,8 @@ enum op_class {
 	X(REDUCE_SCATTER, "reduce_scatter", COLLECTIVE)                                            \
 	X(ALL_REDUCE, "all_reduce", COLLECTIVE)                                                    \
 	X(ALL_TO_ALL, "all_to_all", COLLECTIVE)                                                    \
+	X(SEND_RECV, "send_recv", COLLECTIVE) /* to the next rank of the group, from the one       \
+						 before */                                         \
 	X(ACCUMULATE_GRADIENTS, "accumulate_gradients", TRAFFIC) /* into the sharded gradient */   \
 	X(GRADIENT_NORM, "gradient_norm", TRAFFIC)               /* local sum of squares */        \
 	X(END_BACKWARD, "end_backward", MARK) /* FSDP2: compute has waited for the reductions */   \
@@ -120,7 +122,8 @@ struct op {
 	struct message message;       /* SEND and RECV; else 0 */
 	enum dtype dtype;             /* of the payload */
 	/* Collectives: the full payload (gathered output, reduce input, all-reduce buffer;
-	 * all-to-all: what the fullest rank gets or sends, of all others and its own). TRAFFIC:
+	 * all-to-all: what the fullest rank gets or sends, of all others and its own; send-receive:
+	 * what each sends). TRAFFIC:
 	 * bytes of memory read + written. COPY, MESSAGE: bytes. Else 0. */
 	int64_t bytes;
 	/* Operations that must have finished before this one starts / before the host issues it.

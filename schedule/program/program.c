@@ -49,6 +49,8 @@ int op_buffer(const struct program *program, const struct op *op, enum buffer_ro
 double collective_wire_bytes(enum op_kind kind, int64_t ranks, int64_t bytes)
 {
 	double once = (double)bytes * (double)(ranks - 1) / (double)ranks;
+	if (kind == OP_SEND_RECV)
+		return (double)bytes;
 	if (op_kind_class(kind) == OP_CLASS_MESSAGE)
 		return kind == OP_SEND ? (double)bytes : 0;
 	return kind == OP_ALL_REDUCE ? 2 * once : once;

@@ -149,7 +149,8 @@ int op_buffer(const struct program *program, const struct op *op, enum buffer_ro
 
 /* Bytes one rank sends in a collective of payload `bytes` over `ranks`: (r-1)/r * bytes for
  * all-gather and reduce-scatter, twice that for all-reduce (ring, and our ordered exchange alike).
- * A message: all of them, or none where it is received. */
+ * A message: all of them, or none where it is received; to the next rank of a group: all of them.
+ */
 double collective_wire_bytes(enum op_kind kind, int64_t ranks, int64_t bytes);
 
 /* The text form: one line per plan, group, unit, buffer and operation. Of a folded schedule that

@@ -59,10 +59,42 @@ static bool check_tensor(const struct plan *plan, const struct model *model, str
 					   "width of an expert", model, error));
 }
 
+/* Rounds are merged by what flash attention returns beside its result. All-to-all: each rank gets
+ * whole heads, of queries and of keys (Transformer Engine's AttnFuncWithCPAndQKVOA2A). */
+static bool check_context_method(
+	const struct plan *plan, const struct model *model, struct error *error)
+{
+	const struct architecture *a = &model->architecture;
+	const char *method = knob_name(KNOB_CONTEXT_METHOD, (int)plan->context_method);
+	int64_t c = plan->mesh.context, heads = max_i64(a->kv_heads / plan->mesh.tensor, 1);
+	char nearest[48];
+	if (plan->context_method == CONTEXT_ALL_GATHER)
+		return true;
+	if (c == 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--context-method %s: there is one context rank; leave it out, or give "
+			"--context",
+			method);
+	if (plan->attention == ATTENTION_EAGER)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--context-method %s: eager attention has none of it; use all-gather, or "
+			"--attention flash",
+			method);
+	if (plan->context_method == CONTEXT_RING || heads % c == 0)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--context %lld: all-to-all shares out key and value heads, and %lld ranks do not "
+		"divide the %lld of %s on a rank; use %s, or --context-method ring",
+		(long long)c, (long long)c, (long long)heads, a->name,
+		nearest_divisors(heads, c, nearest));
+}
+
 /* A rank has two chunks of each sequence, from its two ends: causal attention is balanced then. */
-static bool check_context(const struct plan *plan, struct error *error)
+static bool check_context(const struct plan *plan, const struct model *model, struct error *error)
 {
 	int64_t c = plan->mesh.context;
+	if (!check_context_method(plan, model, error))
+		return false;
 	if (c == 1 || plan->seq_len % (2 * c) == 0)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
@@ -254,6 +286,6 @@ bool plan_check_axes(const struct plan *plan, const struct model *model, struct 
 		if (!check_axis(plan, knobs_of_axes[i], error))
 			return false;
 	return check_axis(plan, KNOB_EXPERT, error) && check_experts(plan, model, error) &&
-	       check_tensor(plan, model, error) && check_context(plan, error) &&
+	       check_tensor(plan, model, error) && check_context(plan, model, error) &&
 	       check_pipeline(plan, model, error);
 }

@@ -47,7 +47,8 @@ static double flash_rate(const struct machine *machine, const struct attention_s
 	const struct generation *g = &generations[kind];
 	bool forward = shape->pass == PASS_FORWARD;
 	double tokens = (double)shape->seq_len, depth = (double)a->head_dim;
-	double blocks = ceil(tokens / block_tokens) * (double)a->heads * (double)shape->sequences;
+	double queries = shape->queries > 0 ? (double)shape->queries : tokens;
+	double blocks = ceil(queries / block_tokens) * (double)a->heads * (double)shape->sequences;
 	double rate =
 		forward ? machine->attention[kind].forward : machine->attention[kind].backward;
 

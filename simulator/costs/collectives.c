@@ -27,7 +27,8 @@ bool collective_kind_of(enum op_kind kind, enum collective_kind *collective)
 		enum collective_kind collective;
 	} kinds[] = {{OP_ALL_GATHER, COLLECTIVE_ALL_GATHER},
 		{OP_REDUCE_SCATTER, COLLECTIVE_REDUCE_SCATTER},
-		{OP_ALL_REDUCE, COLLECTIVE_ALL_REDUCE}, {OP_ALL_TO_ALL, COLLECTIVE_ALL_TO_ALL}};
+		{OP_ALL_REDUCE, COLLECTIVE_ALL_REDUCE}, {OP_ALL_TO_ALL, COLLECTIVE_ALL_TO_ALL},
+		{OP_SEND_RECV, COLLECTIVE_SEND_RECV}};
 
 	for (int i = 0; i < COUNT_OF(kinds); i++)
 		if (kinds[i].kind == kind) {

@@ -105,6 +105,44 @@ static void add_products(const struct machine *machine, const struct module_work
 	}
 }
 
+/* A context rank has queries of its part of the tokens, and keys of all; in a ring of as many at a
+ * time. Where heads are shared out it has fewer of them, and all tokens. */
+static struct attention_shape shape_of(const struct machine *machine, const struct plan *plan,
+	const struct model *model, enum pass pass, struct architecture *part)
+{
+	bool by_heads = plan->context_method == CONTEXT_ALL_TO_ALL;
+
+	*part = model->architecture;
+	if (by_heads)
+		part->heads = max_i64(part->heads / plan->mesh.context, 1);
+	return (struct attention_shape){.architecture = part,
+		.sequences = plan->micro_batch,
+		.seq_len = plan->seq_len / plan_attention_rounds(plan),
+		.kind = plan_attention(plan, model, machine->topology->device.generation),
+		.pass = pass,
+		.queries = by_heads ? plan->seq_len : plan->seq_len / plan->mesh.context};
+}
+
+/* One round of attention's core: its part of the work, and merging what it found. */
+static void take_round(const struct plan *plan, const struct model *model, enum pass pass,
+	struct module_work *work)
+{
+	const struct architecture *a = &model->architecture;
+	const struct ring_rules *ring = runtime_of(plan->runtime)->ring;
+	double part = 1 / (double)plan_attention_rounds(plan);
+	double tokens = (double)model_tokens(model, plan->micro_batch, plan->seq_len);
+	double result = (double)(a->heads * a->head_dim),
+	       keys = (double)(a->kv_heads * a->head_dim);
+	double merged = pass == PASS_FORWARD ? ring->forward_traffic * result
+					     : ring->backward_traffic * (result + 2 * keys);
+
+	work->attention_flops *= part;
+	work->memory_bytes = work->memory_bytes * part + tokens * merged;
+	work->eager_bytes = work->eager_bytes * part + tokens * merged;
+	work->kernels += ring->kernels;
+	work->eager_kernels += ring->kernels;
+}
+
 static double add_module(const struct machine *machine, const struct schedule *schedule,
 	const struct model *model, const struct module_work *work, enum module_kind kind,
 	enum pass pass, struct cost *cost)
@@ -115,9 +153,8 @@ static double add_module(const struct machine *machine, const struct schedule *s
 
 	add_products(machine, work, head_times(machine, plan, model, kind), cost);
 	if (work->attention_flops > 0) {
-		const struct attention_shape shape = {&model->architecture, plan->micro_batch,
-			plan->seq_len,
-			plan_attention(plan, model, machine->topology->device.generation), pass};
+		struct architecture part;
+		const struct attention_shape shape = shape_of(machine, plan, model, pass, &part);
 
 		cost->flops += work->attention_flops;
 		add_bound(cost, work->attention_flops / attention_rate(machine, &shape), 0);
@@ -218,6 +255,8 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 			continue;
 		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len,
 			dtype_bytes(plan->param_dtype), plan->attention, &work);
+		if (work.attention_flops > 0 && plan_attention_rounds(plan) > 1)
+			take_round(plan, model, pass, &work);
 		if (own) {
 			const struct own_work leaf = own_leaf(machine, plan, model, i, pass);
 			kernels += add_own_leaf(machine, &leaf, &work, cost);

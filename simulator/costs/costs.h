@@ -101,6 +101,7 @@ struct attention_shape {
 	int64_t sequences, seq_len;
 	enum attention_kind kind;
 	enum pass pass;
+	int64_t queries; /* tokens of a sequence whose attention the rank computes; 0: all */
 };
 /* On one device, seconds, launch included. */
 double cost_attention(

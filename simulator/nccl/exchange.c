@@ -152,6 +152,9 @@ double nccl_exchange_channels(const struct topology *topology, const struct plac
 	double needed = ceil(fmax(1, nics) * network->nic_bandwidth / 1e9 / channel_network);
 	double messages = kind == COLLECTIVE_SEND_RECV ? 1 : (double)placement->ranks - 1;
 
+	/* One message each way: on the channels that one message gets. */
+	if (placement->nodes <= 1 && kind == COLLECTIVE_SEND_RECV)
+		return channels_each((double)placement->ranks);
 	if (placement->nodes <= 1)
 		return CHANNELS_MAX;
 	return fmin(CHANNELS_MAX, messages * fmax(CHANNELS_LEAST, needed));

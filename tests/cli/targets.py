@@ -242,7 +242,8 @@ TITAN_TOML = {
                     'pipeline_parallel_layers_per_stage': int,
                     'pipeline_parallel_first_stage_less_layers': int,
                     'pipeline_parallel_last_stage_less_layers': int,
-                    'context_parallel_degree': int, 'expert_parallel_degree': int},
+                    'context_parallel_degree': int, 'expert_parallel_degree': int,
+                    'context_parallel_rotate_method': ('allgather', 'alltoall')},
     'activation_checkpoint': {'mode': ('selective', 'full', 'memory_budget', 'none'),
                               'selective_ac_option': str},
     'compile': {'enable': bool},
@@ -272,7 +273,8 @@ MEGATRON = {
     'no-gradient-accumulation-fusion': bool, 'init-model-with-meta-device': bool,
     'ckpt-format': ('torch', 'torch_dist', 'torch_dcp', 'fsdp_dtensor'), 'use-torch-fsdp2': bool,
     'torch-fsdp2-no-reshard-after-forward': bool, 'sequence-parallel': bool,
-    'context-parallel-size': int, 'num-virtual-stages-per-pipeline-rank': int,
+    'context-parallel-size': int, 'cp-comm-type': ('p2p', 'all_gather', 'a2a'),
+    'num-virtual-stages-per-pipeline-rank': int,
     'attention-dropout': float, 'hidden-dropout': float, 'cross-entropy-loss-fusion': bool,
     'cross-entropy-fusion-impl': ('native', 'te'), 'accumulate-allreduce-grads-in-fp32': bool,
 }
@@ -284,7 +286,7 @@ BRIDGE = {
     'model': {
         'seq_length': int, 'tensor_model_parallel_size': int, 'sequence_parallel': bool,
         'pipeline_model_parallel_size': int, 'virtual_pipeline_model_parallel_size': (int, NONE),
-        'context_parallel_size': int,
+        'context_parallel_size': int, 'cp_comm_type': ('p2p', 'all_gather', 'a2a'),
         'recompute_granularity': ('full', 'selective', NONE),
         'recompute_method': ('uniform', 'block', NONE), 'recompute_num_layers': (int, NONE),
         'cross_entropy_loss_fusion': bool, 'cross_entropy_fusion_impl': ('native', 'te'),

@@ -60,8 +60,9 @@ static const struct foreign files[] = {
 	 "  parallelism_config_dp_shard_size: 2\n  parallelism_config_tp_size: 4\n"
 	 "  parallelism_config_cp_size: 2\n  parallelism_config_cp_comm_strategy: alltoall\n",
 		"accelerate",
-		"gpus=16 tensor=4 sequence-parallel=off context=2 strategy=FULL_SHARD",
-		"alltoall: is predicted as allgather"},
+		"gpus=16 tensor=4 sequence-parallel=off context=2 context-method=ring "
+		"strategy=FULL_SHARD",
+		NULL},
 	{"model:\n  tensor_model_parallel_size: 2\n  pipeline_model_parallel_size: 4\n"
 	 "  virtual_pipeline_model_parallel_size: 2\n  sequence_parallel: true\n"
 	 "  context_parallel_size: 1\n  recompute_granularity: null\n"
@@ -217,7 +218,8 @@ static const struct foreign files[] = {
 	 "  --use-distributed-optimizer --num-distributed-optimizer-instances 2 \\\n"
 	 "  --overlap-grad-reduce --fp8-format hybrid\n",
 		"megatron",
-		"gpus=64 tensor=4 sequence-parallel=on context=2 pipeline=2 virtual-stages=4 "
+		"gpus=64 tensor=4 sequence-parallel=on context=2 context-method=ring pipeline=2 "
+		"virtual-stages=4 "
 		"pipeline-schedule=interleaved strategy=ZERO_1 shard-group=2 overlap=gradients "
 		"runtime=megatron dropout=on loss=parallel param-dtype=bf16 reduce-dtype=fp32 "
 		"sync-each-micro-batch=off clip=1",
@@ -238,6 +240,18 @@ static const struct foreign files[] = {
 	 "--recompute-num-layers 8 --hidden-dropout 0 --bf16 --grad-reduce-in-bf16\n",
 		"megatron", "activation-checkpointing=8xfull+24xnone dropout=on reduce-dtype=bf16",
 		NULL},
+	{"--micro-batch-size 1 --context-parallel-size 4 --cp-comm-type a2a --hidden-dropout 0\n",
+		"megatron", "context=4 context-method=all-to-all", NULL},
+	{"--micro-batch-size 1 --context-parallel-size 4 --cp-comm-type a2a+p2p\n", "megatron",
+		"context=4 context-method=ring", "cp-comm-type: a2a+p2p: predicted as p2p"},
+	{"--micro-batch-size 1 --context-parallel-size 4 --cp-comm-type ulysses\n", NULL,
+		"cp-comm-type: expected one of p2p, all_gather, a2a and a2a+p2p for all blocks, "
+		"got \"ulysses\"",
+		NULL},
+	{"[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\n"
+	 "context_parallel_degree = 2\ncontext_parallel_rotate_method = \"alltoall\"\n"
+	 "[training]\nlocal_batch_size = 1\n",
+		"torchtitan-toml", "context=2 context-method=ring", NULL},
 	{"--micro-batch-size 1 --hidden-dropout 2\n", NULL,
 		"hidden-dropout: expected a probability, got \"2\"", NULL},
 	{"--micro-batch-size 1 --num-layers 30 --pipeline-model-parallel-size 4 "

@@ -86,6 +86,10 @@ bool divide_plan(struct arena *arena, uint64_t *state, const struct model *model
 	with.mesh.tensor = INT64_C(1) << random_below(state, 3);
 	with.mesh.context = INT64_C(1) << random_below(state, 3);
 	with.sequence_parallel = with.mesh.tensor > 1 && random_below(state, 2);
+	if (with.mesh.context > 1 && knob_table[KNOB_CONTEXT].runtimes >> with.runtime & 1) {
+		with.context_method = (enum context_method)random_below(state, 3);
+		knob_take_honoured(KNOB_CONTEXT_METHOD, &with);
+	}
 	larger->devices_per_node *= with.mesh.tensor * with.mesh.context;
 	if (model->architecture.experts > 0 && random_below(state, 3) > 0) {
 		with.mesh.expert = INT64_C(2) << random_below(state, 4);

@@ -253,6 +253,127 @@ static void test_context(void **state)
 	}
 }
 
+/* Of a block of the model, in keys and values of one rank: each forward sends c - 1, so that all
+ * ranks have met all; backward as many, and c - 1 gradients beside them, or c by themselves, which
+ * are fp32. */
+static void test_ring(void **state)
+{
+	static const struct {
+		const char *words;
+		int forwards;
+	} rows[] = {
+		{"context=2 runtime=megatron", 1},
+		{"context=8 runtime=megatron", 1},
+		{"context=8 runtime=megatron activation_checkpointing=full", 2},
+		{"context=8 runtime=megatron activation_checkpointing=selective", 2},
+		{"context=2 context_method=ring", 1},
+		{"context=8 context_method=ring", 1},
+		{"context=8 context_method=ring activation_checkpointing=full", 2},
+		{"context=4 tensor=2 context_method=ring activation_checkpointing=selective", 1},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *s =
+			built(&arena, arena_printf(&arena, "seq_len=2048 %s", rows[i].words));
+		struct exchanged sent = exchanged(s, OP_SEND_RECV, GROUP_CONTEXT);
+		bool apart = s->plan.runtime == RUNTIME_PYTORCH_FSDP2;
+		int64_t c = s->plan.mesh.context, forwards = rows[i].forwards;
+		int64_t keys = 2 * TOKENS_BYTES / c / s->plan.mesh.tensor;
+		int64_t back = (c - 1) + (apart ? 2 * c : c - 1);
+		assert_int_equal(s->plan.context_method, CONTEXT_RING);
+		assert_int_equal(sent.n, BLOCKS * (forwards * (c - 1) + (apart ? 2 * c - 1 : c)));
+		assert_int_equal(sent.bytes, BLOCKS * keys * (forwards * (c - 1) + back));
+		assert_int_equal(exchanged(s, OP_ALL_GATHER, GROUP_CONTEXT).n, 0);
+		assert_int_equal(exchanged(s, OP_REDUCE_SCATTER, GROUP_CONTEXT).n, 0);
+		arena_finish(&arena);
+	}
+}
+
+static bool waits_for(const struct program *program, const struct op *op, int other)
+{
+	for (int w = 0; w < op->waits.count; w++)
+		if (slice_of(program, op->waits)[w] == other)
+			return true;
+	return false;
+}
+
+/* Each of c rounds waits for the block of keys that came last but one: the last one is sent beside
+ * it. The first has its own. */
+static void test_rounds(void **state)
+{
+	static const char *const runtimes[] = {"megatron", "pytorch-fsdp2"};
+	(void)state;
+	for (int r = 0; r < COUNT_OF(runtimes); r++) {
+		struct arena arena = {0};
+		const struct program *p = built(
+			&arena, arena_printf(&arena,
+					"context=4 context_method=ring seq_len=2048 runtime=%s",
+					runtimes[r]))
+						  ->programs;
+		int rounds = 0, sent[2] = {-1, -1};
+		for (int i = 0; i < p->n_ops && rounds < 4; i++) {
+			const struct op *op = &p->ops[i];
+			if (op->kind == OP_SEND_RECV) {
+				sent[0] = sent[1];
+				sent[1] = i;
+			}
+			if (op->kind != OP_FORWARD || op->layer != 0 || sent[1] < 0)
+				continue;
+			bool is_last = ++rounds == 4;
+			assert_int_equal(waits_for(p, op, sent[1]), is_last);
+			assert_int_equal(waits_for(p, op, sent[0]), !is_last && rounds > 1);
+		}
+		assert_int_equal(rounds, 4);
+		arena_finish(&arena);
+	}
+}
+
+/* All heads of queries, keys and values there, results back; in backward the other way. */
+static void test_heads(void **state)
+{
+	static const struct {
+		const char *words;
+		int forwards;
+	} rows[] = {{"context=8", 1}, {"context=4 tensor=2", 1},
+		{"context=8 activation_checkpointing=full", 2}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *s = built(&arena,
+			arena_printf(&arena,
+				"seq_len=2048 runtime=megatron context_method=all-to-all %s",
+				rows[i].words));
+		struct exchanged all = exchanged(s, OP_ALL_TO_ALL, GROUP_CONTEXT);
+		int64_t result = TOKENS_BYTES / s->plan.mesh.context / s->plan.mesh.tensor;
+		assert_int_equal(all.n, BLOCKS * 2 * (rows[i].forwards + 1));
+		assert_int_equal(all.bytes, BLOCKS * 4 * result * (rows[i].forwards + 1));
+		arena_finish(&arena);
+	}
+}
+
+/* A ring's message fills what comes; it goes round the context ranks. */
+static void test_ring_laws(void **state)
+{
+	(void)state;
+	for (int damage = 0; damage < 2; damage++) {
+		struct arena arena = {0};
+		struct schedule *s = built(&arena, "context=4 runtime=megatron seq_len=2048");
+		struct program *p = s->programs;
+		struct error error = {0};
+		int i = 0;
+		while (p->ops[i].kind != OP_SEND_RECV)
+			i++;
+		assert_true(schedule_validate(s, &error));
+		if (damage == 0)
+			p->ops[i].bytes += 8;
+		else
+			p->ops[i].group = 0;
+		assert_false(schedule_validate(s, &error));
+		arena_finish(&arena);
+	}
+}
+
 /* Context ranks have other tokens, so they shard what tensor ranks do not hold alike. */
 static void test_groups(void **state)
 {
@@ -495,6 +616,10 @@ int main(void)
 		cmocka_unit_test(test_tensor),
 		cmocka_unit_test(test_sequence),
 		cmocka_unit_test(test_context),
+		cmocka_unit_test(test_ring),
+		cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_heads),
+		cmocka_unit_test(test_ring_laws),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_random_experts),
 		cmocka_unit_test(test_rows),

@@ -326,14 +326,23 @@ static void test_idle_options(void **state)
 	arena_finish(&arena);
 }
 
-/* Numbers of expert ranks that do not go with the model or the other axes, with the nearest that
- * do.
- */
-static void test_experts(void **state)
+/* Numbers of expert and of context ranks that do not go with the model or the other axes, with the
+ * nearest that do. */
+static void test_experts_and_context(void **state)
 {
 	static const struct {
 		const char *model, *words, *message; /* NULL: not refused */
 	} cases[] = {
+		{"llama-3-8b", "context_method=ring", "there is one context rank"},
+		{"llama-3-8b", "context=4 context_method=ring runtime=pytorch-ddp",
+			"runtime pytorch-ddp cannot"},
+		{"llama-3-8b", "context=4 context_method=all-to-all", "use all-gather, or ring"},
+		{"llama-3-8b", "context=4 context_method=ring attention=eager",
+			"eager attention has none"},
+		{"llama-3-8b", "context=8 context_method=all-to-all runtime=megatron", NULL},
+		{"llama-3-8b", "context=8 tensor=2 context_method=all-to-all runtime=megatron",
+			"divide the 4 of llama-3-8b on a rank; use 4, or --context-method ring"},
+		{"llama-3-8b", "context=16 context_method=all-to-all runtime=megatron", "use 8"},
 		{"llama-2-7b", "expert=2", "llama-2-7b has no experts"},
 		{"mixtral-8x7b", "expert=8", NULL},
 		{"mixtral-8x7b", "expert=16", "divisor of 8 experts"},
@@ -423,7 +432,7 @@ int main(void)
 		cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_runtime_knobs),
 		cmocka_unit_test(test_idle_options),
-		cmocka_unit_test(test_experts),
+		cmocka_unit_test(test_experts_and_context),
 		cmocka_unit_test(test_plan_check),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
