@@ -365,8 +365,9 @@ static void test_a_thread_too_many_slows_the_team(void **state)
 		double rate;
 	} cases[] = {{1, 2, false, 1}, {1, 2, true, 0.5}, {2, 4, true, 0.5}, {1, 8, true, 0.5},
 		{4, 4, true, 0.5}, {2, 3, true, 1 / 1.5}, {4, 2, false, 1}, {4, 2, true, 0.5}};
-	const struct task team = {.cost = {.device = 1, .arithmetic = 1}, .computes = true};
-	const struct task communication = {.cost = {.device = 1}, .communicates = true};
+	const struct cost costs[] = {{.device = 1, .arithmetic = 1}, {.device = 1}};
+	const struct task team = {.cost = &costs[0], .computes = true};
+	const struct task communication = {.cost = &costs[1], .communicates = true};
 	struct sketch s;
 
 	(void)state;
