@@ -228,7 +228,6 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 	if ((first == NULL || first->tight) && !search->stopped &&
 		!search_divided(question, arena, search, error))
 		return false;
-	question = search->question;
 	if (search->ranking.n > 0 || search->stopped || !question->mixes ||
 		!offload_question(question, arena, other))
 		return true;

@@ -19,7 +19,8 @@ QUESTIONS = {
     'three strategies': ['llama-2-7b', '2xdgx-a100-80gb', '--strategy', ','.join(ASKED)],
     # The fastest plan leaves too little memory free: a faster one stands beside the answer.
     'a faster one was passed over': ['llama-3.1-8b', '2xdgx-h100'],
-    'nothing fits': ['llama-2-13b', 'rtx4090-8x', '--micro-batch', '8', '--cpu-offload', 'none'],
+    'nothing fits': ['llama-2-13b', 'rtx4090-8x', '--micro-batch', '8', '--cpu-offload', 'none',
+                     '--tensor', '1', '--context', '1'],
 }
 UNITS = {'ns': 1e-9, 'us': 1e-6, '\xb5s': 1e-6, 'ms': 1e-3, 's': 1, 'min': 60, 'h': 3600,
          'B': 1, 'KiB': 2**10, 'MiB': 2**20, 'GiB': 2**30, 'TiB': 2**40, '%': 0.01}

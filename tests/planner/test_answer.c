@@ -178,6 +178,7 @@ static void test_nothing_fits(void **state)
 	(void)state;
 	struct fixture f;
 	begin(&f, "llama-2-70b", "dgx-a100-40gb");
+	set_choice(&f.question, &f.arena, "context", "1");
 	struct answer answer = ask(&f.question, &f.arena);
 	assert_null(answer.chosen);
 	assert_int_equal(answer.n_alternatives, STRATEGY_ZERO_1);

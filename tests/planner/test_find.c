@@ -150,6 +150,7 @@ static void test_fewest_devices(void **state)
 	struct question question = {.model = load_model(&arena, "llama-3-70b"),
 		.topology = load_topology(&arena, "dgx-h100")};
 	set_choice(&question, &arena, "wrap", "block");
+	set_choice(&question, &arena, "context", "1");
 	struct finding finding = find(&question, FIND_MIN_GPUS, 0, &arena);
 	int64_t nodes = (int64_t)finding.value / 8;
 	struct topology topology = *question.topology;
@@ -178,6 +179,7 @@ static void test_devices_of_a_batch(void **state)
 	struct question question = {.model = load_model(&arena, "llama-3-70b"),
 		.topology = load_topology(&arena, "dgx-h100")};
 	set_choice(&question, &arena, "wrap", "block");
+	set_choice(&question, &arena, "context", "1");
 	set_choice(&question, &arena, "global_batch", "48");
 	struct finding finding = find(&question, FIND_MIN_GPUS, 0, &arena);
 	assert_true(finding.exists);

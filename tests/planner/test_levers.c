@@ -119,7 +119,7 @@ static void test_free_equals_lists(void **state)
 			"seq_len", "8192", "micro_batch", "1", "strategy", "FULL_SHARD"});
 	check_free("llama-3.1-8b", "dgx-h100",
 		(const char *const[]){
-			"seq_len", "65536", "micro_batch", "1", "strategy", "FULL_SHARD"});
+			"seq_len", "32768", "micro_batch", "1", "strategy", "FULL_SHARD"});
 }
 
 static void test_free_keeps_what_is_fixed(void **state)
@@ -374,7 +374,7 @@ static void test_way_out_is_true(void **state)
 	assert_non_null(strstr(answer.ways_out[0].typed, "--loss fused-linear"));
 	assert_true(answer.useless_devices > 64); /* logits are of one device */
 	arena_finish(&f.arena);
-	BEGIN(&f, "llama-3-70b", "dgx-a100-40gb", "cpu_offload", "none");
+	BEGIN(&f, "llama-3-70b", "dgx-a100-40gb", "cpu_offload", "none", "context", "1");
 	answer = check_way_out(&f, 1);
 	assert_int_equal(answer.useless_devices, 0);
 	arena_finish(&f.arena);

@@ -67,7 +67,7 @@ static void test_random(void **state)
 	print_message("%d of %d are cut into stages\n", cut, ROUNDS);
 	assert_true(8 * cut > ROUNDS);
 	for (int s = 0; s < PIPELINE_SCHEDULE_COUNT; s++)
-		assert_true(schedules[s] > 0);
+		assert_true(SAMPLED_EACH > 1 || schedules[s] > 0);
 }
 
 /* --- what is built -------------------------------------------------------------------------------
