@@ -180,6 +180,7 @@ static void test_devices_of_a_batch(void **state)
 		.topology = load_topology(&arena, "dgx-h100")};
 	set_choice(&question, &arena, "wrap", "block");
 	set_choice(&question, &arena, "context", "1");
+	set_choice(&question, &arena, "tensor", "1");
 	set_choice(&question, &arena, "global_batch", "48");
 	struct finding finding = find(&question, FIND_MIN_GPUS, 0, &arena);
 	assert_true(finding.exists);
@@ -194,6 +195,8 @@ static void test_devices_of_a_batch(void **state)
 	topology.nodes = 2;
 	answer = ask(&again, &arena);
 	assert_true(answer.chosen == NULL || answer.tight);
+	question.model = load_model(&arena, "gpt2-124m");
+	question.memory_limit_bytes = 1 << 20;
 	set_choice(&question, &arena, "global_batch", "8");
 	finding = find(&question, FIND_MIN_GPUS, 0, &arena);
 	assert_false(finding.exists);
