@@ -68,4 +68,7 @@ void megatron_write(struct exporting *exporting, bool torch);
 /* The model's sizes, the number of ranks, and defaults of the framework. */
 bool megatron_finish(struct importing *importing, struct error *error);
 
+/* Without a distributed optimizer nothing is gathered. */
+bool megatron_overlaps_gathers(const struct plan *plan);
+
 #endif

@@ -104,11 +104,9 @@ static const char *overlaps_reductions(struct exporting *exporting)
 	return yes_or_no(exporting->plan->overlap != OVERLAP_NONE);
 }
 
-/* Without a distributed optimizer nothing is gathered. */
 static const char *overlaps_gathers(struct exporting *exporting)
 {
-	return yes_or_no(exporting->plan->overlap == OVERLAP_ALL &&
-			 exporting->plan->strategy == STRATEGY_ZERO_1);
+	return yes_or_no(megatron_overlaps_gathers(exporting->plan));
 }
 
 static const char *precision(struct exporting *exporting)

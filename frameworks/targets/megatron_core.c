@@ -75,11 +75,14 @@ static const char *overlaps_reductions(struct exporting *exporting)
 	return if_true(exporting->plan->overlap != OVERLAP_NONE);
 }
 
-/* Without a distributed optimizer nothing is gathered. */
+bool megatron_overlaps_gathers(const struct plan *plan)
+{
+	return plan->overlap == OVERLAP_ALL && plan->strategy == STRATEGY_ZERO_1;
+}
+
 static const char *overlaps_gathers(struct exporting *exporting)
 {
-	return if_true(exporting->plan->overlap == OVERLAP_ALL &&
-		       exporting->plan->strategy == STRATEGY_ZERO_1);
+	return if_true(megatron_overlaps_gathers(exporting->plan));
 }
 
 static const char *cuts_sequence(struct exporting *exporting)

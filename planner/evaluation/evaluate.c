@@ -119,9 +119,9 @@ static const struct model *model_of(struct evaluator *evaluator, const struct pl
 static bool run_once(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
 	struct arena *scratch = &evaluator->scratch;
+	/* Small blocks find room again where large ones do not. */
 	if (trial->plan->mesh.pipeline > 1)
-		evaluator_release(
-			evaluator); /* small blocks find room again where large ones do not */
+		evaluator_release(evaluator);
 	arena_reset(scratch);
 	trial->schedule = (trial->closely ? schedule_fold_printable : schedule_fold)(
 		scratch, trial->plan, model_of(evaluator, trial->plan), trial->topology);

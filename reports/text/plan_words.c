@@ -15,13 +15,25 @@ static const char *const sharded[STRATEGY_COUNT] = {
 	[STRATEGY_ZERO_3] = "parameters, gradients, optimizer state sharded",
 };
 
+/* Context ranks share sequences, not the model. */
+static const char *part_of(const struct plan *plan)
+{
+	bool model = plan->mesh.tensor > 1 || plan->mesh.expert > 1;
+
+	if (plan->mesh.pipeline > 1)
+		return "a stage each";
+	if (plan->mesh.context == 1)
+		return "a part of the model each";
+	return model ? "a part of the model and of every sequence each"
+		     : "a part of every sequence each";
+}
+
 static void add_sharded(const struct plan *plan, const char *devices, struct text *text)
 {
 	long long shard = plan_shard_ranks(plan), copies = (long long)plan->mesh.replicate;
 
 	if (plan_divides(plan)) {
-		text_add(text,
-			plan->mesh.pipeline > 1 ? "a stage each" : "a part of the model each");
+		text_add(text, part_of(plan));
 		if (shard > 1)
 			text_printf(text, ", sharded over %lld %s", shard, devices);
 		if (copies > 1)

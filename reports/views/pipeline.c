@@ -1,4 +1,5 @@
 /* The pipeline: which micro-batch every stage computes, moment by moment. */
+#include "schedule/pipeline/pipeline.h"
 #include "reports/views/each.h"
 #include "reports/views/pipeline_passes.h"
 
@@ -56,6 +57,7 @@ void view_pipeline(const struct explained *explained, const struct style *style,
 {
 	int n = (style->width > 0 ? style->width : DEFAULT_WIDTH) - NAME_WIDTH;
 	char buffer[32];
+	bool splits = pipeline_splits_backward(explained->schedule->plan.pipeline_schedule);
 
 	if (explained->stages == NULL) {
 		text_add(text, "There is one stage: every rank holds all blocks of the model. "
@@ -67,8 +69,7 @@ void view_pipeline(const struct explained *explained, const struct style *style,
 		add_stage(explained, c, n, pipeline_end(explained), text);
 	text_printf(text,
 		"\nA column is %s. 0 to 9: forward of a micro-batch, by its last digit; A to J: "
-		"its "
-		"backward\n(a to j: of weights alone). o: the optimizer. A point: nothing is "
-		"computed for most of it.\n",
-		format_seconds(buffer, pipeline_end(explained) / n));
+		"its backward%s.\no: the optimizer. A point: nothing is computed for most of it.\n",
+		format_seconds(buffer, pipeline_end(explained) / n),
+		splits ? ",\na to j: that of weights" : "");
 }

@@ -142,9 +142,9 @@ static bool check_parts(const struct plan *plan, const struct model *model, stru
 		{plan_pipeline(plan).chunks > 1 && plan->wrap.kind != WRAP_BLOCK,
 			"with several stages on each rank only blocks are wrapped; use --wrap "
 			"block"},
-		{plan_pipeline(plan).chunks > 1 && plan->sync_each_micro_batch,
-			"with several stages on each rank gradients are reduced after the last "
-			"micro-batch; use --sync-each-micro-batch off"},
+		{plan->grad_accum > 1 && plan->sync_each_micro_batch,
+			"gradients are reduced after the last micro-batch; use "
+			"--sync-each-micro-batch off"},
 		{plan->activation_offload != ACTIVATIONS_STAY,
 			"offload is not cut into stages yet; use 1, or --activation-offload none"},
 		{plan->reshard_after_forward.n > 0,
@@ -160,9 +160,6 @@ static bool check_parts(const struct plan *plan, const struct model *model, stru
 				   plan_checkpoints(plan, CHECKPOINTING_SELECTIVE)),
 			"in two parts backward computes a block again for each weight; use "
 			"--activation-checkpointing none, or --pipeline-schedule 1f1b"},
-		{splits && plan->sync_each_micro_batch,
-			"a backward in two parts leaves gradients to the last micro-batch; use "
-			"--sync-each-micro-batch off"},
 	};
 	for (int i = 0; i < COUNT_OF(refused); i++)
 		if (refused[i].is_so)

@@ -14,7 +14,6 @@ import termios
 
 import support
 
-GOLDEN = os.path.join(support.HERE, 'golden', 'screens.txt')
 LINES, COLUMNS = 24, 100
 NARROW = 64
 
@@ -79,12 +78,7 @@ def main(binary, update):
         for what, screen, columns in (('--explain', wide, COLUMNS), ('narrow', narrow, NARROW)):
             for problem in too_large(screen, 1000, columns):
                 expect(False, f'{what}: {problem}')
-    if update:
-        with open(GOLDEN, 'w', encoding='utf-8') as stream:
-            stream.write(found)
-    else:
-        expect(found == support.content(GOLDEN),
-               'differs from golden/screens.txt; tests/cli/screens.py BINARY --update')
+    expect.golden('screens', found, update)
     return expect.exit_code()
 
 

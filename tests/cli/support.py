@@ -92,6 +92,15 @@ class Expectations:
         if not condition:
             self.problems.append(what)
 
+    def golden(self, name, found, update):
+        """`found` is what golden/NAME.txt holds; `update` writes it there."""
+        path = os.path.join(HERE, 'golden', f'{name}.txt')
+        if update:
+            with open(path, 'w', encoding='utf-8') as stream:
+                stream.write(found)
+        self(found == content(path),
+             f'differs from golden/{name}.txt; tests/cli/{name}.py BINARY --update')
+
     def exit_code(self):
         """Prints the problems; the exit code of the test."""
         print('\n'.join(self.problems))

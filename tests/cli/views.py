@@ -11,7 +11,6 @@ import sys
 
 import support
 
-GOLDEN = os.path.join(support.HERE, 'golden', 'views.txt')
 COLUMNS = 100
 BATCH = ['--seq-len', '1024', '--micro-batch', '1']
 PLANS = {
@@ -93,12 +92,7 @@ def main(binary, update):
             found += f'$ shardplan explain {name}.yaml --view {view}\n{done.out}\n'
         check_trace(box, expect)
         check_page(box, expect)
-    if update:
-        with open(GOLDEN, 'w', encoding='utf-8') as stream:
-            stream.write(found)
-    else:
-        expect(found == support.content(GOLDEN),
-               'differs from golden/views.txt; tests/cli/views.py BINARY --update')
+    expect.golden('views', found, update)
     return expect.exit_code()
 
 
