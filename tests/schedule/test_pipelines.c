@@ -322,6 +322,90 @@ static void test_in_flight(void **state)
 	assert_true(compared >= 10);
 }
 
+/* --- what torch's pipelines do with FSDP2's units
+ * ---------------------------------------------------------------
+ */
+
+static int count_before(
+	const struct program *program, enum op_kind kind, enum stream stream, int end)
+{
+	int n = 0;
+	for (int i = 0; i < end; i++)
+		n += program->ops[i].kind == kind && program->ops[i].stream == stream;
+	return n;
+}
+
+static int first_of(const struct program *program, enum op_kind kind)
+{
+	int i = 0;
+	while (i < program->n_ops && program->ops[i].kind != kind)
+		i++;
+	return i;
+}
+
+static int last_of(const struct program *program, enum op_kind kind)
+{
+	int i = program->n_ops - 1;
+	while (i >= 0 && program->ops[i].kind != kind)
+		i--;
+	return i;
+}
+
+/* Gradients are reduced behind the last backward, and behind its message: the stage before does not
+ * wait for them. DDP reduces during it. */
+static void test_reductions_come_behind(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	const struct schedule *schedule =
+		built(&arena, "llama-2-7b", "pipeline=4 grad_accum=8 strategy=SHARD_GRAD_OP");
+	for (int c = 0; c < schedule->n_classes; c++) {
+		const struct program *program = &schedule->programs[c];
+		int backward = last_of(program, OP_BACKWARD), sent = last_of(program, OP_SEND);
+		int behind = c > 0 ? sent : backward;
+		assert_int_equal(
+			count_before(program, OP_REDUCE_SCATTER, STREAM_REDUCE, behind), 0);
+		assert_true(count_before(
+				    program, OP_REDUCE_SCATTER, STREAM_REDUCE, program->n_ops) > 0);
+		assert_true(c == 0 || sent > backward);
+	}
+	schedule = built(&arena, "llama-2-7b", "pipeline=4 grad_accum=8 runtime=pytorch-ddp");
+	const struct program *ddp = &schedule->programs[0];
+	assert_true(count_before(ddp, OP_ALL_REDUCE, STREAM_REDUCE, last_of(ddp, OP_BACKWARD)) > 0);
+	arena_finish(&arena);
+}
+
+/* Units of the three stages that a rank computes next are gathered before it waits for a message;
+ * with four of them each is gathered again when its turn comes. */
+static void test_stages_are_gathered_ahead(void **state)
+{
+	static const struct {
+		const char *words;
+		int ahead, again; /* of 8 blocks a rank, before the first message, and in all */
+	} rows[] = {{"pipeline=4 grad_accum=8 pipeline_schedule=interleaved "
+		     "layers_per_stage=4,4,4,4,4,4,4,4",
+			    8, 8},
+		{"pipeline=4 grad_accum=8 pipeline_schedule=interleaved virtual_stages=4 "
+		 "layers_per_stage=2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2",
+			6, 10},
+		{"pipeline=4 grad_accum=8 layers_per_stage=8,8,8,8", 0, 8}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *schedule = built(&arena, "llama-2-7b", rows[i].words);
+		const struct program *program = &schedule->programs[1];
+		int message = first_of(program, OP_RECV);
+		int ahead = count_before(program, OP_ALL_GATHER, STREAM_GATHER, message);
+		int all = count_before(program, OP_ALL_GATHER, STREAM_GATHER, program->n_ops);
+		assert_int_equal(ahead, rows[i].ahead);
+		if (rows[i].again > 8)
+			assert_true(all >= rows[i].again);
+		else
+			assert_int_equal(all, rows[i].again);
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -331,6 +415,8 @@ int main(void)
 		cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_in_flight),
+		cmocka_unit_test(test_reductions_come_behind),
+		cmocka_unit_test(test_stages_are_gathered_ahead),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
