@@ -276,6 +276,25 @@ static void test_parts(void **state)
 	}
 }
 
+/* Beside tensor ranks a node of expert ranks is tried, and no more. */
+static void test_experts_beside_tensor(void **state)
+{
+	(void)state;
+	struct fixture f;
+	int64_t alone = 0, beside = 0;
+	begin(&f, "deepseek-v3", "32xdgx-h100");
+	fix(&f, "seq_len", "4096");
+	build(&f);
+	for (int i = 0; i < f.space.n; i++) {
+		const struct mesh *mesh = &f.space.plans[i].mesh;
+		int64_t *most = mesh->tensor > 1 ? &beside : &alone;
+		*most = max_i64(*most, mesh->expert);
+	}
+	assert_int_equal(beside, 8);
+	assert_int_equal(alone, 128);
+	end(&f);
+}
+
 /* Without a batch: powers of two up to 4 Mi tokens a step, 1024 x 8 x 512 here. */
 static void test_free_batch(void **state)
 {
@@ -391,6 +410,7 @@ int main(void)
 		cmocka_unit_test(test_vain_value),
 		cmocka_unit_test(test_global_batch),
 		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_experts_beside_tensor),
 		cmocka_unit_test(test_free_batch),
 		cmocka_unit_test(test_strategies_that_cannot_be),
 		cmocka_unit_test(test_contradictions),

@@ -406,6 +406,23 @@ static void test_stages_are_gathered_ahead(void **state)
 	}
 }
 
+/* Only the last stage has a head that is a unit of its own; the others have blocks alone, and the
+ * first the embedding. */
+static void test_ends_are_units_of_their_stages(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	const struct schedule *schedule =
+		built(&arena, "llama-2-7b", "pipeline=4 grad_accum=4 wrap=block+embedding+head");
+	for (int c = 0; c < schedule->n_classes; c++) {
+		const struct program *program = &schedule->programs[c];
+		int64_t blocks = program->model->architecture.layers;
+		bool is_end = c == 0 || c == schedule->n_classes - 1;
+		assert_int_equal(program->n_units, 1 + blocks + is_end);
+	}
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -417,6 +434,7 @@ int main(void)
 		cmocka_unit_test(test_in_flight),
 		cmocka_unit_test(test_reductions_come_behind),
 		cmocka_unit_test(test_stages_are_gathered_ahead),
+		cmocka_unit_test(test_ends_are_units_of_their_stages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
