@@ -280,7 +280,7 @@ static bool simulate_all(const struct run *run, struct simulation *simulations, 
 	interval(run->schedule, run->options, run->arena, &simulations[0].prediction);
 	for (int c = 1; c < n; c++)
 		share_interval(&simulations[0].prediction, &simulations[c].prediction);
-	return !tight || !fits || run->options->memory == MEMORY_FITS ||
+	return !tight || !fits || run->options->memory != MEMORY_FIGURES ||
 	       run_short(run, simulations, error);
 }
 

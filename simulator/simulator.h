@@ -14,9 +14,10 @@
 /* How much of the memory is asked for. */
 enum memory_detail {
 	MEMORY_FIGURES,
-	/* `fits`, where FITS_TIGHT says no more than that it does not fit with room: what retries
-	 * cost, and whether there is memory even after them, is not looked at. The figures of such
-	 * a plan are not filled. */
+	/* As if there were no limit: FITS_TIGHT says no more than that it does not fit with room;
+	 * what retries cost, and whether there is memory even after them, is not looked at. */
+	MEMORY_UNLIMITED,
+	/* The same, and the figures of what does not fit are not filled. */
 	MEMORY_FITS,
 	MEMORY_IGNORED /* it is 0, and everything fits */
 };

@@ -129,34 +129,44 @@ static bool run_once(struct evaluator *evaluator, struct trial *trial, struct er
 		trial->schedule, &trial->options, false, scratch, &trial->simulation, error);
 }
 
-/* Of a pipeline two shorter steps give what a further micro-batch takes. */
+/* Of a pipeline two shorter steps give what a further micro-batch takes. The longer one has the
+ * memory: where it is to fit and does not, the step time is not asked for, and is 0. */
 static bool run_steady(struct evaluator *evaluator, struct trial *trial,
-	const struct steady *steady, struct arena *first_arena, struct error *error)
+	const struct steady *steady, struct arena *kept, struct error *error)
 {
+	bool only_fits = trial->options.memory == MEMORY_FITS;
 	struct trial shorter = *trial;
-	shorter.plan = &steady->plans[0];
-	if (!run_once(evaluator, &shorter, error))
-		return false;
-	struct simulation first = shorter.simulation;
-	keep_strings(&first.prediction, first_arena);
 	shorter.plan = &steady->plans[1];
 	if (!run_once(evaluator, &shorter, error))
 		return false;
-	trial->schedule = shorter.schedule;
 	trial->simulation = shorter.simulation;
-	steady_extend(steady, &first, &trial->simulation);
+	trial->simulation.classes = NULL;
+	keep_strings(&trial->simulation.prediction, kept);
+	if (only_fits && trial->simulation.prediction.fits != FITS_YES) {
+		trial->simulation.prediction.step_time = 0;
+		return true;
+	}
+	shorter.plan = &steady->plans[0];
+	if (only_fits)
+		shorter.options.memory = MEMORY_IGNORED;
+	if (!run_once(evaluator, &shorter, error))
+		return false;
+	steady_extend(steady, &shorter.simulation, &trial->simulation);
 	return true;
 }
 
+/* Of a pipeline, `schedule` stays empty. */
 static bool run(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
 	struct steady steady;
-	struct arena first = {0};
+	struct arena kept = {0};
 	evaluator->evaluated++;
 	if (!steady_of(trial->plan, &steady))
 		return run_once(evaluator, trial, error);
-	bool ok = run_steady(evaluator, trial, &steady, &first, error);
-	arena_finish(&first);
+	bool ok = run_steady(evaluator, trial, &steady, &kept, error);
+	if (ok)
+		keep_strings(&trial->simulation.prediction, &evaluator->scratch);
+	arena_finish(&kept);
 	return ok;
 }
 
@@ -230,16 +240,29 @@ bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 	return evaluator_run_on(evaluator, evaluator->question->topology, plan, prediction, error);
 }
 
+static bool judge(struct evaluator *evaluator, struct trial *trial, enum memory_detail memory,
+	double slow, struct prediction *prediction, struct error *error)
+{
+	trial->options.memory = memory;
+	trial->options.slow = slow;
+	if (!run(evaluator, trial, error))
+		return false;
+	*prediction = trial->simulation.prediction;
+	return true;
+}
+
 bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, double slow, struct prediction *prediction, struct error *error)
 {
 	struct trial trial = {topology, plan, sketch(evaluator)};
-	trial.options.memory = MEMORY_FITS;
-	trial.options.slow = slow;
-	if (!run(evaluator, &trial, error))
-		return false;
-	*prediction = trial.simulation.prediction;
-	return true;
+	return judge(evaluator, &trial, MEMORY_FITS, slow, prediction, error);
+}
+
+bool evaluator_run_unlimited(struct evaluator *evaluator, const struct plan *plan,
+	struct prediction *prediction, struct error *error)
+{
+	struct trial trial = {evaluator->question->topology, plan, sketch(evaluator)};
+	return judge(evaluator, &trial, MEMORY_UNLIMITED, 0, prediction, error);
 }
 
 bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,

@@ -46,7 +46,8 @@ bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
-/* The same, but for the memory of a plan that does not fit with room (MEMORY_FITS). */
+/* The same, but for the memory of a plan that does not fit with room (MEMORY_FITS), and the step
+ * time of such a pipeline, which is 0. */
 bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
@@ -64,6 +65,9 @@ bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topolo
 bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, double slow, struct prediction *prediction, struct error *error);
 bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
+	struct prediction *prediction, struct error *error);
+/* All of it, as if no device had a limit (MEMORY_UNLIMITED). */
+bool evaluator_run_unlimited(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
 /* Gives back what the last plan needed. */
 void evaluator_release(struct evaluator *evaluator);
@@ -130,7 +134,7 @@ struct known {
 	bool timed;    /* `bound` is its step time and its own bound of memory, perhaps ahead of its
 			  turn */
 	bool taken;    /* its step time is its bound */
-	bool is_short; /* a pipeline: it does not fit, or by the allocator's retries alone */
+	bool is_short; /* it does not fit, or by the allocator's retries alone */
 	bool is_last;  /* it has let all others go first */
 	bool ready;    /* `fits` and `costs` are known, ahead of its turn or since */
 	bool simulated; /* it had its turn */
@@ -156,7 +160,7 @@ struct search {
 	int64_t limit;       /* bytes of one device; INT64_MAX until a prediction told it */
 	int64_t evaluated;   /* plans that had their turn, refused ones too */
 	int64_t pruned;
-	int64_t pipelines;     /* plans with one that have room */
+	int64_t pipelines;     /* plans with one that have room, whose step time is known */
 	bool stopped;          /* the caller wants no more (lent.go_on) */
 	int64_t least_left;    /* what is still to be looked at costs at least; -1: not known */
 	bool offloads;         /* nothing fits without CPU offload, which this search is of */

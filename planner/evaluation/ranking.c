@@ -222,29 +222,32 @@ int ranking_front(const struct ranking *ranking, const struct ranked *front[1 + 
 	if (ranking->n == 0)
 		return 0;
 	front[n++] = ranking_best(ranking, STRATEGY_COUNT);
-	int64_t first = cost_of(ranking, &ranking->entries[0]);
+	int64_t first = cost_of(ranking, ranking_first(ranking));
 	for (int i = 0; i < ranking->n && n < 1 + RANKING_RUNNERS_UP; i++) {
 		const struct ranked *entry = &ranking->entries[i];
 		if (!within(cost_of(ranking, entry), first, ranking->window))
 			break;
-		if (!is_dominated(entry, front, n))
+		if (entry->tight <= front[0]->tight && !is_dominated(entry, front, n))
 			front[n++] = entry;
 	}
 	return n;
 }
 
-static bool may_enter_front(const struct ranking *ranking, int64_t bound)
+static bool may_enter_front(const struct ranking *ranking, const struct ranked *candidate)
 {
 	const struct ranked *front[1 + RANKING_RUNNERS_UP];
 	int n = ranking_front(ranking, front);
+	int64_t bound = cost_of(ranking, candidate);
+	if (n == 0 || candidate->tight > front[0]->tight)
+		return n == 0;
 	if (n == 1 + RANKING_RUNNERS_UP)
 		return bound <= cost_of(ranking, front[n - 1]);
-	return n == 0 || within(bound, cost_of(ranking, &ranking->entries[0]), ranking->window);
+	return within(bound, cost_of(ranking, ranking_first(ranking)), ranking->window);
 }
 
 bool ranking_needs(const struct ranking *ranking, const struct ranked *candidate)
 {
 	return may_win(ranking, STRATEGY_COUNT, candidate) ||
 	       may_win(ranking, (int)candidate->strategy, candidate) ||
-	       (!ranking->winners_only && may_enter_front(ranking, cost_of(ranking, candidate)));
+	       (!ranking->winners_only && may_enter_front(ranking, candidate));
 }

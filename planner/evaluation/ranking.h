@@ -52,7 +52,8 @@ bool ranking_may_be_first(const struct ranking *ranking, int64_t bound);
 int64_t ranking_most_wanted(const struct ranking *ranking);
 
 /* The winner and, in order, those that are worth showing beside it: better by more than the fuzz in
- * some cost than everything shown before, and within the window. Returns their number. */
+ * some cost than everything shown before, and within the window; with room, where the winner has
+ * it. Returns their number. */
 int ranking_front(
 	const struct ranking *ranking, const struct ranked *front[1 + RANKING_RUNNERS_UP]);
 

@@ -66,7 +66,7 @@ static bool look(struct solving *solving, const int *counts, struct prediction *
 {
 	arena_reset(&solving->arena);
 	struct plan plan = family_plan(solving->family, counts, &solving->arena);
-	return evaluator_run(solving->evaluator, &plan, prediction, error);
+	return evaluator_run_unlimited(solving->evaluator, &plan, prediction, error);
 }
 
 static bool has_failed(const struct solving *solving, const int *counts)

@@ -183,6 +183,11 @@ static void add_task(struct tasks *tasks, const struct task *task)
 	sort_tasks(tasks);
 }
 
+static bool is_too_large(const struct known *known)
+{
+	return known->is_short || (known->simulated && !known->has_room);
+}
+
 static void find_tasks(const struct search *search, int64_t cost, struct tasks *tasks)
 {
 	for (int i = 0; i < search->space.n; i++) {
@@ -191,9 +196,7 @@ static void find_tasks(const struct search *search, int64_t cost, struct tasks *
 		if (search->known[i].refused || !family_of(search, plan, &task.family))
 			continue;
 		double seconds = estimate(search, &task);
-		bool too_large = task.full >= 0 && search->known[task.full].simulated &&
-				 !search->known[task.full].has_room;
-		if (isinf(seconds) || too_large)
+		if (isinf(seconds) || (task.full >= 0 && is_too_large(&search->known[task.full])))
 			continue;
 		task.estimate = costs_time(plan, saving(&task.family, seconds));
 		if (task.estimate < cost)

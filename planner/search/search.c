@@ -62,11 +62,15 @@ static bool queue_next(struct queue *queue, struct ticket *ticket)
 }
 
 /* What lacks room is no better plan, however fast it is. */
+static void leave_out(struct search *search, const struct ticket *ticket)
+{
+	if (!lacks_room(search, ticket->plan))
+		search->least_skipped = min_i64(search->least_skipped, ticket->bound);
+}
+
 static void drop(struct search *search, const struct ticket *ticket)
 {
-	if (!surely_lacks_room(search->question, &search->space.plans[ticket->plan],
-		    search->bounds.of[ticket->plan].memory, search->limit))
-		search->least_skipped = min_i64(search->least_skipped, ticket->bound);
+	leave_out(search, ticket);
 	search->pruned++;
 }
 
@@ -125,7 +129,7 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 		drop(search, ticket);
 		return true;
 	}
-	if (!large && waits_to_the_end(search, ticket)) {
+	if (!large && waits_to_the_end(search, plan)) {
 		queue_last(queue, ticket);
 		return true;
 	}
@@ -139,15 +143,19 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 	}
 	if (known->taken && !known->ready && !make_next_ready(search, false, ticket, queue, error))
 		return false;
+	if (waits_to_the_end(search, plan)) {
+		queue_last(queue, ticket);
+		return true;
+	}
 	return simulate_plan(search, plan, 0, error);
 }
 
-/* May it go on? What is left costs at least `bound`. */
-static bool goes_on(struct search *search, int64_t bound)
+/* May it go on? What is left costs at least as much as the ticket says. */
+static bool goes_on(struct search *search, const struct ticket *ticket)
 {
 	int64_t most = search->question->effort > 0 ? search->question->effort : EFFORT_MAX;
 	search->given_up = search->effort > most;
-	search->least_left = bound;
+	search->least_left = search->known[ticket->plan].is_last ? INT64_MAX : ticket->bound;
 	return !search->given_up && search_goes_on(search, looked_at(search), search->space.n);
 }
 
@@ -159,8 +167,8 @@ static bool search_plans(struct search *search, struct error *error)
 	search->least_skipped = INT64_MAX;
 	struct ticket ticket;
 	while (ok && queue_next(&queue, &ticket)) {
-		if (!goes_on(search, ticket.bound)) {
-			search->least_skipped = min_i64(search->least_skipped, ticket.bound);
+		if (!goes_on(search, &ticket)) {
+			leave_out(search, &ticket);
 			break;
 		}
 		ok = consider(search, &ticket, &queue, error);

@@ -79,6 +79,25 @@ static bool look_at_plan(struct search *search, struct evaluator *evaluator, int
 	return true;
 }
 
+/* Whether it fits, and if so all that its turn asks for. With the allocator's retries a simulation
+ * takes several times as long: what needs them waits to the end. */
+static bool judge_plan(
+	struct search *search, struct evaluator *evaluator, int index, struct error *error)
+{
+	struct known *known = &search->known[index];
+	struct prediction prediction;
+	struct error mine = {0};
+	if (!evaluator_judge(evaluator, &search->space.plans[index], &prediction, &mine)) {
+		known->ready = known->refused = true;
+		return error_is_refusal(&mine, error);
+	}
+	known->limit = prediction.memory_limit_bytes;
+	known->is_short = prediction.fits != FITS_YES;
+	if (!known->is_short)
+		learn(search, index, &prediction, known);
+	return true;
+}
+
 /* Of a pipeline, the simulation of its time takes the most of everything. What does not fit is
  * looked at again in its turn, if that comes. */
 static bool look_once(
@@ -95,7 +114,8 @@ static bool look_once(
 	evaluator_release(evaluator); /* few others are as large */
 	if (!ok)
 		return false;
-	known->bound.time = look->prediction.step_time;
+	known->bound.time = fmax(search->bounds.of[index].time, look->prediction.step_time);
+	known->limit = look->prediction.memory_limit_bytes;
 	known->is_short = look->prediction.fits != FITS_YES;
 	if (!known->is_short)
 		learn(search, index, &look->prediction, known);
@@ -138,6 +158,7 @@ void take_time(struct search *search, int index)
 	bound->time = known->bound.time;
 	bound->memory = max_i64(bound->memory, known->bound.memory);
 	known->tightened = known->taken = true;
+	search->pipelines += known->look != NULL && known->has_room;
 }
 
 /* A plan that is ready has its turn: of what was simulated ahead, only what had its turn counts. */
@@ -151,7 +172,6 @@ void take_turn(struct search *search, int index)
 	if (known->refused)
 		return;
 	search->limit = known->limit;
-	search->pipelines += known->has_room && plan->mesh.pipeline > 1;
 	if (known->fits != FITS_NO)
 		ranking_add(&search->ranking, &(struct ranked){.plan = index,
 						      .strategy = plan->strategy,
@@ -189,27 +209,31 @@ static int64_t least_cost(const struct ranking *ranking)
 	return INT64_MAX;
 }
 
-/* Pipelines that cannot win are simulated at length, and nobody has asked for one. */
-static bool is_beside(const struct search *search, const struct ticket *ticket)
+/* Pipelines that cannot win are simulated at length, and nobody has asked for one. The first one
+ * that fits shows what the best would cost. */
+static bool is_one_too_many(const struct search *search, const struct ticket *ticket)
 {
-	return search->space.plans[ticket->plan].mesh.pipeline > 1 &&
+	return search->pipelines > 0 && !search->known[ticket->plan].ready &&
+	       search->space.plans[ticket->plan].mesh.pipeline > 1 &&
 	       !question_gives(search->question, KNOB_PIPELINE) &&
 	       search->question->only[KNOB_PIPELINE].n == 0 &&
 	       ticket->bound > least_cost(&search->ranking);
 }
 
-/* The first one that fits shows what the best would cost. */
-static bool is_one_too_many(const struct search *search, const struct ticket *ticket)
+bool lacks_room(const struct search *search, int index)
 {
-	return search->pipelines > 0 && is_beside(search, ticket);
+	return search->known[index].is_short ||
+	       surely_lacks_room(search->question, &search->space.plans[index],
+		       search->bounds.of[index].memory, search->limit);
 }
 
-bool waits_to_the_end(struct search *search, const struct ticket *ticket)
+bool waits_to_the_end(struct search *search, int index)
 {
-	struct known *known = &search->known[ticket->plan];
-	bool waits =
-		known->taken && known->is_short && !known->is_last && is_beside(search, ticket);
+	struct known *known = &search->known[index];
+	bool waits = !known->is_last && !known->ready && lacks_room(search, index);
 	known->is_last = known->is_last || waits;
+	if (known->is_short)
+		search->limit = known->limit;
 	return waits;
 }
 
@@ -220,8 +244,7 @@ bool is_needed(const struct search *search, const struct ticket *ticket)
 		return false;
 	struct ranked candidate = {.plan = ticket->plan,
 		.strategy = plan->strategy,
-		.tight = surely_lacks_room(search->question, plan,
-			search->bounds.of[ticket->plan].memory, search->limit),
+		.tight = lacks_room(search, ticket->plan),
 		.departures = search->space.departures[ticket->plan]};
 	candidate.costs.of[search->ranking.objective] = ticket->bound;
 	return ranking_needs(&search->ranking, &candidate);
@@ -253,7 +276,8 @@ static bool is_behind(const struct search *search, int plan, bool time)
 {
 	const struct known *known = &search->known[plan];
 	if (!time)
-		return known->is_short || (!known->taken && search->ranking.objective == COST_TIME);
+		return (known->is_short && !known->is_last) ||
+		       (!known->taken && search->ranking.objective == COST_TIME);
 	return known->timed || (search->space.plans[plan].mesh.pipeline > 1 && !known->followed);
 }
 
@@ -276,10 +300,13 @@ static void look_ahead(void *data, int index, int worker)
 	struct ahead *ahead = data;
 	struct evaluator *evaluator = &ahead->search->workers.of[worker];
 	int plan = ahead->plans[index];
+	struct error *error = &ahead->errors[index];
 	if (ahead->time)
-		time_plan(ahead->search, evaluator, plan, &ahead->errors[index]);
+		time_plan(ahead->search, evaluator, plan, error);
+	else if (ahead->search->known[plan].is_last)
+		look_at_plan(ahead->search, evaluator, plan, 0, error);
 	else
-		look_at_plan(ahead->search, evaluator, plan, 0, &ahead->errors[index]);
+		judge_plan(ahead->search, evaluator, plan, error);
 }
 
 bool make_ready(struct search *search, bool time, const struct ticket *ticket,

@@ -21,9 +21,11 @@ struct ticket *tickets_of(const struct search *search, enum cost_kind kind);
 int64_t looked_at(const struct search *search);
 bool too_large(const struct search *search, int plan);
 bool is_needed(const struct search *search, const struct ticket *ticket);
-/* A pipeline that does not fit is told of only where none does: it lets all others go first,
- * once. */
-bool waits_to_the_end(struct search *search, const struct ticket *ticket);
+/* For sure, as far as is known. */
+bool lacks_room(const struct search *search, int plan);
+/* What lacks room counts only where nothing has any, and what the allocator's retries cost takes
+ * long to find out: it lets all others go first, once. */
+bool waits_to_the_end(struct search *search, int plan);
 /* A plan's own schedule tells more of its memory than what it shares with others. */
 void tighten(struct search *search, int index);
 /* A pipeline: its bounds are its own from now on. */

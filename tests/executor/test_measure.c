@@ -187,7 +187,7 @@ static void this_machine_is_a_topology(void **state)
 	arena_finish(&arena);
 }
 
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(TESTS_SAMPLED)
 /* Two ranks only, as quickly as it goes: that every figure is there, and of a possible size. */
 static void calibration_is_complete(void **state)
 {
@@ -287,7 +287,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(allocations_are_seen),
 		cmocka_unit_test(waiting_ends),
 		cmocka_unit_test(this_machine_is_a_topology),
-#ifndef __SANITIZE_ADDRESS__ /* minutes of arithmetic, which cli-contract goes through too */
+/* Minutes of arithmetic, which cli-contract goes through too; an emulator takes hours. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(TESTS_SAMPLED)
 		cmocka_unit_test(calibration_is_complete),
 #endif
 	};
