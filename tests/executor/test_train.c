@@ -251,8 +251,8 @@ static void undeclared_memory_is_seen(void **state)
 	run_finish(&run);
 }
 
-/* The process grows by what the ledger says, for a model large enough to matter. What an emulator or
- * a sanitizer holds for itself grows beside it. */
+/* The process grows by what the ledger says, for a model large enough to matter. What an emulator
+ * or a sanitizer holds for itself grows beside it. */
 static void processes_grow_as_declared(void **state)
 {
 #if HAVE_ADDRESS_SANITIZER || HAVE_OTHER_SANITIZER || defined(TESTS_SAMPLED)
