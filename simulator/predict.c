@@ -421,3 +421,18 @@ void predict(const struct finished *finished, const struct simulation_options *o
 	prediction->lower_bound = finished->common->lower_bound;
 	prediction->plan_lower_bound = finished->common->plan_lower_bound;
 }
+
+bool simulate_overflow(const struct schedule *schedule, int class,
+	const struct simulation_options *options, int64_t *limit, struct arena *arena)
+{
+	const struct engine_options engine_options = engine_options_of(options);
+	struct fixed_memory outside = schedule_fixed_memory(schedule);
+	struct engine engine;
+	*limit = limit_of(schedule->topology, options);
+	int64_t room = *limit - outside.context - outside.communicators;
+	engine_init(&engine, schedule, class, &engine_options, arena);
+	if (!has_pools(&engine) || memory_defers_frees(schedule))
+		return false;
+	struct reserved reserved = memory_reserved(&engine, room, arena);
+	return !reserved.within || reserved.bytes > room;
+}

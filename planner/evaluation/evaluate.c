@@ -180,19 +180,39 @@ bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topolo
 	return true;
 }
 
-/* Of a pipeline the first rank's, which has the most micro-batches in flight. */
+/* Of a pipeline, the ranks with the most micro-batches in flight: the first has the embedding, and
+ * often fewer blocks for it than the second. */
+enum { FULLEST_STAGES = 2 };
+
+static const struct schedule *stage_of(
+	struct evaluator *evaluator, const struct plan *plan, int stage)
+{
+	struct steady steady;
+	const struct plan *own = steady_of(plan, &steady) ? &steady.plans[1] : plan;
+	arena_reset(&evaluator->scratch);
+	return schedule_emit_class(&evaluator->scratch, own, model_of(evaluator, own),
+		evaluator->question->topology, stage);
+}
+
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan)
 {
-	const struct topology *topology = evaluator->question->topology;
 	struct arena *scratch = &evaluator->scratch;
-	struct steady steady;
+	if (plan->mesh.pipeline > 1)
+		return bounds_memory(stage_of(evaluator, plan, 0), scratch);
 	arena_reset(scratch);
-	if (plan->mesh.pipeline == 1)
-		return bounds_memory(
-			schedule_fold(scratch, plan, model_of(evaluator, plan), topology), scratch);
-	const struct plan *own = steady_of(plan, &steady) ? &steady.plans[1] : plan;
-	return bounds_memory(
-		schedule_emit_class(scratch, own, model_of(evaluator, own), topology, 0), scratch);
+	return bounds_memory(schedule_fold(scratch, plan, model_of(evaluator, plan),
+				     evaluator->question->topology),
+		scratch);
+}
+
+bool evaluator_stages_overflow(struct evaluator *evaluator, const struct plan *plan, int64_t *limit)
+{
+	const struct simulation_options options = sketch(evaluator);
+	for (int s = 0; s < FULLEST_STAGES; s++)
+		if (simulate_overflow(
+			    stage_of(evaluator, plan, s), s, &options, limit, &evaluator->scratch))
+			return true;
+	return false;
 }
 
 double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan)

@@ -27,6 +27,9 @@ struct exposure {
 
 /* The plan's own bound of memory (bounds.h). */
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan);
+/* Do a pipeline's fullest stages hold more than the device's `limit`? For a tenth of the effort. */
+bool evaluator_stages_overflow(
+	struct evaluator *evaluator, const struct plan *plan, int64_t *limit);
 /* A pipeline's own bound of time (bounds.h), s; 0: there is none. */
 double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan);
 /* Simulates a plan. A step that takes longer than `slow` seconds (0: none) has a step time and
@@ -98,8 +101,7 @@ bool surely_lacks_room(
 /* --- several at once ---------------------------------------------------------------------------
  */
 
-/* How many pieces of work the caller of the planner can do at once, and lent.each (answer.h); one
- * after another where nothing is lent. */
+/* How many pieces of work the caller can do at once, and lent.each (answer.h). */
 int lent_workers(const struct question *question);
 void lent_each(const struct question *question, int n,
 	void (*piece)(void *data, int index, int worker), void *data);

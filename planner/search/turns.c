@@ -104,6 +104,12 @@ static bool look_once(
 	struct search *search, struct evaluator *evaluator, int index, struct error *error)
 {
 	struct known *known = &search->known[index];
+	known->is_short =
+		evaluator_stages_overflow(evaluator, &search->space.plans[index], &known->limit);
+	if (known->is_short) {
+		known->bound = search->bounds.of[index];
+		return true;
+	}
 	struct close_look *look = calloc(1, sizeof(*look));
 	if (look == NULL)
 		base_out_of_memory(sizeof(*look));
