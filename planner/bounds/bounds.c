@@ -73,7 +73,7 @@ struct sampler {
 	int n_loads, load_capacity, n_shapes, shape_capacity;
 	struct load *loads;
 	struct shape *shapes;
-	int64_t samples;
+	int64_t samples, limit;     /* bytes of a device */
 	uint64_t no_load, no_shape; /* knobs that do not matter for a load, and for a shape */
 };
 
@@ -371,9 +371,38 @@ static struct bound bound_of_stages(
 		.memory = bound_stages_memory(plan, part, &load->stages)};
 }
 
+/* The optimizer's states of a rank, which are there at all times, whatever else its shape keeps: at
+ * least so many bytes. Experts are sharded apart. */
+static double states_bytes(struct sampler *sampler, const struct plan *plan)
+{
+	const struct division division = plan_division(plan);
+	const struct model *part =
+		divided_model(&sampler->divided, sampler->question->model, &division);
+	double ranks = (double)(plan->mesh.shard * plan->mesh.context);
+	if (plan->mesh.expert > 1 || plan_offloads_any(plan) || plan->optimizer == OPTIMIZER_SGD)
+		return 0;
+	return (double)part->trained_count * 2 * (double)dtype_bytes(plan->master_dtype) / ranks;
+}
+
+/* What is far too large needs no shape. */
+static bool bound_without_shape(struct sampler *sampler, const struct plan *plan,
+	const struct load *load, struct bound *bound)
+{
+	double bytes = (double)load->saved + states_bytes(sampler, plan);
+	if (bytes <= (double)sampler->limit)
+		return false;
+	*bound = (struct bound){
+		.time = (double)plan->grad_accum * load->compute * (1 - 1e-9),
+		.memory = (int64_t)bytes,
+	};
+	return true;
+}
+
 void bounds_build(const struct question *question, const struct space *space, struct bounds *bounds)
 {
 	struct sampler sampler = {.question = question,
+		.limit = question->memory_limit_bytes > 0 ? question->memory_limit_bytes
+							  : question->topology->device.memory_bytes,
 		.no_load = knobs_of_role(KNOB_NO_LOAD),
 		.no_shape = knobs_of_role(KNOB_NO_SHAPE)};
 	bounds->of = array_grow(NULL, &(int){0}, space->n, sizeof(*bounds->of));
@@ -384,6 +413,8 @@ void bounds_build(const struct question *question, const struct space *space, st
 			bounds->of[i] = bound_of_stages(&sampler, plan, load);
 			continue;
 		}
+		if (bound_without_shape(&sampler, plan, load, &bounds->of[i]))
+			continue;
 		const struct shape *shape = find_shape(&sampler, plan);
 		bounds->of[i] =
 			(struct bound){.time = time_bound(question->topology, plan, load, shape),

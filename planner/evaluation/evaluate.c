@@ -129,6 +129,15 @@ static bool run_once(struct evaluator *evaluator, struct trial *trial, struct er
 		trial->schedule, &trial->options, false, scratch, &trial->simulation, error);
 }
 
+/* What stands for a pipeline is one class: of the other run the same one. */
+static struct simulation of_class(const struct simulation *simulation, int class)
+{
+	struct simulation own = simulation->classes[class];
+	own.prediction.n_classes = simulation->prediction.n_classes;
+	own.prediction.classes = simulation->prediction.classes;
+	return own;
+}
+
 /* Of a pipeline two shorter steps give what a further micro-batch takes. The longer one has the
  * memory: where it is to fit and does not, the step time is not asked for, and is 0. */
 static bool run_steady(struct evaluator *evaluator, struct trial *trial,
@@ -151,7 +160,9 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 		shorter.options.memory = MEMORY_IGNORED;
 	if (!run_once(evaluator, &shorter, error))
 		return false;
-	steady_extend(steady, &shorter.simulation, &trial->simulation);
+	const struct simulation first =
+		of_class(&shorter.simulation, trial->simulation.prediction.rank_class);
+	steady_extend(steady, &first, &trial->simulation);
 	return true;
 }
 

@@ -179,6 +179,26 @@ static void judge_steady(const struct question *question, const struct plan *pla
 	}
 }
 
+/* Of what fits, the memory is looked at in the longer steps alone; all else is the same. */
+static void judge_close(struct evaluator *evaluator, const struct plan *plan,
+	const struct prediction *prediction, struct arena *arena)
+{
+	struct prediction close;
+	struct exposure exposure;
+	struct error error = {0};
+	if (!evaluator_judge_closely(evaluator, plan, arena, &close, &exposure, &error))
+		fail_msg("%s", error.message);
+	assert_int_equal(close.fits == FITS_YES, prediction->fits == FITS_YES);
+	if (close.fits != FITS_YES)
+		return;
+	const double *of = (const double *)&close.time,
+		     *expected = (const double *)&prediction->time;
+	for (size_t i = 0; i < sizeof(close.time) / sizeof(double); i++)
+		assert_true(fabs(of[i] - expected[i]) <= 1e-9 * prediction->step_time);
+	assert_true(fabs(close.step_time / prediction->step_time - 1) < 1e-9);
+	assert_int_equal(close.peak_memory_bytes, prediction->peak_memory_bytes);
+}
+
 /* Its own bounds: of time that follows its passes, unless backward is split, and of the first
  * rank's memory. */
 static void judge_own(const struct question *question, struct evaluator *evaluator,
@@ -236,6 +256,7 @@ static void test_pipelines(void **state)
 				fail_msg("%s", error.message);
 			judge(&question, &space.plans[k], &bounds.of[k], &prediction, 1, &tally);
 			judge_steady(&question, &space.plans[k], &prediction, &arena);
+			judge_close(&evaluator, &space.plans[k], &prediction, &arena);
 			judge_own(&question, &evaluator, &space.plans[k], &prediction, &own);
 		}
 		bounds_finish(&bounds);

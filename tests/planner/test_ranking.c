@@ -89,6 +89,12 @@ static void test_tight(void **state)
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 1);
 	add(&ranking, make(2, STRATEGY_FULL_SHARD, 1001, 70, 10, true));
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 1);
+	/* It is not shown beside it either, and nothing else that is tight is asked for. */
+	const struct ranked *front[1 + RANKING_RUNNERS_UP];
+	assert_int_equal(ranking_front(&ranking, front), 1);
+	assert_false(needs(&ranking, STRATEGY_FULL_SHARD, 10, true));
+	assert_true(needs(&ranking, STRATEGY_FULL_SHARD, 4999, false));
+	assert_true(needs(&ranking, STRATEGY_NO_SHARD, 10, true)); /* which has no winner */
 	ranking_finish(&ranking);
 }
 
@@ -110,8 +116,11 @@ static void test_simple(void **state)
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 4);
 	assert_int_equal(ranking_first(&ranking)->plan, 0);
 	/* what could be simpler still is looked at, and nothing else beyond the front */
-	for (int i = 0; i < 5; i++)
-		add(&ranking, make(10 + i, STRATEGY_FULL_SHARD, 1000 + i, 9 - i, 10, true));
+	for (int i = 0; i < 5; i++) {
+		struct ranked shown = make(10 + i, STRATEGY_FULL_SHARD, 1000 + i, 9 - i, 10, false);
+		shown.departures = 3;
+		add(&ranking, shown);
+	}
 	assert_true(needs_simple(&ranking, 1010, 0));
 	assert_false(needs_simple(&ranking, 1010, 1));
 	assert_false(needs_simple(&ranking, 1011, 0));
