@@ -115,12 +115,12 @@ static void fill_utilisation(
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-static int64_t limit_of(const struct topology *topology, const struct simulation_options *options)
+int64_t device_limit(const struct topology *topology, int64_t asked)
 {
 	int64_t limit = topology->device.memory_bytes;
 
-	if (options->memory_limit_bytes > 0)
-		return options->memory_limit_bytes;
+	if (asked > 0)
+		return asked;
 	if (topology->shares_host && topology->host.memory_bytes > 0)
 		limit = min_i64(limit, topology->host.memory_bytes / topology->devices_per_node);
 	return limit;
@@ -324,7 +324,8 @@ static void fill_memory(const struct finished *finished, const struct simulation
 	prediction->communicator_bytes = outside.communicators;
 	prediction->peak_op = -1;
 	prediction->peak_at = "";
-	prediction->memory_limit_bytes = limit_of(engine->topology, options);
+	prediction->memory_limit_bytes =
+		device_limit(engine->topology, options->memory_limit_bytes);
 	if (options->memory == MEMORY_IGNORED)
 		return;
 	room = prediction->memory_limit_bytes - fixed;
@@ -423,13 +424,13 @@ void predict(const struct finished *finished, const struct simulation_options *o
 }
 
 bool simulate_overflow(const struct schedule *schedule, int class,
-	const struct simulation_options *options, int64_t *limit, struct arena *arena)
+	const struct simulation_options *options, struct arena *arena)
 {
 	const struct engine_options engine_options = engine_options_of(options);
 	struct fixed_memory outside = schedule_fixed_memory(schedule);
 	struct engine engine;
-	*limit = limit_of(schedule->topology, options);
-	int64_t room = *limit - outside.context - outside.communicators;
+	int64_t room = device_limit(schedule->topology, options->memory_limit_bytes) -
+		       outside.context - outside.communicators;
 	engine_init(&engine, schedule, class, &engine_options, arena);
 	if (!has_pools(&engine) || memory_defers_frees(schedule))
 		return false;

@@ -71,10 +71,12 @@ bool simulate(const struct schedule *schedule, const struct simulation_options *
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error);
 
 /* Whether a rank of the class, of which `schedule` may have the program alone, holds more than the
- * device has room for when its allocator serves the list in order. False where only a run tells.
- * `limit`: bytes of the device. */
+ * device has room for when its allocator serves the list in order. False where only a run tells. */
 bool simulate_overflow(const struct schedule *schedule, int class,
-	const struct simulation_options *options, int64_t *limit, struct arena *arena);
+	const struct simulation_options *options, struct arena *arena);
+
+/* Bytes of a device; `asked`: instead of what it has, 0 = that. */
+int64_t device_limit(const struct topology *topology, int64_t asked);
 
 /* How far off predictions for this topology are before anything was measured in a step there, as
  * relative standard deviations: of kernels, of collectives, of the issuing thread, each common to

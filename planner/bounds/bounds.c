@@ -73,7 +73,6 @@ struct sampler {
 	int n_loads, load_capacity, n_shapes, shape_capacity;
 	struct load *loads;
 	struct shape *shapes;
-	int64_t samples, limit;     /* bytes of a device */
 	uint64_t no_load, no_shape; /* knobs that do not matter for a load, and for a shape */
 };
 
@@ -111,7 +110,6 @@ static struct sample take(
 	small.grad_accum = grad_accum;
 	small.global_batch = micro_batch * grad_accum * plan_data_parallel(plan);
 	arena_reset(&sampler->arena);
-	sampler->samples++;
 	const struct division division = plan_division(plan);
 	sample.schedule = schedule_fold(&sampler->arena, &small,
 		divided_model(&sampler->divided, question->model, &division), question->topology);
@@ -384,48 +382,54 @@ static double states_bytes(struct sampler *sampler, const struct plan *plan)
 	return (double)part->trained_count * 2 * (double)dtype_bytes(plan->master_dtype) / ranks;
 }
 
-/* What is far too large needs no shape. */
-static bool bound_without_shape(struct sampler *sampler, const struct plan *plan,
-	const struct load *load, struct bound *bound)
+static struct bound bound_with_shape(
+	struct sampler *sampler, const struct plan *plan, const struct load *load)
 {
-	double bytes = (double)load->saved + states_bytes(sampler, plan);
-	if (bytes <= (double)sampler->limit)
-		return false;
-	*bound = (struct bound){
-		.time = (double)plan->grad_accum * load->compute * (1 - 1e-9),
-		.memory = (int64_t)bytes,
-	};
-	return true;
+	const struct shape *shape = find_shape(sampler, plan);
+	return (struct bound){.time = time_bound(sampler->question->topology, plan, load, shape),
+		.memory = memory_bound(load, shape),
+		.network = work_of_step(plan, shape).wire * (1 - 1e-9)};
+}
+
+/* Where the states alone are too large, no shape is looked at. */
+static struct bound bound_of(
+	struct sampler *sampler, const struct plan *plan, const struct load *load, int64_t limit)
+{
+	double states = states_bytes(sampler, plan);
+	if (plan->mesh.pipeline > 1)
+		return bound_of_stages(sampler, plan, load);
+	if (states <= (double)limit)
+		return bound_with_shape(sampler, plan, load);
+	return (struct bound){.time = (double)plan->grad_accum * load->compute * (1 - 1e-9),
+		.memory = (int64_t)states + load->saved};
 }
 
 void bounds_build(const struct question *question, const struct space *space, struct bounds *bounds)
 {
-	struct sampler sampler = {.question = question,
-		.limit = question->memory_limit_bytes > 0 ? question->memory_limit_bytes
-							  : question->topology->device.memory_bytes,
+	struct sampler *sampler = calloc(1, sizeof(*sampler));
+	int64_t limit = device_limit(question->topology, question->memory_limit_bytes);
+	if (sampler == NULL)
+		base_out_of_memory(sizeof(*sampler));
+	*sampler = (struct sampler){.question = question,
 		.no_load = knobs_of_role(KNOB_NO_LOAD),
 		.no_shape = knobs_of_role(KNOB_NO_SHAPE)};
+	bounds->sampler = sampler;
 	bounds->of = array_grow(NULL, &(int){0}, space->n, sizeof(*bounds->of));
-	for (int i = 0; i < space->n; i++) {
+	for (int i = 0; i < space->n; i++)
+		bounds->of[i] = bound_of(
+			sampler, &space->plans[i], find_load(sampler, &space->plans[i]), limit);
+}
+
+void bounds_complete(struct bounds *bounds, const struct space *space, int first, int end)
+{
+	for (int i = first; i < end; i++) {
 		const struct plan *plan = &space->plans[i];
-		const struct load *load = find_load(&sampler, plan);
-		if (plan->mesh.pipeline > 1) {
-			bounds->of[i] = bound_of_stages(&sampler, plan, load);
-			continue;
-		}
-		if (bound_without_shape(&sampler, plan, load, &bounds->of[i]))
-			continue;
-		const struct shape *shape = find_shape(&sampler, plan);
-		bounds->of[i] =
-			(struct bound){.time = time_bound(question->topology, plan, load, shape),
-				.memory = memory_bound(load, shape),
-				.network = work_of_step(plan, shape).wire * (1 - 1e-9)};
+		if (plan->mesh.pipeline == 1)
+			bounds->of[i].memory = max_i64(
+				bounds->of[i].memory, bound_with_shape(bounds->sampler, plan,
+							      find_load(bounds->sampler, plan))
+							      .memory);
 	}
-	bounds->samples = sampler.samples;
-	divided_models_finish(&sampler.divided);
-	arena_finish(&sampler.arena);
-	free(sampler.loads);
-	free(sampler.shapes);
 }
 
 int64_t bounds_memory(const struct schedule *schedule, struct arena *arena)
@@ -436,6 +440,13 @@ int64_t bounds_memory(const struct schedule *schedule, struct arena *arena)
 
 void bounds_finish(struct bounds *bounds)
 {
+	if (bounds->sampler != NULL) {
+		divided_models_finish(&bounds->sampler->divided);
+		arena_finish(&bounds->sampler->arena);
+		free(bounds->sampler->loads);
+		free(bounds->sampler->shapes);
+	}
+	free(bounds->sampler);
 	free(bounds->of);
 	*bounds = (struct bounds){0};
 }

@@ -16,13 +16,18 @@ struct bound {
 	double network; /* bytes per step, <= what leaves a node (one node: a rank) */
 };
 
+struct sampler;
+
 struct bounds {
 	struct bound *of; /* malloc'ed; by plan of the space */
-	int64_t samples;  /* schedules built */
+	struct sampler *sampler;
 };
 
+/* Of plans whose states no device holds, the bounds are those of their loads and states alone. */
 void bounds_build(
 	const struct question *question, const struct space *space, struct bounds *bounds);
+/* The bounds of memory of plans [first, end), of their shapes too. `space`: as it was. */
+void bounds_complete(struct bounds *bounds, const struct space *space, int first, int end);
 /* The bound of memory that a plan's own schedule gives, whole or folded. Allocates from `arena`. */
 int64_t bounds_memory(const struct schedule *schedule, struct arena *arena);
 /* times[0 .. n): what a step of a pipeline takes at least with so many micro-batches, s, by the

@@ -216,12 +216,12 @@ int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *p
 		scratch);
 }
 
-bool evaluator_stages_overflow(struct evaluator *evaluator, const struct plan *plan, int64_t *limit)
+bool evaluator_stages_overflow(struct evaluator *evaluator, const struct plan *plan)
 {
 	const struct simulation_options options = sketch(evaluator);
 	for (int s = 0; s < FULLEST_STAGES; s++)
 		if (simulate_overflow(
-			    stage_of(evaluator, plan, s), s, &options, limit, &evaluator->scratch))
+			    stage_of(evaluator, plan, s), s, &options, &evaluator->scratch))
 			return true;
 	return false;
 }

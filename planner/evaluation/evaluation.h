@@ -27,9 +27,8 @@ struct exposure {
 
 /* The plan's own bound of memory (bounds.h). */
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan);
-/* Do a pipeline's fullest stages hold more than the device's `limit`? For a tenth of the effort. */
-bool evaluator_stages_overflow(
-	struct evaluator *evaluator, const struct plan *plan, int64_t *limit);
+/* Do a pipeline's fullest stages hold more than a device has? For a tenth of the effort. */
+bool evaluator_stages_overflow(struct evaluator *evaluator, const struct plan *plan);
 /* A pipeline's own bound of time (bounds.h), s; 0: there is none. */
 double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan);
 /* Simulates a plan. A step that takes longer than `slow` seconds (0: none) has a step time and
@@ -145,7 +144,6 @@ struct known {
 	enum fits fits;
 	bool has_room;
 	struct costs costs;
-	int64_t limit;           /* bytes of one device */
 	struct close_look *look; /* malloc'ed; NULL: there was none */
 };
 
@@ -159,7 +157,7 @@ struct search {
 	struct known *known; /* malloc'ed; by plan */
 	int64_t effort;      /* blocks x micro-batches simulated since the first plan that fits */
 	bool given_up;       /* the effort was spent before all was looked at */
-	int64_t limit;       /* bytes of one device; INT64_MAX until a prediction told it */
+	int64_t limit;       /* bytes of one device */
 	int64_t evaluated;   /* plans that had their turn, refused ones too */
 	int64_t pruned;
 	int64_t pipelines;     /* plans with one that have room, whose step time is known */

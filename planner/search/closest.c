@@ -64,6 +64,7 @@ static bool find_closest(struct search *search, enum strategy strategy, struct e
 {
 	int first = search->space.first[strategy], end = search->space.first[strategy + 1];
 	int *closest = &search->closest[strategy], tries = 0;
+	bounds_complete(&search->bounds, &search->space, first, end);
 	struct small_first *plans = queue_small_first(search, first, end);
 	bool ok = true;
 	for (int i = 0; i < end - first && ok && tries < CLOSEST_TRIES; i++) {

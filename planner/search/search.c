@@ -6,6 +6,7 @@
 
 #include "planner/mixed/mixed.h"
 #include "planner/search/turns.h"
+#include "simulator/simulator.h"
 
 /* Blocks x micro-batches simulated after the first plan that fits until the search gives up: some
  * seconds. What is left then shows in the gap; strategies that were not looked at are not listed.
@@ -196,7 +197,9 @@ static int64_t least_peak(const struct search *search)
 static bool search_once(const struct question *question, bool offloads, struct arena *arena,
 	struct search *search, struct error *error)
 {
-	*search = (struct search){.question = question, .limit = INT64_MAX, .offloads = offloads};
+	*search = (struct search){.question = question,
+		.limit = device_limit(question->topology, question->memory_limit_bytes),
+		.offloads = offloads};
 	search->evaluator.question = question;
 	evaluators_init(&search->workers, question);
 	ranking_init(&search->ranking, question->objective, question->simplicity);

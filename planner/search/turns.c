@@ -51,7 +51,6 @@ static void learn(
 {
 	const struct plan *plan = &search->space.plans[index];
 	known->ready = true;
-	known->limit = prediction->memory_limit_bytes;
 	known->fits = prediction->fits;
 	known->has_room = has_room(search->question, plan, prediction);
 	known->costs = costs_of(search->question, plan, prediction);
@@ -91,7 +90,6 @@ static bool judge_plan(
 		known->ready = known->refused = true;
 		return error_is_refusal(&mine, error);
 	}
-	known->limit = prediction.memory_limit_bytes;
 	known->is_short = prediction.fits != FITS_YES;
 	if (!known->is_short)
 		learn(search, index, &prediction, known);
@@ -104,8 +102,7 @@ static bool look_once(
 	struct search *search, struct evaluator *evaluator, int index, struct error *error)
 {
 	struct known *known = &search->known[index];
-	known->is_short =
-		evaluator_stages_overflow(evaluator, &search->space.plans[index], &known->limit);
+	known->is_short = evaluator_stages_overflow(evaluator, &search->space.plans[index]);
 	if (known->is_short) {
 		known->bound = search->bounds.of[index];
 		return true;
@@ -121,7 +118,6 @@ static bool look_once(
 	if (!ok)
 		return false;
 	known->bound.time = fmax(search->bounds.of[index].time, look->prediction.step_time);
-	known->limit = look->prediction.memory_limit_bytes;
 	known->is_short = look->prediction.fits != FITS_YES;
 	if (!known->is_short)
 		learn(search, index, &look->prediction, known);
@@ -177,7 +173,6 @@ void take_turn(struct search *search, int index)
 	search->effort += search->ranking.n > 0 ? effort_of(search, plan) : 0;
 	if (known->refused)
 		return;
-	search->limit = known->limit;
 	if (known->fits != FITS_NO)
 		ranking_add(&search->ranking, &(struct ranked){.plan = index,
 						      .strategy = plan->strategy,
@@ -238,8 +233,6 @@ bool waits_to_the_end(struct search *search, int index)
 	struct known *known = &search->known[index];
 	bool waits = !known->is_last && !known->ready && lacks_room(search, index);
 	known->is_last = known->is_last || waits;
-	if (known->is_short)
-		search->limit = known->limit;
 	return waits;
 }
 
