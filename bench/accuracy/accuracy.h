@@ -128,6 +128,7 @@ void report_peaks(const struct row_list *rows, struct arena *arena);
 void report_intervals(const struct row_list *rows);
 void report_regimes(const struct row_list *rows, struct arena *arena);
 void report_families(const struct row_list *rows);
+void report_twins(const struct row_list *rows, struct arena *arena);
 /* Predicts all rows again, each time with a part of the cost model switched off. */
 void report_parts(
 	const struct catalogue *catalogue, const struct row_list *rows, struct arena *arena);

@@ -154,6 +154,7 @@ int main(int argc, char **argv)
 		report_families(&rows);
 		report_parts(&catalogue, &rows, &arena);
 		report_intervals(&rows);
+		report_twins(&rows, &arena);
 		report_ablations(&rows, &arena);
 		report_ratios(&catalogue, &ratios);
 		report_memory(&catalogue, &rows, &arena);

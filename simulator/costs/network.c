@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "simulator/costs/collectives.h"
+#include "simulator/devices/devices.h"
 
 static const struct {
 	/* Shared with other tenants: the relative standard deviation of one operation's time for
@@ -12,7 +13,7 @@ static const struct {
 	 * and 0.58; one node 0.03. Of other clouds nothing is published, and none is assumed. */
 	double shared;
 	/* Flows that a hash puts on equal paths collide (ECMP): how much longer the wire takes over
-	 * many nodes. Baidu sees 70 of 100 Gbit/s; Meta gains up to 40 % for all-reduces by more
+	 * 32 nodes. Baidu sees 70 of 100 Gbit/s; Meta gains up to 40 % for all-reduces by more
 	 * queue pairs (SIGCOMM 2024); Tolly report 225112 has 10 to 23 % between eight nodes.
 	 * InfiniBand routes adaptively. */
 	double collisions;
@@ -26,8 +27,8 @@ static const struct {
 	[NETWORK_TCPX] = {0, 0, 0.03},
 };
 
-/* Measured up to so many nodes; beyond them nothing grows. Two nodes have one path each way. */
-enum { DOUBLINGS_MEASURED = 5, DOUBLINGS_OF_PAIR = 1 };
+/* What is shared is measured up to so many doublings of nodes; beyond them it does not grow. */
+enum { DOUBLINGS_MEASURED = 5, COLLISIONS_NODES = 32 };
 
 static double doublings(int64_t nodes)
 {
@@ -55,11 +56,15 @@ static double mean_of_shared(enum network_kind kind, int64_t nodes)
 	return exp(d * d / 2);
 }
 
-/* How far flows meet: not at all between two nodes, fully between 32. */
+/* How far flows meet: not at all between two nodes, which have one path each way, and from there on
+ * as the load of the busiest of n paths exceeds the mean one, where a hash deals the flows out.
+ * That goes on growing, slowly, however many there are. */
 static double meeting(int64_t nodes)
 {
-	return nodes > 2 ? (doublings(nodes) - DOUBLINGS_OF_PAIR) /
-				   (DOUBLINGS_MEASURED - DOUBLINGS_OF_PAIR)
+	double pair = expected_maximum(2);
+
+	return nodes > 2 ? (expected_maximum(nodes) - pair) /
+				   (expected_maximum(COLLISIONS_NODES) - pair)
 			 : 0;
 }
 
@@ -71,7 +76,8 @@ double network_late(enum network_kind kind, int64_t nodes, double seconds, doubl
 	       fmin(wire, seconds) * networks[kind].collisions * meeting(nodes);
 }
 
+/* The busiest of many differs less from one hash to the next, not more. */
 double network_spread(enum network_kind kind, int64_t nodes)
 {
-	return networks[kind].collisions * meeting(nodes) / 2;
+	return networks[kind].collisions * fmin(1, meeting(nodes)) / 2;
 }

@@ -11,7 +11,15 @@
  * all of it (NVIDIA's blog on RMM). Expandable segments create, map and open a physical page, or
  * unmap and release one: 0.07 and 0.06 ms [U: the sums of a table of the vAttention paper, recalled
  * and not looked up]; the cost grows with the number of pages (pytorch pull 96995), and they wait
- * for the device too. */
+ * for the device too.
+ *
+ * The kernel driver holds one lock for all devices of a host while it allocates or frees
+ * (g_RmApiLock in rmapi.c of NVIDIA/open-gpu-kernel-modules, taken to write), so processes take
+ * turns: eight on eight GPUs wait eight times as long as one alone for such calls (dmlc/xgboost
+ * issue 2938; issue 4194 has cudaMalloc linear in the GPUs, as a lower bound). The figures above
+ * are of one process. All ranks of a host reach the limit in the same step; where they do not reach
+ * it at the same time, each waits in its collectives for the one that does, and it comes to the
+ * same. */
 #include "simulator/memory/memory.h"
 #include "simulator/memory/pools.h"
 
@@ -76,10 +84,18 @@ static bool has_settled(struct shortage *s, const struct cursor *at)
 	return false;
 }
 
-static double driver_seconds(const struct allocator *a, int64_t taken, int64_t given_back)
+static int64_t processes_of_host(const struct topology *topology)
 {
-	const struct driver_times *times = a->expandable ? &of_pages : &of_segments;
-	return times->take * (double)taken + times->give_back * (double)given_back;
+	int64_t host = topology->fabric.host_devices;
+	return min_i64(host > 0 ? host : topology->devices_per_node, topology_devices(topology));
+}
+
+/* Of one process and of the others that take turns with it. */
+static double driver_seconds(const struct shortage *s, int64_t taken, int64_t given_back)
+{
+	const struct driver_times *times = s->pools.allocator.expandable ? &of_pages : &of_segments;
+	double alone = times->take * (double)taken + times->give_back * (double)given_back;
+	return alone * (double)processes_of_host(s->engine->topology);
 }
 
 static bool take(void *self, const struct cursor *at, struct stall *stall)
@@ -96,7 +112,7 @@ static bool take(void *self, const struct cursor *at, struct stall *stall)
 	s->n_issued++;
 	s->retries[at->step] += a->retries - retries;
 	*stall = (struct stall){.drains = a->retries > retries,
-		.seconds = driver_seconds(a, a->n_taken - taken, a->n_given_back - given_back)};
+		.seconds = driver_seconds(s, a->n_taken - taken, a->n_given_back - given_back)};
 	return !a->failed;
 }
 

@@ -8,11 +8,11 @@
 #define MIB (INT64_C(1) << 20)
 #define GIB (INT64_C(1) << 30)
 
-/* Of the driver, as retries.c has them. */
-#define MALLOC  (0.83 * MS)
-#define FREE    (1.64 * MS)
+/* Of the driver, as retries.c has them, for all ranks of the host. */
+#define MALLOC  (SKETCH_RANKS * 0.83 * MS)
+#define FREE    (SKETCH_RANKS * 1.64 * MS)
 #define SEGMENT (MALLOC + FREE)
-#define PAGE    (0.07 * MS + 0.06 * MS)
+#define PAGE    (SKETCH_RANKS * (0.07 * MS + 0.06 * MS))
 
 /* Two pools of 60 MiB, of which the device holds one: a kernel with a buffer of the compute stream,
  * a gather (which waits for it, or not), and a kernel that gives the gathered buffer back. */
@@ -68,6 +68,24 @@ static void test_price(void **state)
 		sketch_run(&s);
 		assert_int_equal(p->fits, FITS_NO);
 		assert_true(p->time.allocator == 0);
+		sketch_finish(&s);
+	}
+}
+
+/* Calls of one host's processes take turns; those of other hosts do not wait. */
+static void test_turns(void **state)
+{
+	(void)state;
+	for (int64_t host = 1; host <= SKETCH_RANKS; host *= 2) {
+		struct sketch s;
+		const struct prediction *p = &s.simulation.prediction;
+		draw(&s, true);
+		sketch_run(&s);
+		s.topology.device.memory_bytes = outside(&s) + 100 * MIB;
+		s.topology.fabric.host_devices = host;
+		sketch_run(&s);
+		assert_int_equal(p->allocator_retries, 2);
+		assert_seconds(p->step_time, 3 * MS + 2 * SEGMENT * (double)host / SKETCH_RANKS);
 		sketch_finish(&s);
 	}
 }
@@ -299,8 +317,9 @@ static void test_folded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_price),
-		cmocka_unit_test(test_path), cmocka_unit_test(test_deferred_frees),
-		cmocka_unit_test(test_limiter), cmocka_unit_test(test_more_memory),
-		cmocka_unit_test(test_published), cmocka_unit_test(test_folded)};
+		cmocka_unit_test(test_turns), cmocka_unit_test(test_path),
+		cmocka_unit_test(test_deferred_frees), cmocka_unit_test(test_limiter),
+		cmocka_unit_test(test_more_memory), cmocka_unit_test(test_published),
+		cmocka_unit_test(test_folded)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static void test_links(void **state)
 	}
 	/* Hashed flows: 70 of 100 Gbit/s over many nodes (Baidu), 10 to 23 % between eight (Tolly),
 	 * of what the wire takes; nothing between two, nothing where packets choose their way. */
-	assert_true(fabs(late(NETWORK_ROCE, 64) - 0.8 * (1 / 0.7 - 1)) < 1e-9);
+	assert_true(fabs(late(NETWORK_ROCE, 32) - 0.8 * (1 / 0.7 - 1)) < 1e-9);
 	assert_true(late(NETWORK_ROCE, 8) > 0.8 * 0.10 && late(NETWORK_ROCE, 8) < 0.8 * 0.23);
 	assert_true(late(NETWORK_ROCE, 2) == 0 && late(NETWORK_INFINIBAND, 1024) == 0);
 	for (int kind = 0; kind <= NETWORK_TCPX; kind++) {
@@ -105,6 +105,38 @@ static void test_links(void **state)
 		for (int64_t nodes = 1; nodes < 1000; nodes++)
 			assert_true(late((enum network_kind)kind, nodes) <=
 				    late((enum network_kind)kind, nodes + 1));
+	}
+}
+
+/* The mean of the largest of n loads, each a sum of flows that a hash deals out, `flows` on
+ * average (Poisson): the sum over k of the chance that one of them exceeds k. */
+static double busiest(double flows, int64_t n)
+{
+	double mean = 0, chance = exp(-flows), below = 0;
+
+	for (int k = 0; k < 100; k++) {
+		below += chance;
+		mean += 1 - pow(fmin(1, below), (double)n);
+		chance *= flows / (k + 1);
+	}
+	return mean;
+}
+
+/* Collisions grow with the nodes as the busiest of as many paths does, whatever flows it has. */
+static void test_collisions(void **state)
+{
+	(void)state;
+	for (int64_t nodes = 8; nodes <= 2048; nodes *= 2) {
+		double growth = late(NETWORK_ROCE, nodes) / late(NETWORK_ROCE, 32);
+
+		for (double flows = 1; flows <= 16; flows *= 2) {
+			double pair = busiest(flows, 2);
+			double expected =
+				(busiest(flows, nodes) - pair) / (busiest(flows, 32) - pair);
+			if (!(fabs(growth / expected - 1) < 0.12))
+				fail_msg("%lld nodes, %g flows: %g, expected %g", (long long)nodes,
+					flows, growth, expected);
+		}
 	}
 }
 
@@ -220,6 +252,7 @@ int main(void)
 		cmocka_unit_test(test_compute_of_a_step),
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_links),
+		cmocka_unit_test(test_collisions),
 		cmocka_unit_test(test_slack),
 		cmocka_unit_test(test_compute_beside_collectives),
 	};
