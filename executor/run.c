@@ -11,6 +11,7 @@
 #include "executor/launch/launch.h"
 #include "executor/training/training.h"
 #include "schedule/memory/memory.h"
+#include "schedule/pipeline/pipeline.h"
 
 /* Address space for the ranks' report; pages come when they are touched. */
 enum { REPORT_BYTES = 256 << 20 };
@@ -62,6 +63,28 @@ static bool check_model(const struct executor_job *job, struct error *error)
 				       "the kernels lack "
 				       "%s; expected gpt2, mpt, llama, mistral, qwen2 or qwen3",
 				       a->name, model_family_names[a->family], lack);
+}
+
+/* Stages are executed on CPUs. A connection has one order of messages, and two ranks with several
+ * stages each would need one for either direction. */
+static bool check_stages(const struct executor_job *job, struct error *error)
+{
+	const struct plan_file *file = job->plan;
+	const struct launcher *launcher = &job->launcher;
+
+	if (file->plan.mesh.pipeline == 1)
+		return true;
+	if (on_gpu(job))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--device cuda: stages of a pipeline are executed on CPUs only; use "
+			"--device host, or a plan of --pipeline 1");
+	if (launcher->ranks > 1 && !launcher->starts_mpi && file->topology->nodes > 1 &&
+		file->plan.mesh.pipeline == 2 && plan_pipeline(&file->plan).chunks > 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--pipeline 2 of several stages a rank: over TCP messages between two "
+			"ranks have one order; start it by MPI, or plan with --pipeline-schedule "
+			"1f1b");
+	return true;
 }
 
 /* Opened here too, so that bad input is told before anything starts. */
@@ -154,13 +177,17 @@ static bool check_launcher(const struct executor_job *job, struct error *error)
 /* Running out of shared memory kills a process without a word, so it is said before. */
 static bool check_memory(const struct run *run, struct error *error)
 {
+	const struct schedule *schedule = run->schedule;
 	struct arena arena = {0};
 	struct ledger ledger;
 	char need[32], have[32];
+	double bytes = 0;
 
-	schedule_ledger(run->schedule, 0, &arena, &ledger);
-	double bytes = ((double)ledger.peak_bytes + (double)ledger.host_peak_bytes) *
-		       (double)ranks_here(run->job);
+	for (int c = 0; c < schedule->n_classes; c++) {
+		schedule_ledger(schedule, c, &arena, &ledger);
+		bytes += ((double)ledger.peak_bytes + (double)ledger.host_peak_bytes) *
+			 (double)ranks_here(run->job) / schedule->n_classes;
+	}
 	/* On a GPU the ranks say so themselves. */
 	if (on_gpu(run->job))
 		bytes = 0;
@@ -308,6 +335,30 @@ static int threads_per_rank(const struct executor_job *job)
 	return job->threads > 0 ? job->threads : (int)max_i64(share, 1);
 }
 
+/* The predicted step, of every class of ranks. */
+static const struct timeline *const *expected_of(const struct run *run)
+{
+	const struct executor_job *job = run->job;
+
+	return run->schedule->n_classes == 1 ? &job->expected : job->expected_of_classes;
+}
+
+static bool check_expected(const struct run *run, struct error *error)
+{
+	const struct timeline *const *expected = expected_of(run);
+	const struct schedule *schedule = run->schedule;
+
+	for (int c = 0; c < schedule->n_classes; c++) {
+		int n = expected != NULL ? expected[c]->n_ops : 0;
+
+		if (n != schedule->programs[c].n_ops)
+			return error_set(error, EXIT_CODE_INTERNAL,
+				"a prediction of %d operations for a schedule of %d", n,
+				schedule->programs[c].n_ops);
+	}
+	return true;
+}
+
 static bool check_pace(const struct run *run, struct error *error)
 {
 	const struct executor_job *job = run->job;
@@ -317,10 +368,8 @@ static bool check_pace(const struct run *run, struct error *error)
 		       error_set(error, EXIT_CODE_USAGE, "pacing needs a prediction");
 	if (job->expected->n_ops == 0 && job->pace == PACE_NONE)
 		return true;
-	if (job->expected->n_ops != run->schedule->programs[0].n_ops)
-		return error_set(error, EXIT_CODE_INTERNAL,
-			"a prediction of %d operations for a schedule of %d", job->expected->n_ops,
-			run->schedule->programs[0].n_ops);
+	if (!check_expected(run, error))
+		return false;
 	return job->slow_motion == 0 || job->slow_motion >= 1 ||
 	       error_set(error, EXIT_CODE_USAGE, "slow motion: expected at least 1, got %g",
 		       job->slow_motion);
@@ -340,8 +389,9 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 	struct text expected = {0};
 	int64_t ranks = plan_ranks(&job->plan->plan);
 	if (job->expected != NULL && job->expected->n_ops > 0)
-		expectation_write(&run->schedule->programs[0], job->expected, (enum pace)job->pace,
-			slow_motion(job), job->collective_timeout, &expected);
+		for (int c = 0; c < run->schedule->n_classes; c++)
+			expectation_write(run->schedule, c, expected_of(run), (enum pace)job->pace,
+				slow_motion(job), job->collective_timeout, &expected);
 	const struct job what = {.kind = JOB_TRAIN,
 		.ranks = (int)ranks,
 		.meets = launcher_meets(&job->launcher),
@@ -380,7 +430,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 
 	/* Over MPI the ranks of a machine make one themselves, when they have found each other. */
 	bool ok = segment_create(&run->segment, &what, texts, job->training.steps, REPORT_BYTES,
-		is_launched(job) ? 0 : buffers_capacity(run->schedule, 0), error);
+		is_launched(job) ? 0 : buffers_most_capacity(run->schedule), error);
 	text_finish(&expected);
 	if (ok) {
 		atomic_store(&run->segment.header->resumed, run->done_before);
@@ -389,13 +439,15 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 	return ok;
 }
 
-static void describe(struct text *text, int op, void *data)
+static void describe(struct text *text, int rank, int op, void *data)
 {
 	const struct run *run = data;
-	const struct op *o = &run->schedule->programs[0].ops[op];
+	int64_t ranks = plan_ranks(&run->job->plan->plan) / run->schedule->n_classes;
+	const struct program *program = &run->schedule->programs[rank / ranks];
+	const struct op *o = &program->ops[op];
 
 	text_printf(text, "%s of %s", op_kind_name(o->kind),
-		o->unit >= 0 ? run->schedule->programs->units[o->unit].name : "all units");
+		o->unit >= 0 ? program->units[o->unit].name : "all units");
 }
 
 static void tell_notes(struct run *run)
@@ -506,8 +558,8 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 	struct text written = {0};
 	const char *plan_text = job->plan_text;
 
-	if (!check_launcher(job, error) || !check_names(job, error) || !check_gpus(&run, error) ||
-		!check_model(job, error) || !check_data(job, error) ||
+	if (!check_launcher(job, error) || !check_names(job, error) || !check_stages(job, error) ||
+		!check_gpus(&run, error) || !check_model(job, error) || !check_data(job, error) ||
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;

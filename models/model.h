@@ -85,6 +85,12 @@ static inline const struct model *model_whole(const struct model *model)
 }
 
 /* The number that a block has in the whole model. */
+/* The number there of one of its parameters: of stages all of it is trained, without adapters. */
+static inline int model_whole_parameter(const struct model *model, int parameter)
+{
+	return model->whole != NULL ? model->parameters[parameter].number : parameter;
+}
+
 static inline int64_t model_layer(const struct model *model, int64_t layer)
 {
 	return model->layers != NULL ? model->layers[layer] : layer;

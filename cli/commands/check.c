@@ -40,6 +40,7 @@ static bool run(struct invocation *invocation, struct error *error)
 		!open_plan(arena, arguments->operands[0], &opened, error) ||
 		!input_measurement(arena, arguments->operands[1], &opened.file, &measured, error))
 		return false;
+	opened_tell_measured(&opened);
 	report_check(opened.evaluation.schedule, &opened.file.prediction, &measured, &tolerance,
 		arena, &check);
 	if (argument_given(arguments, "json"))

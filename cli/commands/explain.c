@@ -90,6 +90,8 @@ static bool run(struct invocation *invocation, struct error *error)
 		(measured_path != NULL && !input_measurement(invocation->arena, measured_path,
 						  &opened.file, &measured, error)))
 		return false;
+	if (measured_path != NULL)
+		opened_tell_measured(&opened);
 	struct explained explained =
 		opened_explained(&opened, measured_path != NULL ? &measured : NULL);
 	explained.n_said_by = export_sayers(opened.file.model, opened.file.topology,

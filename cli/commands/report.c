@@ -209,6 +209,7 @@ static bool add_measurement(
 		entry = &entries->all[entries->n++];
 		entry->label = arena_printf(entries->arena, "%s, %s", plan, base_name(path));
 	}
+	opened_tell_measured(entry->opened);
 	entry->report.explained.measured = measured;
 	report_check(entry->opened->evaluation.schedule, &entry->opened->file.prediction, measured,
 		&report_default_tolerance, entries->arena, check);

@@ -21,7 +21,7 @@ bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip)
 bool plan_runs_on_gpus(const struct plan_file *file, int64_t ranks, double clip)
 {
 	return file->plan.runtime == RUNTIME_SHARDPLAN && plan_ranks(&file->plan) == ranks &&
-	       file->plan.clip == clip;
+	       file->plan.clip == clip && file->plan.mesh.pipeline == 1;
 }
 
 /* What our runtime computes with, and the nearest it has for knobs that it lacks. */
@@ -90,6 +90,42 @@ static void take_batch(struct plan *plan)
 	plan->global_batch = plan->grad_accum * together;
 }
 
+/* The ranks with or without the plan's stages, and what follows for the rest. */
+static void take_mesh(struct arena *arena, struct plan *plan, int64_t ranks, bool stages)
+{
+	const int64_t pipeline = stages ? plan->mesh.pipeline : 1;
+
+	take_ranks(plan, ranks / pipeline);
+	plan->mesh.pipeline = pipeline;
+	if (!stages) {
+		plan->pipeline_schedule = PIPELINE_1F1B;
+		plan->virtual_stages = 0;
+		plan->layers_per_stage = (struct rows){0};
+	}
+	take_reshard_groups(plan, arena);
+	take_batch(plan);
+}
+
+/* Stages stay where they can be executed: of CPUs, of a model that our runtime cuts. */
+static bool settle_mesh(struct arena *arena, const struct plan_file *file,
+	const struct adaptation_target *target, struct adaptation *adaptation, struct error *error)
+{
+	int64_t ranks = topology_devices(adaptation->topology);
+	int64_t pipeline = adaptation->plan.mesh.pipeline;
+	struct plan staged = adaptation->plan;
+	struct error ignored = {0};
+
+	if (pipeline > 1 && !target->gpus && ranks % pipeline == 0) {
+		take_mesh(arena, &staged, ranks, true);
+		if (plan_check(&staged, file->model, adaptation->topology, &ignored)) {
+			adaptation->plan = staged;
+			return true;
+		}
+	}
+	take_mesh(arena, &adaptation->plan, ranks, false);
+	return plan_check(&adaptation->plan, file->model, adaptation->topology, error);
+}
+
 static void note_change(struct adaptation *adaptation, struct arena *arena, const char *name,
 	const struct field *field, const void *from, const void *to)
 {
@@ -110,7 +146,7 @@ static void note_changes(
 {
 	const struct plan *from = &file->plan, *to = &adaptation->plan;
 
-	adaptation->changes = ARENA_ARRAY(arena, const char *, KNOB_COUNT + 3);
+	adaptation->changes = ARENA_ARRAY(arena, const char *, KNOB_COUNT + 7);
 	if (adaptation->topology != file->topology &&
 		(adaptation->topology->emulated || file->topology->device.kind != DEVICE_CPU ||
 			plan_ranks(from) != plan_ranks(to)))
@@ -122,7 +158,7 @@ static void note_changes(
 	for (int id = 0; id < KNOB_IN_MESH; id++)
 		note_change(adaptation, arena, knob_table[id].field.name, &knob_table[id].field,
 			from, to);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; mesh_fields[i].name != NULL; i++)
 		note_change(adaptation, arena, arena_printf(arena, "mesh %s", mesh_fields[i].name),
 			&mesh_fields[i], &from->mesh, &to->mesh);
 }
@@ -172,13 +208,10 @@ bool adapt_plan(struct arena *arena, const struct plan_file *file,
 	bool keeps_dtypes = target->gpus || (file->plan.runtime == RUNTIME_SHARDPLAN &&
 						    file->topology->device.kind == DEVICE_CPU);
 	take_runtime(&adaptation->plan, keeps_dtypes);
-	take_ranks(&adaptation->plan, topology_devices(adaptation->topology));
-	take_reshard_groups(&adaptation->plan, arena);
 	if (target->exact_sums)
 		adaptation->plan.gradient_sums = SUMS_EXACT;
-	take_batch(&adaptation->plan);
 	adaptation->plan.clip = target->clip;
-	if (!plan_check(&adaptation->plan, file->model, adaptation->topology, error))
+	if (!settle_mesh(arena, file, target, adaptation, error))
 		return false;
 	note_changes(adaptation, file, arena);
 	return true;

@@ -354,6 +354,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.any_rounding = options->reproducible == LEVEL_RUN ||
 				opened->file.plan.gelu == GELU_IN_PRODUCT,
 		.expected = &opened->evaluation.simulation.timeline,
+		.expected_of_classes = opened->evaluation.timelines,
 		.pace = (unsigned)options->pace,
 		.slow_motion = options->slow_motion,
 		.collective_timeout = options->collective_timeout,

@@ -502,6 +502,29 @@ struct explained opened_explained(const struct opened *opened, const struct meas
 	return explained;
 }
 
+void opened_tell_measured(struct opened *opened)
+{
+	struct evaluation *evaluation = &opened->evaluation;
+	const struct prediction worst = evaluation->simulation.prediction;
+	struct simulation *stages = evaluation->simulation.classes;
+	struct prediction *told = &evaluation->simulation.prediction;
+
+	if (stages == NULL)
+		return;
+	evaluation->simulation = stages[0];
+	evaluation->simulation.classes = stages;
+	told->schedule_digest = worst.schedule_digest;
+	told->n_classes = worst.n_classes;
+	told->classes = worst.classes;
+	told->rank_class = 0;
+	told->wire_bytes_per_rank = 0;
+	for (int c = 0; c < worst.n_classes; c++)
+		told->wire_bytes_per_rank +=
+			stages[c].prediction.wire_bytes_per_rank / worst.n_classes;
+	evaluation->told.programs = evaluation->schedule->programs;
+	opened->file.prediction = *told;
+}
+
 bool save_plan(struct arena *arena, const char *path, const struct question_text *text,
 	struct model *model, struct topology *topology, const struct evaluation *evaluation,
 	struct error *error)

@@ -83,6 +83,9 @@ struct opened {
 	/* The prediction is the file's; the timelines are the evaluation's. */
 };
 bool open_plan(struct arena *arena, const char *path, struct opened *opened, struct error *error);
+/* Beside a measurement of a pipeline, which is of a rank of the first stage, that stage is told of;
+ * the bytes that a rank sends are the mean of all. */
+void opened_tell_measured(struct opened *opened);
 /* What the views need; `measured` may be NULL. Points into `opened`. */
 struct explained opened_explained(const struct opened *opened, const struct measurement *measured);
 

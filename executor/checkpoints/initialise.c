@@ -16,6 +16,7 @@ struct init {
 	int thread, threads;
 };
 
+/* How deep the whole model is counts, of which this may be a stage. */
 static void fill(
 	const struct model *model, int index, int64_t seed, int64_t first, int64_t n, float *out)
 {
@@ -25,7 +26,7 @@ static void fill(
 
 	switch (parameter->init) {
 	case INIT_RESIDUAL:
-		deviation /= sqrt(2 * (double)model->architecture.layers);
+		deviation /= sqrt(2 * (double)model_whole(model)->architecture.layers);
 		random_normal_fill(seed, number, first, n, deviation, out);
 		break;
 	case INIT_NORMAL:
@@ -55,7 +56,7 @@ static void init_part(
 		int64_t end = min_i64(slice->offset + slice->elements, first + n);
 
 		if (begin < end)
-			fill(init->weights->schedule->model, slice->parameter, init->seed,
+			fill(init->weights->program->model, slice->parameter, init->seed,
 				begin - slice->offset, end - begin, part + (begin - first));
 	}
 }
@@ -91,8 +92,7 @@ static void init_buffer(
 	struct init *init, const struct unit *unit, enum buffer_role role, int64_t first, int64_t n)
 {
 	const struct weights *weights = init->weights;
-	int buffer =
-		weights_buffer(weights, role, (int)(unit - weights->schedule->programs->units));
+	int buffer = weights_buffer(weights, role, (int)(unit - weights->program->units));
 	void *address = buffer >= 0 ? buffers_address(weights->buffers, buffer) : NULL;
 
 	if (address == NULL)
@@ -110,8 +110,8 @@ static void *init_units(void *data)
 	struct init *init = data;
 	const struct weights *weights = init->weights;
 
-	for (int u = 0; u < weights->schedule->programs->n_units; u++) {
-		const struct unit *unit = &weights->schedule->programs->units[u];
+	for (int u = 0; u < weights->program->n_units; u++) {
+		const struct unit *unit = &weights->program->units[u];
 		int64_t first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk;
 
 		init_buffer(init, unit, BUFFER_PARAMETER_SHARD, first, unit->chunk);

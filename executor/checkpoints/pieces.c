@@ -102,8 +102,8 @@ struct digest checkpoint_model_digest(const struct model *model)
 }
 
 /* The slices of a unit that lie in the rank's chunk of it. */
-static int unit_pieces(const struct unit *unit, int64_t first, int arrays, int file,
-	struct checkpoint_piece *pieces, int64_t *bytes)
+static int unit_pieces(const struct model *model, const struct unit *unit, int64_t first,
+	int arrays, int file, struct checkpoint_piece *pieces, int64_t *bytes)
 {
 	int n = 0;
 
@@ -114,7 +114,8 @@ static int unit_pieces(const struct unit *unit, int64_t first, int arrays, int f
 		if (begin >= end)
 			continue;
 		if (pieces != NULL)
-			pieces[n] = (struct checkpoint_piece){slice->parameter,
+			pieces[n] = (struct checkpoint_piece){
+				model_whole_parameter(model, slice->parameter),
 				begin - slice->offset, end - slice->offset, file, *bytes};
 		*bytes += (end - begin) * (unit_is_frozen(unit) ? 1 : arrays) *
 			  (int64_t)sizeof(float);
@@ -127,15 +128,17 @@ int checkpoint_pieces(const struct schedule *schedule, int rank, int arrays,
 	struct checkpoint_piece *pieces, int64_t *bytes)
 {
 	const struct mesh *mesh = &schedule->plan.mesh;
-	int64_t replica = rank / mesh->shard, index = rank % mesh->shard;
+	int64_t ranks = plan_data_parallel(&schedule->plan);
+	const struct program *program = &schedule->programs[rank / ranks];
+	int64_t replica = rank % ranks / mesh->shard, index = rank % mesh->shard;
 	int n = 0;
 
 	*bytes = 0;
-	for (int u = 0; u < schedule->programs->n_units; u++) {
-		const struct unit *unit = &schedule->programs->units[u];
+	for (int u = 0; u < program->n_units; u++) {
+		const struct unit *unit = &program->units[u];
 		/* Replicas hold the same, so each writes some of the units. */
 		if (u % mesh->replicate == replica)
-			n += unit_pieces(unit, index * unit->chunk, arrays, rank,
+			n += unit_pieces(program->model, unit, index * unit->chunk, arrays, rank,
 				pieces != NULL ? pieces + n : NULL, bytes);
 	}
 	return n;

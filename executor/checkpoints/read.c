@@ -123,7 +123,7 @@ static bool load_range(const struct loader *loader, int parameter, int64_t begin
 static bool load_unit(const struct loader *loader, int index, struct error *error)
 {
 	const struct weights *w = loader->weights;
-	const struct unit *unit = &w->schedule->programs->units[index];
+	const struct unit *unit = &w->program->units[index];
 	struct weights_shard shard;
 
 	if (!weights_shard(w, index, &shard))
@@ -132,8 +132,9 @@ static bool load_unit(const struct loader *loader, int index, struct error *erro
 		const struct unit_slice *slice = &unit->slices[i];
 		int64_t begin = max_i64(slice->offset, shard.first);
 		int64_t end = min_i64(slice->offset + slice->elements, shard.first + unit->chunk);
-		if (begin < end && !load_range(loader, slice->parameter, begin - slice->offset,
-					   end - slice->offset, &shard, begin - shard.first, error))
+		if (begin < end &&
+			!load_range(loader, weights_parameter(w, slice), begin - slice->offset,
+				end - slice->offset, &shard, begin - shard.first, error))
 			return false;
 	}
 	return true;
@@ -143,7 +144,7 @@ static bool load(struct loader *loader, struct error *error)
 {
 	bool ok = open_files(loader, error);
 
-	for (int u = 0; ok && u < loader->weights->schedule->programs->n_units; u++)
+	for (int u = 0; ok && u < loader->weights->program->n_units; u++)
 		ok = load_unit(loader, u, error);
 	close_files(loader);
 	return ok;

@@ -303,7 +303,7 @@ void safetensors_read(const struct safetensors *weights, const struct model *mod
 }
 
 /* Elements [begin, end) of the unit. */
-static void load_run(const struct safetensors *weights, const struct model *model,
+static void load_run(const struct safetensors *weights, const struct model *model, int parameter,
 	const struct unit_slice *slice, int64_t begin, int64_t end, const struct weights_shard *to)
 {
 	float strip[WEIGHTS_STRIP];
@@ -311,18 +311,18 @@ static void load_run(const struct safetensors *weights, const struct model *mode
 	for (int64_t at = begin; at < end; at += WEIGHTS_STRIP) {
 		int64_t n = min_i64(WEIGHTS_STRIP, end - at);
 
-		safetensors_read(weights, model, slice->parameter, at - slice->offset, n, strip);
+		safetensors_read(weights, model, parameter, at - slice->offset, n, strip);
 		weights_put(to, 0, at - to->first, n, strip);
 	}
 }
 
 void safetensors_load(const struct safetensors *weights, const struct weights *to)
 {
-	const struct schedule *schedule = to->schedule;
+	const struct program *program = to->program;
 	struct weights_shard shard;
 
-	for (int u = 0; u < schedule->programs->n_units; u++) {
-		const struct unit *unit = &schedule->programs->units[u];
+	for (int u = 0; u < program->n_units; u++) {
+		const struct unit *unit = &program->units[u];
 		if (!weights_shard(to, u, &shard))
 			continue;
 		for (int i = 0; i < unit->n_slices; i++) {
@@ -330,8 +330,10 @@ void safetensors_load(const struct safetensors *weights, const struct weights *t
 			int64_t begin = max_i64(slice->offset, shard.first);
 			int64_t end =
 				min_i64(slice->offset + slice->elements, shard.first + unit->chunk);
-			if (weights->of_parameter[slice->parameter] >= 0)
-				load_run(weights, schedule->model, slice, begin, end, &shard);
+			int parameter = weights_parameter(to, slice);
+			if (weights->of_parameter[parameter] >= 0)
+				load_run(weights, to->schedule->model, parameter, slice, begin, end,
+					&shard);
 		}
 	}
 }

@@ -9,6 +9,11 @@
 
 #include "kernels/kernels.h"
 
+int weights_parameter(const struct weights *weights, const struct unit_slice *slice)
+{
+	return model_whole_parameter(weights->program->model, slice->parameter);
+}
+
 int weights_buffer(const struct weights *weights, enum buffer_role role, int unit)
 {
 	for (int i = 0; i < weights->program->n_buffers; i++) {
@@ -37,7 +42,7 @@ static void *master(const struct weights *weights, int unit)
 
 bool weights_shard(const struct weights *weights, int index, struct weights_shard *shard)
 {
-	const struct unit *unit = &weights->schedule->programs->units[index];
+	const struct unit *unit = &weights->program->units[index];
 	void *moments = resident(weights, BUFFER_OPTIMIZER_STATE, index);
 	const struct plan *plan = &weights->schedule->plan;
 
@@ -63,13 +68,12 @@ void weights_put(
 static const void *find_element(
 	const struct weights *weights, int parameter, int64_t element, int array, enum dtype *dtype)
 {
-	const struct schedule *schedule = weights->schedule;
 	struct weights_shard shard;
 
-	for (int u = 0; u < schedule->programs->n_units; u++) {
-		const struct unit *unit = &schedule->programs->units[u];
+	for (int u = 0; u < weights->program->n_units; u++) {
+		const struct unit *unit = &weights->program->units[u];
 		for (int i = 0; i < unit->n_slices; i++) {
-			if (unit->slices[i].parameter != parameter ||
+			if (weights_parameter(weights, &unit->slices[i]) != parameter ||
 				!weights_shard(weights, u, &shard) || array >= shard.n_arrays)
 				continue;
 			*dtype = shard.dtype;
@@ -148,10 +152,10 @@ static bool gather_part(const struct weights *weights, struct comm *comm, int64_
 static bool spread_unit(
 	const struct weights *weights, struct comm *comm, int index, struct error *error)
 {
-	int64_t chunk = weights->schedule->programs->units[index].chunk;
+	int64_t chunk = weights->program->units[index].chunk;
 	enum dtype dtype = weights->schedule->plan.param_dtype;
 	void *kept = resident(weights, BUFFER_UNSHARDED, index);
-	bool frozen = unit_is_frozen(&weights->schedule->programs->units[index]);
+	bool frozen = unit_is_frozen(&weights->program->units[index]);
 	struct part updated = {
 		frozen ? dtype : weights->schedule->plan.master_dtype, master(weights, index)};
 
@@ -166,7 +170,7 @@ bool weights_spread(const struct weights *weights, struct comm *comm, struct err
 	struct comm_counters counters = comm->counters;
 	bool ok = true;
 
-	for (int u = 0; u < weights->schedule->programs->n_units && ok; u++)
+	for (int u = 0; u < weights->program->n_units && ok; u++)
 		ok = spread_unit(weights, comm, u, error);
 	comm->counters = counters; /* not operations of the schedule */
 	return ok;
@@ -232,8 +236,8 @@ static bool add_tensor(struct digester *d, const struct unit *unit, struct part 
 static bool add_unit(struct digester *d, int index)
 {
 	const struct weights *w = d->weights;
-	const struct unit *unit = &w->schedule->programs->units[index];
-	const struct model *model = w->schedule->model;
+	const struct unit *unit = &w->program->units[index];
+	const struct model *model = w->program->model;
 	struct weights_shard shard;
 	bool ok = weights_shard(w, index, &shard);
 
@@ -242,8 +246,8 @@ static bool add_unit(struct digester *d, int index)
 	for (int a = 0; ok && a < shard.n_arrays; a++)
 		ok = add_tensor(d, unit, (struct part){shard.dtype, shard.arrays[a]});
 	for (int i = 0; i < unit->n_slices; i++) {
-		XXH128_canonicalFromHash(
-			&d->digests[unit->slices[i].parameter], XXH3_128bits_digest(d->states[i]));
+		XXH128_canonicalFromHash(&d->digests[weights_parameter(w, &unit->slices[i])],
+			XXH3_128bits_digest(d->states[i]));
 		XXH3_freeState(d->states[i]);
 	}
 	return ok;
@@ -252,7 +256,7 @@ static bool add_unit(struct digester *d, int index)
 /* Room for the gathered unit comes from the heap, where the step had it too. */
 static bool add_unit_in_heap(struct digester *d, int index, struct error *error)
 {
-	const struct unit *unit = &d->weights->schedule->programs->units[index];
+	const struct unit *unit = &d->weights->program->units[index];
 	struct heap *heap = &d->weights->buffers->heap;
 
 	if (unit->n_slices == 0)
@@ -265,6 +269,36 @@ static bool add_unit_in_heap(struct digester *d, int index, struct error *error)
 		return false;
 	d->gathered = heap_address(heap, block);
 	bool ok = add_unit(d, index);
+	heap_give(heap, block);
+	return ok;
+}
+
+/* Stages have those of their own parameters, and zeros: the sum is all of them. */
+static bool join_stages(struct digester *d, int n, struct error *error)
+{
+	const struct weights *w = d->weights;
+	int stages = w->schedule->n_classes;
+	const struct group column = {.size = stages, .stride = d->comm->ranks / stages};
+	struct heap *heap = &w->buffers->heap;
+	int64_t bytes = n * (int64_t)sizeof(*d->digests);
+
+	if (stages == 1)
+		return true;
+	int block = heap_take(heap, bytes, error);
+	if (block < 0)
+		return false;
+	void *all = heap_address(heap, block);
+	memcpy(all, d->digests, (size_t)bytes);
+	bool ok = comm_run(d->comm, &(struct collective){.kind = COLLECTIVE_ALL_REDUCE,
+					    .element = COMM_INT64,
+					    .group = comm_group_of(&column, w->rank),
+					    .count = bytes / (int64_t)sizeof(int64_t),
+					    .input = all,
+					    .output = all,
+					    .step = -1,
+					    .op = -1,
+					    .unit = -1});
+	memcpy(d->digests, all, (size_t)bytes);
 	heap_give(heap, block);
 	return ok;
 }
@@ -284,8 +318,9 @@ bool weights_digest(const struct weights *weights, struct comm *comm, struct dig
 	bool ok = true;
 
 	d.leads = weights->rank % schedule->plan.mesh.shard == 0;
-	for (int u = 0; u < schedule->programs->n_units && ok; u++)
+	for (int u = 0; u < weights->program->n_units && ok; u++)
 		ok = add_unit_in_heap(&d, u, error);
+	ok = ok && join_stages(&d, n, error);
 	comm->counters = counters; /* not operations of the schedule */
 	*digest =
 		d.leads ? digest_of(d.digests, (size_t)n * sizeof(*d.digests)) : (struct digest){0};

@@ -5,13 +5,16 @@
 #include "executor/memory/memory.h"
 #include "executor/transports/transports.h"
 
-/* What a rank holds: its shards among its buffers. */
+/* What a rank holds: its shards among its buffers. Parameters have the numbers that they have in
+ * the whole model, of which a stage of a pipeline has a part. */
 struct weights {
 	const struct schedule *schedule;
-	const struct program *program;
+	const struct program *program; /* of the rank */
 	struct buffers *buffers;
 	int rank;
 };
+/* Of a slice of one of its units. */
+int weights_parameter(const struct weights *weights, const struct unit_slice *slice);
 
 /* A rank's part of a unit: elements [first, first + unit->chunk) of weights, first and second
  * moments. */

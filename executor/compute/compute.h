@@ -54,8 +54,9 @@ struct compute {
 	struct training training;
 	struct fault fault;
 	bool any_rounding; /* bits need not be those of other plans: an epilogue may compute GELU */
-	int rank, ranks;
-	int64_t step; /* from 0 */
+	int rank;          /* of all */
+	int ranks;         /* that share out the sequences of a micro-batch */
+	int64_t step;      /* from 0 */
 	/* Results of the step. */
 	struct exact_sum loss;  /* of the losses of this rank's tokens */
 	double gradient_norm;   /* over all parameters, before clipping */

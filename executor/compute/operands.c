@@ -62,6 +62,7 @@ static const struct buffer *buffer_at(const struct uses *uses, int i)
 }
 
 /* Roles as a set: bit r for role r. */
+_Static_assert(BUFFER_ROLE_COUNT <= 32, "bits of unsigned");
 static unsigned set_of(enum buffer_role role)
 {
 	return 1u << role;
@@ -163,10 +164,15 @@ void *operand_saved(const struct leaf *leaf, int module, enum tensor_role role)
 		role, saved->starts[saved->kept] - compute->saved[first].starts[saved->kept]);
 }
 
+/* In a stage of a pipeline the gradient of the residual stream is what came, and what goes on. */
 void *operand_work(const struct leaf *leaf, enum tensor_role role)
 {
 	const struct compute *compute = leaf->compute;
+	struct uses uses = uses_of(leaf, leaf->op->uses);
+	int message = find_role(&uses, set_of(BUFFER_RESIDUAL_GRADIENT), -1);
 
+	if (role == TENSOR_D_RESIDUAL && message >= 0)
+		return address(leaf, message, tensor_role_name(role));
 	return at_tensor(leaf, operand_role(leaf, BUFFER_BACKWARD_WORK), compute->work,
 		compute->n_work, role, 0);
 }
@@ -293,13 +299,13 @@ static void find_saved_tensors(struct compute *compute)
 
 static void find_homes(struct compute *compute)
 {
-	const struct schedule *schedule = compute->schedule;
+	const struct program *program = compute->program;
 
 	compute->locations =
 		ARENA_ARRAY(&compute->arena, struct location, compute->model->n_parameters);
-	for (int u = 0; u < schedule->programs->n_units; u++)
-		for (int i = 0; i < schedule->programs->units[u].n_slices; i++) {
-			const struct unit_slice *slice = &schedule->programs->units[u].slices[i];
+	for (int u = 0; u < program->n_units; u++)
+		for (int i = 0; i < program->units[u].n_slices; i++) {
+			const struct unit_slice *slice = &program->units[u].slices[i];
 
 			compute->locations[slice->parameter] = (struct location){u, slice->offset};
 		}

@@ -48,7 +48,7 @@ static void move(struct compute *c, const struct op *op, void *to, const void *f
 static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, struct error *error)
 {
 	const struct plan *plan = &c->schedule->plan;
-	int64_t rank = c->rank;
+	int64_t rank = c->rank % c->ranks;
 
 	if (fault_hits(&c->fault, FAULT_WRONG_SEQUENCE, c->rank, c->step))
 		rank = 0;
@@ -94,7 +94,7 @@ static void zero_run(
  * half of the memory traffic of zeros that are added to. Integers are added to always. */
 static void begin_gradient(struct compute *c, const struct buffer *buffer, void *address)
 {
-	const struct unit *unit = &c->schedule->programs->units[buffer->unit];
+	const struct unit *unit = &c->program->units[buffer->unit];
 	int64_t elements = buffer->bytes / dtype_bytes(buffer->dtype), end = 0;
 
 	for (int i = 0; i < unit->n_slices && !compute_sums_exactly(c); i++) {
@@ -459,7 +459,7 @@ bool compute_open(struct compute *c, struct error *error)
 {
 	const struct plan *plan = &c->schedule->plan;
 
-	c->model = c->schedule->programs->model;
+	c->model = c->program->model;
 	c->dtype = plan->param_dtype;
 	c->gradient_dtype = plan->reduce_dtype;
 	c->sequences = plan->micro_batch;

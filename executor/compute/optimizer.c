@@ -241,8 +241,8 @@ static void update_slice(struct update *u, const struct unit_slice *slice, int64
 		return;
 	if (fault_hits(&c->fault, FAULT_ROUND_BY_SHARD, c->rank, c->step))
 		begin = slice->offset + u->at;
-	u->rounding =
-		random_rounding(c->training.seed, slice->parameter, c->step, begin - slice->offset);
+	u->rounding = random_rounding(c->training.seed,
+		model_whole_parameter(c->model, slice->parameter), c->step, begin - slice->offset);
 	if (u->state != NULL)
 		run_adamw(u);
 	else
@@ -285,7 +285,7 @@ static void round_weights(const struct update *u, const struct op *op)
 
 void compute_update(struct compute *compute, const struct op *op)
 {
-	const struct unit *unit = &compute->schedule->programs->units[op->unit];
+	const struct unit *unit = &compute->program->units[op->unit];
 	struct update update = {.compute = compute,
 		.w = weights_of(compute, op),
 		.dtype = compute->schedule->plan.master_dtype,
@@ -304,7 +304,7 @@ void compute_update(struct compute *compute, const struct op *op)
 	}
 	count_gradient(compute, op);
 	if (fault_hits(&compute->fault, FAULT_SKIP_OPTIMIZER, compute->rank, compute->step) &&
-		op->unit == compute->schedule->programs->n_units - 1)
+		op->unit == compute->program->n_units - 1)
 		return;
 	for (int i = 0; i < unit->n_slices; i++)
 		update_slice(&update, &unit->slices[i], first);

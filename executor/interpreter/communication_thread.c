@@ -6,11 +6,21 @@
 
 enum { NO_MORE = -1 };
 
+static void be_idle(struct comm_thread *thread, uint32_t target)
+{
+	const _Atomic uint32_t *abort = thread->patience->abort;
+
+	while (thread->idle != NULL && !event_reached(&thread->tail, target) &&
+		(abort == NULL || atomic_load(abort) == 0) && thread->idle(thread->data))
+		;
+}
+
 static void *comm_thread_main(void *argument)
 {
 	struct comm_thread *thread = argument;
 
 	for (uint32_t taken = 0;; taken++) {
+		be_idle(thread, taken + 1);
 		if (event_wait(&thread->tail, taken + 1, thread->patience) != EVENT_REACHED)
 			return NULL;
 		int op = thread->queue[taken % thread->capacity];

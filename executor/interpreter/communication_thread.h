@@ -11,6 +11,9 @@
 struct comm_thread {
 	/* Set before the start; `run` is called in the thread, false ends it. */
 	bool (*run)(void *data, int op);
+	/* Called while there is nothing to run: true when it has moved something, or slept, and is
+	 * to be called again. May be NULL. */
+	bool (*idle)(void *data);
 	void *data;
 	const struct patience *patience;
 	/* private */

@@ -47,6 +47,11 @@ struct interpreter {
 	double start;
 	bool rehearsal;
 	int *pending, n_pending, first_pending; /* collectives whose gives are not reusable yet */
+	/* Messages of the step that is being carried out, of the communication thread alone. */
+	struct sends {
+		uint32_t pass, before; /* of the step; messages that were sent in earlier ones */
+		int *ops, n, taken;    /* in their order */
+	} sends[BOARD_DIRECTIONS];
 	int last_in_thread;
 	int leaked;                 /* block of a seeded fault; -1 */
 	struct comm_counters moved; /* by the last step that was walked */

@@ -199,13 +199,12 @@ static void fill_times(const struct measure_inputs *in, struct arena *arena, str
 	m->values.tokens_per_s_per_gpu = (double)(plan->global_batch * plan->seq_len) /
 					 spread.mean / (double)in->comm->ranks;
 	fill_timeline(in, spread.p50, arena, &m->timeline);
-	m->values.time = measure_time_split(&in->schedule->programs[0], m->timeline.spans, arena);
+	m->values.time = measure_time_split(in->program, m->timeline.spans, arena);
 }
 
 /* FLOPs that recomputation adds to a step of one rank. */
-static double recompute_flops(const struct schedule *schedule)
+static double recompute_flops(const struct schedule *schedule, const struct program *program)
 {
-	const struct program *program = &schedule->programs[0];
 	const struct plan *plan = &schedule->plan;
 	double flops = 0;
 
@@ -216,9 +215,9 @@ static double recompute_flops(const struct schedule *schedule)
 			m++) {
 			struct module_work work;
 
-			model_module_work(schedule->programs->model, m, PASS_FORWARD,
-				plan->micro_batch, plan->seq_len, dtype_bytes(plan->param_dtype),
-				plan->attention, &work);
+			model_module_work(program->model, m, PASS_FORWARD, plan->micro_batch,
+				plan->seq_len, dtype_bytes(plan->param_dtype), plan->attention,
+				&work);
 			flops += work.attention_flops;
 			for (int g = 0; g < work.n_gemms; g++)
 				flops += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *
@@ -251,7 +250,7 @@ static void fill_utilisation(
 	v->mfu_6n = rate * model_flops_6n(model) / v->peak_flops;
 	v->mfu_causal =
 		rate * model_flops_causal(model, in->schedule->plan.seq_len) / v->peak_flops;
-	v->hfu = v->mfu + recompute_flops(in->schedule) / v->step_time / v->peak_flops;
+	v->hfu = v->mfu + recompute_flops(in->schedule, in->program) / v->step_time / v->peak_flops;
 }
 
 static int64_t allocated_in_role(const struct measure_inputs *in, enum buffer_role role)
@@ -266,10 +265,10 @@ static int64_t allocated_in_role(const struct measure_inputs *in, enum buffer_ro
 	return bytes;
 }
 
-static const char *describe_op(const struct schedule *schedule, int index, struct arena *arena)
+static const char *describe_op(const struct program *program, int index, struct arena *arena)
 {
-	const struct op *op = &schedule->programs[0].ops[index];
-	const char *unit = op->unit >= 0 ? schedule->programs->units[op->unit].name : "all units";
+	const struct op *op = &program->ops[index];
+	const char *unit = op->unit >= 0 ? program->units[op->unit].name : "all units";
 
 	if (op->micro_batch < 0)
 		return arena_printf(arena, "%s %s", op_kind_name(op->kind), unit);
@@ -292,7 +291,7 @@ static void fill_ledger(const struct measure_inputs *in, struct arena *arena, st
 			v->peak_op = i;
 		}
 	}
-	v->peak_at = describe_op(in->schedule, v->peak_op, arena);
+	v->peak_at = describe_op(in->program, v->peak_op, arena);
 }
 
 static void fill_memory(const struct measure_inputs *in, struct arena *arena, struct prediction *v)

@@ -35,6 +35,7 @@ struct rank_report {
 
 struct measure_inputs {
 	const struct schedule *schedule;
+	const struct program *program; /* of the rank that measures */
 	const struct recorder *recorder;
 	const struct buffers *buffers;
 	const struct timeline *last; /* of the last step: the measured ledger */

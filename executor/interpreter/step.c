@@ -20,8 +20,13 @@ static bool is_collective(const struct interpreter *in, int index)
 	return op_kind_class(in->program->ops[index].kind) == OP_CLASS_COLLECTIVE;
 }
 
-/* Collectives, what follows them on their streams (adding up what they have reduced), and copies
- * between the tiers. The host's own operations are the walking thread's. */
+static bool is_message(const struct interpreter *in, int index)
+{
+	return op_kind_class(in->program->ops[index].kind) == OP_CLASS_MESSAGE;
+}
+
+/* Collectives, messages, what follows them on their streams (adding up what they have reduced), and
+ * copies between the tiers. The host's own operations are the walking thread's. */
 static bool belongs_to_thread(const struct interpreter *in, int index)
 {
 	enum stream stream = in->program->ops[index].stream;
@@ -103,6 +108,9 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 		.unit = op->unit,
 		.group_index = op->group,
 		.patience = in->expected != NULL ? in->expected->patience[index] : 0};
+	/* How long other programs may take is not said by this one. */
+	if (comm_joins_programs(in->comm, &c->group))
+		c->patience = 0;
 	if (in->backend.asynchronous != NULL)
 		c->stream = in->backend.asynchronous->stream(in->backend.device, op->stream);
 	if (held_on_device(in, index) > 0)
@@ -143,6 +151,85 @@ static bool run_collective(struct interpreter *in, int index)
 	return in->rehearsal || comm_run(in->comm, &c);
 }
 
+/* --- messages, in the communication thread --- */
+
+static struct comm_message message_of(const struct interpreter *in, int index)
+{
+	const struct op *op = &in->program->ops[index];
+	void *data = buffers_address(in->buffers, slice_of(in->program, op->uses)[0]);
+	bool sends = op->kind == OP_SEND;
+	int ranks = in->comm->program_ranks;
+	int own = in->comm->rank, other = op->message.peer * ranks + own % ranks;
+	int sender = sends ? own : other;
+
+	return (struct comm_message){.of = {.kind = COLLECTIVE_SEND_RECV,
+					     .element = COMM_BYTE,
+					     .group = {.first = sender,
+						     .size = 2,
+						     .stride = (sends ? other : own) - sender,
+						     .index = !sends},
+					     .count = op->bytes,
+					     .input = sends ? data : NULL,
+					     .output = sends ? NULL : data,
+					     .step = in->step,
+					     .op = index,
+					     .unit = -1},
+		.direction = op->message.direction,
+		.micro_batch = op->micro_batch,
+		.chunk = op->message.chunk};
+}
+
+/* Sends end when their receivers have what was sent. */
+static void end_sends(struct interpreter *in)
+{
+	for (int d = 0; d < BOARD_DIRECTIONS; d++) {
+		struct sends *sends = &in->sends[d];
+
+		if (sends->taken == sends->n)
+			continue;
+		uint32_t taken = in->comm->transport->taken(in->comm, (enum direction)d);
+		for (; sends->taken < sends->n && taken - sends->before > (uint32_t)sends->taken;
+			sends->taken++)
+			event_set(&in->finished[sends->ops[sends->taken]], sends->pass);
+	}
+}
+
+static void note_send(struct interpreter *in, enum direction direction, int index)
+{
+	struct sends *sends = &in->sends[direction];
+
+	if (sends->pass != in->pass) {
+		sends->before += (uint32_t)sends->n;
+		sends->n = sends->taken = 0;
+		sends->pass = in->pass;
+	}
+	sends->ops[sends->n++] = index;
+}
+
+/* Nothing comes to a rehearsal. */
+static bool run_message(struct interpreter *in, int index)
+{
+	const struct comm_message message = message_of(in, index);
+
+	if (in->rehearsal)
+		return true;
+	if (in->program->ops[index].kind == OP_RECV)
+		return comm_receive(in->comm, &message);
+	note_send(in, message.direction, index);
+	return comm_send(in->comm, &message);
+}
+
+static bool move_messages(void *data)
+{
+	static const double nap = 1e-3;
+	struct interpreter *in = data;
+	const struct transport *transport = in->comm->transport;
+	bool moves = transport->progress != NULL && transport->progress(in->comm, nap);
+
+	end_sends(in);
+	return moves;
+}
+
 /* The communication thread has no caller to return an error to: it stops the whole rank. */
 static bool fail_in_thread(struct interpreter *in, const struct error *error)
 {
@@ -152,16 +239,27 @@ static bool fail_in_thread(struct interpreter *in, const struct error *error)
 	return false;
 }
 
-/* A collective's time counts from when all have come to it. */
+/* The time of a collective, and of a message, counts from when all have come to it. */
 static void hold(struct interpreter *in, int index, struct pace_tally *tally)
 {
 	double start = in->start + in->timeline.spans[index].start;
 
 	if (in->expected == NULL || in->rehearsal)
 		return;
-	if (is_collective(in, index) && in->comm->assembled > start)
+	if ((is_collective(in, index) || is_message(in, index)) && in->comm->assembled > start)
 		start = in->comm->assembled;
 	expectation_hold(in->expected, index, start, &in->stop, tally);
+}
+
+/* What was sent is on its way from now on. */
+static void end_in_thread(struct interpreter *in, int index)
+{
+	end_sends(in);
+	hold(in, index, &in->thread_tally);
+	if (in->program->ops[index].kind == OP_SEND && !in->rehearsal)
+		in->timeline.spans[index].end = now(in);
+	else
+		finish(in, index);
 }
 
 static bool run_in_thread(void *data, int index)
@@ -177,12 +275,13 @@ static bool run_in_thread(void *data, int index)
 	in->timeline.spans[index].start = now(in);
 	if (is_collective(in, index))
 		ok = run_collective(in, index);
+	else if (is_message(in, index))
+		ok = run_message(in, index);
 	else
 		ok = in->backend.run(in->backend.data, index, &error);
 	if (!ok)
 		return fail_in_thread(in, &error);
-	hold(in, index, &in->thread_tally);
-	finish(in, index);
+	end_in_thread(in, index);
 	return true;
 }
 
@@ -207,17 +306,20 @@ static void release_all(struct interpreter *in, const struct op *op)
 }
 
 /* What the communication thread's operations gave back becomes reusable when they have finished, in
- * their order.
- */
+ * their order; what is sent, when it has been received, which holds nothing up. */
 static void release_pending(struct interpreter *in)
 {
-	while (in->first_pending < in->n_pending) {
-		int op = in->pending[in->first_pending];
+	for (int i = in->first_pending; i < in->n_pending; i++) {
+		int op = in->pending[i];
 
-		if (!event_reached(&in->finished[op], in->pass))
+		if (op >= 0 && event_reached(&in->finished[op], in->pass)) {
+			release_all(in, &in->program->ops[op]);
+			in->pending[i] = -1;
+		} else if (op >= 0 && in->program->ops[op].kind != OP_SEND) {
 			return;
-		release_all(in, &in->program->ops[op]);
-		in->first_pending++;
+		}
+		if (i == in->first_pending && in->pending[i] < 0)
+			in->first_pending++;
 	}
 }
 
@@ -356,6 +458,9 @@ static bool drain(struct interpreter *in, struct error *error)
 	count_late(in);
 	if (in->last_in_thread >= 0 && !wait_finished(in, in->last_in_thread))
 		return false;
+	for (int i = 0; i < in->program->n_ops && device == NULL; i++)
+		if (in->program->ops[i].kind == OP_SEND && !wait_finished(in, i))
+			return false;
 	release_pending(in);
 	plug_leak(in);
 	return true;
@@ -416,6 +521,8 @@ bool interpreter_open(struct interpreter *in, struct error *error)
 	in->finished = ARENA_ARRAY(&in->arena, struct event, n);
 	in->pending = ARENA_ARRAY(&in->arena, int, n);
 	in->last_in_thread = in->leaked = -1;
+	for (int d = 0; d < BOARD_DIRECTIONS; d++)
+		in->sends[d].ops = ARENA_ARRAY(&in->arena, int, n);
 	for (int i = 0; i < n; i++) {
 		if (is_collective(in, i) && !check_collective(in, i, error))
 			return false;
@@ -423,8 +530,8 @@ bool interpreter_open(struct interpreter *in, struct error *error)
 			in->last_in_thread = i;
 	}
 	in->patience = (struct patience){.abort = &in->stop};
-	in->thread =
-		(struct comm_thread){.run = run_in_thread, .data = in, .patience = &in->patience};
+	in->thread = (struct comm_thread){
+		.run = run_in_thread, .idle = move_messages, .data = in, .patience = &in->patience};
 	return comm_thread_start(&in->thread, n, error);
 }
 

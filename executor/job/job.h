@@ -96,6 +96,7 @@ struct executor_job {
 	const char *fault;    /* seeded faults for tests, docs/reliability.md; NULL = none */
 	/* Predicted; for watchdog deadlines and pacing. May be NULL without `pace`. */
 	const struct timeline *expected;
+	const struct timeline *const *expected_of_classes; /* of a pipeline: of each stage */
 	unsigned pace; /* PACE_*: which operations last as long as predicted, at least */
 	double collective_timeout; /* s until a rank that does not come is called hung; 0 = by the
 				    * prediction, and ten minutes or join_timeout where a GPU is set

@@ -13,7 +13,7 @@ struct launch {
 	/* Called once when a signal asks for an end after this step; may be NULL. */
 	void (*stopping)(void *data);
 	/* Names an operation for the message about a rank that died; may be NULL. */
-	void (*describe)(struct text *text, int op, void *data);
+	void (*describe)(struct text *text, int rank, int op, void *data);
 	void *data;
 };
 

@@ -206,7 +206,7 @@ static void describe_place(struct crew *crew, int rank, struct text *text)
 	text_printf(text, " in step %d", atomic_load(&board->step));
 	if (op >= 0 && launch->describe != NULL) {
 		text_printf(text, ", operation %d, ", op);
-		launch->describe(text, op, launch->data);
+		launch->describe(text, rank, op, launch->data);
 	}
 }
 

@@ -20,6 +20,15 @@ int64_t buffers_capacity(const struct schedule *schedule, int class)
 	return ROOM_FACTOR * peak + ROOM_EXTRA;
 }
 
+int64_t buffers_most_capacity(const struct schedule *schedule)
+{
+	int64_t most = 0;
+
+	for (int c = 0; c < schedule->n_classes; c++)
+		most = max_i64(most, buffers_capacity(schedule, c));
+	return most;
+}
+
 static enum category category_of(const struct buffers *buffers, int buffer)
 {
 	return buffer_role_category(buffers->program->buffers[buffer].role);

@@ -32,6 +32,8 @@ struct buffers {
 /* Bytes of address space that a rank should reserve for that program: plenty, because what is not
  * touched costs nothing and fragmentation must not end a run. */
 int64_t buffers_capacity(const struct schedule *schedule, int class);
+/* Of the program that needs the most. */
+int64_t buffers_most_capacity(const struct schedule *schedule);
 
 /* The resident buffers are taken at once, zeroed. `base` is zeroed memory that the caller owns; the
  * host's tier is mapped here, and holds as much as the program ever has there, no byte more. */

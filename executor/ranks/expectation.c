@@ -24,9 +24,11 @@ double expectation_patience(double predicted, double slow_motion)
 static bool is_held(const struct op *op, enum pace pace)
 {
 	enum op_class class = op_kind_class(op->kind);
-	bool link = class == OP_CLASS_COLLECTIVE || class == OP_CLASS_COPY;
+	bool link =
+		class == OP_CLASS_COLLECTIVE || class == OP_CLASS_COPY || class == OP_CLASS_MESSAGE;
 
-	if (class == OP_CLASS_MARK)
+	/* A message takes its time at the receiver. */
+	if (class == OP_CLASS_MARK || op->kind == OP_SEND)
 		return false;
 	return pace & (link ? PACE_COLLECTIVES : PACE_COMPUTE);
 }
@@ -42,18 +44,56 @@ static double previous_end(const struct program *program, const struct timeline 
 	return end;
 }
 
-void expectation_write(const struct program *program, const struct timeline *predicted,
-	enum pace pace, double slow_motion, double timeout, struct text *text)
+/* The place among the messages of its kind, to or from that class over that group. */
+static int place_of(const struct program *program, int peer, int index)
 {
-	double before = previous_end(program, predicted);
+	const struct op *at = &program->ops[index];
+	int n = 0;
+
+	for (int i = 0; i < index; i++)
+		n += program->ops[i].kind == at->kind && program->ops[i].group == at->group &&
+		     program->ops[i].message.peer == peer;
+	return n;
+}
+
+/* A message is as long on its way as both ends take part in it: one of them has waited before. */
+static double received_within(const struct schedule *schedule, int class,
+	const struct timeline *const *predicted, int index)
+{
+	const struct op *op = &schedule->programs[class].ops[index];
+	int peer = op->message.peer;
+	const struct program *sender = &schedule->programs[peer];
+	const struct span *span = &predicted[class]->spans[index];
+	int place = place_of(&schedule->programs[class], peer, index);
+	double own = span->end - span->start;
+
+	for (int i = 0; i < sender->n_ops; i++) {
+		const struct op *sent = &sender->ops[i];
+		const struct span *there = &predicted[peer]->spans[i];
+
+		if (sent->kind == OP_SEND && sent->group == op->group &&
+			sent->message.peer == class && place-- == 0)
+			return fmin(own, there->end - there->start);
+	}
+	return own;
+}
+
+void expectation_write(const struct schedule *schedule, int class,
+	const struct timeline *const *predicted, enum pace pace, double slow_motion, double timeout,
+	struct text *text)
+{
+	const struct program *program = &schedule->programs[class];
+	double before = previous_end(program, predicted[class]);
 
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
-		const struct span *span = &predicted->spans[i];
+		const struct span *span = &predicted[class]->spans[i];
 		double held = 0, patience = 0;
 
 		if (is_held(op, pace))
-			held = slow_motion * (span->end - span->start);
+			held = slow_motion *
+			       (op->kind == OP_RECV ? received_within(schedule, class, predicted, i)
+						    : span->end - span->start);
 		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE) {
 			patience = timeout > 0 ? timeout
 					       : expectation_patience(
@@ -78,12 +118,17 @@ static bool read_number(const char **text, double *value)
 	return true;
 }
 
-bool expectation_read(
-	const char *text, int n_ops, struct arena *arena, struct expectation *expectation)
+bool expectation_read(const char *text, int before, int n_ops, struct arena *arena,
+	struct expectation *expectation)
 {
+	double skipped;
+
 	*expectation = (struct expectation){.n_ops = n_ops,
 		.held = ARENA_ARRAY(arena, double, n_ops),
 		.patience = ARENA_ARRAY(arena, double, n_ops)};
+	for (int i = 0; text != NULL && i < 2 * before; i++)
+		if (!read_number(&text, &skipped))
+			return false;
 	for (int i = 0; text != NULL && i < n_ops; i++)
 		if (!read_number(&text, &expectation->held[i]) ||
 			!read_number(&text, &expectation->patience[i]))

@@ -21,15 +21,18 @@ struct pace_tally {
 	double late; /* s */
 };
 
-/* From a predicted step, as text for the ranks. Modelled times are multiplied by `slow_motion`
- * (>= 1). A rank that does not come to a collective is called hung after `timeout` s; 0: after 10 s
- * and 20 times the predicted time since the end of the collective before it, as so late can no rank
- * be that came to that one. */
-void expectation_write(const struct program *program, const struct timeline *predicted,
-	enum pace pace, double slow_motion, double timeout, struct text *text);
-/* `text` NULL: nothing is held, and no patience is known (0). False when it is not of n_ops. */
-bool expectation_read(
-	const char *text, int n_ops, struct arena *arena, struct expectation *expectation);
+/* From a predicted step, of which there is a timeline for each class of ranks, as text for the
+ * ranks of `class`. Modelled times are multiplied by `slow_motion` (>= 1). A rank that does not
+ * come to a collective is called hung after `timeout` s; 0: after 10 s and 20 times the predicted
+ * time since the end of the collective before it, as so late can no rank be that came to that one.
+ */
+void expectation_write(const struct schedule *schedule, int class,
+	const struct timeline *const *predicted, enum pace pace, double slow_motion, double timeout,
+	struct text *text);
+/* Of n_ops operations behind `before` others. `text` NULL: nothing is held, and no patience is
+ * known (0). False when it has fewer. */
+bool expectation_read(const char *text, int before, int n_ops, struct arena *arena,
+	struct expectation *expectation);
 
 /* Until the time is up that operation `op` is held for since `start` (clock_now); `stop` ends it
  * early. */

@@ -3,6 +3,7 @@
 #ifndef EXECUTOR_RANKS_H
 #define EXECUTOR_RANKS_H
 
+#include "executor/ranks/board.h"
 #include "executor/ranks/cores.h"
 #include "executor/ranks/event.h"
 #include "executor/ranks/expectation.h"

@@ -13,40 +13,7 @@
 
 #include "base/base.h"
 #include "executor/job/job.h"
-#include "executor/ranks/event.h"
-
-/* One collective as its rank sees it; what must agree between ranks comes first. */
-struct post {
-	uint32_t sequence; /* the how manieth collective of this rank, from 1 */
-	int32_t kind;      /* enum collective_kind */
-	int32_t element;   /* enum comm_element */
-	int32_t first, size, stride;
-	int64_t count;
-	int64_t offset; /* of the memory that others read, in this rank's window */
-	int64_t result; /* of the output, if it is there too */
-	int32_t step, op, unit;
-};
-
-enum { BOARD_POSTS = 64 };
-
-/* What a rank lets the others see. The last posts stay, so that a report of a hang can name them.
- */
-struct board {
-	struct event progress; /* of collectives: PHASES * sequence + enum phase */
-	_Atomic int32_t state; /* enum board_state */
-	_Atomic int32_t step, op;
-	_Atomic int32_t pid;    /* over machines; 0 = not there yet */
-	_Atomic uint32_t beats; /* counts while it waits for other machines: no fault of its own */
-	_Atomic int32_t call;   /* enum rank_call */
-	_Atomic int64_t call_since; /* ns of clock_of_machine() */
-	struct post posts[BOARD_POSTS];
-} __attribute__((aligned(64)));
-
-/* Calls into MPI, which knows no deadline: the process that started the rank has one for each. */
-enum rank_call { CALL_NONE, CALL_MPI_START, CALL_MPI_SHARE, CALL_MPI_MOVE, CALL_MPI_STOP };
-
-/* BOARD_GAVE_UP: because of another rank, which tells why. */
-enum board_state { BOARD_STARTING, BOARD_RUNNING, BOARD_DONE, BOARD_GAVE_UP };
+#include "executor/ranks/board.h"
 
 /* The first fault wins; the others are its consequences. */
 struct fault_record {

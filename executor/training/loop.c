@@ -140,6 +140,7 @@ static bool write_measurement(
 {
 	const struct measure_inputs inputs = {.device_ranks = t->on_gpu ? ranks_on_gpu(t) : 0,
 		.schedule = t->schedule,
+		.program = t->program,
 		.recorder = &t->recorder,
 		.buffers = &t->buffers,
 		.last = &t->interpreter.timeline,

@@ -26,16 +26,20 @@ static bool read_plan(struct trainer *t, struct error *error)
 {
 	const char *text = segment_text(t->segment, TEXT_PLAN);
 
-	return plan_file_parse(&t->arena, "plan", text, strlen(text), &t->file, error) &&
-	       schedule_build(&t->arena, &t->file.plan, t->file.model, t->file.topology,
-		       &t->schedule, error);
+	if (!plan_file_parse(&t->arena, "plan", text, strlen(text), &t->file, error) ||
+		!schedule_build(&t->arena, &t->file.plan, t->file.model, t->file.topology,
+			&t->schedule, error))
+		return false;
+	t->program_ranks = (int)(plan_ranks(&t->file.plan) / t->schedule->n_classes);
+	t->program = &t->schedule->programs[t->segment->rank / t->program_ranks];
+	return true;
 }
 
 static bool join(struct trainer *t, struct error *error)
 {
 	const struct topology *topology = t->file.topology;
 
-	return cluster_join(&t->cluster, t->segment, buffers_capacity(t->schedule, 0), error) &&
+	return cluster_join(&t->cluster, t->segment, buffers_most_capacity(t->schedule), error) &&
 	       cluster_check(&t->cluster, topology->nodes, topology->devices_per_node, error);
 }
 
@@ -54,7 +58,7 @@ static bool choose_kernels(struct trainer *t, struct error *error)
 
 static bool place_buffers(struct trainer *t, struct error *error)
 {
-	const struct program *program = &t->schedule->programs[0];
+	const struct program *program = t->program;
 
 	t->states = &t->buffers;
 	if (!t->on_gpu)
@@ -90,7 +94,7 @@ const struct kernels *trainer_kernels(const struct trainer *t)
  * sums, has one of its own. */
 static bool open_contexts(struct trainer *t, struct error *error)
 {
-	const struct program *program = &t->schedule->programs[0];
+	const struct program *program = t->program;
 
 	t->context = (struct kernel_context){.threads = trainer_job(t)->threads};
 	for (int i = 0; i < program->n_buffers; i++)
@@ -124,7 +128,7 @@ static bool open_compute(struct trainer *t, struct error *error)
 			t->file.model->architecture.vocab, trainer_job(t)->training.seed, error))
 		return false;
 	t->compute = (struct compute){.schedule = t->schedule,
-		.program = &t->schedule->programs[0],
+		.program = t->program,
 		.buffers = &t->buffers,
 		.kernels = t->null_device ? &kernels_null : trainer_kernels(t),
 		.context = &t->context,
@@ -137,8 +141,18 @@ static bool open_compute(struct trainer *t, struct error *error)
 		.fault = t->fault,
 		.any_rounding = trainer_job(t)->any_rounding,
 		.rank = t->segment->rank,
-		.ranks = trainer_job(t)->ranks};
+		.ranks = t->program_ranks};
 	return compute_open(&t->compute, error);
+}
+
+/* Of the programs before the rank's. */
+static int operations_before(const struct trainer *t)
+{
+	int n = 0;
+
+	for (const struct program *p = t->schedule->programs; p < t->program; p++)
+		n += p->n_ops;
+	return n;
 }
 
 static bool open_interpreter(struct trainer *t, struct error *error)
@@ -155,9 +169,11 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 		return false;
 	t->comm.fault = t->fault;
 	t->comm.schedule = t->schedule;
+	t->comm.program_ranks = t->program_ranks;
 	if (expected != NULL && expected[0] == '\0')
 		expected = NULL;
-	if (!expectation_read(expected, t->schedule->programs[0].n_ops, &t->arena, &t->expected))
+	if (!expectation_read(
+		    expected, operations_before(t), t->program->n_ops, &t->arena, &t->expected))
 		return error_set(error, EXIT_CODE_INTERNAL, "a prediction of another schedule");
 	if (t->on_gpu && expectation_paces(&t->expected) &&
 		!device_pace_open(&t->gpu.device, error))
@@ -166,7 +182,7 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 		return false;
 	expectation_sharpen();
 	t->interpreter = (struct interpreter){.schedule = t->schedule,
-		.program = &t->schedule->programs[0],
+		.program = t->program,
 		.buffers = &t->buffers,
 		.comm = &t->comm,
 		.backend = {.name = t->null_device ? "null"
@@ -224,7 +240,7 @@ static bool warm_up(struct trainer *t, struct error *error)
 struct weights trainer_weights(struct trainer *t)
 {
 	return (struct weights){.schedule = t->schedule,
-		.program = &t->schedule->programs[0],
+		.program = t->program,
 		.buffers = t->states,
 		.rank = t->segment->rank};
 }
@@ -314,8 +330,7 @@ bool trainer_open(struct trainer *t, struct error *error)
 		(t->on_gpu && !t->null_device && !warm_up(t, error)) ||
 		!choose_checkpoint(t, error) || !open_checkpointer(t, error))
 		return false;
-	recorder_open(&t->recorder, trainer_job(t)->training.steps, t->schedule->programs[0].n_ops,
-		&t->arena);
+	recorder_open(&t->recorder, trainer_job(t)->training.steps, t->program->n_ops, &t->arena);
 	t->pss_before = machine_pss();
 	trainer_large_pages(t);
 	if (!fill_weights(t, error) || (t->on_gpu && !gpu_upload(&t->gpu, &t->buffers, error)))

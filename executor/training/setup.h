@@ -23,6 +23,8 @@ struct trainer {
 	struct fault fault;
 	struct plan_file file;
 	struct schedule *schedule;
+	const struct program *program; /* of this rank, */
+	int program_ranks;             /* which so many consecutive ones have */
 	const struct kernels *kernels; /* of sums, also on the null device */
 	bool null_device, on_gpu;
 	struct gpu gpu;

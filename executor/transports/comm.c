@@ -32,36 +32,75 @@ struct comm_group comm_group_of(const struct group *group, int rank)
 		.first = rank - index * stride, .size = size, .stride = stride, .index = index};
 }
 
-void comm_tell_unit(const struct comm *comm, int unit, struct text *text)
+bool comm_joins_programs(const struct comm *comm, const struct comm_group *group)
 {
-	const struct schedule *s = comm->schedule;
+	int last = comm_group_rank(group, group->size - 1), n = comm->program_ranks;
 
-	if (unit >= 0 && s != NULL && unit < s->programs->n_units)
-		text_printf(text, " of %s", s->programs->units[unit].name);
+	return n > 0 && group->first / n != last / n;
+}
+
+/* NULL: it is not known. */
+static const struct program *program_of(const struct comm *comm, int rank)
+{
+	if (comm->schedule == NULL)
+		return NULL;
+	return comm->schedule->programs +
+	       (comm->program_ranks > 0 ? rank / comm->program_ranks : 0);
+}
+
+void comm_tell_unit(const struct comm *comm, int rank, int unit, struct text *text)
+{
+	const struct program *program = program_of(comm, rank);
+
+	if (unit >= 0 && program != NULL && unit < program->n_units)
+		text_printf(text, " of %s", program->units[unit].name);
 	else if (unit >= 0)
 		text_printf(text, " of unit %d", unit);
 }
 
-void comm_tell_operation(const struct comm *comm, int op, struct text *text)
+void comm_tell_operation(const struct comm *comm, int rank, int op, struct text *text)
 {
-	const struct schedule *s = comm->schedule;
+	const struct program *program = program_of(comm, rank);
 
 	if (op < 0)
 		return;
 	text_printf(text, "operation %d", op);
-	if (s == NULL || op >= s->programs[0].n_ops)
+	if (program == NULL || op >= program->n_ops)
 		return;
-	text_printf(text, ", %s", op_kind_name(s->programs[0].ops[op].kind));
-	comm_tell_unit(comm, s->programs[0].ops[op].unit, text);
+	text_printf(text, ", %s", op_kind_name(program->ops[op].kind));
+	comm_tell_unit(comm, rank, program->ops[op].unit, text);
+}
+
+static struct collective patient(const struct comm *comm, const struct collective *collective)
+{
+	struct collective c = *collective;
+
+	c.patience = comm->patience > c.patience ? comm->patience : c.patience;
+	return c;
 }
 
 bool comm_run(struct comm *comm, const struct collective *collective)
 {
+	const struct collective c = patient(comm, collective);
+
 	comm->counters.collectives[collective->kind]++;
 	comm->assembled = 0;
-	struct collective patient = *collective;
-	patient.patience = comm->patience > patient.patience ? comm->patience : patient.patience;
-	return comm->transport->run(comm, &patient);
+	return comm->transport->run(comm, &c);
+}
+
+bool comm_send(struct comm *comm, const struct comm_message *message)
+{
+	comm->counters.wire_bytes += message->of.count;
+	return comm->transport->send(comm, message);
+}
+
+bool comm_receive(struct comm *comm, const struct comm_message *message)
+{
+	struct comm_message m = *message;
+
+	m.of = patient(comm, &message->of);
+	comm->assembled = 0;
+	return comm->transport->receive(comm, &m);
 }
 
 bool comm_exchange(struct comm *comm, const void *input, void *output, int64_t bytes)
@@ -106,7 +145,26 @@ static bool null_run(struct comm *comm, const struct collective *c)
 	return true;
 }
 
-static const struct transport transport_null = {.name = "null", .run = null_run};
+static bool null_message(struct comm *comm, const struct comm_message *m)
+{
+	(void)comm;
+	(void)m;
+	return true;
+}
+
+/* Any number: nothing waits. */
+static uint32_t null_taken(struct comm *comm, enum direction direction)
+{
+	(void)comm;
+	(void)direction;
+	return UINT32_MAX;
+}
+
+static const struct transport transport_null = {.name = "null",
+	.run = null_run,
+	.send = null_message,
+	.receive = null_message,
+	.taken = null_taken};
 
 void comm_open_null(struct comm *comm, int rank, int ranks)
 {

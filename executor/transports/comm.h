@@ -1,8 +1,9 @@
 /* Collectives between ranks, behind one table of functions: a transport.
  *
  * A rank has one struct comm, which one thread uses (the communication thread; between steps the
- * interpreter). Every rank of a run carries out the same sequence of collectives, and a transport
- * compares what each is about to do before any data moves.
+ * interpreter). Ranks with one program carry out the same sequence of collectives, and all ranks
+ * that of those which join programs; a transport compares what each is about to do before any data
+ * moves. Messages go from one program to another, and have an order in each direction.
  *
  * Sums are made in the declared order: one balanced tree over the positions in the group, split at
  * the largest power of two below its size. So they do not depend on the transport, and a group that
@@ -45,9 +46,17 @@ struct collective {
 	double patience;
 };
 
+/* From one rank to another, between stages of a pipeline. */
+struct comm_message {
+	/* The sender is the first of two members; `count` bytes from `input`, or to `output`. */
+	struct collective of;
+	enum direction direction;
+	int micro_batch, chunk;
+};
+
 struct comm_counters {
 	int64_t collectives[3]; /* by enum collective_kind */
-	int64_t wire_bytes;     /* that this rank fetched from others */
+	int64_t wire_bytes;     /* that this rank fetched from others, or sent in messages */
 	int64_t network_bytes;  /* that this rank sent to other machines */
 };
 
@@ -59,12 +68,22 @@ struct transport {
 	 * lie in memory that the transport can reach: any block of the rank's heap. False after a
 	 * fault, which has been recorded. */
 	bool (*run)(struct comm *comm, const struct collective *collective);
+	/* NULL: there are no messages. What is sent lies in the heap, and stays as it is until
+	 * `taken` counts it; a receive returns when it is there. */
+	bool (*send)(struct comm *comm, const struct comm_message *message);
+	bool (*receive)(struct comm *comm, const struct comm_message *message);
+	/* How many in that direction have reached their receiver. */
+	uint32_t (*taken)(struct comm *comm, enum direction direction);
+	/* Moves what is on its way for at most so many s; false: there is nothing, or a fault.
+	 * NULL: receivers fetch. */
+	bool (*progress)(struct comm *comm, double seconds);
 	void (*finish)(struct comm *comm); /* frees `state` */
 };
 
 struct comm {
 	const struct transport *transport;
 	int rank, ranks;
+	int program_ranks;             /* so many consecutive ranks have one program; 0 = all */
 	const struct kernels *kernels; /* for sums */
 	struct kernel_context *context;
 	const struct schedule *schedule; /* for names in messages; NULL: there are numbers only */
@@ -92,10 +111,14 @@ bool comm_exchange(struct comm *comm, const void *input, void *output, int64_t b
 /* With a patience of its own, s. */
 bool comm_exchange_within(
 	struct comm *comm, const void *input, void *output, int64_t bytes, double patience);
-/* For messages: " of " and the unit of an operation; and the operation, by number and name. Nothing
- * for what is no operation of the schedule (-1). */
-void comm_tell_unit(const struct comm *comm, int unit, struct text *text);
-void comm_tell_operation(const struct comm *comm, int op, struct text *text);
+bool comm_send(struct comm *comm, const struct comm_message *message);
+bool comm_receive(struct comm *comm, const struct comm_message *message);
+/* Whether a group is of ranks with several programs. */
+bool comm_joins_programs(const struct comm *comm, const struct comm_group *group);
+/* To tell people: " of " and the unit of an operation of that rank; and the operation, by number
+ * and name. Nothing for what is no operation of the schedule (-1). */
+void comm_tell_unit(const struct comm *comm, int rank, int unit, struct text *text);
+void comm_tell_operation(const struct comm *comm, int rank, int op, struct text *text);
 /* The group of that rank. */
 struct comm_group comm_group_of(const struct group *group, int rank);
 

@@ -11,7 +11,7 @@
 
 enum { SLICE_ALIGNMENT = 16 }; /* elements: ranks do not write to one cache line */
 
-static struct board *board_of(const struct node_link *link, int rank)
+struct board *node_board(const struct node_link *link, int rank)
 {
 	return segment_board(link->segment, rank - link->first_rank);
 }
@@ -27,17 +27,18 @@ void node_link_open(struct node_link *link, struct segment *shared, struct segme
 		.patience = {.abort = &shared->header->abort,
 			.timeout = control->header->job.collective_timeout},
 		.sources = ARENA_ARRAY(arena, const void *, ranks)};
-	atomic_store(&board_of(link, rank)->pid, (int32_t)getpid());
+	atomic_store(&node_board(link, rank)->pid, (int32_t)getpid());
 }
 
 const struct post *node_peer_post(const struct node_link *link, int rank)
 {
-	return &board_of(link, rank)->posts[link->sequence % BOARD_POSTS];
+	return &node_board(link, rank)->lanes[link->lane].posts[link->sequence % BOARD_POSTS];
 }
 
 void node_say(const struct comm *comm, struct node_link *link, enum phase phase)
 {
-	event_set(&board_of(link, comm->rank)->progress, PHASES * link->sequence + phase);
+	event_set(&node_board(link, comm->rank)->lanes[link->lane].progress,
+		PHASES * link->sequence + phase);
 }
 
 struct patience node_patience(const struct node_link *link, const struct collective *c)
@@ -53,8 +54,11 @@ struct patience node_patience(const struct node_link *link, const struct collect
 static void tell_collective(const struct comm *comm, const struct node_link *link,
 	const struct collective *c, struct text *text)
 {
-	text_printf(text, "%s %u", collective_kind_names[c->kind], link->sequence);
-	comm_tell_unit(comm, c->unit, text);
+	if (c->kind == COLLECTIVE_SEND_RECV)
+		text_printf(text, "its message to rank %d", comm->rank);
+	else
+		text_printf(text, "%s %u", collective_kind_names[c->kind], link->sequence);
+	comm_tell_unit(comm, comm->rank, c->unit, text);
 	if (c->op >= 0)
 		text_printf(text, " (step %lld, operation %d)", (long long)c->step, c->op);
 	else
@@ -78,13 +82,13 @@ bool node_hangs(struct comm *comm, struct node_link *link, const struct collecti
 static bool peer_hangs(
 	struct comm *comm, struct node_link *link, const struct collective *c, int peer)
 {
-	const struct board *board = board_of(link, peer);
+	const struct board *board = node_board(link, peer);
 	struct text last_seen = {0};
 
 	if (atomic_load(&board->op) >= 0) {
 		text_printf(
 			&last_seen, "; it was last seen in step %d at ", atomic_load(&board->step));
-		comm_tell_operation(comm, atomic_load(&board->op), &last_seen);
+		comm_tell_operation(comm, peer, atomic_load(&board->op), &last_seen);
 	}
 	node_hangs(comm, link, c, peer, text_string(&last_seen));
 	text_finish(&last_seen);
@@ -94,7 +98,7 @@ static bool peer_hangs(
 /* Ranks of one launcher are seen through by it; those of others may be seen by no other process. */
 static bool has_gone(const struct node_link *link, int peer)
 {
-	int pid = atomic_load(&board_of(link, peer)->pid);
+	int pid = atomic_load(&node_board(link, peer)->pid);
 
 	return link->segment != link->control && pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
 }
@@ -114,21 +118,22 @@ static bool peer_has_gone(
 	return false;
 }
 
-/* Who waits for other machines is not to blame, nor who waits for such a rank: they will tell.
+/* Who waits for other machines or other programs is not to blame, nor who waits for such a rank:
+ * they will tell.
  * Ranks never wait in a circle, each letting the next one off: progress only grows, and who waits
  * for a rank is ahead of it. */
-static bool await_one(struct comm *comm, struct node_link *link, const struct collective *c,
-	int peer, enum phase phase)
+bool node_await_event(struct comm *comm, struct node_link *link, const struct collective *c,
+	int peer, struct event *event, uint32_t target)
 {
-	const struct board *board = board_of(link, peer);
-	struct event *progress = &board_of(link, peer)->progress;
+	const struct board *board = node_board(link, peer);
 	struct patience look = node_patience(link, c);
 	double most = look.timeout, since = clock_now();
 	uint32_t beats = atomic_load(&board->beats);
 
+	bool others = comm_joins_programs(comm, &c->group);
 	look.timeout = most > 0 && most < LOOK ? most : LOOK;
 	while (true) {
-		switch (event_wait(progress, PHASES * link->sequence + phase, &look)) {
+		switch (event_wait(event, target, &look)) {
 		case EVENT_REACHED:
 			return true;
 		case EVENT_ABORTED:
@@ -141,11 +146,21 @@ static bool await_one(struct comm *comm, struct node_link *link, const struct co
 		if (atomic_load(&board->beats) != beats) {
 			beats = atomic_load(&board->beats);
 			since = clock_now();
-			atomic_fetch_add(&board_of(link, comm->rank)->beats, 1);
+			atomic_fetch_add(&node_board(link, comm->rank)->beats, 1);
 		}
+		if (others)
+			atomic_fetch_add(&node_board(link, comm->rank)->beats, 1);
 		if (most > 0 && clock_now() - since >= most)
 			return peer_hangs(comm, link, c, peer);
 	}
+}
+
+static bool await_one(struct comm *comm, struct node_link *link, const struct collective *c,
+	int peer, enum phase phase)
+{
+	return node_await_event(comm, link, c, peer,
+		&node_board(link, peer)->lanes[link->lane].progress,
+		PHASES * link->sequence + phase);
 }
 
 bool node_await(struct comm *comm, struct node_link *link, const struct collective *c,
@@ -168,8 +183,11 @@ static const void *exposed(const struct collective *c)
 
 void node_post(struct comm *comm, struct node_link *link, const struct collective *c)
 {
-	struct board *board = board_of(link, comm->rank);
-	struct post *post = &board->posts[++link->sequence % BOARD_POSTS];
+	struct board *board = node_board(link, comm->rank);
+
+	link->lane = comm_joins_programs(comm, &c->group) ? LANE_ALL : LANE_PROGRAM;
+	link->sequence = ++link->last[link->lane];
+	struct post *post = &board->lanes[link->lane].posts[link->sequence % BOARD_POSTS];
 
 	if (link->segment != link->control) {
 		atomic_store(&board->step, (int32_t)c->step);
@@ -192,18 +210,20 @@ void node_post(struct comm *comm, struct node_link *link, const struct collectiv
 	node_say(comm, link, PHASE_POSTED);
 }
 
-static bool same_call(const struct post *a, const struct post *b)
+/* Operations of other programs have other numbers. */
+static bool same_call(const struct node_link *link, const struct post *a, const struct post *b)
 {
 	return a->sequence == b->sequence && a->kind == b->kind && a->element == b->element &&
 	       a->first == b->first && a->size == b->size && a->stride == b->stride &&
-	       a->count == b->count && a->op == b->op && a->step == b->step;
+	       a->count == b->count && a->step == b->step &&
+	       (link->lane == LANE_ALL || a->op == b->op);
 }
 
 static void describe(const struct comm *comm, struct text *text, int rank, const struct post *post)
 {
 	text_printf(
 		text, "rank %d: %s %u", rank, collective_kind_names[post->kind], post->sequence);
-	comm_tell_unit(comm, post->unit, text);
+	comm_tell_unit(comm, rank, post->unit, text);
 	text_printf(text,
 		", %lld elements (kind %d) in group {%d + i * %d, %d}, step %d, operation %d",
 		(long long)post->count, post->element, post->first, post->stride, post->size,
@@ -215,7 +235,7 @@ bool node_same(struct comm *comm, struct node_link *link, int peer, const struct
 	const struct post *mine = node_peer_post(link, comm->rank);
 	struct text text = {0};
 
-	if (same_call(mine, theirs))
+	if (same_call(link, mine, theirs))
 		return true;
 	text_add(&text, "ranks issued different collectives: ");
 	describe(comm, &text, comm->rank, mine);

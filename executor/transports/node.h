@@ -23,7 +23,10 @@ struct node_link {
 	int first_rank;          /* of this machine: has board and window 0 */
 	char *window;            /* of this rank */
 	int64_t window_bytes;
-	uint32_t sequence; /* of the last collective */
+	enum lane lane;                      /* of the last collective, */
+	uint32_t sequence;                   /* and its number there */
+	uint32_t last[LANES];                /* in each lane */
+	uint32_t received[BOARD_DIRECTIONS]; /* messages */
 	struct patience patience;
 	const void **sources; /* [ranks], scratch */
 };
@@ -41,6 +44,10 @@ void node_say(const struct comm *comm, struct node_link *link, enum phase phase)
 /* Until every member has reached that phase of this collective. */
 bool node_await(struct comm *comm, struct node_link *link, const struct collective *c,
 	struct members members, enum phase phase);
+/* Until a peer's counter is there, for what `c` tells of. */
+bool node_await_event(struct comm *comm, struct node_link *link, const struct collective *c,
+	int peer, struct event *event, uint32_t target);
+struct board *node_board(const struct node_link *link, int rank);
 /* Before data moves: every member is about to do the same. */
 bool node_agree(struct comm *comm, struct node_link *link, const struct collective *c,
 	struct members members);
@@ -58,6 +65,20 @@ bool node_reaches(const struct node_link *link, const void *address, int64_t byt
 
 /* Copies; counts as fetched from another rank unless `own`. */
 void node_fetch(struct comm *comm, void *to, const void *from, int64_t bytes, bool own);
+
+/* --- messages.c --- */
+
+/* The n-th message of this rank in its direction. */
+struct parcel node_parcel(
+	const struct comm *comm, const struct node_link *link, const struct comm_message *message);
+/* Whether that is what this rank receives now; tells the fault when it is not. */
+bool node_expects(struct comm *comm, struct node_link *link, const struct comm_message *message,
+	const struct parcel *theirs);
+/* The message between two ranks of this machine: as the functions of struct transport. */
+bool node_send(struct comm *comm, struct node_link *link, const struct comm_message *message);
+bool node_receive(struct comm *comm, struct node_link *link, const struct comm_message *message);
+uint32_t node_taken(
+	const struct comm *comm, const struct node_link *link, enum direction direction);
 
 /* The part of an all-reduce's buffer that the member at `index` sums up. */
 struct slice_range {

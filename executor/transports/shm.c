@@ -116,6 +116,27 @@ static bool shm_run(struct comm *comm, const struct collective *c)
 	return comm_run_in_node(comm, &shm->link, c);
 }
 
+static bool shm_send(struct comm *comm, const struct comm_message *message)
+{
+	struct shm *shm = comm->state;
+
+	return node_send(comm, &shm->link, message);
+}
+
+static bool shm_receive(struct comm *comm, const struct comm_message *message)
+{
+	struct shm *shm = comm->state;
+
+	return node_receive(comm, &shm->link, message);
+}
+
+static uint32_t shm_taken(struct comm *comm, enum direction direction)
+{
+	struct shm *shm = comm->state;
+
+	return node_taken(comm, &shm->link, direction);
+}
+
 static void shm_finish(struct comm *comm)
 {
 	struct shm *shm = comm->state;
@@ -124,7 +145,12 @@ static void shm_finish(struct comm *comm)
 	arena_finish(&arena);
 }
 
-static const struct transport transport_shm = {.name = "shm", .run = shm_run, .finish = shm_finish};
+static const struct transport transport_shm = {.name = "shm",
+	.run = shm_run,
+	.send = shm_send,
+	.receive = shm_receive,
+	.taken = shm_taken,
+	.finish = shm_finish};
 
 bool comm_open_shm(struct comm *comm, struct segment *segment, const struct kernels *kernels,
 	struct kernel_context *context, struct error *error)

@@ -166,7 +166,8 @@ static void check_network(struct judge *judge, const struct schedule *schedule)
 
 	add_exact(judge, "sent by a rank", "bytes", predicted->wire_bytes_per_rank,
 		measured->wire_bytes_per_rank);
-	if (nodes_are_real(judge, schedule) &&
+	/* How many stages a node has parts of is not told. */
+	if (nodes_are_real(judge, schedule) && predicted->n_classes < 2 &&
 		(predicted->wire_bytes_node_egress > 0 || measured->wire_bytes_node_egress > 0))
 		add_exact(judge, "leaving a node", "bytes", predicted->wire_bytes_node_egress,
 			measured->wire_bytes_node_egress);
@@ -253,7 +254,7 @@ void report_check(const struct schedule *schedule, const struct prediction *pred
 {
 	struct judge judge = {prediction, measured, tolerance, arena, check};
 
-	*check = (struct check){.ok = true};
+	*check = (struct check){.ok = true, .stages = prediction->n_classes};
 	check->lines = ARENA_ARRAY(arena, struct check_line, MAX_LINES);
 	check_ledger(&judge);
 	check_operations(&judge, schedule);
@@ -339,6 +340,11 @@ void report_check_text(const struct check *check, const struct style *style, str
 		" Ledger: bytes of the schedule's buffers, operation by operation. PSS: memory "
 		"of a process, shared pages by their parts.\n Kinds of time overlap and do not "
 		"add up.\n Step time: the median of the measured steps.\n\n");
+	if (check->stages > 1)
+		text_printf(text,
+			"Measured: a rank of stage 0 of %d. What a rank sends is the mean of all "
+			"stages.\n\n",
+			check->stages);
 	add_yardstick(check, text);
 	for (int i = 0; i < check->n_lines; i++) {
 		judged += check->lines[i].judged;

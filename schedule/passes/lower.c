@@ -115,6 +115,7 @@ static void begin(struct lowering *l, struct step *step)
 			.tokens = -1,
 			.logits = -1,
 			.backward_work = -1,
+			.stage_work = -1,
 			.gathered = {-1, -1},
 			.partial = -1,
 			.keys = -1,

@@ -41,6 +41,7 @@ struct flight {
 	int *copies;    /* per range: cached low-precision weights */
 	int *residuals; /* input of block l, input of the head */
 	int tokens, logits, backward_work;
+	int stage_work;                  /* ours, in a pipeline: backward_work is the message */
 	int gathered[2];                 /* tokens of all tensor ranks: a gradient, an input */
 	int partial;                     /* that tensor ranks have yet to add up */
 	int keys, partial_keys;          /* of all context ranks; gradients of them */

@@ -255,6 +255,23 @@ static int take_residual_gradient(struct lowering *l)
 	return take_work(l, step->method.keeps_work ? l->work.all : l->work.residual);
 }
 
+/* Ours goes on in the gradient that has come, and sends it on: it is not copied. */
+static void use_work_of_stage(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	if (flight->backward_work < 0) {
+		flight->backward_work =
+			flight->received >= 0
+				? flight->received
+				: op_take_new(l, BUFFER_RESIDUAL_GRADIENT, -1,
+					  residual_bytes(l->step), l->step->plan->param_dtype);
+		flight->received = -1;
+		flight->stage_work = take_work(l, l->work.all);
+	}
+	op_use(l, flight->backward_work);
+	op_use(l, flight->stage_work);
+}
+
 /* Ours keeps all gradients of a block's tensors side by side, for the whole of backward. Autograd
  * frees a saved tensor as soon as its gradient is made: beside the saved ones only the residual
  * stream's gradient lives on, and inside a block the widest gradient on its way is extra. */
@@ -262,6 +279,10 @@ static int use_work(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
 	bool keeps = l->step->method.keeps_work;
+	if (keeps && l->step->pipeline.ranks > 1) {
+		use_work_of_stage(l);
+		return -1;
+	}
 	if (flight->backward_work < 0)
 		flight->backward_work = take_residual_gradient(l);
 	else
@@ -277,7 +298,10 @@ static void give_received(struct lowering *l)
 
 static void give_work(struct lowering *l)
 {
-	if (range_ends_backward(l->step, l->at->range) && !is_sent(l))
+	if (!range_ends_backward(l->step, l->at->range))
+		return;
+	op_give(l, &flight_of(l)->stage_work);
+	if (!is_sent(l))
 		op_give(l, &flight_of(l)->backward_work);
 }
 

@@ -14,10 +14,11 @@
 #define DECODED(member, flags, names, decoded)                                                     \
 	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
 
-/* Runtimes with tensor ranks and pipelines. */
+/* Runtimes with tensor ranks; with pipelines. */
 #define DIVIDED                                                                                    \
 	(BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_NANOTRON) |           \
 		BIT(RUNTIME_INTERNEVO) | BIT(RUNTIME_MEGATRON))
+#define STAGED (DIVIDED | BIT(RUNTIME_SHARDPLAN))
 
 static const char dtypes[] = "fp32|bf16|fp16", on_off[] = "on|off";
 
@@ -393,7 +394,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED | KNOB_COMPARED |
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
-			.runtimes = DIVIDED,
+			.runtimes = STAGED,
 			.refusal = "use 1f1b",
 			.help = "in which order a stage takes its micro-batches; the last "
 				"three split backward",
@@ -406,7 +407,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED | KNOB_COMPARED |
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
-			.runtimes = DIVIDED,
+			.runtimes = STAGED,
 			.metavar = "N",
 			.help = "stages that each pipeline rank has; several are interleaved",
 			.shown = "1 or 2",
@@ -418,7 +419,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_ONE_VALUE | KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_COMPARED |
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
-			.runtimes = DIVIDED,
+			.runtimes = STAGED,
 			.metavar = "LIST",
 			.help = "blocks of each stage, the first one first: 7,8,8,7 or "
 				"1x7+14x8+1x7",
@@ -514,7 +515,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			FIELD_INT(struct plan, mesh.pipeline, "pipeline", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
-			.runtimes = DIVIDED,
+			.runtimes = STAGED,
 			.metavar = "N",
 			.help = "ranks that the blocks are cut over, in stages (pipeline "
 				"parallelism)",

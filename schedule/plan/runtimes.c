@@ -154,6 +154,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.alignment_bytes = 64,
 			.values[KNOB_OPTIMIZER] = BIT(OPTIMIZER_ADAMW_FUSED) | BIT(OPTIMIZER_SGD),
 			.values[KNOB_ATTENTION] = BIT(ATTENTION_FLASH),
+			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
 			.reshards_per_unit = true,
 			.casts_shard = true,
 			.fp32_gradient_shards = true,

@@ -25,7 +25,8 @@ enum category {
 extern const char *const category_names[];
 
 /* X(suffix, name, category, shared): what a buffer holds. `shared`: other ranks read it while a
- * collective runs, so a shared-memory transport must place it where they can. */
+ * collective or a message is under way, so a shared-memory transport must place it where they can.
+ */
 #define BUFFER_ROLES(X)                                                                            \
 	X(PARAMETER_SHARD, "parameter_shard", PARAMETERS, true)                                    \
 	X(LOW_PRECISION_SHARD, "low_precision_shard", PARAMETERS, true)                            \
@@ -42,7 +43,7 @@ extern const char *const category_names[];
 	X(OPTIMIZER_STATE, "optimizer_state", OPTIMIZER_STATE, false) /* both moments */           \
 	X(REDUCE_INPUT, "reduce_input", COMMUNICATION_BUFFERS, true)                               \
 	X(REDUCE_OUTPUT, "reduce_output", COMMUNICATION_BUFFERS, true)                             \
-	X(RESIDUAL, "residual", ACTIVATIONS, false)       /* input of a block or of the head */    \
+	X(RESIDUAL, "residual", ACTIVATIONS, true)        /* input of a block or of the head */    \
 	X(ACTIVATIONS, "activations", ACTIVATIONS, false) /* saved tensors of a leaf range */      \
 	X(RECOMPUTED, "recomputed", ACTIVATIONS, false)   /* the same, made again in backward */   \
 	X(OUTPUT_GRADIENTS, "output_gradients", ACTIVATIONS,                                       \
@@ -62,7 +63,7 @@ extern const char *const category_names[];
 								      */                           \
 	X(ROWS, "rows", COMMUNICATION_BUFFERS,                                                     \
 		true) /* to experts of other ranks, and from them */                               \
-	X(RESIDUAL_GRADIENT, "residual_gradient", TEMPORARY_BUFFERS, false) /* between stages */
+	X(RESIDUAL_GRADIENT, "residual_gradient", TEMPORARY_BUFFERS, true) /* between stages */
 
 enum buffer_role {
 #define X(suffix, name, category, shared) BUFFER_##suffix,

@@ -12,6 +12,7 @@ import time
 import unittest
 
 import network
+import runs
 import two_nodes
 
 
@@ -66,6 +67,24 @@ class Cluster(two_nodes.Training, unittest.TestCase):
             2, self.train('--steps', '2', '--checkpoint', self.cluster.private), 60)
         self.assertEqual(result.returncode, 6)
         self.assertIn('rank 2 has written it, the first rank does not see it', result.stderr)
+
+    def test_stages(self):
+        """A node has a stage; or two of them, whose messages need MPI's channels."""
+        with open(self.bench.path('untied.yaml'), 'w', encoding='ascii') as file:
+            file.write(runs.MODEL + 'tied_head: false\n')
+        for order in ('1f1b', 'interleaved'):
+            with self.subTest(order):
+                self.bench.here('plan', self.bench.path('untied.yaml'),
+                                self.bench.path('cluster.yaml'), '--runtime', 'shardplan',
+                                '--pipeline', '2', '--pipeline-schedule', order, '--micro-batch',
+                                '1', '--global-batch', '8', '--seq-len', '64', '--strategy',
+                                'FULL_SHARD', '-o', self.bench.path('plan.yaml'))
+                there = self.bench.train(self.cluster, '--steps', '3')
+                self.bench.here('check', self.bench.path('plan.yaml'),
+                                self.bench.path('measured.json'))
+                here = self.bench.train_here('--steps', '3')
+                self.assertEqual(there['weights_digest'], here['weights_digest'])
+                self.assertEqual(there['loss'], here['loss'])
 
     def test_resumed_here(self):
         """A checkpoint that ranks of two nodes have written is one like any other."""

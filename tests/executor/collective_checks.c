@@ -129,3 +129,106 @@ bool check_hybrid(const struct checked *m, int shard)
 			return false;
 	return true;
 }
+
+/* --- messages --- */
+
+enum { MESSAGES = 150, MESSAGE_FLOATS = 3000 };
+
+static bool is_first(const struct checked *m)
+{
+	return m->comm->rank < m->comm->ranks / 2;
+}
+
+struct comm_message check_message(const struct checked *m, int n)
+{
+	int half = m->comm->ranks / 2, column = m->comm->rank % half;
+	int64_t floats = 1 + n * 977 % MESSAGE_FLOATS;
+
+	return (struct comm_message){
+		.of = {.kind = COLLECTIVE_SEND_RECV,
+			.element = COMM_BYTE,
+			.group =
+				{.first = column, .size = 2, .stride = half, .index = !is_first(m)},
+			.count = floats * (int64_t)sizeof(float),
+			.input = is_first(m) ? m->input + (int64_t)n * MESSAGE_FLOATS : NULL,
+			.output = is_first(m) ? NULL : m->output,
+			.op = -1,
+			.unit = -1},
+		.micro_batch = n};
+}
+
+/* The same from the second program to the first. */
+static struct comm_message turned(const struct checked *m, int n)
+{
+	struct comm_message message = check_message(m, n);
+	struct comm_group *group = &message.of.group;
+
+	message.direction = DIRECTION_BACKWARD;
+	*group = (struct comm_group){group->first + group->stride, 2, -group->stride, is_first(m)};
+	message.of.input = is_first(m) ? NULL : m->input + (int64_t)n * MESSAGE_FLOATS;
+	message.of.output = is_first(m) ? m->output : NULL;
+	return message;
+}
+
+static bool came(const struct checked *m, const struct comm_message *message)
+{
+	int sender = comm_group_rank(&message->of.group, 0);
+
+	for (int64_t i = 0; i < message->of.count / (int64_t)sizeof(float); i++)
+		if (m->output[i] != value(sender, i + message->micro_batch))
+			return false;
+	return true;
+}
+
+/* What is sent lies there until it was taken. */
+static bool send(const struct checked *m, const struct comm_message *message)
+{
+	float *data = (float *)message->of.input;
+
+	for (int64_t i = 0; i < message->of.count / (int64_t)sizeof(float); i++)
+		data[i] = value(m->comm->rank, i + message->micro_batch);
+	return comm_send(m->comm, message);
+}
+
+static bool receive(const struct checked *m, const struct comm_message *message)
+{
+	return comm_receive(m->comm, message) && came(m, message);
+}
+
+/* The first program is some messages ahead; collectives of the program come between. */
+static bool exchange(const struct checked *m, int n, int ahead)
+{
+	struct comm_message there = check_message(m, n), back = turned(m, n - ahead);
+	const struct group program = {.size = m->comm->ranks / 2, .stride = 1};
+	struct checked behind = {m->comm, m->output, m->output + MESSAGE_FLOATS};
+
+	if (is_first(m) && n % 3 == 0 &&
+		!check_gather(&behind, comm_group_of(&program, m->comm->rank), 5))
+		return false;
+	if (n < MESSAGES && !(is_first(m) ? send(m, &there) : receive(m, &there)))
+		return false;
+	return n < ahead || (is_first(m) ? receive(m, &back) : send(m, &back));
+}
+
+static bool has_all_gone(const struct checked *m)
+{
+	const struct transport *transport = m->comm->transport;
+	enum direction direction = is_first(m) ? DIRECTION_FORWARD : DIRECTION_BACKWARD;
+
+	while (transport->progress != NULL && transport->progress(m->comm, 1e-3))
+		;
+	return transport->taken(m->comm, direction) == MESSAGES;
+}
+
+bool check_messages(const struct checked *m)
+{
+	enum { AHEAD = 3 };
+	const struct group world = {.size = m->comm->ranks, .stride = 1};
+	struct checked behind = {m->comm, m->output, m->output + MESSAGE_FLOATS};
+
+	m->comm->program_ranks = m->comm->ranks / 2;
+	for (int n = 0; n < MESSAGES + AHEAD; n++)
+		if (!exchange(m, n, AHEAD))
+			return false;
+	return check_reduce(&behind, comm_group_of(&world, m->comm->rank), 129) && has_all_gone(m);
+}

@@ -19,6 +19,12 @@ bool check_scatter(const struct checked *m, struct comm_group group, int64_t chu
 bool check_reduce(const struct checked *m, struct comm_group group, int64_t count);
 /* Shard groups lie together, replica groups apart; of every size that divides. */
 bool check_every_group(const struct checked *m, const int64_t *counts, int n_counts);
+/* Two programs of half of the ranks each, which do not carry out equally many collectives: more
+ * messages than may be on their way, in both directions and of several sizes, and a sum over all.
+ */
+bool check_messages(const struct checked *m);
+/* The n-th message between a rank of the first program and that of the second one, forward. */
+struct comm_message check_message(const struct checked *m, int n);
 /* Hybrid: scatter inside, all-reduce across gives the world's sum, bit for bit. */
 bool check_hybrid(const struct checked *m, int shard);
 

@@ -54,8 +54,8 @@ static bool everybody_hears_everybody(struct meeting *meeting, struct error *err
 		sent[r].done = received[r].done = r == own;
 		if (r == own)
 			continue;
-		wire_send(&wire, r, &own, sizeof(own), &sent[r]);
-		wire_receive(&wire, r, &words[r], sizeof(words[r]), &received[r]);
+		wire_send(&wire, r, WIRE_COLLECTIVES, &own, sizeof(own), &sent[r]);
+		wire_receive(&wire, r, WIRE_COLLECTIVES, &words[r], sizeof(words[r]), &received[r]);
 	}
 	while (!done && ok) {
 		ok = wire_progress(&wire, 0.1, error);

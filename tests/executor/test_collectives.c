@@ -174,6 +174,55 @@ static void wire_bytes(void **state)
 	assert_int_equal(run_ranks(4, 30, wire_bytes_are_counted, &error), 0);
 }
 
+/* --- messages between programs --- */
+
+static bool messages(struct member *m)
+{
+	return check_messages(&m->checked);
+}
+
+static void messages_come_in_order(void **state)
+{
+	static const int ranks[] = {2, 4, 6};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(ranks); i++) {
+		struct error error = {0};
+
+		if (run_ranks(ranks[i], 30, messages, &error) != 0)
+			fail_msg("%d ranks: %s", ranks[i], error.message);
+	}
+}
+
+static bool another_message(struct member *m)
+{
+	struct comm_message message = check_message(&m->checked, m->comm.rank == 0 ? 1 : 2);
+
+	m->comm.program_ranks = 1;
+	return m->comm.rank == 0 ? comm_send(&m->comm, &message) : comm_receive(&m->comm, &message);
+}
+
+static bool no_message(struct member *m)
+{
+	const struct comm_message message = check_message(&m->checked, 0);
+
+	m->comm.program_ranks = 1;
+	return m->comm.rank == 1 ? comm_receive(&m->comm, &message) : true;
+}
+
+static void other_messages_are_refused(void **state)
+{
+	struct error other = {0}, none = {0};
+
+	(void)state;
+	assert_int_equal(run_ranks(2, 30, another_message, &other), 1);
+	assert_non_null(strstr(other.message, "rank 1 expects another message (forward)"));
+	assert_non_null(strstr(other.message, "micro-batch 1, stage 0 of rank 0"));
+	assert_int_equal(run_ranks(2, 0.5, no_message, &none), 1);
+	assert_non_null(
+		strstr(none.message, "rank 0 hangs: it did not come to its message to rank 1"));
+}
+
 /* --- disagreement --- */
 
 enum difference { OTHER_KIND, OTHER_COUNT, OTHER_ELEMENT, OTHER_GROUP, OTHER_OP, DIFFERENCES };
@@ -293,6 +342,8 @@ int main(void)
 		cmocka_unit_test(subtrees_give_the_same_bits),
 		cmocka_unit_test(exact_sums_over_ranks),
 		cmocka_unit_test(wire_bytes),
+		cmocka_unit_test(messages_come_in_order),
+		cmocka_unit_test(other_messages_are_refused),
 		cmocka_unit_test(different_calls_are_refused),
 		cmocka_unit_test(a_silent_rank_is_named),
 		cmocka_unit_test(a_fault_ends_all_waits),

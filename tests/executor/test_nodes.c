@@ -267,6 +267,28 @@ static void bytes_on_the_network(void **state)
 	assert_int_equal(run_cluster(8, 4, 30, bytes_are_counted, &error), 0);
 }
 
+/* --- messages between programs --- */
+
+static bool messages(struct member *m)
+{
+	return check_messages(&m->checked);
+}
+
+/* To other machines, to this one, and both. */
+static void messages_come_in_order(void **state)
+{
+	static const int layouts[][2] = {{2, 1}, {4, 2}, {4, 4}, {6, 2}};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(layouts); i++) {
+		struct error error = {0};
+
+		if (run_cluster(layouts[i][0], layouts[i][1], 30, messages, &error) != 0)
+			fail_msg("%d ranks, %d to a machine: %s", layouts[i][0], layouts[i][1],
+				error.message);
+	}
+}
+
 /* --- disagreement and silence --- */
 
 static bool one_rank_differs(struct member *m)
@@ -300,6 +322,26 @@ static bool world_reduce(struct member *m)
 	const struct comm_group world = {.size = m->comm.ranks, .stride = 1, .index = m->comm.rank};
 
 	return check_reduce(&m->checked, world, 64);
+}
+
+static bool another_message(struct member *m)
+{
+	struct comm_message message = check_message(&m->checked, m->comm.rank == 0 ? 1 : 2);
+
+	m->comm.program_ranks = 1;
+	if (m->comm.rank == 1)
+		return comm_receive(&m->comm, &message);
+	return comm_send(&m->comm, &message) && world_reduce(m);
+}
+
+static void other_messages_are_refused(void **state)
+{
+	struct error error = {0};
+
+	(void)state;
+	assert_true(run_cluster(2, 1, 30, another_message, &error) > 0);
+	if (strstr(error.message, "rank 1 expects another message (forward)") == NULL)
+		fail_msg("%s", error.message);
 }
 
 static bool rank_3_sleeps(struct member *m)
@@ -408,6 +450,8 @@ int main(void)
 		cmocka_unit_test(subtrees_give_the_same_bits),
 		cmocka_unit_test(the_order_matters),
 		cmocka_unit_test(private_memory_is_filled),
+		cmocka_unit_test(messages_come_in_order),
+		cmocka_unit_test(other_messages_are_refused),
 		cmocka_unit_test(bytes_on_the_network),
 		cmocka_unit_test(different_calls_are_refused),
 		cmocka_unit_test(a_silent_rank_is_named),

@@ -171,8 +171,10 @@ static void patience_follows_the_prediction(void **state)
 	run_plan(&run, TINY_GPT2, 2, "strategy=FULL_SHARD micro_batch=1 seq_len=8");
 	const struct program *program = &run.schedule->programs[0];
 	predict(program, &run.arena, &predicted);
-	expectation_write(program, &predicted, PACE_COLLECTIVES, 3, 0, &text);
-	assert_true(expectation_read(text_string(&text), program->n_ops, &run.arena, &expectation));
+	const struct timeline *const of_classes[] = {&predicted};
+	expectation_write(run.schedule, 0, of_classes, PACE_COLLECTIVES, 3, 0, &text);
+	assert_true(
+		expectation_read(text_string(&text), 0, program->n_ops, &run.arena, &expectation));
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct span *span = &predicted.spans[i];
 		double since = isinf(before) ? LINK_TIME : span->end - before;
@@ -186,7 +188,7 @@ static void patience_follows_the_prediction(void **state)
 			assert_true(fabs(expectation.patience[i] - 10 - 60 * since) < 1e-9);
 		before = span->end;
 	}
-	assert_false(expectation_read("1 2\n", program->n_ops, &run.arena, &expectation));
+	assert_false(expectation_read("1 2\n", 0, program->n_ops, &run.arena, &expectation));
 	text_finish(&text);
 	run_finish(&run);
 }

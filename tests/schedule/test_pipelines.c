@@ -89,6 +89,8 @@ static const char *const cuts[] = {
 	"pipeline=4 grad_accum=4 tensor=2",
 	"pipeline=4 grad_accum=8 layers_per_stage=5,9,10,8",
 	"pipeline=4 grad_accum=8 runtime=nanotron",
+	"pipeline=4 grad_accum=8 runtime=shardplan strategy=FULL_SHARD",
+	"pipeline=2 grad_accum=6 pipeline_schedule=interleaved virtual_stages=4 runtime=shardplan",
 	"pipeline=4 grad_accum=8 pipeline_schedule=zb-h1",
 	"pipeline=4 grad_accum=8 pipeline_schedule=zb-h1 virtual_stages=2 tensor=2",
 	"pipeline=4 grad_accum=9 pipeline_schedule=zbv",
@@ -375,6 +377,39 @@ static void test_reductions_come_behind(void **state)
 	arena_finish(&arena);
 }
 
+static int taken_by(const struct program *program, enum op_kind kind, enum buffer_role role)
+{
+	int n = 0;
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		const int *takes = slice_of(program, op->takes);
+		for (int t = 0; t < op->takes.count && op->kind == kind; t++)
+			n += program->buffers[takes[t]].role == role;
+	}
+	return n;
+}
+
+/* Our backward adds to the gradient that has come and sends it on: only the last stage makes one.
+ * Work for a block lies beside it. */
+static void test_ours_sends_on_what_came(void **state)
+{
+	enum { STAGES = 4, MICRO_BATCHES = 8 };
+	(void)state;
+	struct arena arena = {0};
+	const struct schedule *schedule =
+		built(&arena, "llama-2-7b", "pipeline=4 grad_accum=8 runtime=shardplan");
+	for (int c = 0; c < STAGES; c++) {
+		const struct program *program = &schedule->programs[c];
+		assert_int_equal(taken_by(program, OP_BACKWARD, BUFFER_RESIDUAL_GRADIENT),
+			c == STAGES - 1 ? MICRO_BATCHES : 0);
+		assert_int_equal(taken_by(program, OP_RECV, BUFFER_RESIDUAL_GRADIENT),
+			c == STAGES - 1 ? 0 : MICRO_BATCHES);
+		assert_int_equal(
+			taken_by(program, OP_BACKWARD, BUFFER_BACKWARD_WORK), MICRO_BATCHES);
+	}
+	arena_finish(&arena);
+}
+
 /* Units of the three stages that a rank computes next are gathered before it waits for a message;
  * with four of them each is gathered again when its turn comes. */
 static void test_stages_are_gathered_ahead(void **state)
@@ -433,6 +468,7 @@ int main(void)
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_in_flight),
 		cmocka_unit_test(test_reductions_come_behind),
+		cmocka_unit_test(test_ours_sends_on_what_came),
 		cmocka_unit_test(test_stages_are_gathered_ahead),
 		cmocka_unit_test(test_ends_are_units_of_their_stages),
 	};

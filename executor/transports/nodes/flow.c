@@ -64,13 +64,13 @@ static const struct transfer *first_unfinished(const struct nodes *nodes)
 	return going;
 }
 
-static bool wait_for_wire(
-	struct comm *comm, const struct collective *c, const struct transfer *waiting)
+bool nodes_wait_for_wire(struct comm *comm, const struct collective *c, int rank, double since)
 {
 	struct nodes *nodes = comm->state;
 	double timeout = node_patience(&nodes->link, c).timeout;
 	struct error error = {0};
 
+	beat(nodes);
 	segment_begin_call(nodes->link.control, CALL_MPI_MOVE);
 	bool sound = wire_progress(&nodes->wire, NAP, &error);
 	segment_end_call(nodes->link.control);
@@ -78,9 +78,9 @@ static bool wait_for_wire(
 		return segment_fault_error(nodes->link.control, &error);
 	if (atomic_load(nodes->link.patience.abort) != 0)
 		return false;
-	if (timeout <= 0 || clock_now() - waiting->moved_at < NETWORK_PATIENCE(timeout))
+	if (timeout <= 0 || clock_now() - since < NETWORK_PATIENCE(timeout))
 		return true;
-	return node_hangs(comm, &nodes->link, c, waiting->rank, "; it is on another machine");
+	return node_hangs(comm, &nodes->link, c, rank, "; it is on another machine");
 }
 
 static void start_piece(struct comm *comm, const struct collective *c, struct transfer *t)
@@ -138,8 +138,8 @@ static bool await_piece(struct comm *comm, const struct collective *c, int64_t p
 		}
 		if (!ok || enough)
 			break;
-		beat(nodes);
-		ok = wait_for_wire(comm, c, first_unfinished(nodes));
+		const struct transfer *waiting = first_unfinished(nodes);
+		ok = nodes_wait_for_wire(comm, c, waiting->rank, waiting->moved_at);
 	}
 	return ok;
 }

@@ -19,7 +19,7 @@
 #define NAP_SHORTEST 20e-6
 #define NAP_LONGEST  200e-6
 
-enum { TAG = 1 };
+enum { TAG = 1 }; /* of the first channel */
 
 static struct {
 	MPI_Comm world, node;
@@ -165,22 +165,26 @@ static void add(struct wire *wire, struct wire_message *message, MPI_Request req
 	w->nap = NAP_SHORTEST;
 }
 
-static void mpi_send(struct wire *wire, int rank, struct wire_message *message)
+static void mpi_send(
+	struct wire *wire, int rank, enum wire_channel channel, struct wire_message *message)
 {
 	MPI_Request request;
 
 	allocations_foreign(true);
-	MPI_Isend(message->data, (int)message->bytes, MPI_BYTE, rank, TAG, mpi.world, &request);
+	MPI_Isend(message->data, (int)message->bytes, MPI_BYTE, rank, TAG + (int)channel, mpi.world,
+		&request);
 	allocations_foreign(false);
 	add(wire, message, request);
 }
 
-static void mpi_receive(struct wire *wire, int rank, struct wire_message *message)
+static void mpi_receive(
+	struct wire *wire, int rank, enum wire_channel channel, struct wire_message *message)
 {
 	MPI_Request request;
 
 	allocations_foreign(true);
-	MPI_Irecv(message->data, (int)message->bytes, MPI_BYTE, rank, TAG, mpi.world, &request);
+	MPI_Irecv(message->data, (int)message->bytes, MPI_BYTE, rank, TAG + (int)channel, mpi.world,
+		&request);
 	allocations_foreign(false);
 	add(wire, message, request);
 }
@@ -250,8 +254,9 @@ bool wire_open_mpi(struct wire *wire, int ranks, struct error *error)
 	(void)error;
 	if (w == NULL)
 		base_out_of_memory(sizeof(*w));
-	/* Two flows for each rank, of a header and the pieces on their way. */
-	w->room = 2 * ranks * (TRANSFER_DEPTH + 1);
+	/* Two flows for each rank, of a header and the pieces on their way; and messages, of a
+	 * header and their data, of which one is received. */
+	w->room = 2 * ranks * (TRANSFER_DEPTH + 1) + 2 * (BOARD_DIRECTIONS * BOARD_PARCELS + 1);
 	w->requests = calloc((size_t)w->room, sizeof(*w->requests));
 	w->messages = calloc((size_t)w->room, sizeof(struct wire_message *));
 	w->finished = calloc((size_t)w->room, sizeof(int));

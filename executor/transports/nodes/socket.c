@@ -37,17 +37,21 @@ static void append(struct queue *queue, struct wire_message *message)
 	queue->last = message;
 }
 
-static void sockets_send(struct wire *wire, int rank, struct wire_message *message)
+static void sockets_send(
+	struct wire *wire, int rank, enum wire_channel channel, struct wire_message *message)
 {
 	struct sockets *sockets = wire->state;
 
+	(void)channel; /* a connection has one order */
 	append(&sockets->peers[rank].sending, message);
 }
 
-static void sockets_receive(struct wire *wire, int rank, struct wire_message *message)
+static void sockets_receive(
+	struct wire *wire, int rank, enum wire_channel channel, struct wire_message *message)
 {
 	struct sockets *sockets = wire->state;
 
+	(void)channel; /* a connection has one order */
 	append(&sockets->peers[rank].receiving, message);
 }
 

@@ -5,6 +5,15 @@
 #include "executor/transports/nodes/nodes.h"
 #include "executor/transports/nodes/transfer.h"
 
+/* Messages of this rank to another machine, in one direction. */
+struct departures {
+	uint32_t sent, gone; /* since the transport was opened; 0 sent: none leave the machine */
+	struct departure {
+		struct parcel parcel;
+		struct wire_message header, data;
+	} of[BOARD_PARCELS]; /* by number, as in struct channel */
+};
+
 struct nodes {
 	struct arena arena;
 	struct node_link link;
@@ -15,6 +24,8 @@ struct nodes {
 	char *slots, *next_slot; /* memory for pieces, and for this machine's sums */
 	int64_t slots_bytes;
 	char *bounce;
+	struct departures departures[BOARD_DIRECTIONS];
+	struct departure arriving; /* the message that is being received */
 };
 
 int nodes_of_rank(const struct nodes *nodes, int rank);
@@ -52,5 +63,15 @@ void nodes_give_slots(struct nodes *nodes, struct transfer *t, int multiplicity)
 bool nodes_await_piece(struct comm *comm, const struct collective *c, int64_t piece);
 /* ... until all has arrived and was sent. */
 bool nodes_await_all(struct comm *comm, const struct collective *c);
+/* Moves what can be moved, or sleeps; false after a fault, as when nothing has come from that rank
+ * for too long, `since` being when something did. */
+bool nodes_wait_for_wire(struct comm *comm, const struct collective *c, int rank, double since);
+
+/* --- messages.c: as the functions of struct transport --- */
+
+bool nodes_send(struct comm *comm, const struct comm_message *message);
+bool nodes_receive(struct comm *comm, const struct comm_message *message);
+uint32_t nodes_taken(struct comm *comm, enum direction direction);
+bool nodes_progress(struct comm *comm, double seconds);
 
 #endif

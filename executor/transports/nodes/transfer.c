@@ -33,9 +33,11 @@ bool transfer_open(struct transfer *t, struct wire *wire)
 		t->opened = true;
 		t->moved_at = clock_now();
 		if (t->sends)
-			wire_send(wire, t->rank, &t->post, sizeof(t->post), &t->header);
+			wire_send(wire, t->rank, WIRE_COLLECTIVES, &t->post, sizeof(t->post),
+				&t->header);
 		else
-			wire_receive(wire, t->rank, &t->post, sizeof(t->post), &t->header);
+			wire_receive(wire, t->rank, WIRE_COLLECTIVES, &t->post, sizeof(t->post),
+				&t->header);
 	}
 	return t->sends || t->header.done;
 }
@@ -54,9 +56,11 @@ void transfer_start(struct transfer *t, struct wire *wire)
 	char *data = transfer_piece_data(t, piece);
 
 	if (t->sends)
-		wire_send(wire, t->rank, data, transfer_piece_bytes(t, piece), message);
+		wire_send(wire, t->rank, WIRE_COLLECTIVES, data, transfer_piece_bytes(t, piece),
+			message);
 	else
-		wire_receive(wire, t->rank, data, transfer_piece_bytes(t, piece), message);
+		wire_receive(wire, t->rank, WIRE_COLLECTIVES, data, transfer_piece_bytes(t, piece),
+			message);
 }
 
 void transfer_reap(struct transfer *t)

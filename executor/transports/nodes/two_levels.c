@@ -269,8 +269,13 @@ static void nodes_finish(struct comm *comm)
 	arena_finish(&arena);
 }
 
-static const struct transport transport_nodes = {
-	.name = "nodes", .run = nodes_run, .finish = nodes_finish};
+static const struct transport transport_nodes = {.name = "nodes",
+	.run = nodes_run,
+	.send = nodes_send,
+	.receive = nodes_receive,
+	.taken = nodes_taken,
+	.progress = nodes_progress,
+	.finish = nodes_finish};
 
 /* Address space: pages come when they are touched. NULL: there is none. */
 static char *reserve(int64_t bytes, struct error *error)

@@ -7,18 +7,18 @@ static struct wire_message message_of(const void *data, int64_t bytes)
 	return (struct wire_message){.data = (char *)data, .bytes = bytes};
 }
 
-void wire_send(
-	struct wire *wire, int rank, const void *data, int64_t bytes, struct wire_message *message)
+void wire_send(struct wire *wire, int rank, enum wire_channel channel, const void *data,
+	int64_t bytes, struct wire_message *message)
 {
 	*message = message_of(data, bytes);
-	wire->kind->send(wire, rank, message);
+	wire->kind->send(wire, rank, channel, message);
 }
 
-void wire_receive(
-	struct wire *wire, int rank, void *data, int64_t bytes, struct wire_message *message)
+void wire_receive(struct wire *wire, int rank, enum wire_channel channel, void *data, int64_t bytes,
+	struct wire_message *message)
 {
 	*message = message_of(data, bytes);
-	wire->kind->receive(wire, rank, message);
+	wire->kind->receive(wire, rank, channel, message);
 }
 
 bool wire_progress(struct wire *wire, double seconds, struct error *error)

@@ -1,7 +1,8 @@
 /* Private to transports: messages between ranks of different machines.
  *
  * The messages of a pair arrive in the order in which they were sent, and a receive is for the
- * next one, whose size the receiver knows. Nothing blocks but wire_progress, and that sleeps. One
+ * next one, whose size the receiver knows; where a wire has channels, this holds in each by itself.
+ * Nothing blocks but wire_progress, and that sleeps. One
  * thread uses a wire. */
 #ifndef EXECUTOR_TRANSPORTS_NODES_WIRE_H
 #define EXECUTOR_TRANSPORTS_NODES_WIRE_H
@@ -22,10 +23,15 @@ struct wire_message {
 	struct wire_message *next;
 };
 
+/* What is sent for: collectives; stages of a pipeline, in one direction. */
+enum wire_channel { WIRE_COLLECTIVES, WIRE_FORWARD, WIRE_BACKWARD };
+
 struct wire_kind {
 	const char *name;
-	void (*send)(struct wire *wire, int rank, struct wire_message *message);
-	void (*receive)(struct wire *wire, int rank, struct wire_message *message);
+	void (*send)(struct wire *wire, int rank, enum wire_channel channel,
+		struct wire_message *message);
+	void (*receive)(struct wire *wire, int rank, enum wire_channel channel,
+		struct wire_message *message);
 	/* Moves what can be moved; when that is nothing, sleeps for at most `seconds`. False when
 	 * a connection broke. */
 	bool (*progress)(struct wire *wire, double seconds, struct error *error);
@@ -38,10 +44,10 @@ struct wire {
 };
 
 /* `data` may be read until the message is done. */
-void wire_send(
-	struct wire *wire, int rank, const void *data, int64_t bytes, struct wire_message *message);
-void wire_receive(
-	struct wire *wire, int rank, void *data, int64_t bytes, struct wire_message *message);
+void wire_send(struct wire *wire, int rank, enum wire_channel channel, const void *data,
+	int64_t bytes, struct wire_message *message);
+void wire_receive(struct wire *wire, int rank, enum wire_channel channel, void *data, int64_t bytes,
+	struct wire_message *message);
 bool wire_progress(struct wire *wire, double seconds, struct error *error);
 void wire_finish(struct wire *wire);
 

@@ -1,0 +1,64 @@
+/* What a rank lets the others see of itself, in memory that all of them can write to. */
+#ifndef EXECUTOR_RANKS_BOARD_H
+#define EXECUTOR_RANKS_BOARD_H
+
+#include "executor/ranks/event.h"
+
+/* One collective as its rank sees it; what must agree between ranks comes first. */
+struct post {
+	uint32_t sequence; /* the how manieth collective of this rank in its lane, from 1 */
+	int32_t kind;      /* enum collective_kind */
+	int32_t element;   /* enum comm_element */
+	int32_t first, size, stride;
+	int64_t count;
+	int64_t offset; /* of the memory that others read, in this rank's window */
+	int64_t result; /* of the output, if it is there too */
+	int32_t step, op, unit;
+};
+
+enum { BOARD_POSTS = 64 };
+
+/* Ranks with one program carry out their collectives in one order, and all ranks those that join
+ * programs: each is numbered by itself. */
+enum lane { LANE_PROGRAM, LANE_ALL, LANES };
+struct posted {
+	struct event progress; /* PHASES * sequence + enum phase */
+	struct post posts[BOARD_POSTS];
+};
+
+/* A message between stages of a pipeline as its sender sees it; all of it must be what the receiver
+ * expects, but where it lies and which operation it is. */
+struct parcel {
+	int32_t sender, receiver, micro_batch, chunk;
+	int64_t step, bytes;
+	int64_t offset; /* of the memory that the receiver reads, in the sender's window */
+	int32_t op;
+};
+
+/* Messages of a rank in one direction: number n of them, from 1, is parcels[n % BOARD_PARCELS]. */
+enum { BOARD_DIRECTIONS = 2, BOARD_PARCELS = 64 };
+struct channel {
+	struct event sent, taken;
+	struct parcel parcels[BOARD_PARCELS];
+};
+
+/* What a rank lets the others see. The last posts stay, so that a report of a hang can name them.
+ */
+struct board {
+	_Atomic int32_t state; /* enum board_state */
+	_Atomic int32_t step, op;
+	_Atomic int32_t pid;    /* over machines; 0 = not there yet */
+	_Atomic uint32_t beats; /* counts while it waits for other machines: no fault of its own */
+	_Atomic int32_t call;   /* enum rank_call */
+	_Atomic int64_t call_since; /* ns of clock_of_machine() */
+	struct posted lanes[LANES];
+	struct channel channels[BOARD_DIRECTIONS]; /* enum direction */
+} __attribute__((aligned(64)));
+
+/* Calls into MPI, which knows no deadline: the process that started the rank has one for each. */
+enum rank_call { CALL_NONE, CALL_MPI_START, CALL_MPI_SHARE, CALL_MPI_MOVE, CALL_MPI_STOP };
+
+/* BOARD_GAVE_UP: because of another rank, which tells why. */
+enum board_state { BOARD_STARTING, BOARD_RUNNING, BOARD_DONE, BOARD_GAVE_UP };
+
+#endif
