@@ -10,7 +10,7 @@ static const char *const role_names[] = {
 };
 
 /* What an element of a saved tensor is. */
-enum element { ELEMENT_COMPUTE, ELEMENT_FP32, ELEMENT_PROBABILITY, ELEMENT_MASK };
+enum element { ELEMENT_COMPUTE, ELEMENT_FP32, ELEMENT_INT64, ELEMENT_PROBABILITY, ELEMENT_MASK };
 
 struct request {
 	const struct architecture *architecture;
@@ -101,6 +101,22 @@ static bool keeps_experts(const struct request *r)
 	return !r->sends_rows;
 }
 
+static bool weighs_results(const struct request *r)
+{
+	return !r->rules->weighs_activations;
+}
+
+/* Fused with the weights only where it is gated. */
+static bool weighs_apart(const struct request *r)
+{
+	return r->rules->weighs_activations && !architecture_is_gated(r->architecture);
+}
+
+static bool sorts_rows(const struct request *r)
+{
+	return r->rules->keeps_row_order;
+}
+
 /* ReLU needs its result only, which is the input of the next product. */
 static bool keeps_up(const struct request *r)
 {
@@ -179,21 +195,25 @@ static const struct saved {
 	/* Every token stands k times in the input and in the result of the experts. What they get
 	 * from other ranks too is kept where they compute. */
 	{MODULE_ROUTER, TENSOR_ROUTER_PROBABILITIES, WIDTH_EXPERTS, ELEMENT_FP32, NULL},
+	{MODULE_ROUTER, TENSOR_ROW_ORDER, WIDTH_EXPERTS, ELEMENT_INT64, sorts_rows},
 	{MODULE_ROUTER, TENSOR_DISPATCHED, WIDTH_SENT_HIDDEN, ELEMENT_COMPUTE, keeps_experts},
 	{MODULE_EXPERTS_UP, TENSOR_DISPATCHED, WIDTH_ROUTED_HIDDEN, ELEMENT_COMPUTE, sends_rows},
 	{MODULE_EXPERTS_GATE, TENSOR_GATE, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE, NULL},
 	{MODULE_EXPERTS_UP, TENSOR_UP, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE, keeps_up},
 	{MODULE_EXPERTS_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE,
 		keeps_activated_gate},
+	{MODULE_EXPERTS_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE,
+		weighs_apart},
 	{MODULE_EXPERTS_ACTIVATION, TENSOR_PRODUCT, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE, NULL},
-	{MODULE_EXPERTS_DOWN, TENSOR_EXPERT_OUT, WIDTH_SENT_HIDDEN, ELEMENT_COMPUTE, NULL},
+	{MODULE_EXPERTS_DOWN, TENSOR_EXPERT_OUT, WIDTH_SENT_HIDDEN, ELEMENT_COMPUTE,
+		weighs_results},
 	{MODULE_SHARED_GATE, TENSOR_GATE, WIDTH_SHARED_FFN, ELEMENT_COMPUTE, NULL},
 	{MODULE_SHARED_UP, TENSOR_UP, WIDTH_SHARED_FFN, ELEMENT_COMPUTE, keeps_up},
 	{MODULE_SHARED_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_SHARED_FFN, ELEMENT_COMPUTE,
 		keeps_activated_gate},
 	{MODULE_SHARED_ACTIVATION, TENSOR_PRODUCT, WIDTH_SHARED_FFN, ELEMENT_COMPUTE, NULL},
 	/* The scalar weighs the shared expert's result, which backward needs for its gradient. */
-	{MODULE_SHARED_WEIGHT, TENSOR_EXPERT_OUT, WIDTH_HIDDEN, ELEMENT_COMPUTE, NULL},
+	{MODULE_SHARED_WEIGHT, TENSOR_EXPERT_OUT, WIDTH_ROUTER_HIDDEN, ELEMENT_COMPUTE, NULL},
 };
 
 /* Alive while backward walks through a block. Each part starts after what every part shares. */
@@ -230,7 +250,7 @@ static struct request make_request(const struct model *model, const struct activ
 		.rules = rules,
 		.rows = model_rows(model, sequences, seq_len),
 		.seq_len = seq_len,
-		.sends_rows = model->division.expert > 1,
+		.sends_rows = division_sends_rows(&model->division),
 	};
 }
 
@@ -242,6 +262,8 @@ static int64_t element_bytes(const struct activation_rules *rules, enum element 
 
 	if (element == ELEMENT_FP32)
 		return 4;
+	if (element == ELEMENT_INT64)
+		return 8;
 	if (element == ELEMENT_MASK)
 		return 1;
 	if (element != ELEMENT_PROBABILITY)

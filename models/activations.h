@@ -34,12 +34,13 @@
 	X(RESIDUAL_MIDDLE, "residual_middle")  /* T*h: after attention's residual addition */      \
 	X(GATE, "gate")                        /* T*f */                                           \
 	X(UP, "up")                            /* T*f */                                           \
-	X(ACTIVATED_GATE,                                                                          \
-		"activated_gate") /* T*f: silu(gate), where the implementation keeps it */         \
-	X(PRODUCT, "product")     /* T*f: input of DOWN */                                         \
-	X(LATENT, "latent")       /* latent attention: T*query_rank, T*(kv_rank+rope_dim) */       \
+	X(ACTIVATED_GATE, "activated_gate") /* T*f: silu(gate), where the implementation keeps it, \
+					       or what is weighed */                               \
+	X(PRODUCT, "product")               /* T*f: input of DOWN */                               \
+	X(LATENT, "latent") /* latent attention: T*query_rank, T*(kv_rank+rope_dim) */             \
 	X(ROUTER_PROBABILITIES, "router_probabilities") /* fp32: T*E */                            \
-	X(DISPATCHED, "dispatched")                     /* T*k*h: input of the experts */          \
+	X(ROW_ORDER, "row_order")   /* int64: T*E: all tokens of all experts, sorted */            \
+	X(DISPATCHED, "dispatched") /* T*k*h: input of the experts */                              \
 	X(EXPERT_OUT, "expert_out") /* T*k*h: before the weighted sum over experts */              \
 	/* Gradients on their way through backward (model_backward_tensors). */                    \
 	X(D_RESIDUAL, "d_residual")           /* T*h: gradient of the residual stream */           \
@@ -74,6 +75,9 @@ struct activation_rules {
 	/* The projection behind attention keeps its input; flash attention's kernels but cuDNN's
 	 * keep their result apart, in their own order of tokens and heads (Transformer Engine). */
 	bool projection_keeps_input;
+	/* A row is weighed where experts multiply gate and up, so their results are not kept; and
+	 * the order of rows is a sort over all tokens and experts (Megatron-LM). */
+	bool weighs_activations, keeps_row_order;
 	bool dropout; /* of attention, residual stream and embedding: masks of a byte an element;
 			 eager attention keeps the probabilities before and after it */
 	bool drops_unread; /* what only the gradient of a frozen weight would need is not kept */

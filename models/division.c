@@ -57,11 +57,17 @@ static double load_of(const struct division *division)
 	return parts(division->expert) > 1 && division->expert_load > 0 ? division->expert_load : 1;
 }
 
+static double capacity_of(const struct division *division)
+{
+	return parts(division->expert) > 1 ? division->expert_capacity : 0;
+}
+
 bool divisions_are_alike(const struct division *a, const struct division *b)
 {
 	return parts(a->tensor) == parts(b->tensor) && parts(a->stream) == parts(b->stream) &&
 	       parts(a->context) == parts(b->context) && parts(a->expert) == parts(b->expert) &&
 	       expert_parts(a) == expert_parts(b) && load_of(a) == load_of(b) &&
+	       capacity_of(a) == capacity_of(b) && a->routes_stream == b->routes_stream &&
 	       parts(a->words) == parts(b->words);
 }
 
@@ -111,25 +117,61 @@ int64_t model_stream_tokens(const struct model *model, int64_t sequences, int64_
 	return share(model_tokens(model, sequences, seq_len), parts(model->division.stream));
 }
 
+/* Megatron-LM's get_capacity: of every expert, for the tokens of one rank. */
+static int64_t padded_rows(const struct model *model, int64_t rows)
+{
+	int64_t experts = parts(model->architecture.experts);
+	double each = ceil((double)rows / (double)experts * capacity_of(&model->division));
+
+	return saturated_mul((int64_t)fmin(each, (double)SATURATED_SIZE), experts);
+}
+
+static int64_t loaded_rows(const struct division *division, int64_t rows)
+{
+	double most = ceil((double)rows * load_of(division));
+
+	return min_i64((int64_t)fmin(most, (double)SATURATED_SIZE), SATURATED_SIZE);
+}
+
 struct row_counts model_rows(const struct model *model, int64_t sequences, int64_t seq_len)
 {
 	const struct division *division = &model->division;
 	int64_t tokens = model_tokens(model, sequences, seq_len);
-	int64_t copies = parts(division->tensor) / expert_parts(division);
-	int64_t sent = saturated_mul(share(tokens, copies), model->architecture.experts_per_token);
-	double received = ceil((double)sent * load_of(division));
+	int64_t stream = model_stream_tokens(model, sequences, seq_len);
+	int64_t each = expert_parts(division), gathered = division->routes_stream ? each : 1;
+	int64_t copies = division->routes_stream ? 1 : parts(division->tensor) / each;
+	int64_t routed = division->routes_stream ? stream : tokens;
+	int64_t sent = saturated_mul(share(routed, copies), model->architecture.experts_per_token);
+	bool pads = capacity_of(division) > 0;
+	int64_t arrived = pads ? padded_rows(model, sent) : loaded_rows(division, sent);
 
 	return (struct row_counts){
 		.tokens = tokens,
-		.stream = model_stream_tokens(model, sequences, seq_len),
-		.sent = sent,
-		.received =
-			min_i64((int64_t)fmin(received, (double)SATURATED_SIZE), SATURATED_SIZE),
+		.stream = stream,
+		.routed = routed,
+		.sent = pads ? arrived : sent,
+		.arrived = arrived,
+		.received = saturated_mul(arrived, gathered),
 	};
 }
 
-bool module_is_on_stream(enum module_kind kind)
+bool division_sends_rows(const struct division *division)
 {
+	return parts(division->expert) > 1 ||
+	       (division->routes_stream && parts(division->tensor) > 1);
+}
+
+/* Experts of routed rows too: what they return is on it again. */
+static bool is_routed(enum module_kind kind)
+{
+	return kind == MODULE_ROUTER || kind == MODULE_SHARED_WEIGHT ||
+	       kind == MODULE_EXPERTS_ACTIVATION || module_kind_is_of_experts(kind);
+}
+
+bool module_is_on_stream(const struct division *division, enum module_kind kind)
+{
+	if (division->routes_stream && is_routed(kind))
+		return true;
 	return kind == MODULE_NORM || kind == MODULE_EMBEDDING_NORM ||
 	       kind == MODULE_POSITION_EMBEDDING || kind == MODULE_EMBEDDING_PROJECTION ||
 	       kind == MODULE_HEAD_PROJECTION;

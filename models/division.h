@@ -16,6 +16,11 @@ struct division {
 	int64_t expert;  /* the experts are cut over so many, each of which is whole or cut over */
 	int64_t expert_tensor; /* so many, where `expert` is above 1; else over `tensor` */
 	double expert_load; /* rows that the fullest rank's experts get over the mean; 0 means 1 */
+	double expert_capacity; /* rows of every expert over the mean: more are dropped, fewer are
+				   padded; 0: all are computed */
+	bool routes_stream; /* each rank routes its tokens of the residual stream alone, and ranks
+			       that cut an expert gather its rows from one another (Megatron-LM);
+			       else each of them routes all tokens */
 	int64_t words;      /* the vocabulary is padded to a multiple of it */
 };
 
@@ -46,13 +51,17 @@ int64_t model_stream_tokens(const struct model *model, int64_t sequences, int64_
  * experts. Where experts are whole and tensor ranks are several, each of these sends its part. */
 struct row_counts {
 	int64_t tokens, stream; /* as above */
+	int64_t routed;         /* tokens, of which the rank's router chooses the experts */
 	int64_t sent;           /* to experts, here or on other ranks */
-	int64_t received;       /* that the rank's experts compute: of the fullest rank */
+	int64_t arrived;        /* from other expert ranks: of the fullest rank */
+	int64_t received;       /* that the rank's experts compute, of it too */
 };
 struct row_counts model_rows(const struct model *model, int64_t sequences, int64_t seq_len);
 /* Of leaves that are cut over tensor ranks (Megatron-LM, 1909.08053 and 2205.05198): does it
  * compute on the residual stream, not between a column-parallel layer, which reads the stream, and
  * the row-parallel one that returns to it? */
-bool module_is_on_stream(enum module_kind kind);
+bool module_is_on_stream(const struct division *division, enum module_kind kind);
+/* Do experts compute rows of other ranks? */
+bool division_sends_rows(const struct division *division);
 
 #endif

@@ -66,7 +66,7 @@ static const struct traffic traffic[MODULE_KIND_COUNT] = {
 	/* The products' results, weighted and added to the residual stream. */
 	[MODULE_EXPERTS_DOWN] = {WIDTH_SENT_HIDDEN, {3, 6, 3, 3}, {3, 6, 3, 3}},
 	[MODULE_SHARED_DOWN] = {WIDTH_STREAM, {3, 3, 1, 1}, {3, 3, 1, 1}},
-	[MODULE_SHARED_WEIGHT] = {WIDTH_HIDDEN, {2, 4, 2, 3}, {2, 4, 2, 3}},
+	[MODULE_SHARED_WEIGHT] = {WIDTH_ROUTER_HIDDEN, {2, 4, 2, 3}, {2, 4, 2, 3}},
 };
 static const struct passes rms_norm_eager = RMS_NORM_EAGER;
 /* Of activations, by whose MLP it is. */
@@ -249,7 +249,8 @@ static void add_products(struct module_work *work, const struct model *model,
 {
 	const struct architecture *a = &model->architecture;
 	bool of_experts = module_kind_is_of_experts(m->kind);
-	int64_t rows = of_experts ? counts->received : counts->tokens;
+	bool routes = m->kind == MODULE_ROUTER || m->kind == MODULE_SHARED_WEIGHT;
+	int64_t rows = of_experts ? counts->received : routes ? counts->routed : counts->tokens;
 	const struct wanted wanted = {m - model->modules > model->first_trained, !m->weight_frozen};
 	int64_t out, in;
 
@@ -284,7 +285,7 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 	add_activation(work, a, m->kind, pass, &rows, element_bytes);
 	if (m->kind == MODULE_ROUTER)
 		add_traffic(work, &dispatch_traffic, pass, (double)rows.sent, a, element_bytes);
-	if (m->kind == MODULE_EXPERTS_DOWN && model->division.expert > 1)
+	if (m->kind == MODULE_EXPERTS_DOWN && division_sends_rows(&model->division))
 		add_traffic(work, &sort_traffic, pass, (double)rows.received, a, element_bytes);
 	add_leaf(work, m->kind, pass, &rows, a, element_bytes);
 }

@@ -21,6 +21,8 @@ int64_t rows_of_width(const struct row_counts *rows, enum width width)
 {
 	if (width == WIDTH_STREAM || width == WIDTH_STREAM_STATISTICS)
 		return rows->stream;
+	if (width == WIDTH_EXPERTS || width == WIDTH_ROUTER_HIDDEN)
+		return rows->routed;
 	if (width == WIDTH_SENT_HIDDEN)
 		return rows->sent;
 	if (width == WIDTH_ROUTED_HIDDEN || width == WIDTH_ROUTED_FFN)
@@ -37,6 +39,7 @@ int64_t architecture_width(const struct architecture *a, enum width width)
 	case WIDTH_HIDDEN:
 	case WIDTH_STREAM:
 	case WIDTH_INPUT:
+	case WIDTH_ROUTER_HIDDEN:
 	case WIDTH_SENT_HIDDEN:
 	case WIDTH_ROUTED_HIDDEN:
 		return a->hidden;

@@ -33,7 +33,8 @@ enum width {
 	WIDTH_STREAM_STATISTICS, /* the same, of the tokens of the residual stream */
 	WIDTH_QUERY_STATISTICS,  /* of a norm on q: per head */
 	WIDTH_KEY_STATISTICS,
-	WIDTH_EXPERTS,       /* E */
+	WIDTH_EXPERTS,       /* E, of the tokens that the rank's router sees */
+	WIDTH_ROUTER_HIDDEN, /* h, of these */
 	WIDTH_EXPERT_FFN,    /* of one expert */
 	WIDTH_SENT_HIDDEN,   /* h, of the rank's rows: every token once for each of its k experts */
 	WIDTH_ROUTED_HIDDEN, /* h, of the rows that its experts get */

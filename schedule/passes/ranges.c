@@ -51,7 +51,7 @@ static int slot_of(const struct model *model, int module)
 
 static bool is_on_stream(const struct step *step, int leaf)
 {
-	return module_is_on_stream(step->model->modules[leaf].kind);
+	return module_is_on_stream(&step->model->division, step->model->modules[leaf].kind);
 }
 
 static bool is_of_experts(const struct step *step, int leaf)
@@ -70,7 +70,8 @@ static bool is_apart(const struct step *step, int leaf, int next)
 		      step->plan->context_method != CONTEXT_ALL_GATHER;
 	return (mesh->tensor > 1 && is_on_stream(step, leaf) != is_on_stream(step, next)) ||
 	       (mesh->context > 1 && (core || behind)) ||
-	       (mesh->expert > 1 && is_of_experts(step, leaf) != is_of_experts(step, next));
+	       (division_sends_rows(&step->model->division) &&
+		       is_of_experts(step, leaf) != is_of_experts(step, next));
 }
 
 static void add_leaf(struct walk *walk, int module)
@@ -125,7 +126,8 @@ static void find_exchanges(struct step *step)
 		range->gathers_keys =
 			mesh->context > 1 &&
 			step->model->modules[range->first_module].kind == MODULE_ATTENTION_CORE;
-		range->receives_rows = mesh->expert > 1 && is_of_experts(step, range->first_module);
+		range->receives_rows = division_sends_rows(&step->model->division) &&
+				       is_of_experts(step, range->first_module);
 	}
 }
 

@@ -64,7 +64,8 @@ static const struct model *part_of(struct arena *arena, const struct model *mode
 static bool is_replicated(const struct model *model, const struct parameter *parameter)
 {
 	enum module_kind kind = model->modules[parameter->module].kind;
-	return module_is_on_stream(kind) || kind == MODULE_QUERY_NORM || kind == MODULE_KEY_NORM ||
+	return module_is_on_stream(&model->division, kind) || kind == MODULE_QUERY_NORM ||
+	       kind == MODULE_KEY_NORM ||
 	       (parameter->n_dims == 1 && (kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_DOWN));
 }
 
