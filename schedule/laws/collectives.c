@@ -19,7 +19,7 @@ static const struct collective_law {
 		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT),
 			BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD)}},
 	{OP_ALL_REDUCE,
-		{BIT(GROUP_REPLICATE) | BIT(GROUP_WORLD),
+		{BIT(GROUP_REPLICATE) | BIT(GROUP_WORLD) | BIT(GROUP_EXPERT_SHARD),
 			BIT(GROUP_SHARD) | BIT(GROUP_TENSOR) | BIT(GROUP_PIPELINE)},
 		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT) |
 				BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD) |
@@ -71,7 +71,7 @@ static bool check_in_place(const struct schedule *schedule, const struct program
 	const struct op *op = &program->ops[i];
 	int64_t bytes = program->buffers[slice_of(program, op->uses)[0]].bytes, whole;
 	if (op->kind == OP_ALL_REDUCE)
-		ranks = plan_shard_ranks(&schedule->plan);
+		ranks = unit_shard_ranks(&program->units[op->unit], &schedule->plan);
 	bool of_parts =
 		op->kind == OP_ALL_REDUCE && schedule->groups[op->group].kind == GROUP_REPLICATE;
 	bool fits = of_parts ? checked_mul(op->bytes, ranks, &whole) && whole == bytes
@@ -107,15 +107,26 @@ static bool check_tokens(
 		       op_kind_name(op->kind), (long long)op->bytes, (long long)group->size);
 }
 
-/* Rows between the ranks that have other experts, as many as the fullest gets or sends; others have
- * fewer. What comes back may lie among the saved tensors. */
+/* Who exchanges rows how. */
+static bool exchanges_rows(enum op_kind kind, enum group_kind group)
+{
+	static const unsigned groups[OP_KIND_COUNT] = {
+		[OP_ALL_TO_ALL] = BIT(GROUP_EXPERT),
+		[OP_ALL_GATHER] = BIT(GROUP_EXPERT_TENSOR) | BIT(GROUP_EXPERT_ALL),
+		[OP_REDUCE_SCATTER] = BIT(GROUP_EXPERT_TENSOR),
+	};
+	return groups[kind] >> group & 1;
+}
+
+/* Rows between the ranks that have other experts, or parts of the same, as many as the fullest gets
+ * or sends; others have fewer. What comes back may lie among the saved tensors. */
 static bool check_rows(
 	const struct program *program, const struct group *group, int i, struct error *error)
 {
 	const struct op *op = &program->ops[i];
 	const int *uses = slice_of(program, op->uses);
-	bool sound = op->kind == OP_ALL_TO_ALL && group->kind == GROUP_EXPERT && op->unit < 0 &&
-		     op->bytes > 0 && op->uses.count > 0;
+	bool sound = exchanges_rows(op->kind, group->kind) && op->unit < 0 && op->bytes > 0 &&
+		     op->uses.count > 0;
 	int64_t most = 0;
 	for (int k = 0; k < op->uses.count && sound; k++) {
 		const struct buffer *buffer = &program->buffers[uses[k]];
@@ -203,7 +214,8 @@ bool schedule_check_collective(
 		return check_rotation(program, group, i, error);
 	if (group->kind == GROUP_TENSOR || group->kind == GROUP_CONTEXT)
 		return check_tokens(program, group, i, error);
-	if (group->kind == GROUP_EXPERT || op->kind == OP_ALL_TO_ALL)
+	if (group->kind == GROUP_EXPERT || group->kind == GROUP_EXPERT_TENSOR ||
+		group->kind == GROUP_EXPERT_ALL || op->kind == OP_ALL_TO_ALL)
 		return check_rows(program, group, i, error);
 	if (group->kind == GROUP_EMBEDDING)
 		return check_table(program, i, error);
@@ -211,7 +223,7 @@ bool schedule_check_collective(
 		law++;
 	bool of_experts = op->unit >= 0 && program->units[op->unit].of_experts;
 	if (!(law->groups[op->unit < 0] >> group->kind & 1) ||
-		(of_experts && group->kind == GROUP_SHARD) ||
+		(of_experts && (group->kind == GROUP_SHARD || group->kind == GROUP_WORLD)) ||
 		(!of_experts && group->kind == GROUP_EXPERT_SHARD))
 		return law_broken(error, "op %d: %s over a %s group", i, op_kind_name(op->kind),
 			group_kind_names[group->kind]);

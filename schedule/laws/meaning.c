@@ -6,6 +6,7 @@
 #include "schedule/laws/laws.h"
 
 #define BIT(x)        (1u << (x))
+#define EXCHANGES     (BIT(OP_ALL_TO_ALL) | BIT(OP_ALL_GATHER) | BIT(OP_REDUCE_SCATTER))
 #define COPIES        (BIT(OP_COPY_D2H) | BIT(OP_COPY_H2D))
 #define MAKES_INPUT   (BIT(OP_BACKWARD) | BIT(OP_BACKWARD_INPUT))
 #define MAKES_WEIGHTS (BIT(OP_BACKWARD) | BIT(OP_BACKWARD_WEIGHT))
@@ -24,8 +25,8 @@ static bool check_plan(const struct schedule *schedule, struct error *error)
 		return law_broken(error, "mesh: replicate %lld x shard %lld",
 			(long long)mesh->replicate, (long long)mesh->shard);
 	if (mesh->expert < 1 || plan_expert_tensor(plan) < 1 ||
-		plan_expert_shard_ranks(plan) * mesh->expert * plan_expert_tensor(plan) !=
-			plan_shard_ranks(plan) * mesh->tensor)
+		plan_expert_reduce_ranks(plan) * mesh->expert * plan_expert_tensor(plan) !=
+			plan_reduce_ranks(plan) * mesh->tensor)
 		return law_broken(error, "mesh: expert %lld of %lld tensor ranks each",
 			(long long)mesh->expert, (long long)plan_expert_tensor(plan));
 	if (plan->grad_accum < 1)
@@ -73,7 +74,17 @@ static bool check_group(const struct schedule *schedule, int index, struct error
 		break;
 	case GROUP_EXPERT_SHARD:
 		stride = mesh->expert * plan_expert_tensor(&schedule->plan);
-		size = plan_expert_shard_ranks(&schedule->plan);
+		size = strategy_shards(schedule->plan.strategy)
+			       ? plan_expert_shard_ranks(&schedule->plan)
+			       : plan_expert_reduce_ranks(&schedule->plan);
+		break;
+	case GROUP_EXPERT_TENSOR:
+		stride = 1;
+		size = plan_expert_tensor(&schedule->plan);
+		break;
+	case GROUP_EXPERT_ALL:
+		stride = 1;
+		size = mesh->expert * plan_expert_tensor(&schedule->plan);
 		break;
 	case GROUP_PIPELINE:
 		stride = ranks_of_class(mesh);
@@ -195,8 +206,8 @@ static const struct {
 	[BUFFER_GATHERED_TOKENS] = {BIT(OP_ALL_GATHER) | BIT(OP_SEND_RECV) | BIT(OP_ALL_TO_ALL),
 		BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) | BACKWARDS | BIT(OP_SEND_RECV) |
 			BIT(OP_ALL_TO_ALL)},
-	[BUFFER_ROWS] = {BIT(OP_ALL_TO_ALL) | BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) | MAKES_INPUT,
-		BIT(OP_ALL_TO_ALL) | BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) | MAKES_INPUT},
+	[BUFFER_ROWS] = {EXCHANGES | BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) | MAKES_INPUT,
+		EXCHANGES | BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) | MAKES_INPUT},
 	[BUFFER_PARTIAL_SUMS] = {BIT(OP_FORWARD) | BIT(OP_RECOMPUTE) | MAKES_INPUT |
 					 BIT(OP_ALL_REDUCE) | BIT(OP_SEND_RECV),
 		BIT(OP_REDUCE_SCATTER) | BIT(OP_ALL_REDUCE) | BIT(OP_ALL_TO_ALL) |

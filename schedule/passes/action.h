@@ -60,10 +60,13 @@
 	/* between stages of a pipeline */                                                         \
 	X(SEND, SEND, SEND, SENT, COMPUTE)                                                         \
 	X(RECEIVE, RECV, RECEIVE, RECEIVED, COMPUTE)                                               \
-	/* how many rows ranks have for one another's experts; the rows, and what becomes of them  \
-	 */                                                                                        \
+	/* how many rows ranks have for one another's experts; the rows, and what becomes of them; \
+	 * between, those of all ranks that cut an expert */                                       \
 	X(COUNT_ROWS, ALL_TO_ALL, EXPERT, NOTHING, COMPUTE)                                        \
+	X(GATHER_COUNTS, ALL_GATHER, EXPERT, NOTHING, COMPUTE)                                     \
 	X(DISPATCH_ROWS, ALL_TO_ALL, EXPERT, NOTHING, COMPUTE)                                     \
+	X(GATHER_ROWS, ALL_GATHER, EXPERT, NOTHING, COMPUTE)                                       \
+	X(SCATTER_ROWS, REDUCE_SCATTER, EXPERT, NOTHING, COMPUTE)                                  \
 	X(COMBINE_ROWS, ALL_TO_ALL, EXPERT, NOTHING, COMPUTE)                                      \
 	/* parameters of units; offload: the shard comes in */                                     \
 	X(STAGE, COPY_H2D, GATHER_COPY_IN, PREPARED, BEGUN, RELEASED)                              \

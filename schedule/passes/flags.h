@@ -31,6 +31,7 @@ enum action_flag {
 	IN_ROUNDS = 1 << 21,    /* compute: of one block of keys; what is under way is for the next
 				 * round */
 	ENDS_ROUNDS = 1 << 22,  /* likewise: there is no next one */
+	OF_WEIGHTS = 1 << 23,   /* rows: what each is weighed with, not the rows themselves */
 };
 
 #endif

@@ -67,13 +67,29 @@ static void add_groups_of_resharding(struct step *step)
 			step->group_reshard[u] = reshard_group(step, step->units[u].reshard_group);
 }
 
-/* The ranks of the shard group once more, by which experts they hold. */
+/* The ranks of the shard group once more, by which experts they hold. Of buckets one rank alone
+ * exchanges nothing. */
 static void add_groups_of_experts(struct step *step)
 {
-	int64_t experts = step->plan->mesh.expert, apart = plan_expert_tensor(step->plan);
+	const struct plan *plan = step->plan;
+	int64_t experts = plan->mesh.expert, apart = plan_expert_tensor(plan);
+	int64_t alike = step->method.shards ? plan_expert_shard_ranks(plan)
+					    : plan_expert_reduce_ranks(plan);
 	step->group_expert = add_group(step, GROUP_EXPERT, experts, apart, next_engine(step));
-	step->group_expert_shard = add_group(step, GROUP_EXPERT_SHARD,
-		plan_expert_shard_ranks(step->plan), experts * apart, next_engine(step));
+	if (alike > 1 || step->method.reduces != REDUCES_BUCKETS)
+		step->group_expert_shard = add_group(
+			step, GROUP_EXPERT_SHARD, alike, experts * apart, next_engine(step));
+}
+
+/* Megatron-LM: those that cut an expert, beside its groups of tensor ranks; and with them those
+ * that have the others. */
+static void add_groups_of_rows(struct step *step)
+{
+	int64_t each = plan_expert_tensor(step->plan), all = each * step->plan->mesh.expert;
+	if (each > 1)
+		step->group_expert_tensor =
+			add_group(step, GROUP_EXPERT_TENSOR, each, 1, next_engine(step));
+	step->group_expert_all = add_group(step, GROUP_EXPERT_ALL, all, 1, next_engine(step));
 }
 
 /* Of the axes that divide the model: each has a communicator of its own. */
@@ -88,6 +104,10 @@ static void add_groups_of_axes(struct step *step)
 			step, GROUP_CONTEXT, mesh->context, mesh->tensor, next_engine(step));
 	if (mesh->expert > 1)
 		add_groups_of_experts(step);
+	bool has_experts = step->schedule->model->architecture.experts > 0;
+	if (has_experts && step->model->division.routes_stream &&
+		division_sends_rows(&step->model->division))
+		add_groups_of_rows(step);
 	if (mesh->pipeline == 1)
 		return;
 	int64_t apart = plan_reduce_ranks(step->plan) * mesh->tensor;
@@ -103,12 +123,13 @@ static void add_groups_of_axes(struct step *step)
 void pass_groups(struct step *step)
 {
 	int64_t copies = plan_reduce_ranks(step->plan);
-	step->schedule->groups = ARENA_ARRAY(step->arena, struct group, 10 + step->n_units);
+	step->schedule->groups = ARENA_ARRAY(step->arena, struct group, 12 + step->n_units);
 	step->group_reshard = ARENA_ARRAY(step->arena, int, step->n_units);
 	step->group_gather = step->group_reduce = step->group_replicate = -1;
 	step->group_tensor = step->group_context = -1;
 	step->group_forward = step->group_backward = step->group_table = -1;
 	step->group_expert = step->group_expert_shard = -1;
+	step->group_expert_tensor = step->group_expert_all = -1;
 	for (int u = 0; u < step->n_units; u++)
 		step->group_reshard[u] = -1;
 	if (step->method.shards && step->method.reduces == REDUCES_BUCKETS)

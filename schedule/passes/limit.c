@@ -74,7 +74,7 @@ static void visit(struct limiting *l, const struct action *action, int op)
 		keep_waits(l, op);
 	}
 	/* The host makes buffers for as many rows as the counts say. */
-	if (action->kind == ACTION_COUNT_ROWS)
+	if (action->kind == ACTION_COUNT_ROWS || action->kind == ACTION_GATHER_COUNTS)
 		number_add(&l->pending, op);
 	if (action->kind == ACTION_RESHARD && has_limiter && l->step->method.shards)
 		free_later(l, op);

@@ -266,7 +266,7 @@ void lower_ADD_IN_HOOK(struct lowering *l)
 void lower_REDUCE_BUCKET(struct lowering *l)
 {
 	const struct resident *resident = &l->step->resident[l->at->unit];
-	l->op.group = l->step->group_replicate;
+	l->op.group = unit_group(l->step, l->at->unit);
 	l->op.dtype = is_copied_back(l) ? l->step->plan->master_dtype : l->step->plan->reduce_dtype;
 	l->op.bytes = is_copied_back(l) ? ddp_bytes(l) : reduced_bytes(l);
 	switch (l->step->method.buckets) {
@@ -285,7 +285,7 @@ void lower_REDUCE_BUCKET(struct lowering *l)
 /* In place: the rank's slice of the fp32 copy is what the optimizer reads. */
 void lower_SCATTER_BUCKET(struct lowering *l)
 {
-	l->op.group = l->step->group_reduce;
+	l->op.group = unit_group(l->step, l->at->unit);
 	l->op.dtype = l->step->plan->reduce_dtype;
 	l->op.bytes = reduced_bytes(l);
 	op_use(l, l->step->resident[l->at->unit].gradient);
@@ -294,7 +294,7 @@ void lower_SCATTER_BUCKET(struct lowering *l)
 /* In place too: the updated slices. */
 void lower_GATHER_BUCKET(struct lowering *l)
 {
-	l->op.group = l->step->group_gather;
+	l->op.group = unit_group(l->step, l->at->unit);
 	l->op.bytes = bucket_of(l)->gathered * compute_bytes(l);
 	op_use(l, l->step->resident[l->at->unit].whole);
 }

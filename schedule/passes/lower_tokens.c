@@ -208,6 +208,27 @@ static int take_rows(struct lowering *l, int64_t bytes)
 	return op_take_new(l, BUFFER_ROWS, -1, bytes, l->op.dtype);
 }
 
+/* One number a row, in a buffer that ends with it. */
+static bool are_weights(struct lowering *l)
+{
+	if (!(l->at->flags & OF_WEIGHTS))
+		return false;
+	l->op.dtype = DTYPE_FP32;
+	l->op.bytes = row_weights_bytes(l->step, l->op.bytes);
+	int weights = take_rows(l, l->op.bytes);
+	op_give(l, &weights);
+	return true;
+}
+
+/* What comes from the rows that were there, which end with it. */
+static void pass_rows(struct lowering *l, int *rows, int64_t bytes)
+{
+	int made = take_rows(l, bytes);
+	op_use(l, *rows);
+	op_give(l, rows);
+	*rows = made;
+}
+
 void lower_COUNT_ROWS(struct lowering *l)
 {
 	l->op.dtype = DTYPE_INT64;
@@ -216,26 +237,67 @@ void lower_COUNT_ROWS(struct lowering *l)
 	op_give(l, &counts);
 }
 
+void lower_GATHER_COUNTS(struct lowering *l)
+{
+	lower_COUNT_ROWS(l);
+	l->op.group = l->step->group_expert_all;
+}
+
 /* The rank's own rows, in the order of their experts, are a copy that ends with it. */
 void lower_DISPATCH_ROWS(struct lowering *l)
 {
-	set_exchange(l, l->step->group_expert, received_rows_bytes(l->step));
+	set_exchange(l, l->step->group_expert, arrived_rows_bytes(l->step));
+	if (are_weights(l))
+		return;
 	int sent = take_rows(l, sent_rows_bytes(l->step));
 	flight_of(l)->rows[l->at->range] = take_rows(l, l->op.bytes);
 	op_give(l, &sent);
 }
 
-/* Results that come back are among the saved tensors. */
-void lower_COMBINE_ROWS(struct lowering *l)
+/* Those that have arrived, or where all experts are here the rank's own. */
+void lower_GATHER_ROWS(struct lowering *l)
+{
+	int *rows = &flight_of(l)->rows[l->at->range];
+	set_exchange(l, l->step->group_expert_tensor, received_rows_bytes(l->step));
+	if (are_weights(l))
+		return;
+	if (*rows < 0)
+		*rows = take_rows(l, arrived_rows_bytes(l->step));
+	pass_rows(l, rows, l->op.bytes);
+}
+
+/* Results that come back are among the saved tensors, or nobody keeps them. */
+static void return_rows(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
-	set_exchange(l, l->step->group_expert, received_rows_bytes(l->step));
+	bool is_result = l->at->flags & OF_INPUT;
 	op_use(l, flight->rows_leaving);
 	op_give(l, &flight->rows_leaving);
-	if (l->at->flags & OF_INPUT)
+	if (is_result && !l->step->rules.weighs_activations) {
 		op_use(l, flight->saved[l->at->range]);
+		return;
+	}
+	flight->rows_returned = take_rows(l, sent_rows_bytes(l->step));
+	if (is_result)
+		op_give(l, &flight->rows_returned);
+}
+
+void lower_SCATTER_ROWS(struct lowering *l)
+{
+	set_exchange(l, l->step->group_expert_tensor, received_rows_bytes(l->step));
+	if (are_weights(l))
+		return;
+	if (l->step->group_expert < 0)
+		return_rows(l);
 	else
-		flight->rows_returned = take_rows(l, sent_rows_bytes(l->step));
+		pass_rows(l, &flight_of(l)->rows_leaving, arrived_rows_bytes(l->step));
+}
+
+void lower_COMBINE_ROWS(struct lowering *l)
+{
+	set_exchange(l, l->step->group_expert, arrived_rows_bytes(l->step));
+	if (!are_weights(l))
+		return_rows(l);
 }
 
 /* --- between stages of a pipeline ----------------------------------------------------------------

@@ -20,8 +20,9 @@ static void choose_zero(
 	method->buckets = zero->fp32_gradients ? BUCKETS_ADDED_UP : BUCKETS_CUT;
 	method->adds_at_once = zero->adds_at_once;
 	method->scatters = zero->adds_at_once && method->shards;
-	if (method->scatters && plan->overlap == OVERLAP_ALL) {
-		method->gathers = GATHERS_BY_BUCKET;
+	if (method->scatters && (plan->overlap == OVERLAP_ALL || plan->mesh.expert > 1)) {
+		method->gathers =
+			plan->overlap == OVERLAP_ALL ? GATHERS_BY_BUCKET : GATHERS_BUCKETS_AT_END;
 		method->weights = WEIGHTS_WHOLE_BUCKETS;
 	}
 	method->adds_in_hook = zero->fp32_gradients && !zero->adds_at_once && !method->shards;

@@ -7,11 +7,12 @@
 
 /* When whole parameters are made. */
 enum gathers {
-	GATHERS_NEVER,     /* every rank has them (DDP) */
-	GATHERS_BY_HOOK,   /* in the hooks of units (FSDP, ours) */
-	GATHERS_BY_TRACE,  /* in the recorded order of leaves (DeepSpeed's ZeRO-3) */
-	GATHERS_AT_END,    /* after the optimizer (ZeRO with whole parameters) */
-	GATHERS_BY_BUCKET, /* in the next step's first forward (Megatron-LM) */
+	GATHERS_NEVER,          /* every rank has them (DDP) */
+	GATHERS_BY_HOOK,        /* in the hooks of units (FSDP, ours) */
+	GATHERS_BY_TRACE,       /* in the recorded order of leaves (DeepSpeed's ZeRO-3) */
+	GATHERS_AT_END,         /* after the optimizer (ZeRO with whole parameters) */
+	GATHERS_BY_BUCKET,      /* in the next step's first forward (Megatron-LM), */
+	GATHERS_BUCKETS_AT_END, /* or after the optimizer, experts over other ranks */
 };
 
 /* In what portions gradients are reduced. */

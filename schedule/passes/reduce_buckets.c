@@ -21,7 +21,7 @@ static void add(struct reducing *r, enum action_kind kind, enum stream stream, i
 
 static void add_reduction(struct reducing *r, int bucket)
 {
-	if (r->step->group_replicate >= 0)
+	if (unit_group(r->step, bucket) >= 0)
 		add(r, ACTION_REDUCE_BUCKET, STREAM_REDUCE, bucket, -1);
 }
 
@@ -37,7 +37,7 @@ static void cut(struct reducing *r, int bucket)
 
 static void scatter(struct reducing *r, int bucket)
 {
-	if (r->step->group_reduce >= 0)
+	if (unit_group(r->step, bucket) >= 0)
 		add(r, ACTION_SCATTER_BUCKET, STREAM_REDUCE, bucket, -1);
 	if (r->step->group_replicate >= 0)
 		add(r, ACTION_REDUCE_SLICE, STREAM_REDUCE, bucket, -1);

@@ -172,7 +172,7 @@ void pass_resident(struct step *step)
 	step->whole = step->collector = step->kernel_workspace = step->gather_buffer = -1;
 	for (int u = 0; u < step->n_units; u++)
 		add_unit(step, u);
-	if (step->method.gathers == GATHERS_AT_END || step->method.gathers == GATHERS_BY_BUCKET)
+	if (step->method.weights == WEIGHTS_WHOLE || step->method.weights == WEIGHTS_WHOLE_BUCKETS)
 		add_whole(step);
 	if (step->method.gathers == GATHERS_BY_TRACE)
 		add_partitions(step);

@@ -196,14 +196,27 @@ int64_t sent_rows_bytes(const struct step *step)
 	return rows_bytes(step, rows_of(step).sent);
 }
 
+int64_t arrived_rows_bytes(const struct step *step)
+{
+	return rows_bytes(step, rows_of(step).arrived);
+}
+
 int64_t received_rows_bytes(const struct step *step)
 {
 	return rows_bytes(step, rows_of(step).received);
 }
 
+int64_t row_weights_bytes(const struct step *step, int64_t bytes)
+{
+	return bytes / rows_bytes(step, 1) * dtype_bytes(DTYPE_FP32);
+}
+
+/* Of one rank, or of all that have all experts together. */
 int64_t row_counts_bytes(const struct step *step)
 {
-	return step->model->architecture.experts * dtype_bytes(DTYPE_INT64);
+	int all = step->group_expert_all;
+	int64_t ranks = all >= 0 ? step->schedule->groups[all].size : 1;
+	return ranks * step->model->architecture.experts * dtype_bytes(DTYPE_INT64);
 }
 
 /* --- loss ----------------------------------------------------------------------------------------

@@ -26,9 +26,12 @@ int64_t ring_results_bytes(const struct step *step);
 int64_t exchanged_heads_bytes(const struct step *step, bool of_input);
 /* What backward of attention leaves for the ranks that its keys came from. */
 int64_t left_keys_bytes(const struct step *step);
-/* Rows that a rank sends to experts; that its own get, of the fullest rank; how many for each. */
+/* Rows that a rank sends to experts; that come from other expert ranks, and that its own get, of
+ * the fullest rank; what as many bytes of rows are weighed with; how many for each. */
 int64_t sent_rows_bytes(const struct step *step);
+int64_t arrived_rows_bytes(const struct step *step);
 int64_t received_rows_bytes(const struct step *step);
+int64_t row_weights_bytes(const struct step *step, int64_t bytes);
 int64_t row_counts_bytes(const struct step *step);
 /* Beyond the logits. */
 int64_t loss_work_bytes(const struct step *step);

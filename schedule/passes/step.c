@@ -119,6 +119,13 @@ bool unit_is_cast(const struct step *step, int unit)
 	       (unit_parameters_are_offloaded(step, unit) || !unit_is_offloaded(step, unit));
 }
 
+int unit_group(const struct step *step, int unit)
+{
+	if (step->units[unit].of_experts)
+		return step->group_expert_shard;
+	return step->method.scatters ? step->group_reduce : step->group_replicate;
+}
+
 enum stream unit_updater(const struct step *step, int unit)
 {
 	return unit_is_offloaded(step, unit) ? STREAM_HOST : STREAM_COMPUTE;

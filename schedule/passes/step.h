@@ -86,7 +86,7 @@ struct step {
 	/* groups; -1: none */
 	int group_gather, group_reduce, group_replicate, group_tensor, group_context;
 	int group_forward, group_backward, group_table; /* of messages; of a tied table */
-	int group_expert, group_expert_shard;
+	int group_expert, group_expert_shard, group_expert_tensor, group_expert_all;
 	int *group_reshard; /* per unit */
 
 	/* resident */
@@ -113,9 +113,7 @@ struct step {
 	int *frees_pending;
 };
 
-/* --- questions that several passes have
- * -----------------------------------------------------------
- */
+/* --- questions that several passes have ------------------------------------------------------- */
 
 bool unit_has_parameters(const struct step *step, int unit);
 /* Some of it is trained. */
@@ -129,6 +127,8 @@ bool unit_is_offloaded(const struct step *step, int unit);
 bool unit_parameters_are_offloaded(const struct step *step, int unit);
 /* Is a copy of the shard made in the compute dtype, before it is gathered? */
 bool unit_is_cast(const struct step *step, int unit);
+/* Of those that hold its states, or the same ones unsharded; -1: nobody else does. */
+int unit_group(const struct step *step, int unit);
 /* Who updates a unit: the device's compute stream, or the host. */
 enum stream unit_updater(const struct step *step, int unit);
 enum checkpointing range_checkpointing(const struct step *step, int range);

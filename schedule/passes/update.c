@@ -79,6 +79,13 @@ static void add_whole(struct step *step)
 		action_add(step, action_of_step(ACTION_GATHER_WHOLE, -1));
 }
 
+static void gather_buckets(struct step *step)
+{
+	for (int u = step->n_units - 1; u >= 0; u--)
+		if (unit_group(step, u) >= 0)
+			action_add(step, action_of_step(ACTION_GATHER_BUCKET, u));
+}
+
 /* Updated shards in the compute dtype, and the small parameters on every rank again. */
 static void add_leaves(struct step *step)
 {
@@ -123,26 +130,52 @@ void pass_update(struct step *step)
 		add_updates(step, STREAM_HOST, LAST);
 	if (step->method.gathers == GATHERS_AT_END)
 		add_whole(step);
-	if (step->method.gathers == GATHERS_BY_BUCKET)
+	if (step->method.weights == WEIGHTS_WHOLE_BUCKETS)
 		action_add(step, action_of_step(ACTION_CAST_BUCKETS, -1));
+	if (step->method.gathers == GATHERS_BUCKETS_AT_END)
+		gather_buckets(step);
 	if (step->method.gathers == GATHERS_BY_TRACE)
 		add_leaves(step);
+}
+
+/* Buckets of experts, or of the rest, the last one first. */
+struct chain {
+	int first, last, next;
+};
+
+static struct chain chain_of(const struct step *step, bool of_experts)
+{
+	struct chain chain = {step->n_units, -1, -1};
+	for (int u = 0; u < step->n_units; u++) {
+		if (step->units[u].of_experts != of_experts || unit_group(step, u) < 0)
+			continue;
+		chain.first = u < chain.first ? u : chain.first;
+		chain.last = chain.next = u;
+	}
+	return chain;
+}
+
+static void gather_next(struct step *step, struct chain *chain, const struct action *at)
+{
+	while (chain->next >= chain->first &&
+		(chain->next == chain->last || step->bucket_done[chain->next + 1] <= at->range))
+		action_add(step, action_at(at, ACTION_GATHER_BUCKET, chain->next--));
 }
 
 /* Each bucket when the one before begins to be computed, the first two with the step. Buckets are
  * numbered as backward fills them. */
 void pass_gather_by_bucket(struct step *step)
 {
-	int last = step->n_units - 1, next = last;
 	if (step->method.gathers != GATHERS_BY_BUCKET || step->group_gather < 0)
 		return;
+	struct chain rest = chain_of(step, false), experts = chain_of(step, true);
 	struct action_list old = actions_begin(step);
 	for (int i = 0; i < old.n; i++) {
 		const struct action *at = &old.items[i];
-		bool is_first = at->kind == ACTION_FORWARD && at->micro_batch == 0;
-		while (is_first && next >= 0 &&
-			(next == last || step->bucket_done[next + 1] <= at->range))
-			action_add(step, action_at(at, ACTION_GATHER_BUCKET, next--));
+		if (at->kind == ACTION_FORWARD && at->micro_batch == 0) {
+			gather_next(step, &rest, at);
+			gather_next(step, &experts, at);
+		}
 		action_add(step, *at);
 	}
 	actions_end(&old);

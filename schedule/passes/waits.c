@@ -166,9 +166,9 @@ static void wait_for_buckets(struct waiting *w)
 static void wait_for_weights(struct waiting *w)
 {
 	const struct method *method = &w->step->method;
-	if (method->weights == WEIGHTS_WHOLE_BUCKETS)
+	if (method->gathers == GATHERS_BY_BUCKET)
 		wait_for_buckets(w);
-	if (method->weights == WEIGHTS_WHOLE)
+	if (method->gathers == GATHERS_AT_END || method->gathers == GATHERS_BUCKETS_AT_END)
 		wait_for_whole(w);
 	if (method->weights != WEIGHTS_OF_UNIT || !unit_has_parameters(w->step, w->at->unit))
 		return;
@@ -349,6 +349,8 @@ static void leave_result(struct waiting *w, enum result result)
 	case IS_READY:
 		unit_of(w)->ready = w->here;
 		unit_of(w)->prepared = none;
+		if (w->step->method.gathers == GATHERS_BUCKETS_AT_END)
+			w->whole = w->here;
 		break;
 	case IS_COPIED_OUT:
 		leave_copied_out(w);

@@ -114,10 +114,11 @@ struct plan {
 	int64_t virtual_stages;       /* of each pipeline rank; 0: as few as the schedule has */
 	struct rows layers_per_stage; /* by stage, the first one first; no text: as even as can be
 				       */
-	int64_t expert_tensor; /* with expert ranks: those that each expert is cut over; else 0 */
-	double expert_load;    /* and rows that the fullest rank gets over the mean; else 0 */
-	double clip;           /* gradient norm; 0 = no clipping */
-	double loader_rate;    /* tokens/s of a rank's data loader; 0 = it is never waited for */
+	int64_t expert_tensor;  /* with expert ranks: those that each expert is cut over; else 0 */
+	double expert_load;     /* and rows that the fullest rank gets over the mean; else 0 */
+	double capacity_factor; /* or of every expert: more are dropped, fewer are padded; else 0 */
+	double clip;            /* gradient norm; 0 = no clipping */
+	double loader_rate;     /* tokens/s of a rank's data loader; 0 = it is never waited for */
 	struct trainable trainable; /* of the model, which was built for it */
 };
 
@@ -166,6 +167,7 @@ enum knob_id {
 	KNOB_DROPOUT,
 	KNOB_KEEP_GATHERED,
 	KNOB_CONTEXT_METHOD,
+	KNOB_CAPACITY_FACTOR,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

@@ -51,10 +51,24 @@ int64_t plan_expert_tensor(const struct plan *plan)
 	return plan->mesh.expert > 1 ? plan->expert_tensor : plan->mesh.tensor;
 }
 
-int64_t plan_expert_shard_ranks(const struct plan *plan)
+int64_t plan_expert_domain(const struct plan *plan)
 {
 	const struct mesh *mesh = &plan->mesh;
-	return plan_shard_ranks(plan) * mesh->tensor / (mesh->expert * plan_expert_tensor(plan));
+	int64_t replicas = strategy_shards(plan->strategy) ? 1 : mesh->replicate;
+	return replicas * mesh->shard * mesh->context * mesh->tensor;
+}
+
+int64_t plan_expert_reduce_ranks(const struct plan *plan)
+{
+	const struct mesh *mesh = &plan->mesh;
+	return plan_reduce_ranks(plan) * mesh->tensor / (mesh->expert * plan_expert_tensor(plan));
+}
+
+int64_t plan_expert_shard_ranks(const struct plan *plan)
+{
+	return strategy_shards(plan->strategy)
+		       ? plan_expert_reduce_ranks(plan) / plan->mesh.replicate
+		       : 1;
 }
 
 enum context_method plan_usual_context_method(const struct plan *plan)
@@ -77,6 +91,8 @@ struct division plan_division(const struct plan *plan)
 		.expert = mesh->expert,
 		.expert_tensor = plan_expert_tensor(plan),
 		.expert_load = plan->expert_load,
+		.expert_capacity = plan->capacity_factor,
+		.routes_stream = runtime_of(plan->runtime)->experts.routes_stream,
 		.words = runtime_of(plan->runtime)->vocab_multiple * mesh->tensor};
 }
 
@@ -196,6 +212,8 @@ struct activation_rules plan_activation_rules(
 		.projection_keeps_input = runtime->projection_keeps_input,
 		.dropout = plan->dropout,
 		.drops_unread = !runtime->keeps_unread,
+		.weighs_activations = runtime->experts.weighs_activations,
+		.keeps_row_order = runtime->experts.weighs_activations,
 		.keeps_gathered_input = runtime->keeps_gathered_input || plan->keep_gathered,
 		.alignment = runtime->tensor_alignment,
 	};

@@ -17,10 +17,14 @@ int64_t plan_ranks(const struct plan *plan);
  * and shard what they have alike. And those that gradients are reduced over. */
 int64_t plan_shard_ranks(const struct plan *plan);  /* shard * context */
 int64_t plan_reduce_ranks(const struct plan *plan); /* replicate * shard * context */
-/* Ranks that an expert is cut over, and those that states of experts are sharded over. */
+/* Ranks that an expert is cut over; those that hold the same experts, and reduce their gradients;
+ * and those of them that their states are sharded over. */
 int64_t plan_expert_tensor(const struct plan *plan);
-int64_t plan_expert_shard_ranks(const struct plan *plan); /* shard * context * tensor /
+int64_t plan_expert_reduce_ranks(const struct plan *plan); /* replicate * shard * context * tensor /
 							      (expert * expert_tensor) */
+int64_t plan_expert_shard_ranks(const struct plan *plan);
+/* Ranks of one replica, of whose rows of context and tensor ranks expert ranks are taken. */
+int64_t plan_expert_domain(const struct plan *plan);
 /* What attention over context ranks goes by where nobody says. */
 enum context_method plan_usual_context_method(const struct plan *plan);
 /* Rounds that the core of attention is computed in, over the keys of one rank after the other. */

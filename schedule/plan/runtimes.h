@@ -57,6 +57,16 @@ struct ring_rules {
 	int forward_traffic, backward_traffic, kernels;
 };
 
+/* Experts on several ranks. None of it: torchtitan's; else Megatron-Core's MoELayer. */
+struct expert_rules {
+	/* A rank routes its tokens of the residual stream; ranks that cut an expert gather its rows
+	 * from one another, and how many each has (MoEAlltoAllTokenDispatcher). */
+	bool routes_stream;
+	/* Rows are weighed between an expert's products; their order is a sort over all. */
+	bool weighs_activations;
+	bool drops_rows; /* KNOB_CAPACITY_FACTOR */
+};
+
 struct runtime {
 	enum layout_kind layout, stage3_layout;
 	int alignment_bytes; /* of each parameter inside a flat unit, in the compute dtype */
@@ -119,6 +129,7 @@ struct runtime {
 	bool keeps_gathered_input;
 	const struct ring_rules *ring; /* NULL: it has none */
 	bool goes_by_ring;             /* where nobody says how (--cp-comm-type p2p) */
+	struct expert_rules experts;
 	/* In the backward of a column-parallel layer what tensor ranks exchange runs beside its
 	 * products: the gather of its input beside dX, the sum of dX beside dW (Megatron-LM,
 	 * LinearWithGradAccumulationAndAsyncCommunication). */

@@ -94,7 +94,7 @@ struct rows {
 
 /* Named axes. Ranks are row-major over {pipeline, replicate, shard, context, tensor}, the last one
  * innermost: tensor ranks are neighbours. `expert` regroups the ranks of shard x context x tensor
- * and is no factor of the world. */
+ * (NO_SHARD: replicate x context x tensor) and is no factor of the world. */
 struct mesh {
 	int64_t replicate, shard, tensor, pipeline, context, expert;
 };

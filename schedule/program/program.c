@@ -2,7 +2,8 @@
 #include "schedule/program/program.h"
 
 const char *const group_kind_names[] = {"shard", "replicate", "world", "reshard", "tensor",
-	"context", "expert", "expert_shard", "pipeline", "embedding", NULL};
+	"context", "expert", "expert_shard", "expert_tensor", "expert_all", "pipeline", "embedding",
+	NULL};
 
 int program_times(const struct program *program, int index)
 {

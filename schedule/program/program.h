@@ -16,9 +16,11 @@ enum group_kind {
 	GROUP_TENSOR,
 	GROUP_CONTEXT,
 	GROUP_EXPERT,
-	GROUP_EXPERT_SHARD, /* that hold the same experts: their states are sharded over these */
-	GROUP_PIPELINE,     /* one rank of each class */
-	GROUP_EMBEDDING,    /* of the first class and of the last, which both hold a tied table */
+	GROUP_EXPERT_SHARD,  /* that hold the same experts: their states are sharded over these */
+	GROUP_EXPERT_TENSOR, /* that cut an expert, and gather its rows */
+	GROUP_EXPERT_ALL,    /* that have all experts together */
+	GROUP_PIPELINE,      /* one rank of each class */
+	GROUP_EMBEDDING,     /* of the first class and of the last, which both hold a tied table */
 	GROUP_KIND_COUNT
 };
 extern const char *const group_kind_names[];

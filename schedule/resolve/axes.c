@@ -196,12 +196,16 @@ static bool check_pipeline(const struct plan *plan, const struct model *model, s
 }
 
 /* As torchtitan lays them out: expert ranks are whole rows of context ranks, and of tensor ranks
- * where experts are not cut over these, and divide those that states are sharded over. */
+ * where experts are not cut over these, and divide those that states are sharded over. Megatron-LM
+ * only has these divided. */
 static bool fits_experts(const struct plan *plan, const struct model *model, int64_t ranks)
 {
 	const struct mesh *mesh = &plan->mesh;
 	int64_t row = mesh->context * mesh->tensor / plan_expert_tensor(plan);
-	return ranks >= 1 && ranks % row == 0 && mesh->shard % (ranks / row) == 0 &&
+	int64_t domain = plan_expert_domain(plan) / plan_expert_tensor(plan);
+	if (runtime_of(plan->runtime)->experts.routes_stream)
+		row = 1;
+	return ranks >= 1 && ranks % row == 0 && domain % ranks == 0 &&
 	       model->architecture.experts % ranks == 0;
 }
 
@@ -222,6 +226,34 @@ static const char *nearest_experts(
 	return text;
 }
 
+/* All experts get as many rows. */
+static bool check_capacity(const struct plan *plan, struct error *error)
+{
+	if (plan->capacity_factor == 0)
+		return true;
+	if (!runtime_of(plan->runtime)->experts.drops_rows)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--capacity-factor: runtime %s drops no tokens; use --expert-load, or "
+			"--runtime megatron",
+			runtime_names[plan->runtime]);
+	if (plan->mesh.expert == 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--capacity-factor: there is one expert rank; leave it out, or give "
+			"--expert");
+	return plan->expert_load == 0 ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--expert-load: with --capacity-factor all ranks get as many rows; leave it "
+		       "out");
+}
+
+static bool check_load(const struct plan *plan, struct error *error)
+{
+	if (plan->capacity_factor > 0 || plan->expert_load >= 1)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--expert-load: the fullest rank gets no less than the mean; use 1 or more");
+}
+
 static bool check_expert_tensor(
 	const struct plan *plan, const struct model *model, struct error *error)
 {
@@ -236,12 +268,29 @@ static bool check_expert_tensor(
 			"--expert-tensor %lld: an expert is whole, or cut over all tensor ranks; "
 			"use 1%s",
 			(long long)each, t > 1 ? ", or as many as --tensor" : "");
-	if (plan->expert_load < 1)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--expert-load: the fullest rank gets no less than the mean; use 1 or "
-			"more");
-	return check_divides("expert-tensor", each, model->architecture.expert_ffn,
-		"width of an expert", model, error);
+	return check_load(plan, error) &&
+	       check_divides("expert-tensor", each, model->architecture.expert_ffn,
+		       "width of an expert", model, error);
+}
+
+/* MoELayer refuses to train otherwise. */
+static bool check_routing(const struct plan *plan, const struct model *model, struct error *error)
+{
+	bool whole = plan->mesh.tensor > 1 && !plan->sequence_parallel;
+	if (model->architecture.experts == 0 || !whole ||
+		!runtime_of(plan->runtime)->experts.routes_stream)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--sequence-parallel off: beside tensor ranks runtime %s trains experts with it "
+		"alone; use on, or --tensor 1",
+		runtime_names[plan->runtime]);
+}
+
+static const char *expert_rows(const struct plan *plan)
+{
+	return runtime_of(plan->runtime)->experts.routes_stream
+		       ? ""
+		       : ", in whole rows of context and tensor ranks";
 }
 
 static bool check_experts(const struct plan *plan, const struct model *model, struct error *error)
@@ -252,18 +301,18 @@ static bool check_experts(const struct plan *plan, const struct model *model, st
 		return error_set(error, EXIT_CODE_USAGE,
 			"--expert %lld: %s has no experts; leave it out", (long long)e,
 			model->architecture.name);
-	if (!check_expert_tensor(plan, model, error))
+	if (!check_capacity(plan, error) || !check_expert_tensor(plan, model, error))
 		return false;
 	if (e == 1)
 		return true;
 	if (!fits_experts(plan, model, e))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--expert %lld: expected a divisor of %lld experts and of the shard group "
-			"of %lld ranks, in whole rows of context and tensor ranks; use %s",
+			"--expert %lld: expected a divisor of %lld experts and of the %s of %lld "
+			"ranks%s; use %s",
 			(long long)e, (long long)model->architecture.experts,
-			(long long)(plan_shard_ranks(plan) * plan->mesh.tensor /
-				    plan->expert_tensor),
-			nearest_experts(plan, model, nearest));
+			strategy_shards(plan->strategy) ? "shard group" : "replicas",
+			(long long)(plan_expert_domain(plan) / plan->expert_tensor),
+			expert_rows(plan), nearest_experts(plan, model, nearest));
 	if (!trainable_is_all(&plan->trainable))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--expert %lld: frozen parameters are not cut over expert ranks yet; use "
@@ -283,6 +332,6 @@ bool plan_check_axes(const struct plan *plan, const struct model *model, struct 
 		if (!check_axis(plan, knobs_of_axes[i], error))
 			return false;
 	return check_axis(plan, KNOB_EXPERT, error) && check_experts(plan, model, error) &&
-	       check_tensor(plan, model, error) && check_context(plan, model, error) &&
-	       check_pipeline(plan, model, error);
+	       check_routing(plan, model, error) && check_tensor(plan, model, error) &&
+	       check_context(plan, model, error) && check_pipeline(plan, model, error);
 }

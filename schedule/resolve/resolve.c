@@ -164,16 +164,19 @@ static bool lay_out_axes(
 }
 
 /* Ranks of the shard group once more: no axis of the world. torchtitan then prefetches in forward
- * too. How full the fullest of them is says nothing where each has all experts. */
+ * too; Megatron-LM cuts experts as it cuts the rest. How full the fullest of them is says nothing
+ * where each has all experts, nor where all are as full. */
 static void lay_out_experts(struct plan *plan, const struct question *question)
 {
 	bool several = question_gives(question, KNOB_EXPERT) && question->asked.mesh.expert > 1;
 	plan->mesh.expert = several ? question->asked.mesh.expert : 1;
 	if (several && !question_gives(question, KNOB_EXPERT_TENSOR))
-		plan->expert_tensor = 1;
-	if (several && !question_gives(question, KNOB_EXPERT_LOAD))
+		plan->expert_tensor =
+			runtime_of(plan->runtime)->experts.routes_stream ? plan->mesh.tensor : 1;
+	if (several && !question_gives(question, KNOB_EXPERT_LOAD) && plan->capacity_factor == 0)
 		plan->expert_load = expert_load;
-	if (several && !question_gives(question, KNOB_FORWARD_PREFETCH))
+	if (several && !question_gives(question, KNOB_FORWARD_PREFETCH) &&
+		knob_honoured(KNOB_FORWARD_PREFETCH, plan->runtime, true))
 		plan->forward_prefetch = true;
 	if (!several)
 		plan->expert_load = 0;

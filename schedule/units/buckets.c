@@ -75,27 +75,59 @@ static int add_frozen(const struct plan *plan, const struct model *model, struct
 	return unit->n_slices > 0;
 }
 
+/* Megatron-LM has buffers of their own for experts that ranks share out. */
+static bool is_apart(const struct plan *plan, const struct model *model, int p)
+{
+	return plan->mesh.expert > 1 &&
+	       module_kind_is_of_experts(model->modules[model->parameters[p].module].kind);
+}
+
+/* The trained parameter before p that is of experts, or of the rest; -1. */
+static int before(const struct plan *plan, const struct model *model, int p, bool of_experts)
+{
+	do
+		p = trained_before(model, p);
+	while (p >= 0 && is_apart(plan, model, p) != of_experts);
+	return p;
+}
+
+struct building {
+	const struct plan *plan;
+	const struct model *model;
+	struct arena *arena;
+	struct unit *units;
+	struct unit_slice *slices;
+	int n, used;
+};
+
+static void add_buckets(struct building *b, bool of_experts)
+{
+	int first = b->n, p = before(b->plan, b->model, b->model->n_parameters, of_experts);
+	while (p >= 0) {
+		struct unit *bucket = &b->units[b->n];
+		if (bucket->slices == NULL)
+			begin_unit(bucket, b->model, arena_printf(b->arena, "bucket%d", b->n),
+				b->slices + b->used);
+		bucket->of_experts = of_experts;
+		unit_add_slice(bucket, b->model, p);
+		b->used++;
+		p = before(b->plan, b->model, p, of_experts);
+		if (!closes(b->plan, b->model, b->n - first, p, bucket->parameters))
+			continue;
+		unit_lay_out_flat(bucket, b->model, 1, unit_shard_ranks(bucket, b->plan));
+		b->n++;
+	}
+}
+
 int buckets_build(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct unit **units)
 {
-	int n = 0, used = 0;
-	struct unit_slice *slices = ARENA_ARRAY(arena, struct unit_slice, model->n_parameters);
-	*units = ARENA_ARRAY(arena, struct unit, model->n_parameters + 1);
-	for (int p = trained_before(model, model->n_parameters); p >= 0;) {
-		struct unit *bucket = &(*units)[n];
-		int next = trained_before(model, p);
-		if (bucket->slices == NULL)
-			begin_unit(
-				bucket, model, arena_printf(arena, "bucket%d", n), slices + used);
-		unit_add_slice(bucket, model, p);
-		used++;
-		p = next;
-		if (!closes(plan, model, n, p, bucket->parameters))
-			continue;
-		unit_lay_out_flat(bucket, model, 1, plan_shard_ranks(plan));
-		n++;
-	}
-	n += add_frozen(plan, model, &(*units)[n], slices + used);
-	units_choose(plan, *units, n);
-	return n;
+	struct building b = {.plan = plan, .model = model, .arena = arena};
+	b.slices = ARENA_ARRAY(arena, struct unit_slice, model->n_parameters);
+	*units = b.units = ARENA_ARRAY(arena, struct unit, model->n_parameters + 1);
+	add_buckets(&b, false);
+	add_buckets(&b, true);
+	b.n += add_frozen(plan, model, &b.units[b.n], b.slices + b.used);
+	units_choose(plan, b.units, b.n);
+	return b.n;
 }

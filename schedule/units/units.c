@@ -67,9 +67,7 @@ int64_t unit_shard_ranks(const struct unit *unit, const struct plan *plan)
 
 int64_t unit_reduce_ranks(const struct unit *unit, const struct plan *plan)
 {
-	if (unit->of_experts)
-		return unit_shard_ranks(unit, plan) * plan->mesh.replicate;
-	return plan_reduce_ranks(plan);
+	return unit->of_experts ? plan_expert_reduce_ranks(plan) : plan_reduce_ranks(plan);
 }
 
 int64_t unit_shard_bytes(const struct unit *unit, const struct plan *plan)

@@ -358,6 +358,23 @@ static void test_experts_and_context(void **state)
 		{"mixtral-8x7b", "expert_load=1.5", NULL},
 		{"mixtral-8x7b", "expert=8 runtime=pytorch-fsdp1", "runtime pytorch-fsdp1 cannot"},
 		{"mixtral-8x7b", "expert=8 reshard_after_forward=8", "use true or false"},
+		{"mixtral-8x7b", "expert=8 capacity_factor=1.5",
+			"runtime pytorch-fsdp2 drops no tokens; use --expert-load"},
+		{"mixtral-8x7b", "runtime=megatron expert=8", NULL},
+		{"mixtral-8x7b", "runtime=megatron expert=4 tensor=2 pipeline=2", NULL},
+		{"mixtral-8x7b", "runtime=megatron expert=2 context=4", NULL},
+		{"mixtral-8x7b", "runtime=megatron expert=2 tensor=4 expert_tensor=1", NULL},
+		{"mixtral-8x7b", "runtime=megatron expert=4 strategy=NO_SHARD", NULL},
+		{"mixtral-8x7b", "runtime=megatron expert=16", "use 8"},
+		{"mixtral-8x7b", "runtime=megatron expert=3", "use 2 or 4"},
+		{"mixtral-8x7b", "runtime=megatron expert=8 tensor=4", "ranks; use 4"},
+		{"mixtral-8x7b", "runtime=megatron expert=8 shard_group=4", "use 4"},
+		{"mixtral-8x7b", "runtime=megatron tensor=2 sequence_parallel=off", "use on"},
+		{"mixtral-8x7b", "runtime=megatron expert=8 capacity_factor=1.5", NULL},
+		{"mixtral-8x7b", "runtime=megatron expert=8 capacity_factor=1.5 expert_load=1.1",
+			"leave it out"},
+		{"mixtral-8x7b", "runtime=megatron capacity_factor=1.5", "one expert rank"},
+		{"mixtral-8x7b", "runtime=nanotron expert=2", "runtime nanotron cannot"},
 	};
 	(void)state;
 	for (int c = 0; c < COUNT_OF(cases); c++) {
