@@ -57,13 +57,13 @@ double bound_stages_time(
 }
 
 /* Of a parameter between steps and in the last backward: master, moments, gradient; and what stays
- * whole. */
+ * whole. States of experts may be over more ranks than others'. */
 static double state_bytes(const struct plan *plan)
 {
 	double master = (double)dtype_bytes(plan->master_dtype);
 	double gradient = (double)dtype_bytes(plan_gradient_shard_dtype(plan));
 	double moments = plan->optimizer == OPTIMIZER_SGD ? 0 : 2 * master;
-	double sharded = strategy_shards(plan->strategy) ? (double)plan_shard_ranks(plan) : 1;
+	double sharded = (double)max_i64(plan_shard_ranks(plan), plan_expert_shard_ranks(plan));
 	double whole = strategy_shards(plan->strategy) && !strategy_reshards(plan->strategy)
 			       ? (double)dtype_bytes(plan->param_dtype)
 			       : 0;

@@ -204,7 +204,7 @@ static void add_context(struct filling *f)
 /* Where every rank has whole parameters (ZeRO-1), a model that a node does not hold is cut into
  * stages. Where they are sharded too, several nodes hold it together at a price that stages do not
  * pay, and a model of more is. Parameters of a stage stay whole between micro-batches (torchtitan's
- * default); other strategies, and models with experts, are searched where the pipeline is given. */
+ * default); other strategies, and so experts, are searched where the pipeline is given. */
 static bool asks_for_stages(const struct filling *f)
 {
 	enum { NODES = 4 };
@@ -212,7 +212,7 @@ static bool asks_for_stages(const struct filling *f)
 
 	return (whole || f->plan->strategy == STRATEGY_SHARD_GRAD_OP) &&
 	       exceeds_nodes(f->question, whole ? 1 : NODES) &&
-	       f->question->model->architecture.experts == 0;
+	       (whole || f->question->model->architecture.experts == 0);
 }
 
 /* Of the plan's runtime; powers of two, of at least a node each and two blocks. Longer ones than

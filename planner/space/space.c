@@ -137,6 +137,16 @@ static bool repeats(const struct enumeration *e, const struct plan *plan)
 	       (e->axes.of[KNOB_ACTIVATION_OFFLOAD].n > 1 && moves_nothing);
 }
 
+/* Megatron-LM takes other numbers of micro-batches with groups of another size alone
+ * (microbatch_group_size_per_vp_stage). */
+static bool leaves_a_group(const struct enumeration *e, const struct plan *plan)
+{
+	return plan->pipeline_schedule == PIPELINE_INTERLEAVED &&
+	       !runtime_of(plan->runtime)->ends_are_blocks &&
+	       !question_gives(e->question, KNOB_GRAD_ACCUM) &&
+	       plan->grad_accum % plan->mesh.pipeline != 0;
+}
+
 static bool add_point(struct enumeration *e, const struct question *point, struct error *error)
 {
 	struct space *space = e->space;
@@ -146,7 +156,7 @@ static bool add_point(struct enumeration *e, const struct question *point, struc
 	if (!wording_says(e->question, &plan, e->arena))
 		return error_set(error, EXIT_CODE_USAGE, "--for %s: it cannot say this plan",
 			e->question->wording->name);
-	if (repeats(e, &plan) || exceeds(e, &plan))
+	if (repeats(e, &plan) || exceeds(e, &plan) || leaves_a_group(e, &plan))
 		return true;
 	space->departures = array_grow(
 		space->departures, &e->capacity, space->n + 1, sizeof(*space->departures));
@@ -217,7 +227,7 @@ static union knob_value plain_value(
 		return (union knob_value){.wrap = ends};
 	if (axis == KNOB_SYNC_EACH_MICRO_BATCH)
 		return (union knob_value){.on = false};
-	if (axis == KNOB_FORWARD_PREFETCH)
+	if (axis == KNOB_FORWARD_PREFETCH && knob_honoured(axis, point->asked.runtime, true))
 		return (union knob_value){.on = searches_experts(e, point)};
 	return e->axes.of[axis].values[0];
 }

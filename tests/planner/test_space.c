@@ -295,6 +295,26 @@ static void test_experts_beside_tensor(void **state)
 	end(&f);
 }
 
+/* Stages with experts are searched where ranks keep whole parameters, as Megatron-LM trains. */
+static void test_experts_in_stages(void **state)
+{
+	static const char *const runtimes[] = {"megatron", "pytorch-fsdp2"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(runtimes); i++) {
+		struct fixture f;
+		int both = 0;
+		begin(&f, "mixtral-8x7b", "4xdgx-h100");
+		fix(&f, "runtime", runtimes[i]);
+		fix(&f, "global_batch", "256");
+		build(&f);
+		for (int p = 0; p < f.space.n; p++)
+			both += f.space.plans[p].mesh.pipeline > 1 &&
+				f.space.plans[p].mesh.expert > 1;
+		assert_int_equal(both > 0, i == 0);
+		end(&f);
+	}
+}
+
 /* Without a batch: powers of two up to 4 Mi tokens a step, 1024 x 8 x 512 here. */
 static void test_free_batch(void **state)
 {
@@ -411,6 +431,7 @@ int main(void)
 		cmocka_unit_test(test_global_batch),
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_experts_beside_tensor),
+		cmocka_unit_test(test_experts_in_stages),
 		cmocka_unit_test(test_free_batch),
 		cmocka_unit_test(test_strategies_that_cannot_be),
 		cmocka_unit_test(test_contradictions),
