@@ -168,7 +168,7 @@ void export_settle(const struct export_target *target, const struct model *model
 	plan->sequence_parallel = false;
 	plan->context_method = CONTEXT_ALL_GATHER;
 	plan->expert_tensor = 0;
-	plan->expert_load = 0;
+	plan->expert_load = plan->capacity_factor = 0;
 }
 
 static bool says(const struct export_target *target, const struct model *model,

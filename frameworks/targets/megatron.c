@@ -75,13 +75,36 @@ static void number(struct exporting *exporting, const char *name, double value)
 	text_add_char(exporting->text, '\n');
 }
 
+/* Blocks with experts are every n-th one, or all behind the first ones. */
+static void write_experts(struct exporting *exporting)
+{
+	const struct architecture *model = &exporting->model->architecture;
+
+	number(exporting, "num-experts", (double)model->experts);
+	number(exporting, "moe-ffn-hidden-size", (double)model->expert_ffn);
+	number(exporting, "moe-router-topk", (double)model->experts_per_token);
+	if (model->shared_ffn > 0)
+		number(exporting, "moe-shared-expert-intermediate-size", (double)model->shared_ffn);
+	if (model->shared_gate)
+		flag(exporting, "moe-shared-expert-gate");
+	if (model->dense_layers > 0)
+		text_printf(exporting->text, "--moe-layer-freq ([0]*%lld+[1]*%lld)\n",
+			(long long)model->dense_layers,
+			(long long)(model->layers - model->dense_layers));
+	else if (model->moe_every > 1)
+		text_printf(exporting->text, "--moe-layer-freq ([0]*%lld+[1])*%lld\n",
+			(long long)(model->moe_every - 1),
+			(long long)(model->layers / model->moe_every));
+}
+
 static void write_model(struct exporting *exporting)
 {
 	const struct architecture *model = &exporting->model->architecture;
 
 	number(exporting, "num-layers", (double)model->layers);
 	number(exporting, "hidden-size", (double)model->hidden);
-	number(exporting, "ffn-hidden-size", (double)model->ffn);
+	number(exporting, "ffn-hidden-size",
+		(double)(model->ffn > 0 ? model->ffn : model->expert_ffn));
 	number(exporting, "num-attention-heads", (double)model->heads);
 	number(exporting, "kv-channels", (double)model->head_dim);
 	if (model->kv_heads != model->heads) {
@@ -105,6 +128,8 @@ static void write_model(struct exporting *exporting)
 		flag(exporting, "qk-layernorm");
 	if (!model->tied_head)
 		flag(exporting, "untie-embeddings-and-output-weights");
+	if (model->experts > 0)
+		write_experts(exporting);
 }
 
 static void note_model(struct exporting *exporting, bool torch)
@@ -187,7 +212,8 @@ static const char *keeps_parameters(struct exporting *exporting)
 #define DATA_PARALLEL_KEYS                                                                         \
 	TRAINING_KEYS, {"tensor-model-parallel-size", KEY_ONE, NO_KNOB, "1"},                      \
 		{"pipeline-model-parallel-size", KEY_ONE, NO_KNOB, "1"},                           \
-		ROW("context-parallel-size", KEY_ONE, NO_KNOB)
+		{"context-parallel-size", KEY_ONE, NO_KNOB},                                       \
+		ROW("expert-model-parallel-size", KEY_ONE, NO_KNOB)
 #define MASTER_DTYPES "fp32 bf16 fp16"
 
 static const struct config_key megatron_keys[] = {

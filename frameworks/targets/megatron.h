@@ -35,8 +35,11 @@
 		{"recompute-activations", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING,                 \
 			"true>selective", ONLY_READ},                                              \
 		{"recompute-method", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_recompute_method},      \
-		{"recompute-num-layers", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_recompute_layers},  \
-		ROW("expert-model-parallel-size", KEY_ONE, NO_KNOB)
+		ROW("recompute-num-layers", KEY_PLAIN, NO_KNOB, NULL, 0,                           \
+			megatron_recompute_layers)
+#define MEGATRON_LOAD                                                                              \
+	ROW(KNOB_EXPERT_LOAD, ELSEWHERE, NULL,                                                     \
+		"what the router makes of the data is measured, not set")
 
 extern const char megatron_plain[];
 
@@ -51,6 +54,15 @@ void megatron_adapt_core(struct exporting *exporting, struct plan *plan);
 const char *megatron_virtual_stages(struct exporting *exporting);
 /* How context ranks exchange keys and values. */
 const char *megatron_context_method(struct exporting *exporting);
+/* Expert ranks; of a plan that has some: ranks that cut an expert, and rows of each. */
+const char *megatron_experts(struct exporting *exporting);
+const char *megatron_expert_tensor(struct exporting *exporting);
+const char *megatron_capacity(struct exporting *exporting);
+const char *megatron_pads(struct exporting *exporting);
+/* Of a model that has experts: how rows go there, and that all are one product. */
+const char *megatron_dispatcher(struct exporting *exporting);
+const char *megatron_grouped(struct exporting *exporting);
+const char *megatron_router_dtype(struct exporting *exporting);
 /* Where a file says what megatron_core.c reads of one as of the other. */
 struct megatron_names {
 	const char *pipeline, *chunks, *chunk_blocks, *first, *last, *instances;
@@ -58,8 +70,11 @@ struct megatron_names {
 	const char *attention_dropout, *hidden_dropout;
 	double dropout; /* where the file does not say */
 	const char *granularity, *method, *pieces;
+	const char *tensor, *expert, *expert_tensor, *capacity, *pads, *dispatcher, *grouped;
+	bool has_recipe; /* which says what the file does not */
 };
-/* Stages, context ranks, groups of the distributed optimizer, dropout and recomputation. */
+/* Stages, context ranks, experts, groups of the distributed optimizer, dropout and recomputation.
+ */
 bool megatron_finish_core(
 	struct importing *importing, const struct megatron_names *names, struct error *error);
 

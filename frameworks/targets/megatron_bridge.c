@@ -25,6 +25,7 @@ static const struct export_rule rules[] = {
 	{KNOB_PIPELINE_SCHEDULE, IN_FILE, "1f1b interleaved *>1f1b",
 		"several stages a rank are interleaved there"},
 	{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},
+	MEGATRON_LOAD,
 	{KNOB_ATTENTION, ELSEWHERE, NULL,
 		"model.attention_backend = AttnBackend.flash or .unfused in the recipe"},
 	MEGATRON_COMMON,
@@ -133,7 +134,16 @@ static const struct config_key keys[] = {
 		ONLY_READ},
 	{MODEL("context_parallel_size"), KEY_COUNT, KNOB_CONTEXT},
 	{MODEL("cp_comm_type"), KEY_READ, KNOB_CONTEXT_METHOD, NULL, 0, megatron_context_method},
-	{MODEL("expert_model_parallel_size"), KEY_ONE, NO_KNOB},
+	{MODEL("expert_model_parallel_size"), KEY_COUNT, KNOB_EXPERT, NULL, 0, megatron_experts},
+	{MODEL("expert_tensor_parallel_size"), KEY_READ, KNOB_EXPERT_TENSOR, NULL, 0,
+		megatron_expert_tensor},
+	{MODEL("moe_expert_capacity_factor"), KEY_READ, KNOB_CAPACITY_FACTOR, NULL, 0,
+		megatron_capacity},
+	{MODEL("moe_pad_expert_input_to_capacity"), KEY_READ, KNOB_CAPACITY_FACTOR, NULL, 0,
+		megatron_pads},
+	{MODEL("moe_token_dispatcher_type"), KEY_READ, NO_KNOB, NULL, 0, megatron_dispatcher},
+	{MODEL("moe_grouped_gemm"), KEY_READ, NO_KNOB, NULL, 0, megatron_grouped},
+	{MODEL("moe_router_dtype"), KEY_PLAIN, NO_KNOB, NULL, 0, megatron_router_dtype},
 	{MODEL("recompute_granularity"), KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING, "full selective",
 		0, granularity},
 	{MODEL("recompute_method"), KEY_PLAIN, NO_KNOB, NULL, 0, method},
@@ -168,7 +178,8 @@ static const char unpriced[] =
 	"model.fp8* model.fp4* comm_overlap.tp_comm_overlap model.recompute_modules* peft.* "
 	"model.pipeline_model_parallel_layout model.account_for_embedding_in_pipeline_split "
 	"model.account_for_loss_in_pipeline_split optimizer.optimizer_cpu_offload "
-	"ddp.use_megatron_fsdp ddp.bucket_size";
+	"ddp.use_megatron_fsdp ddp.bucket_size model.moe_shared_expert_overlap "
+	"comm_overlap.overlap_moe_expert_parallel_comm";
 
 /* --- import -------------------------------------------------------------------------------- */
 
@@ -186,6 +197,14 @@ static const struct megatron_names names = {
 	.granularity = MODEL("recompute_granularity"),
 	.method = MODEL("recompute_method"),
 	.pieces = MODEL("recompute_num_layers"),
+	.tensor = MODEL("tensor_model_parallel_size"),
+	.expert = MODEL("expert_model_parallel_size"),
+	.expert_tensor = MODEL("expert_tensor_parallel_size"),
+	.capacity = MODEL("moe_expert_capacity_factor"),
+	.pads = MODEL("moe_pad_expert_input_to_capacity"),
+	.dispatcher = MODEL("moe_token_dispatcher_type"),
+	.grouped = MODEL("moe_grouped_gemm"),
+	.has_recipe = true,
 };
 
 static bool finish_shape(struct importing *importing, struct error *error)

@@ -19,6 +19,7 @@ static const struct export_rule core_rules[] = {
 	{KNOB_PIPELINE_SCHEDULE, IN_FILE, "1f1b interleaved *>1f1b",
 		"several stages a rank are interleaved there"},
 	{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},
+	MEGATRON_LOAD,
 	MEGATRON_COMMON,
 	{KNOB_MASTER_DTYPE, FIXED, "*>fp32", "the optimizer keeps fp32 parameters"},
 	MEGATRON_ADAM,
@@ -37,6 +38,9 @@ void megatron_adapt_core(struct exporting *exporting, struct plan *plan)
 		export_change(exporting, plan, KNOB_STRATEGY, "ZERO_1",
 			"the distributed optimizer shards optimizer state alone");
 	export_change(exporting, plan, KNOB_RUNTIME, "megatron", "this is Megatron-LM");
+	if (exporting->model->architecture.experts > 0 && plan->mesh.tensor > 1)
+		export_change(exporting, plan, KNOB_SEQUENCE_PARALLEL, "true",
+			"experts are trained beside tensor ranks with it alone");
 	if (plan->grad_accum > 1)
 		export_change(exporting, plan, KNOB_SYNC_EACH_MICRO_BATCH, "false",
 			"gradients are reduced in the last micro-batch");
@@ -141,6 +145,52 @@ static const char *high_reduction(struct exporting *exporting)
 		       exporting->plan->param_dtype == DTYPE_FP16);
 }
 
+const char *megatron_experts(struct exporting *exporting)
+{
+	return exporting->plan->mesh.expert > 1
+		       ? export_knob(exporting->plan, KNOB_EXPERT, exporting->arena)
+		       : NULL;
+}
+
+const char *megatron_expert_tensor(struct exporting *exporting)
+{
+	return exporting->plan->mesh.expert > 1
+		       ? export_knob(exporting->plan, KNOB_EXPERT_TENSOR, exporting->arena)
+		       : NULL;
+}
+
+const char *megatron_capacity(struct exporting *exporting)
+{
+	return exporting->plan->capacity_factor > 0
+		       ? export_knob(exporting->plan, KNOB_CAPACITY_FACTOR, exporting->arena)
+		       : NULL;
+}
+
+const char *megatron_pads(struct exporting *exporting)
+{
+	return if_true(exporting->plan->capacity_factor > 0);
+}
+
+static bool has_experts(const struct exporting *exporting)
+{
+	return exporting->model->architecture.experts > 0;
+}
+
+const char *megatron_dispatcher(struct exporting *exporting)
+{
+	return has_experts(exporting) ? "alltoall" : NULL;
+}
+
+const char *megatron_grouped(struct exporting *exporting)
+{
+	return if_true(has_experts(exporting));
+}
+
+const char *megatron_router_dtype(struct exporting *exporting)
+{
+	return has_experts(exporting) ? "fp32" : NULL;
+}
+
 static const struct config_key core_keys[] = {
 	TRAINING_KEYS,
 	{"tensor-model-parallel-size", KEY_COUNT, KNOB_TENSOR},
@@ -153,6 +203,15 @@ static const struct config_key core_keys[] = {
 	{"decoder-last-pipeline-num-layers", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
 	{"context-parallel-size", KEY_COUNT, KNOB_CONTEXT},
 	{"cp-comm-type", KEY_READ, KNOB_CONTEXT_METHOD, NULL, 0, megatron_context_method},
+	{"expert-model-parallel-size", KEY_COUNT, KNOB_EXPERT, NULL, 0, megatron_experts},
+	{"expert-tensor-parallel-size", KEY_READ, KNOB_EXPERT_TENSOR, NULL, 0,
+		megatron_expert_tensor},
+	{"moe-expert-capacity-factor", KEY_READ, KNOB_CAPACITY_FACTOR, NULL, 0, megatron_capacity},
+	{"moe-pad-expert-input-to-capacity", KEY_READ, KNOB_CAPACITY_FACTOR, NULL, 0,
+		megatron_pads},
+	{"moe-token-dispatcher-type", KEY_READ, NO_KNOB, NULL, 0, megatron_dispatcher},
+	{"moe-grouped-gemm", KEY_READ, NO_KNOB, NULL, 0, megatron_grouped},
+	{"moe-router-dtype", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_router_dtype},
 	{"use-distributed-optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
 	{"num-distributed-optimizer-instances", KEY_READ, KNOB_SHARD_GROUP, NULL, 0, instances},
 	{"overlap-grad-reduce", KEY_READ, KNOB_OVERLAP, NULL, 0, overlaps_reductions},
@@ -174,7 +233,8 @@ static const char core_unpriced[] =
 	"account-for-loss-in-pipeline-split pipeline-model-parallel-layout recompute-modules "
 	"no-create-attention-mask-in-dataloader use-precision-aware-optimizer "
 	"overlap-param-gather-with-optimizer-step defer-embedding-wgrad-compute ddp-bucket-size "
-	"pad-buckets-for-high-nccl-busbw multi-latent-attention";
+	"pad-buckets-for-high-nccl-busbw multi-latent-attention moe-shared-expert-overlap "
+	"overlap-moe-expert-parallel-comm moe-layer-recompute moe-latent-size";
 
 /* --- import -------------------------------------------------------------------------------- */
 
@@ -379,10 +439,69 @@ static bool finish_recomputation(
 	return true;
 }
 
+/* Its default is the simplest dispatcher; flex has kernels of its own. */
+static void note_dispatcher(struct importing *importing, const struct megatron_names *names)
+{
+	const char *usual = names->has_recipe ? "alltoall" : "allgather";
+	const char *kind = import_text(importing, names->dispatcher, usual);
+	bool grouped = names->has_recipe;
+	struct error error = {0};
+
+	if (strcmp(kind, "alltoall") != 0)
+		import_note(importing, names->dispatcher, "%.40s: predicted as alltoall", kind);
+	if (import_switch(importing, names->grouped, &grouped, grouped, &error) && !grouped)
+		import_note(importing, names->grouped,
+			"experts one after another: predicted as one grouped product");
+}
+
+static bool finish_capacity(
+	struct importing *importing, const struct megatron_names *names, struct error *error)
+{
+	const char *text = import_text(importing, names->capacity, NULL);
+	double factor = 0;
+	bool pads;
+
+	if (!import_switch(importing, names->pads, &pads, false, error))
+		return false;
+	if (text != NULL && !parse_number(text, &factor))
+		return import_fail(importing, names->capacity, error,
+			"expected a number above 0, got \"%.40s\"", text);
+	if (text == NULL || factor <= 0)
+		return true;
+	if (!pads)
+		import_note(importing, names->capacity,
+			"without padding: predicted with as many rows for every expert");
+	import_set(importing, KNOB_CAPACITY_FACTOR, text, names->capacity);
+	return true;
+}
+
+/* Experts are cut as the rest is where the file does not say. */
+static bool finish_experts(
+	struct importing *importing, const struct megatron_names *names, struct error *error)
+{
+	int64_t tensor, experts, each;
+
+	if (!import_count(importing, names->tensor, &tensor, 1, error) ||
+		!import_count(importing, names->expert, &experts, 1, error) ||
+		!import_count(importing, names->expert_tensor, &each, tensor, error))
+		return false;
+	if (experts == 1 && each != tensor)
+		import_note(importing, names->expert_tensor,
+			"%lld: with one expert rank predicted as %lld, as the rest is cut",
+			(long long)each, (long long)tensor);
+	if (experts == 1)
+		return true;
+	import_set_count(importing, KNOB_EXPERT_TENSOR, each,
+		import_find(importing, names->expert_tensor) != NULL ? names->expert_tensor : NULL);
+	note_dispatcher(importing, names);
+	return finish_capacity(importing, names, error);
+}
+
 bool megatron_finish_core(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
 	return finish_context(importing, names, error) && finish_dropout(importing, names, error) &&
+	       finish_experts(importing, names, error) &&
 	       finish_pipeline(importing, names, error) &&
 	       finish_recomputation(importing, names, error) &&
 	       finish_instances(importing, names, error);
@@ -403,6 +522,13 @@ static const struct megatron_names option_names = {
 	.granularity = "recompute-granularity",
 	.method = "recompute-method",
 	.pieces = "recompute-num-layers",
+	.tensor = "tensor-model-parallel-size",
+	.expert = "expert-model-parallel-size",
+	.expert_tensor = "expert-tensor-parallel-size",
+	.capacity = "moe-expert-capacity-factor",
+	.pads = "moe-pad-expert-input-to-capacity",
+	.dispatcher = "moe-token-dispatcher-type",
+	.grouped = "moe-grouped-gemm",
 };
 
 static bool finish_core(struct importing *importing, struct error *error)

@@ -277,6 +277,12 @@ MEGATRON = {
     'num-virtual-stages-per-pipeline-rank': int,
     'attention-dropout': float, 'hidden-dropout': float, 'cross-entropy-loss-fusion': bool,
     'cross-entropy-fusion-impl': ('native', 'te'), 'accumulate-allreduce-grads-in-fp32': bool,
+    'num-experts': int, 'moe-ffn-hidden-size': int, 'moe-router-topk': int, 'moe-layer-freq': str,
+    'moe-shared-expert-intermediate-size': int, 'moe-shared-expert-gate': bool,
+    'expert-model-parallel-size': int, 'expert-tensor-parallel-size': int,
+    'moe-expert-capacity-factor': float, 'moe-pad-expert-input-to-capacity': bool,
+    'moe-token-dispatcher-type': ('allgather', 'alltoall', 'flex'), 'moe-grouped-gemm': bool,
+    'moe-router-dtype': ('fp32', 'fp64'),
 }
 
 # Megatron-Bridge 0.3.1: training/config.py, models/gpt_provider.py; Megatron-Core 0.16.1:
@@ -291,6 +297,10 @@ BRIDGE = {
         'recompute_method': ('uniform', 'block', NONE), 'recompute_num_layers': (int, NONE),
         'cross_entropy_loss_fusion': bool, 'cross_entropy_fusion_impl': ('native', 'te'),
         'attention_dropout': float, 'hidden_dropout': float,
+        'expert_model_parallel_size': int, 'expert_tensor_parallel_size': (int, NONE),
+        'moe_expert_capacity_factor': (float, NONE), 'moe_pad_expert_input_to_capacity': bool,
+        'moe_token_dispatcher_type': ('allgather', 'alltoall', 'flex'), 'moe_grouped_gemm': bool,
+        'moe_router_dtype': ('fp32', 'fp64', NONE),
     },
     'train': {'micro_batch_size': int, 'global_batch_size': int},
     'optimizer': {'optimizer': ('adam', 'sgd'), 'clip_grad': float,

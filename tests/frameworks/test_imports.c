@@ -74,10 +74,11 @@ static const struct foreign files[] = {
 		"sequence-parallel=on micro-batch=1 global-batch=64 strategy=ZERO_1 overlap=none "
 		"param-dtype=bf16 reduce-dtype=fp32 loss=fused dropout=off runtime=megatron",
 		NULL},
-	{"model:\n  tensor_model_parallel_size: 1\n  expert_model_parallel_size: 4\n", NULL,
-		"x:3:31: expert_model_parallel_size: 4: not predicted of this framework, expected "
-		"1",
-		NULL},
+	{"model:\n  tensor_model_parallel_size: 2\n  expert_model_parallel_size: 4\n"
+	 "  sequence_parallel: true\n  moe_token_dispatcher_type: flex\n"
+	 "  moe_expert_capacity_factor: 1.25\n  moe_pad_expert_input_to_capacity: true\n",
+		"megatron-bridge", "tensor=2 expert=4 expert-tensor=2 capacity-factor=1.25",
+		"moe_token_dispatcher_type: flex: predicted as alltoall"},
 	{"trainer: {devices: 8, num_nodes: 2, precision: bf16}\nmodel:\n"
 	 "  micro_batch_size: 1\n  global_batch_size: 64\n  tensor_model_parallel_size: 2\n"
 	 "  pipeline_model_parallel_size: 1\n  optim: {name: distributed_fused_adam}\n",
@@ -244,6 +245,19 @@ static const struct foreign files[] = {
 		"megatron", "context=4 context-method=all-to-all", NULL},
 	{"--micro-batch-size 1 --context-parallel-size 4 --cp-comm-type a2a+p2p\n", "megatron",
 		"context=4 context-method=ring", "cp-comm-type: a2a+p2p: predicted as p2p"},
+	{"--micro-batch-size 1 --tensor-model-parallel-size 4 --sequence-parallel --num-experts 8 "
+	 "--expert-model-parallel-size 8 --expert-tensor-parallel-size 1 "
+	 "--moe-token-dispatcher-type alltoall --moe-grouped-gemm\n",
+		"megatron", "tensor=4 sequence-parallel=on expert=8 expert-tensor=1", NULL},
+	{"--micro-batch-size 1 --expert-model-parallel-size 8 --moe-expert-capacity-factor 1.0 "
+	 "--moe-grouped-gemm --moe-token-dispatcher-type alltoall\n",
+		"megatron", "expert=8 expert-tensor=1 capacity-factor=1.0", "without padding"},
+	{"--micro-batch-size 1 --expert-model-parallel-size 8\n", "megatron", "expert=8",
+		"experts one after another"},
+	{"--micro-batch-size 1 --expert-model-parallel-size 8 --moe-expert-capacity-factor x\n",
+		NULL, "moe-expert-capacity-factor: expected a number above 0, got \"x\"", NULL},
+	{"--micro-batch-size 1 --use-megatron-fsdp --expert-model-parallel-size 8\n", NULL,
+		"expert-model-parallel-size: 8: not predicted of this framework, expected 1", NULL},
 	{"--micro-batch-size 1 --context-parallel-size 4 --cp-comm-type ulysses\n", NULL,
 		"cp-comm-type: expected one of p2p, all_gather, a2a and a2a+p2p for all blocks, "
 		"got \"ulysses\"",
@@ -260,8 +274,6 @@ static const struct foreign files[] = {
 	{"--micro-batch-size 1 --num-layers 30 --pipeline-model-parallel-size 4 "
 	 "--decoder-first-pipeline-num-layers 5\n",
 		NULL, "expected blocks that leave as many to each other stage", NULL},
-	{"--micro-batch-size 1 --expert-model-parallel-size 8\n", NULL, "expert-model-parallel-siz",
-		NULL},
 	{"import torch\nmesh = init_device_mesh('cuda', (2, 8))\nmodel = FSDP(model, "
 	 "sharding_strategy=ShardingStrategy._HYBRID_SHARD_ZERO2,\n  limit_all_gathers=False, "
 	 "auto_wrap_policy=policy, mixed_precision=MixedPrecision(param_dtype=torch.bfloat16))\n",
