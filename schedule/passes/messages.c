@@ -44,7 +44,7 @@ void pass_messages(struct step *step)
 {
 	if (step->pipeline.ranks == 1)
 		return;
-	bool early = pipeline_splits_backward(step->pipeline.schedule);
+	bool early = pipeline_receives_early(&step->pipeline);
 	struct posting posting = {0};
 	if (early)
 		posting.n = pipeline_receives(

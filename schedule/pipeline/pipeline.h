@@ -51,6 +51,10 @@ void pipeline_place(const struct pipeline *pipeline, int stage, int *rank, int *
 /* Is backward in two parts there? */
 bool pipeline_splits_backward(enum pipeline_schedule schedule);
 
+/* Are receives posted as torch.distributed.pipelining does, ahead of the passes that wait for them
+ * (pipeline_receives)? Else a rank asks for a message when it needs it. */
+bool pipeline_receives_early(const struct pipeline *pipeline);
+
 /* --- orders --------------------------------------------------------------------------------------
  */
 

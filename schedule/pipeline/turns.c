@@ -22,6 +22,17 @@ static int group_of(const struct pipeline *pipeline, int group)
 	return group > 0 ? group : m < p ? m : m / (m / p);
 }
 
+/* In rounds of more micro-batches than there are ranks, of two ranks each may have to send before
+ * it asks for what the other one sends. */
+bool pipeline_receives_early(const struct pipeline *pipeline)
+{
+	int group = group_of(pipeline, pipeline->group);
+	bool rounds = group > pipeline->ranks && pipeline->micro_batches > group;
+
+	return pipeline_splits_backward(pipeline->schedule) ||
+	       (pipeline->schedule == PIPELINE_INTERLEAVED && rounds);
+}
+
 /* The i-th chunk and micro-batch in turn: chunks in order, each with a group of micro-batches. */
 static void add(struct slots *slots, const struct pipeline *pipeline, const struct turns *turns,
 	enum pipeline_pass pass, int i)

@@ -86,6 +86,7 @@ static const char *const cuts[] = {
 	"pipeline=4 grad_accum=8 pipeline_schedule=gpipe",
 	"pipeline=4 grad_accum=8 pipeline_schedule=interleaved",
 	"pipeline=2 grad_accum=6 pipeline_schedule=interleaved virtual_stages=4",
+	"pipeline=8 grad_accum=22 pipeline_schedule=interleaved virtual_stages=2",
 	"pipeline=4 grad_accum=4 tensor=2",
 	"pipeline=4 grad_accum=8 layers_per_stage=5,9,10,8",
 	"pipeline=4 grad_accum=8 runtime=nanotron",
