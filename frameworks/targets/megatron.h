@@ -50,8 +50,10 @@ const char *megatron_recompute_layers(struct exporting *exporting);
 
 /* What the distributed optimizer makes of a plan; for Megatron-LM and Megatron-Bridge. */
 void megatron_adapt_core(struct exporting *exporting, struct plan *plan);
-/* The number of chunks a rank, of interleaved stages; NULL. */
+/* The number of chunks a rank, of interleaved stages that have no layout; NULL. */
 const char *megatron_virtual_stages(struct exporting *exporting);
+/* Of stages that are listed: Et*7|t*8|t*7L. NULL. */
+const char *megatron_layout(struct exporting *exporting);
 /* How context ranks exchange keys and values. */
 const char *megatron_context_method(struct exporting *exporting);
 /* Expert ranks; of a plan that has some: ranks that cut an expert, and rows of each. */
@@ -65,7 +67,7 @@ const char *megatron_grouped(struct exporting *exporting);
 const char *megatron_router_dtype(struct exporting *exporting);
 /* Where a file says what megatron_core.c reads of one as of the other. */
 struct megatron_names {
-	const char *pipeline, *chunks, *chunk_blocks, *first, *last, *instances;
+	const char *pipeline, *chunks, *chunk_blocks, *first, *last, *layout, *instances;
 	const char *context, *context_method;
 	const char *attention_dropout, *hidden_dropout;
 	double dropout; /* where the file does not say */
@@ -73,6 +75,9 @@ struct megatron_names {
 	const char *tensor, *expert, *expert_tensor, *capacity, *pads, *dispatcher, *grouped;
 	bool has_recipe; /* which says what the file does not */
 };
+/* Stages, as a layout, as the ends say or all alike. */
+bool megatron_finish_stages(
+	struct importing *importing, const struct megatron_names *names, struct error *error);
 /* Stages, context ranks, experts, groups of the distributed optimizer, dropout and recomputation.
  */
 bool megatron_finish_core(

@@ -19,9 +19,7 @@ static const struct export_rule rules[] = {
 	{KNOB_RESHARD_AFTER_FORWARD, FIXED},
 	{KNOB_LOSS, IN_FILE, "parallel upcast fused *>parallel",
 		"the loss of models whose vocabulary is cut over tensor ranks"},
-	{KNOB_LAYERS_PER_STAGE, ELSEWHERE, NULL,
-		"model.num_layers_in_first_pipeline_stage and ..._last_..., where only these "
-		"stages differ"},
+	{KNOB_LAYERS_PER_STAGE, IN_FILE},
 	{KNOB_PIPELINE_SCHEDULE, IN_FILE, "1f1b interleaved *>1f1b",
 		"several stages a rank are interleaved there"},
 	{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},
@@ -58,6 +56,11 @@ static const char *chunks(struct exporting *exporting)
 static const char *or_null(const char *value)
 {
 	return value != NULL ? value : "null";
+}
+
+static const char *layout(struct exporting *exporting)
+{
+	return or_null(megatron_layout(exporting));
 }
 
 static const char *granularity(struct exporting *exporting)
@@ -132,6 +135,7 @@ static const struct config_key keys[] = {
 		ONLY_READ},
 	{MODEL("num_layers_in_last_pipeline_stage"), KEY_READ, KNOB_LAYERS_PER_STAGE, NULL,
 		ONLY_READ},
+	{MODEL("pipeline_model_parallel_layout"), KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, 0, layout},
 	{MODEL("context_parallel_size"), KEY_COUNT, KNOB_CONTEXT},
 	{MODEL("cp_comm_type"), KEY_READ, KNOB_CONTEXT_METHOD, NULL, 0, megatron_context_method},
 	{MODEL("expert_model_parallel_size"), KEY_COUNT, KNOB_EXPERT, NULL, 0, megatron_experts},
@@ -176,7 +180,7 @@ static const struct config_key keys[] = {
 };
 static const char unpriced[] =
 	"model.fp8* model.fp4* comm_overlap.tp_comm_overlap model.recompute_modules* peft.* "
-	"model.pipeline_model_parallel_layout model.account_for_embedding_in_pipeline_split "
+	"model.account_for_embedding_in_pipeline_split "
 	"model.account_for_loss_in_pipeline_split optimizer.optimizer_cpu_offload "
 	"ddp.use_megatron_fsdp ddp.bucket_size model.moe_shared_expert_overlap "
 	"comm_overlap.overlap_moe_expert_parallel_comm";
@@ -189,6 +193,7 @@ static const struct megatron_names names = {
 	.chunk_blocks = MODEL("num_layers_per_virtual_pipeline_stage"),
 	.first = MODEL("num_layers_in_first_pipeline_stage"),
 	.last = MODEL("num_layers_in_last_pipeline_stage"),
+	.layout = MODEL("pipeline_model_parallel_layout"),
 	.instances = DDP("num_distributed_optimizer_instances"),
 	.context = MODEL("context_parallel_size"),
 	.context_method = MODEL("cp_comm_type"),

@@ -13,9 +13,7 @@ static const struct export_rule core_rules[] = {
 	{KNOB_RESHARD_AFTER_FORWARD, FIXED},
 	{KNOB_LOSS, IN_FILE, "parallel upcast fused *>parallel",
 		"the loss of models whose vocabulary is cut over tensor ranks"},
-	{KNOB_LAYERS_PER_STAGE, ELSEWHERE, NULL,
-		"--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers, where "
-		"only these stages differ"},
+	{KNOB_LAYERS_PER_STAGE, IN_FILE},
 	{KNOB_PIPELINE_SCHEDULE, IN_FILE, "1f1b interleaved *>1f1b",
 		"several stages a rank are interleaved there"},
 	{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},
@@ -105,16 +103,6 @@ const char *megatron_context_method(struct exporting *exporting)
 	return plan->mesh.context > 1 ? context_methods[plan->context_method] : NULL;
 }
 
-const char *megatron_virtual_stages(struct exporting *exporting)
-{
-	const struct plan *plan = exporting->plan;
-
-	return plan->pipeline_schedule == PIPELINE_INTERLEAVED
-		       ? arena_printf(exporting->arena, "%lld",
-				 (long long)max_i64(plan->virtual_stages, 2))
-		       : NULL;
-}
-
 /* The framework's default is 0.1. */
 static const char *without_dropout(struct exporting *exporting)
 {
@@ -201,6 +189,8 @@ static const struct config_key core_keys[] = {
 	{"num-layers-per-virtual-pipeline-stage", KEY_READ, KNOB_VIRTUAL_STAGES, NULL, ONLY_READ},
 	{"decoder-first-pipeline-num-layers", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
 	{"decoder-last-pipeline-num-layers", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
+	{"pipeline-model-parallel-layout", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, 0,
+		megatron_layout},
 	{"context-parallel-size", KEY_COUNT, KNOB_CONTEXT},
 	{"cp-comm-type", KEY_READ, KNOB_CONTEXT_METHOD, NULL, 0, megatron_context_method},
 	{"expert-model-parallel-size", KEY_COUNT, KNOB_EXPERT, NULL, 0, megatron_experts},
@@ -230,7 +220,7 @@ static const char core_unpriced[] =
 	"fp8-format fp4-format use-nccl-ub optimizer-cpu-offload "
 	"fine-grained-activation-offloading "
 	"cpu-offloading-num-layers tp-comm-overlap account-for-embedding-in-pipeline-split "
-	"account-for-loss-in-pipeline-split pipeline-model-parallel-layout recompute-modules "
+	"account-for-loss-in-pipeline-split recompute-modules "
 	"no-create-attention-mask-in-dataloader use-precision-aware-optimizer "
 	"overlap-param-gather-with-optimizer-step defer-embedding-wgrad-compute ddp-bucket-size "
 	"pad-buckets-for-high-nccl-busbw multi-latent-attention moe-shared-expert-overlap "
@@ -362,57 +352,6 @@ static void finish_loss(struct importing *importing)
 		fused ? "cross-entropy-loss-fusion" : NULL);
 }
 
-/* Blocks of the first and of the last stage; the others share the rest. */
-static bool finish_split(struct importing *importing, const struct megatron_names *names,
-	int64_t stages, struct error *error)
-{
-	int64_t layers = importing->imported->shape.layers, first, last;
-
-	if (!import_count(importing, names->first, &first, 0, error) ||
-		!import_count(importing, names->last, &last, 0, error))
-		return false;
-	const char *path = first > 0 ? names->first : names->last;
-	int64_t others = stages - (first > 0) - (last > 0), rest = layers - first - last;
-	if (first == 0 && last == 0)
-		return true;
-	if (layers == 0 || others < 1 || rest < others || rest % others != 0)
-		return import_fail(importing, path, error,
-			"expected blocks that leave as many to each other stage");
-	const char *text = arena_printf(
-		importing->arena, "%lldx%lld", (long long)others, (long long)(rest / others));
-	if (first > 0)
-		text = arena_printf(importing->arena, "1x%lld+%s", (long long)first, text);
-	if (last > 0)
-		text = arena_printf(importing->arena, "%s+1x%lld", text, (long long)last);
-	import_set(importing, KNOB_LAYERS_PER_STAGE, text, path);
-	return true;
-}
-
-static bool finish_pipeline(
-	struct importing *importing, const struct megatron_names *names, struct error *error)
-{
-	const char *a_rank = names->chunks, *a_stage = names->chunk_blocks;
-	int64_t layers = importing->imported->shape.layers, ranks, chunks, blocks;
-
-	if (!import_count(importing, names->pipeline, &ranks, 1, error) ||
-		!import_count(importing, a_rank, &chunks, 1, error) ||
-		!import_count(importing, a_stage, &blocks, 0, error))
-		return false;
-	if (ranks == 1)
-		return true;
-	if (blocks > 0 && (layers == 0 || layers % (ranks * blocks) != 0))
-		return import_fail(importing, a_stage, error,
-			"expected a size that makes whole stages of %lld blocks on %lld ranks",
-			(long long)layers, (long long)ranks);
-	if (blocks > 0)
-		chunks = layers / (ranks * blocks);
-	import_set(importing, KNOB_PIPELINE_SCHEDULE, chunks > 1 ? "interleaved" : "1f1b", NULL);
-	if (chunks > 1)
-		import_set_count(
-			importing, KNOB_VIRTUAL_STAGES, chunks, blocks > 0 ? a_stage : a_rank);
-	return finish_split(importing, names, ranks * chunks, error);
-}
-
 /* The method "uniform" with one layer a piece is every block; else not what was asked for. */
 static bool finish_recomputation(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
@@ -502,7 +441,7 @@ bool megatron_finish_core(
 {
 	return finish_context(importing, names, error) && finish_dropout(importing, names, error) &&
 	       finish_experts(importing, names, error) &&
-	       finish_pipeline(importing, names, error) &&
+	       megatron_finish_stages(importing, names, error) &&
 	       finish_recomputation(importing, names, error) &&
 	       finish_instances(importing, names, error);
 }
@@ -513,6 +452,7 @@ static const struct megatron_names option_names = {
 	.chunk_blocks = "num-layers-per-virtual-pipeline-stage",
 	.first = "decoder-first-pipeline-num-layers",
 	.last = "decoder-last-pipeline-num-layers",
+	.layout = "pipeline-model-parallel-layout",
 	.instances = "num-distributed-optimizer-instances",
 	.context = "context-parallel-size",
 	.context_method = "cp-comm-type",

@@ -111,7 +111,7 @@ static bool find_ends(const struct exporting *exporting, struct pipeline_split *
 
 	if (exporting->plan->layers_per_stage.text == NULL)
 		return true;
-	if (!plan_split(exporting->plan, split->blocks, wanted, &error))
+	if (!plan_split(exporting->plan, exporting->model, wanted, &error))
 		return false;
 	for (split->embedding = 0; split->embedding <= most; split->embedding++) {
 		for (split->head = 0; split->head <= most; split->head++) {

@@ -148,6 +148,8 @@ static void measure_stages(struct sampler *sampler, const struct sample *sample,
 			stages->blocks += seconds;
 		else if (op->end_module == program->model->n_modules)
 			stages->head += seconds;
+		else
+			*(op->kind == OP_LOSS ? &stages->loss : &stages->embedding) += seconds;
 	}
 	stages->saved = (double)bound_standing(stands, is_of_blocks, OP_LOSS, &sampler->arena);
 }
@@ -430,6 +432,24 @@ void bounds_complete(struct bounds *bounds, const struct space *space, int first
 							      find_load(bounds->sampler, plan))
 							      .memory);
 	}
+}
+
+struct block_load bounds_block(const struct question *question, const struct plan *plan)
+{
+	struct sampler sampler = {.question = question};
+	struct load load;
+	measure_load(&sampler, plan, &load);
+	const struct division division = plan_division(plan);
+	const struct model *part = divided_model(&sampler.divided, question->model, &division);
+	double blocks = (double)part->architecture.layers;
+	struct block_load found = {.block = load.stages.blocks / blocks,
+		.embedding = load.stages.embedding,
+		.head = load.stages.head + load.stages.loss,
+		.saved = load.stages.saved / blocks,
+		.states = bound_block_states(plan, part)};
+	divided_models_finish(&sampler.divided);
+	arena_finish(&sampler.arena);
+	return found;
 }
 
 int64_t bounds_memory(const struct schedule *schedule, struct arena *arena)

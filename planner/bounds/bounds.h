@@ -38,4 +38,13 @@ bool bounds_path(const struct plan *plan, const struct model *model,
 	struct arena *arena);
 void bounds_finish(struct bounds *bounds);
 
+/* What a stage's work is made of: seconds of a micro-batch, one block's and the ends'; and bytes of
+ * a block, saved of a micro-batch until its backward, and of states. Means over all blocks, on a
+ * rank; what is sharded is not gathered. */
+struct block_load {
+	double block, embedding, head; /* s */
+	double saved, states;          /* bytes */
+};
+struct block_load bounds_block(const struct question *question, const struct plan *plan);
+
 #endif

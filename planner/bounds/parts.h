@@ -23,14 +23,17 @@ struct work {
 
 /* stages.c. What a micro-batch takes and leaves of a whole model. */
 struct stage_load {
-	double blocks, head; /* s */
-	double saved;        /* bytes, in blocks */
+	double blocks, head;    /* s */
+	double embedding, loss; /* s: what else the ends take */
+	double saved;           /* bytes, in blocks */
 };
 double bound_stages_time(
 	const struct plan *plan, const struct model *model, const struct stage_load *load);
 /* `part`: what a rank has of the model but for the pipeline. */
 int64_t bound_stages_memory(
 	const struct plan *plan, const struct model *part, const struct stage_load *load);
+/* Of one of its blocks: bytes of a rank. */
+double bound_block_states(const struct plan *plan, const struct model *part);
 
 /* work.c */
 void work_add(struct work *sum, const struct work *work, double times);

@@ -298,8 +298,8 @@ bool bounds_path(const struct plan *plan, const struct model *model,
 	path.n_stages = path.pipeline.ranks * path.pipeline.chunks;
 	path.blocks = ARENA_ARRAY(arena, int, path.n_stages);
 	path.pipeline.micro_batches = PROBED;
-	if (!plan_split(plan, model->architecture.layers, path.blocks, &error) ||
-		!is_followed(&path) || !measure(&path, plan, model, topology))
+	if (!plan_split(plan, model, path.blocks, &error) || !is_followed(&path) ||
+		!measure(&path, plan, model, topology))
 		return false;
 	for (int i = 0; i < n; i++) {
 		if (micro_batches[i] < PROBED)

@@ -18,12 +18,12 @@
 #include "schedule/pipeline/pipeline.h"
 
 /* Of the blocks how many each stage has. */
-static const int *stages_of(const struct plan *plan, int64_t blocks, struct arena *arena)
+static const int *stages_of(const struct plan *plan, const struct model *model, struct arena *arena)
 {
 	const struct pipeline pipeline = plan_pipeline(plan);
 	int *stages = ARENA_ARRAY(arena, int, pipeline.ranks *pipeline.chunks);
 	struct error error = {0};
-	plan_split(plan, blocks, stages, &error); /* the plan was checked */
+	plan_split(plan, model, stages, &error); /* the plan was checked */
 	return stages;
 }
 
@@ -41,7 +41,7 @@ double bound_stages_time(
 	const struct pipeline pipeline = plan_pipeline(plan);
 	int64_t blocks = model->architecture.layers;
 	struct arena arena = {0};
-	const int *stages = stages_of(plan, blocks, &arena);
+	const int *stages = stages_of(plan, model, &arena);
 	double block = load->blocks / (double)blocks, before = 0, time = 0;
 	bool splits = pipeline_splits_backward(pipeline.schedule);
 	int last, chunk;
@@ -70,6 +70,15 @@ static double state_bytes(const struct plan *plan)
 	return (master + moments + gradient) / sharded + whole;
 }
 
+double bound_block_states(const struct plan *plan, const struct model *part)
+{
+	double parameters = 0;
+	for (int i = 0; i < part->n_parameters; i++)
+		if (part->modules[part->parameters[i].module].layer >= 0)
+			parameters += (double)part->parameters[i].elements;
+	return state_bytes(plan) * parameters / (double)part->architecture.layers;
+}
+
 /* Blocks of the first rank that hold what they have saved, at the most. */
 static int most_held(const struct pipeline *pipeline, const int *stages,
 	const struct pipeline_slot *slots, int n)
@@ -94,7 +103,7 @@ int64_t bound_stages_memory(
 	struct arena arena = {0};
 	struct pipeline_slot *slots;
 	int n = pipeline_order(&pipeline, 0, &arena, &slots);
-	const int *stages = stages_of(plan, blocks, &arena);
+	const int *stages = stages_of(plan, part, &arena);
 	double held = most_held(&pipeline, stages, slots, n) / (double)blocks;
 	double states = state_bytes(plan) * (double)part->parameter_count / pipeline.ranks;
 	arena_finish(&arena);

@@ -142,22 +142,17 @@ bool pipeline_split_even(const struct pipeline_split *split, int *stages, struct
  * (megatron/core/transformer/transformer_block.py, get_num_layers_to_build) */
 bool pipeline_split_equal(const struct pipeline_split *split, int *stages, struct error *error);
 
+/* nanotron's: each stage ends with the block that takes the costs so far beyond its share of all;
+ * embedding and final norm cost nothing (src/nanotron/models/base.py, build_model). `block`,
+ * `head`: costs, exact in a double. No stage is empty, and the head is on the last one, or it
+ * fails. */
+bool pipeline_split_by_cost(const struct pipeline_split *split, double block, double head,
+	int *stages, struct error *error);
+
 /* Whether n counts of --layers-per-stage are one for every stage and make all blocks. Only the ends
  * may have none. */
 bool pipeline_split_listed(
 	const struct pipeline_split *split, const int *listed, int n, struct error *error);
-
-/* Seconds of each block, of the embedding and of the head: the split whose slowest stage is
- * fastest, exactly; of those the most even one (least sum of squares). Every stage between the ends
- * has a block; so has an end without embedding or head (0 s), hence there are at most as many
- * stages as blocks and such ends. Returns the seconds of the slowest stage. */
-struct pipeline_weights {
-	const double *blocks;
-	int n;
-	double embedding, head;
-};
-double pipeline_split_balanced(
-	const struct pipeline_weights *weights, int n_stages, struct arena *arena, int *stages);
 
 /* --- of a plan -----------------------------------------------------------------------------------
  */
@@ -165,8 +160,9 @@ double pipeline_split_balanced(
 struct pipeline plan_pipeline(const struct plan *plan);
 
 /* How many blocks every stage has (ranks x chunks of them), as the plan lists them or as its
- * runtime cuts a model of so many. EXIT_CODE_USAGE: it cannot. */
-bool plan_split(const struct plan *plan, int64_t blocks, int *stages, struct error *error);
+ * runtime cuts the model. EXIT_CODE_USAGE: it cannot. */
+bool plan_split(
+	const struct plan *plan, const struct model *model, int *stages, struct error *error);
 
 /* What a rank holds of `model`, whole or divided by other axes: the model itself where there is one
  * rank. *chunks: of each of its blocks, which of the rank's stages it belongs to; in the arena. */

@@ -98,6 +98,55 @@ bool pipeline_split_equal(const struct pipeline_split *split, int *stages, struc
 	return true;
 }
 
+/* --- by cost -------------------------------------------------------------------------------------
+ */
+
+/* Modules one after the other, each on the stage that is being filled. */
+struct filling {
+	int ranks, stage;
+	double all, so_far;
+};
+
+static int put(struct filling *f, double cost)
+{
+	int stage = f->stage;
+	f->so_far += cost;
+	f->stage += f->so_far > f->all * ((double)(stage + 1) / f->ranks);
+	return stage;
+}
+
+static bool cut_by_cost(
+	const struct pipeline_split *split, int ranks, double block, double head, int *stages)
+{
+	struct filling f = {.ranks = ranks, .all = split->blocks * block + head};
+	bool ok = true;
+
+	for (int s = 0; s < ranks; s++)
+		stages[s] = 0;
+	put(&f, 0); /* the embedding */
+	for (int b = 0; b < split->blocks; b++)
+		stages[put(&f, block)]++;
+	put(&f, 0); /* the final norm */
+	for (int s = 1; s < ranks - 1; s++)
+		ok = ok && stages[s] > 0;
+	return ok && put(&f, head) == ranks - 1;
+}
+
+bool pipeline_split_by_cost(const struct pipeline_split *split, double block, double head,
+	int *stages, struct error *error)
+{
+	int most = split->ranks;
+
+	if (cut_by_cost(split, most, block, head, stages))
+		return true;
+	while (most > 1 && !cut_by_cost(split, most, block, head, stages))
+		most--;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--pipeline %d: cut by cost, %d blocks and the head do not fill %d stages; use %d, "
+		"or --layers-per-stage",
+		split->ranks, split->blocks, split->ranks, most);
+}
+
 /* --- listed --------------------------------------------------------------------------------------
  */
 

@@ -17,17 +17,29 @@ struct pipeline plan_pipeline(const struct plan *plan)
 		.micro_batches = (int)plan->grad_accum};
 }
 
-bool plan_split(const struct plan *plan, int64_t blocks, int *stages, struct error *error)
+/* Of a column of products, as wide as the hidden size; keys and values count as queries do
+ * (nanotron/models/llama.py, get_block_compute_costs). */
+static double block_cost(const struct architecture *a)
 {
+	return (double)(4 * a->hidden + (architecture_is_gated(a) ? 3 : 2) * a->ffn);
+}
+
+bool plan_split(
+	const struct plan *plan, const struct model *model, int *stages, struct error *error)
+{
+	const struct architecture *a = &model_whole(model)->architecture;
 	const struct pipeline pipeline = plan_pipeline(plan);
 	const struct rows *listed = &plan->layers_per_stage;
 	int n = pipeline.ranks * pipeline.chunks;
 	int ends = runtime_of(plan->runtime)->ends_are_blocks;
-	const struct pipeline_split split = {.blocks = (int)blocks,
+	const struct pipeline_split split = {.blocks = (int)model->architecture.layers,
 		.ranks = pipeline.ranks,
 		.chunks = pipeline.chunks,
 		.embedding = ends,
 		.head = ends};
+	if (listed->text == NULL && runtime_of(plan->runtime)->cuts_by_cost)
+		return pipeline_split_by_cost(
+			&split, block_cost(a), (double)a->vocab, stages, error);
 	if (listed->text == NULL)
 		return pipeline_split_even(&split, stages, error);
 	for (int s = 0; s < n; s++)
@@ -55,7 +67,7 @@ const struct model *plan_stage(const struct plan *plan, const struct model *mode
 	struct stage_part stage = {.layers = layers};
 	struct error error = {0};
 	*chunks = of;
-	if (pipeline.ranks == 1 || !plan_split(plan, blocks, stages, &error))
+	if (pipeline.ranks == 1 || !plan_split(plan, model, stages, &error))
 		return model;
 	for (int c = 0; c < pipeline.chunks; c++) {
 		int s = pipeline_stage(&pipeline, rank, c), first = first_of(stages, s);

@@ -420,9 +420,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_ONE_VALUE | KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_COMPARED |
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
 			.runtimes = STAGED,
-			.metavar = "LIST",
+			.metavar = "LIST|auto",
 			.help = "blocks of each stage, the first one first: 7,8,8,7 or "
-				"1x7+14x8+1x7",
+				"1x7+14x8+1x7; auto: balanced",
 			.shown = "even",
 			.remark = "as the framework cuts",
 		},

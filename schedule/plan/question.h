@@ -59,6 +59,7 @@ struct question {
 	/* Plans whose blocks or units differ are wanted as options, and CPU offload where nothing
 	 * fits without (only under the objective time, where those knobs were left open). */
 	bool mixes;
+	bool shares;       /* --layers-per-stage auto */
 	bool divides;      /* ranks may share a sequence, however short and many these are */
 	bool pareto;       /* the Pareto front is wanted too */
 	bool winners_only; /* no runners-up, and nothing of strategies that do not fit */

@@ -145,8 +145,8 @@ static bool parse_wrap(
 const struct field_decoded rows_decoded = {sizeof(struct rows), NULL, parse_names};
 const struct field_decoded reshard_decoded = {
 	sizeof(struct rows), "true, false or a group size", parse_groups};
-const struct field_decoded counts_decoded = {
-	sizeof(struct rows), "counts of blocks such as 7,8,8,7 or 1x7+14x8+1x7", parse_counts};
+const struct field_decoded counts_decoded = {sizeof(struct rows),
+	"counts of blocks such as 7,8,8,7 or 1x7+14x8+1x7, or auto", parse_counts};
 const struct field_decoded wrap_decoded = {sizeof(struct wrap_policy),
 	"block, blocks:K, size:N or model, and after the first three +embedding, +head or both",
 	parse_wrap};
@@ -290,6 +290,17 @@ struct rows rows_make_offload(struct arena *arena, const enum offload *row, int6
 	for (int64_t i = 0; i < n; i++) {
 		of[i] = (int32_t)(row[i] == OFFLOAD_ALL ? OFFLOAD_PARAMETERS : row[i]);
 		words[i] = offload_names[of[i]];
+	}
+	return make(arena, words, of, n);
+}
+
+struct rows rows_make_counts(struct arena *arena, const int *counts, int64_t n)
+{
+	const char **words = ARENA_ARRAY(arena, const char *, n);
+	int32_t *of = ARENA_ARRAY(arena, int32_t, n);
+	for (int64_t i = 0; i < n; i++) {
+		of[i] = counts[i];
+		words[i] = arena_printf(arena, "%d", counts[i]);
 	}
 	return make(arena, words, of, n);
 }

@@ -60,10 +60,11 @@ bool plan_checkpoints(const struct plan *plan, enum checkpointing kind);
 bool plan_offloads(const struct plan *plan, enum offload kind);
 bool plan_offloads_any(const struct plan *plan);
 
-/* Rows from values: `n` blocks, units but the root, units (those with parameters). */
+/* Rows from values: `n` blocks, units but the root, units (those with parameters), stages. */
 struct rows rows_make_checkpointing(struct arena *arena, const enum checkpointing *row, int64_t n);
 struct rows rows_make_reshard(struct arena *arena, const int64_t *groups, int64_t n);
 struct rows rows_make_offload(struct arena *arena, const enum offload *row, int64_t n);
+struct rows rows_make_counts(struct arena *arena, const int *counts, int64_t n);
 
 /* The first `n` have the one value for all, the next `m` the other. */
 struct rows rows_split(struct arena *arena, const struct rows *first, int64_t n,

@@ -131,6 +131,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.ring = &torch_ring,
 			.keeps_gathered_input = true,
 			.ends_are_blocks = true,
+			.names_stages = true, /* module_fqns_per_model_part */
 			.keeps_stage_output = true,
 			/* [U]: as a hook of FSDP */
 			.host_per_exchange = 150e-6,
@@ -140,6 +141,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 		{
 			PYTORCH,
 			.ends_are_blocks = true,
+			.names_stages = true, /* module_fqns_per_model_part */
 			.keeps_stage_output = true,
 			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD),
@@ -220,6 +222,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.zero = &nanotron_rules,
 			.fused_kernels = true,
 			.parallel_loss = true,
+			.cuts_by_cost = true,
 			.ties_stages = true,
 			.keeps_stage_output = true,
 			/* Over eight ranks, 32 MiB each: 4.4 ms a block whatever the GPU does
@@ -265,6 +268,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.keeps_gather_buffer = true,
 			.overlaps_exchanges = true,
 			.keeps_messages = true,
+			.names_stages = true, /* --pipeline-model-parallel-layout */
 			.projection_keeps_input = true,
 			.recomputes_attention = true,
 			.softmax_in_kernel = true,

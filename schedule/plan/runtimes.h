@@ -137,7 +137,9 @@ struct runtime {
 	/* Pipelines: embedding and head count as a block each where blocks are shared out; a
 	 * stage's output is there until its backward, though it was sent. */
 	bool ends_are_blocks, keeps_stage_output;
-	bool ties_stages; /* first and last stage add up the gradients of a table that both have */
+	bool cuts_by_cost; /* blocks: pipeline_split_by_cost; else as even as can be */
+	bool names_stages; /* its script may say which blocks each stage has */
+	bool ties_stages;  /* first and last stage add up the gradients of a table that both have */
 	/* And tensors of its messages live on between steps: three halves of one for the rank, and
 	 * as much for each of its stages. */
 	bool keeps_messages;

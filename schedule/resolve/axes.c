@@ -190,7 +190,7 @@ static bool check_pipeline(const struct plan *plan, const struct model *model, s
 	bool torch = runtime_of(plan->runtime)->ends_are_blocks;
 	int64_t n = stages * pipeline.chunks;
 	bool ok = check_parts(plan, model, error) && pipeline_check(&pipeline, torch, error) &&
-		  plan_split(plan, model->architecture.layers, ARENA_ARRAY(&arena, int, n), error);
+		  plan_split(plan, model, ARENA_ARRAY(&arena, int, n), error);
 	arena_finish(&arena);
 	return ok;
 }

@@ -275,6 +275,7 @@ MEGATRON = {
     'torch-fsdp2-no-reshard-after-forward': bool, 'sequence-parallel': bool,
     'context-parallel-size': int, 'cp-comm-type': ('p2p', 'all_gather', 'a2a'),
     'num-virtual-stages-per-pipeline-rank': int,
+    'pipeline-model-parallel-layout': str,
     'attention-dropout': float, 'hidden-dropout': float, 'cross-entropy-loss-fusion': bool,
     'cross-entropy-fusion-impl': ('native', 'te'), 'accumulate-allreduce-grads-in-fp32': bool,
     'num-experts': int, 'moe-ffn-hidden-size': int, 'moe-router-topk': int, 'moe-layer-freq': str,
@@ -292,6 +293,7 @@ BRIDGE = {
     'model': {
         'seq_length': int, 'tensor_model_parallel_size': int, 'sequence_parallel': bool,
         'pipeline_model_parallel_size': int, 'virtual_pipeline_model_parallel_size': (int, NONE),
+        'pipeline_model_parallel_layout': (str, NONE),
         'context_parallel_size': int, 'cp_comm_type': ('p2p', 'all_gather', 'a2a'),
         'recompute_granularity': ('full', 'selective', NONE),
         'recompute_method': ('uniform', 'block', NONE), 'recompute_num_layers': (int, NONE),

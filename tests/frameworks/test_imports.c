@@ -236,6 +236,19 @@ static const struct foreign files[] = {
 		"loss=fused "
 		"activation-checkpointing=full",
 		"recompute-num-layers: 2: predicted as pieces of one layer"},
+	{"--micro-batch-size 1 --num-layers 61 --pipeline-model-parallel-size 16 "
+	 "--pipeline-model-parallel-layout 'Et*2|(tt|)*29,t|L'\n",
+		"megatron",
+		"pipeline-schedule=interleaved virtual-stages=2 "
+		"layers-per-stage=2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,"
+		"2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,1,0",
+		NULL},
+	{"--micro-batch-size 1 --pipeline-model-parallel-size 2 "
+	 "--pipeline-model-parallel-layout Ett|tt|L\n",
+		NULL, "3 stages are not as many on 2 ranks", NULL},
+	{"--micro-batch-size 1 --pipeline-model-parallel-size 2 "
+	 "--pipeline-model-parallel-layout 'Ett|(ttL'\n",
+		NULL, "expected a layout such as Et*7|t*8|t*7L, got \"Ett|(ttL\"", NULL},
 	{"--micro-batch-size 1 --num-layers 32 --recompute-granularity full --recompute-method "
 	 "block "
 	 "--recompute-num-layers 8 --hidden-dropout 0 --bf16 --grad-reduce-in-bf16\n",

@@ -1,7 +1,5 @@
-/* Splits of blocks over stages: against golden/pipeline (torchtitan's and Megatron's), what is
- * refused, and the balanced one against all there are. */
-#include <math.h>
-
+/* Splits of blocks over stages: against golden/pipeline (torchtitan's and Megatron's), and what is
+ * refused. */
 #include "pipelines.h"
 
 enum { MOST_STAGES = 64 };
@@ -128,94 +126,45 @@ static void test_listed(void **state)
 	}
 }
 
-/* --- balanced ------------------------------------------------------------------------------------
+/* --- nanotron's ----------------------------------------------------------------------------------
  */
 
-struct best {
-	double slowest, squares;
-};
-
-/* Tries every split of what is left over the stages from `stage` on. */
-static void try_all(const struct pipeline_weights *weights, int n_stages, int stage, int begin,
-	struct best so_far, struct best *best)
-{
-	for (int end = begin; end <= weights->n; end++) {
-		double ends = (stage == 0 ? weights->embedding : 0) +
-			      (stage == n_stages - 1 ? weights->head : 0);
-		double seconds = ends;
-		for (int b = begin; b < end; b++)
-			seconds += weights->blocks[b];
-		if (begin == end && ends == 0)
-			continue;
-		struct best now = {
-			fmax(so_far.slowest, seconds), so_far.squares + seconds * seconds};
-		if (stage < n_stages - 1)
-			try_all(weights, n_stages, stage + 1, end, now, best);
-		else if (end == weights->n && (now.slowest < best->slowest - 1e-9 ||
-						      (now.slowest < best->slowest + 1e-9 &&
-							      now.squares < best->squares)))
-			*best = now;
-	}
-}
-
-static struct best measure(const struct pipeline_weights *weights, int n_stages, const int *stages)
-{
-	struct best best = {0};
-	int block = 0;
-	for (int s = 0; s < n_stages; s++) {
-		double seconds =
-			(s == 0 ? weights->embedding : 0) + (s == n_stages - 1 ? weights->head : 0);
-		for (int b = 0; b < stages[s]; b++)
-			seconds += weights->blocks[block++];
-		best.slowest = fmax(best.slowest, seconds);
-		best.squares += seconds * seconds;
-	}
-	assert_int_equal(block, weights->n);
-	return best;
-}
-
-static void test_balanced(void **state)
+/* By hand, from the rule: a stage ends with the block that exceeds its share. */
+static void test_by_cost(void **state)
 {
 	(void)state;
-	uint64_t seed = 5;
-	for (int i = 0; i < 500; i++) {
-		struct arena arena = {0};
-		double blocks[10];
-		struct pipeline_weights weights = {.blocks = blocks,
-			.n = 1 + (int)random_below(&seed, 10),
-			.embedding = (double)random_below(&seed, 4),
-			.head = (double)random_below(&seed, 8) / 2};
-		bool alike = random_below(&seed, 2) == 0;
-		for (int b = 0; b < weights.n; b++)
-			blocks[b] = alike ? 1.1 : (double)(1 + random_below(&seed, 30)) / 7;
-		int most = weights.n + (weights.embedding > 0) + (weights.head > 0);
-		int n_stages = 1 + (int)random_below(&seed, most < 6 ? most : 6), stages[8];
-		double got = pipeline_split_balanced(&weights, n_stages, &arena, stages);
-		struct best best = {INFINITY, INFINITY};
-		try_all(&weights, n_stages, 0, 0, (struct best){0}, &best);
-		struct best made = measure(&weights, n_stages, stages);
-		assert_true(fabs(got - best.slowest) < 1e-9);
-		assert_true(fabs(made.slowest - best.slowest) < 1e-9);
-		assert_true(fabs(made.squares - best.squares) < 1e-9 * best.squares);
-		arena_finish(&arena);
+	static const struct {
+		int blocks, ranks;
+		double block, head;
+		int stages[5];
+		const char *message;
+	} cases[] = {
+		/* Without a head to speak of shares are 2, 4, 6 and 8: the first one is exceeded by
+		 * the third block, the second by the fifth. */
+		{8, 4, 1, 0.5, {3, 2, 2, 1}, ""},
+		/* Llama 2 7B: 32 blocks of 4 x 4096 + 3 x 11008, 32,000 words. */
+		{32, 2, 49408, 32000, {17, 15}, ""},
+		{32, 4, 49408, 32000, {9, 8, 8, 7}, ""},
+		/* Llama 3 8B: the head is worth 2.2 blocks. */
+		{32, 4, 59392, 128256, {9, 9, 8, 6}, ""},
+		{8, 4, 1, 10, {0},
+			"--pipeline 4: cut by cost, 8 blocks and the head do not fill 4 stages; "
+			"use 1, or --layers-per-stage"},
+		{2, 5, 1, 1, {0},
+			"--pipeline 5: cut by cost, 2 blocks and the head do not fill 5 stages; "
+			"use 2, or --layers-per-stage"},
+	};
+	for (int c = 0; c < COUNT_OF(cases); c++) {
+		int stages[5];
+		struct error error = {0};
+		struct pipeline_split split = {
+			.blocks = cases[c].blocks, .ranks = cases[c].ranks, .chunks = 1};
+		bool ok = pipeline_split_by_cost(
+			&split, cases[c].block, cases[c].head, stages, &error);
+		assert_string_equal(error.message, cases[c].message);
+		for (int s = 0; s < split.ranks && ok; s++)
+			assert_int_equal(stages[s], cases[c].stages[s]);
 	}
-}
-
-/* Llama 3 405B: 126 blocks on 16 ranks, a block less on either end (2407.21783 section 3.3.2).
- */
-static void test_llama_405b(void **state)
-{
-	(void)state;
-	struct arena arena = {0};
-	double blocks[126];
-	int stages[16];
-	for (int b = 0; b < 126; b++)
-		blocks[b] = 1;
-	struct pipeline_weights weights = {blocks, 126, 0.9, 0.9};
-	assert_true(pipeline_split_balanced(&weights, 16, &arena, stages) == 8);
-	for (int s = 0; s < 16; s++)
-		assert_int_equal(stages[s], s == 0 || s == 15 ? 7 : 8);
-	arena_finish(&arena);
 }
 
 int main(int argc, char **argv)
@@ -224,8 +173,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_golden),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_listed),
-		cmocka_unit_test(test_balanced),
-		cmocka_unit_test(test_llama_405b),
+		cmocka_unit_test(test_by_cost),
 	};
 	folder = argc > 1 ? argv[1] : "tests/schedule/golden";
 	return cmocka_run_group_tests(tests, NULL, NULL);

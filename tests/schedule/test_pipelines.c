@@ -311,7 +311,7 @@ static void test_in_flight(void **state)
 			bool has_ranges = schedule->plan.mesh.tensor > 1; /* several a block */
 			int stages[16];
 			struct error error = {0};
-			assert_true(plan_split(&schedule->plan, 32, stages, &error));
+			assert_true(plan_split(&schedule->plan, schedule->model, stages, &error));
 			int first = stages[pipeline_stage(&pipeline, c, 0)];
 			if (pipeline.chunks > 2 || has_ranges || first == 0 ||
 				program->model->architecture.layers == 0)
