@@ -34,7 +34,11 @@ static void fill_timeline(const struct engines *engines, const struct engine *en
 	int first = (engine->n_steps - 1) * engine->n_ops;
 	double origin = engine_step_begin(engine);
 
-	timeline_init(timeline, engine->n_ops, arena);
+	if (ledger != NULL)
+		timeline_init(timeline, engine->n_ops, arena);
+	else
+		*timeline = (struct timeline){.n_ops = engine->n_ops,
+			.spans = ARENA_ARRAY(arena, struct span, engine->n_ops)};
 	for (int c = 0; c < engines->n; c++)
 		timeline->begins =
 			fmin(timeline->begins, origin - engine_step_begin(&engines->of[c]));
@@ -48,7 +52,7 @@ static void fill_timeline(const struct engines *engines, const struct engine *en
 		span->issued = record->issued[first + i] - origin;
 		if (span->issued < 0)
 			span->issued = earlier(0, span->start);
-		for (int c = 0; c < CATEGORY_COUNT; c++)
+		for (int c = 0; c < CATEGORY_COUNT && ledger != NULL; c++)
 			timeline->live[i][c] = ledger->live[i][c];
 	}
 }
@@ -122,8 +126,9 @@ static void watch_class(const struct run *run, struct engine *engine, int64_t ro
 	*simulation = (struct simulation){0};
 	if (room > 0)
 		watch->shortage = memory_shortage(engine, room, run->scratch);
-	if (run->details || room > 0 || (measures(run) && memory_defers_frees(run->schedule)))
-		engine_record(engine, run->details);
+	bool spans = run->details || run->options->spans;
+	if (spans || room > 0 || (measures(run) && memory_defers_frees(run->schedule)))
+		engine_record(engine, spans);
 	if (measures(run))
 		meter_init(&watch->meter, engine, run->details ? &simulation->memory : NULL,
 			run->details ? run->arena : run->scratch);
@@ -189,9 +194,12 @@ static void read_off(const struct run *run, int class, const struct common *comm
 		.is_light = wanted.quick_interval && class != heaviest(run, attempt),
 		.retries = watch->shortage != NULL ? memory_retries(watch->shortage) : 0};
 	predict(&finished, &wanted, run->scratch, run->arena, &simulation->prediction);
+	if (!run->details && !run->options->spans)
+		return;
+	fill_timeline(engines, engine, run->details ? &watch->ledger : NULL, run->arena,
+		&simulation->timeline);
 	if (!run->details)
 		return;
-	fill_timeline(engines, engine, &watch->ledger, run->arena, &simulation->timeline);
 	critical_path(engine, run->arena, &simulation->critical);
 }
 

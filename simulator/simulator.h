@@ -35,6 +35,7 @@ struct simulation_options {
 	bool quick_interval;
 	bool no_bounds; /* the two lower bounds and the ledger's figures stay 0: for inner loops */
 	bool exposure;  /* `exposed` is wanted */
+	bool spans;     /* and the timeline without `live`, of a schedule that is not folded */
 	enum memory_detail memory;
 	/* What does not outlive a call comes from here, and is reset when the call ends: the
 	 * caller's, one per thread, so that inner loops call neither malloc nor free. NULL: of the

@@ -3,6 +3,7 @@
 #include "planner/evaluation/steady.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "schedule/fold/fold.h"
 #include "schedule/schedule.h"
@@ -129,41 +130,91 @@ static bool run_once(struct evaluator *evaluator, struct trial *trial, struct er
 		trial->schedule, &trial->options, false, scratch, &trial->simulation, error);
 }
 
-/* What stands for a pipeline is one class: of the other run the same one. */
-static struct simulation of_class(const struct simulation *simulation, int class)
+/* --- pipelines -------------------------------------------------------------------------------- */
+
+/* Keeps what another simulation would overwrite. */
+static void keep(struct simulation *simulation, struct arena *arena)
 {
-	struct simulation own = simulation->classes[class];
-	own.prediction.n_classes = simulation->prediction.n_classes;
-	own.prediction.classes = simulation->prediction.classes;
-	return own;
+	int n = simulation->prediction.n_classes;
+	struct simulation *classes = ARENA_ARRAY(arena, struct simulation, n);
+	memcpy(classes, simulation->classes, (size_t)n * sizeof(*classes));
+	simulation->classes = classes; /* without their strings */
+	keep_strings(&simulation->prediction, arena);
 }
 
-/* Of a pipeline two shorter steps give what a further micro-batch takes. The longer one has the
- * memory: where it is to fit and does not, the step time is not asked for, and is 0. */
+static bool run_plan(struct evaluator *evaluator, struct trial *trial, const struct plan *plan,
+	bool spans, struct error *error)
+{
+	trial->plan = plan;
+	trial->options.spans = spans;
+	return run_once(evaluator, trial, error);
+}
+
+/* Is a step of the second plan's micro-batches steady, or taken for it? Its simulation is kept
+ * then, and the first plan's is in `trial`. */
+static bool run_lists(struct evaluator *evaluator, struct trial *trial, const struct steady *steady,
+	bool is_last, struct arena *kept, struct simulation *longer, bool *is_steady,
+	struct error *error)
+{
+	if (!run_plan(evaluator, trial, &steady->plans[1], !is_last, error))
+		return false;
+	*is_steady = is_last || steady_is(steady, trial->schedule, &trial->simulation);
+	if (!*is_steady)
+		return true;
+	*longer = trial->simulation;
+	keep(longer, kept);
+	return run_plan(evaluator, trial, &steady->plans[0], false, error);
+}
+
+/* Two lists that are long enough say how long a step takes, or all micro-batches do. */
+static bool run_times(struct evaluator *evaluator, struct trial *trial, const struct plan *plan,
+	struct arena *kept, struct simulation *simulation, struct error *error)
+{
+	struct steady steady, next;
+	struct simulation longer;
+	bool is_steady = false;
+	for (int i = 0; steady_of(plan, i, &steady); i++) {
+		bool is_last = !steady_may_run_all(plan) && !steady_of(plan, i + 1, &next);
+		if (!run_lists(
+			    evaluator, trial, &steady, is_last, kept, &longer, &is_steady, error))
+			return false;
+		if (is_steady) {
+			steady_take(&longer, simulation);
+			steady_extend(&steady, &trial->simulation, simulation);
+			return true;
+		}
+	}
+	if (!run_plan(evaluator, trial, plan, false, error))
+		return false;
+	steady_take(&trial->simulation, simulation);
+	return true;
+}
+
+/* Memory is that of a short list: where it is to fit and does not, the step time is not asked for,
+ * and is 0. Times are found without memory, unless retries of the allocator are part of them; these
+ * are taken for steady. */
 static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	const struct steady *steady, struct arena *kept, struct error *error)
 {
-	bool only_fits = trial->options.memory == MEMORY_FITS;
+	struct simulation *simulation = &trial->simulation;
+	struct prediction *prediction = &simulation->prediction;
 	struct trial shorter = *trial;
-	shorter.plan = &steady->plans[1];
-	if (!run_once(evaluator, &shorter, error))
+	if (!run_plan(evaluator, &shorter, &steady->plans[1], false, error))
 		return false;
-	trial->simulation = shorter.simulation;
-	trial->simulation.classes = NULL;
-	keep_strings(&trial->simulation.prediction, kept);
-	if (only_fits && trial->simulation.prediction.fits != FITS_YES) {
-		trial->simulation.prediction.step_time = 0;
+	*simulation = shorter.simulation;
+	keep(simulation, kept);
+	if (trial->options.memory == MEMORY_FITS && prediction->fits != FITS_YES) {
+		prediction->step_time = 0;
 		return true;
 	}
-	shorter.plan = &steady->plans[0];
-	if (only_fits)
-		shorter.options.memory = MEMORY_IGNORED;
-	if (!run_once(evaluator, &shorter, error))
-		return false;
-	const struct simulation first =
-		of_class(&shorter.simulation, trial->simulation.prediction.rank_class);
-	steady_extend(steady, &first, &trial->simulation);
-	return true;
+	if (prediction->time.allocator > 0) {
+		if (!run_plan(evaluator, &shorter, &steady->plans[0], false, error))
+			return false;
+		steady_extend(steady, &shorter.simulation, simulation);
+		return true;
+	}
+	shorter.options.memory = MEMORY_IGNORED;
+	return run_times(evaluator, &shorter, trial->plan, kept, simulation, error);
 }
 
 /* Of a pipeline, `schedule` stays empty. */
@@ -172,9 +223,10 @@ static bool run(struct evaluator *evaluator, struct trial *trial, struct error *
 	struct steady steady;
 	struct arena kept = {0};
 	evaluator->evaluated++;
-	if (!steady_of(trial->plan, &steady))
+	if (!steady_of(trial->plan, 0, &steady))
 		return run_once(evaluator, trial, error);
 	bool ok = run_steady(evaluator, trial, &steady, &kept, error);
+	trial->simulation.classes = NULL;
 	if (ok)
 		keep_strings(&trial->simulation.prediction, &evaluator->scratch);
 	arena_finish(&kept);
@@ -199,7 +251,7 @@ static const struct schedule *stage_of(
 	struct evaluator *evaluator, const struct plan *plan, int stage)
 {
 	struct steady steady;
-	const struct plan *own = steady_of(plan, &steady) ? &steady.plans[1] : plan;
+	const struct plan *own = steady_of(plan, 0, &steady) ? &steady.plans[1] : plan;
 	arena_reset(&evaluator->scratch);
 	return schedule_emit_class(&evaluator->scratch, own, model_of(evaluator, own),
 		evaluator->question->topology, stage);
@@ -228,16 +280,12 @@ bool evaluator_stages_overflow(struct evaluator *evaluator, const struct plan *p
 
 double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan)
 {
-	struct steady steady;
-	double times[2];
-	bool two = steady_of(plan, &steady);
-	const int64_t own[] = {plan->grad_accum};
-	const int64_t both[] = {steady.plans[0].grad_accum, steady.plans[1].grad_accum};
+	double time;
 	arena_reset(&evaluator->scratch);
-	if (!bounds_path(plan, model_of(evaluator, plan), evaluator->question->topology,
-		    two ? both : own, two ? 2 : 1, times, &evaluator->scratch))
-		return 0;
-	return two ? steady_time(&steady, times[0], times[1]) : times[0];
+	return bounds_path(plan, model_of(evaluator, plan), evaluator->question->topology,
+		       &plan->grad_accum, 1, &time, &evaluator->scratch)
+		       ? time
+		       : 0;
 }
 
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,

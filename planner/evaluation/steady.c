@@ -1,11 +1,22 @@
 /* A pipeline's step of many micro-batches, from two of few. */
 #include "planner/evaluation/steady.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "schedule/pipeline/pipeline.h"
 
-/* Micro-batches that fill a pipeline and drain it: with one stage a rank two more than there are
- * ranks; with several stages a few rounds, each of as many as there are ranks. */
-enum { FILLING_MORE = 2, ROUNDS = 3 };
+/* Rounds of micro-batches: with one stage a rank each is a round; with several as many as there are
+ * ranks are. Of the longer list two rounds are compared: those before a rank has none to begin
+ * with, nor one that ends with the last micro-batch's reductions. Where they are not alike yet, the
+ * lists are twice as long, and so on. */
+enum { FILLING_MORE = 2 };
+
+/* Micro-batches times ranks of a list that is longer than the first one. */
+enum { MOST = 512 };
+
+/* Of seconds: sums in another order. */
+#define ROUNDING 1e-9
 
 static struct plan with_micro_batches(const struct plan *plan, int64_t n)
 {
@@ -15,41 +26,94 @@ static struct plan with_micro_batches(const struct plan *plan, int64_t n)
 	return shorter;
 }
 
-/* The two numbers of micro-batches; false: there is no such regularity. GPipe keeps all of them. */
-static bool choose(const struct plan *plan, int64_t n[2])
+bool steady_of(const struct plan *plan, int attempt, struct steady *steady)
 {
 	const struct pipeline pipeline = plan_pipeline(plan);
-	if (pipeline.ranks == 1 || pipeline.schedule == PIPELINE_GPIPE)
+	bool several = pipeline.chunks > 1;
+	int64_t round = several ? pipeline.ranks : 1;
+	int64_t filling = (several ? 2 : 1) * (int64_t)pipeline.ranks << attempt;
+	int64_t n = filling + (several ? 2 : 3) * round;
+	/* GPipe keeps all micro-batches. The first lists also say what memory holds; longer ones
+	 * together have to be shorter than all. */
+	if (pipeline.ranks == 1 || pipeline.schedule == PIPELINE_GPIPE ||
+		plan->grad_accum % round != 0 || (attempt > 0 && n * pipeline.ranks > MOST) ||
+		plan->grad_accum <= (attempt == 0 ? n + FILLING_MORE : 2 * n - round))
 		return false;
-	n[0] = pipeline.ranks + FILLING_MORE;
-	n[1] = n[0] + 1;
-	if (pipeline.chunks == 1)
-		return true;
-	n[0] = ROUNDS * pipeline.ranks;
-	n[1] = n[0] + pipeline.ranks;
-	return plan->grad_accum % pipeline.ranks == 0;
-}
-
-bool steady_of(const struct plan *plan, struct steady *steady)
-{
-	int64_t n[2];
-	if (!choose(plan, n) || plan->grad_accum <= n[1] + FILLING_MORE)
-		return false;
-	steady->more = (double)(plan->grad_accum - n[1]) / (double)(n[1] - n[0]);
-	for (int i = 0; i < 2; i++)
-		steady->plans[i] = with_micro_batches(plan, n[i]);
+	steady->more = (double)(plan->grad_accum - n) / (double)round;
+	steady->round = round;
+	steady->filling = filling;
+	steady->plans[0] = with_micro_batches(plan, n - round);
+	steady->plans[1] = with_micro_batches(plan, n);
 	return true;
 }
+
+bool steady_may_run_all(const struct plan *plan)
+{
+	return plan->grad_accum * plan->mesh.pipeline <= MOST;
+}
+
+/* --- are two rounds alike? -------------------------------------------------------------------- */
+
+static int first_forward(const struct program *program, int64_t micro_batch)
+{
+	for (int i = 0; i < program->n_ops; i++)
+		if (program->ops[i].kind == OP_FORWARD &&
+			program->ops[i].micro_batch == micro_batch)
+			return i;
+	return -1;
+}
+
+static bool is_same_op(const struct op *a, const struct op *b, int64_t round)
+{
+	bool later = a->micro_batch < 0 ? b->micro_batch == a->micro_batch
+					: b->micro_batch == a->micro_batch + round;
+	return later && a->kind == b->kind && a->layer == b->layer &&
+	       a->first_module == b->first_module && a->bytes == b->bytes;
+}
+
+static bool is_as_late(double before, double after, double later, double step)
+{
+	return fabs(after - before - later) <= ROUNDING * step;
+}
+
+/* `*later`: seconds of a round; < 0: not known yet. */
+static bool repeats(const struct steady *steady, const struct program *program,
+	const struct timeline *timeline, double step, double *later)
+{
+	int64_t round = steady->round;
+	int first = first_forward(program, steady->filling);
+	int next = first_forward(program, steady->filling + round);
+	int length = next - first;
+	if (first < 0 || next < 0 || length <= 0 || next + length > program->n_ops)
+		return false;
+	for (int i = first; i < next; i++) {
+		const struct span *one = &timeline->spans[i], *other = &timeline->spans[i + length];
+		if (*later < 0)
+			*later = other->start - one->start;
+		if (!is_same_op(&program->ops[i], &program->ops[i + length], round) ||
+			!is_as_late(one->start, other->start, *later, step) ||
+			!is_as_late(one->end, other->end, *later, step))
+			return false;
+	}
+	return true;
+}
+
+bool steady_is(const struct steady *steady, const struct schedule *schedule,
+	const struct simulation *simulation)
+{
+	double later = -1;
+	for (int c = 0; c < schedule->n_classes; c++)
+		if (!repeats(steady, &schedule->programs[c], &simulation->classes[c].timeline,
+			    simulation->prediction.step_time, &later))
+			return false;
+	return true;
+}
+
+/* --- what a step has a sum of ----------------------------------------------------------------- */
 
 static void extend(double more, double first, double *second)
 {
 	*second += more * (*second - first);
-}
-
-double steady_time(const struct steady *steady, double first, double second)
-{
-	extend(steady->more, first, &second);
-	return second;
 }
 
 /* A struct that holds nothing but seconds. */
@@ -78,30 +142,71 @@ static void extend_stages(double more, const struct prediction *first, struct pr
 	}
 }
 
-void steady_extend(
-	const struct steady *steady, const struct simulation *first, struct simulation *simulation)
+enum { SUMS = 5, RATES = 5, INTERVAL = 4 };
+
+static void find_sums(struct prediction *p, double *sums[SUMS])
 {
-	const struct prediction *short_one = &first->prediction;
-	struct prediction *second = &simulation->prediction;
+	double *found[SUMS] = {&p->step_time, &p->lower_bound, &p->plan_lower_bound,
+		&p->wire_bytes_per_rank, &p->wire_bytes_node_egress};
+	memcpy(sums, found, sizeof(found));
+}
+
+static void find_rates(struct prediction *p, double *rates[RATES], double *interval[INTERVAL])
+{
+	double *found[RATES] = {
+		&p->tokens_per_s_per_gpu, &p->mfu, &p->mfu_causal, &p->mfu_6n, &p->hfu};
+	double *ends[INTERVAL] = {
+		&p->step_time_low, &p->step_time_high, &p->step_time_p95, &p->step_time_best};
+	memcpy(rates, found, sizeof(found));
+	memcpy(interval, ends, sizeof(ends));
+}
+
+void steady_take(const struct simulation *from, struct simulation *to)
+{
+	struct prediction *p = &to->prediction;
+	struct simulation rank = from->classes[p->rank_class];
+	double *sums[SUMS], *rates[RATES], *interval[INTERVAL];
+	double *its_sums[SUMS], *its_rates[RATES], *its_interval[INTERVAL];
+	find_sums(p, sums);
+	find_rates(p, rates, interval);
+	find_sums(&rank.prediction, its_sums);
+	find_rates(&rank.prediction, its_rates, its_interval);
+	for (int i = 0; i < SUMS; i++)
+		*sums[i] = *its_sums[i];
+	for (int i = 0; i < RATES; i++)
+		*rates[i] = *its_rates[i];
+	for (int i = 0; i < INTERVAL; i++)
+		*interval[i] = *its_interval[i];
+	p->time = rank.prediction.time;
+	to->exposed = rank.exposed;
+	memcpy(p->axes, rank.prediction.axes, sizeof(p->axes));
+	for (int c = 0; c < p->n_classes; c++) {
+		p->classes[c].bubble = from->prediction.classes[c].bubble;
+		p->classes[c].step_time = from->prediction.classes[c].step_time;
+	}
+}
+
+void steady_extend(
+	const struct steady *steady, const struct simulation *before, struct simulation *last)
+{
+	struct prediction *second = &last->prediction;
+	struct simulation rank = before->classes[second->rank_class]; /* that it tells of */
+	double *sums[SUMS], *its_sums[SUMS], *rates[RATES], *interval[INTERVAL];
 	double step = second->step_time, more = steady->more;
 	double n = (double)steady->plans[1].grad_accum;
-	double all = n + more * (n - (double)steady->plans[0].grad_accum);
-	extend(more, short_one->step_time, &second->step_time);
-	extend(more, short_one->lower_bound, &second->lower_bound);
-	extend(more, short_one->plan_lower_bound, &second->plan_lower_bound);
-	extend(more, short_one->wire_bytes_per_rank, &second->wire_bytes_per_rank);
-	extend(more, short_one->wire_bytes_node_egress, &second->wire_bytes_node_egress);
-	extend_all(more, &short_one->time, &second->time, sizeof(second->time));
-	extend_all(more, &first->exposed, &simulation->exposed, sizeof(simulation->exposed));
-	extend_stages(more, short_one, second);
-	extend_axes(more, short_one, second);
+	double all = n + more * (double)steady->round;
+	find_sums(second, sums);
+	find_sums(&rank.prediction, its_sums);
+	for (int i = 0; i < SUMS; i++)
+		extend(more, *its_sums[i], sums[i]);
+	extend_all(more, &rank.prediction.time, &second->time, sizeof(second->time));
+	extend_all(more, &rank.exposed, &last->exposed, sizeof(last->exposed));
+	extend_stages(more, &before->prediction, second);
+	extend_axes(more, &rank.prediction, second);
 	double longer = second->step_time / step, faster = all / n / longer;
-	double *rates[] = {&second->tokens_per_s_per_gpu, &second->mfu, &second->mfu_causal,
-		&second->mfu_6n, &second->hfu};
-	double *steps[] = {&second->step_time_low, &second->step_time_high, &second->step_time_p95,
-		&second->step_time_best};
-	for (int i = 0; i < COUNT_OF(rates); i++)
+	find_rates(second, rates, interval);
+	for (int i = 0; i < RATES; i++)
 		*rates[i] *= faster;
-	for (int i = 0; i < COUNT_OF(steps); i++)
-		*steps[i] *= longer;
+	for (int i = 0; i < INTERVAL; i++)
+		*interval[i] *= longer;
 }

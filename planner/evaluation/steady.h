@@ -8,17 +8,27 @@
 /* Beyond the micro-batches that fill a pipeline and drain it, each one adds as much as the one
  * before: of the interleaved schedule each round of them. */
 struct steady {
-	double more;          /* times what lies between the two, that the plan has beyond them */
-	struct plan plans[2]; /* of fewer micro-batches */
+	double more;          /* rounds that the plan has beyond the second one */
+	struct plan plans[2]; /* of fewer micro-batches, a round apart */
+	int64_t round;        /* micro-batches */
+	int64_t filling;      /* micro-batches before the first of the two rounds */
 };
 
-/* False: the plan is as short itself. */
-bool steady_of(const struct plan *plan, struct steady *steady);
-/* Of the plan, from those of the two: seconds, or what else a step has. */
-double steady_time(const struct steady *steady, double first, double second);
-/* `second`, of the second plan, becomes that of the plan: seconds and bytes of a step grow, what
- * memory holds stays. */
+/* `attempt`: longer ones, from 0 on. False: the plan itself takes as little. */
+bool steady_of(const struct plan *plan, int attempt, struct steady *steady);
+/* May all micro-batches be looked at? Else the longest list is taken for steady. */
+bool steady_may_run_all(const struct plan *plan);
+/* Does every operation of a round of the second plan happen as long after the same one of the round
+ * before? Then all ranks are as they were, and all further rounds are alike. `simulation`: with its
+ * spans. */
+bool steady_is(const struct steady *steady, const struct schedule *schedule,
+	const struct simulation *simulation);
+/* Seconds, rates and bytes of a step of `from`, with all of its classes, become those of `to`,
+ * whose memory stays. */
+void steady_take(const struct simulation *from, struct simulation *to);
+/* `last`, of the last plan, becomes that of the plan: seconds and bytes of a step grow, what memory
+ * holds stays. `before`: of the one before it, with all of its classes. */
 void steady_extend(
-	const struct steady *steady, const struct simulation *first, struct simulation *second);
+	const struct steady *steady, const struct simulation *before, struct simulation *last);
 
 #endif

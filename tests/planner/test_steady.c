@@ -1,0 +1,105 @@
+/* Steps of many micro-batches from those of few, against the whole ones: of interleaved pipelines,
+ * which take longest to become steady. With a number as argument: of so many random plans. */
+#include "support.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "planner/evaluation/evaluation.h"
+#include "schedule/resolve/resolve.h"
+#include "schedule/schedule.h"
+#include "simulator/simulator.h"
+
+static int plans = SAMPLED(48);
+
+/* All micro-batches, operation by operation, without memory. */
+static struct prediction whole(
+	const struct question *question, const struct plan *plan, struct arena *arena)
+{
+	const struct simulation_options options = {
+		.memory = MEMORY_IGNORED, .quick_interval = true, .no_bounds = true};
+	const struct schedule *schedule =
+		schedule_emit(arena, plan, question->model, question->topology);
+	struct simulation simulation;
+	struct error error = {0};
+	if (!simulate(schedule, &options, false, arena, &simulation, &error))
+		fail_msg("%s", error.message);
+	return simulation.prediction;
+}
+
+#define PICK(state, ...)                                                                           \
+	((const char *const[]){                                                                    \
+		__VA_ARGS__}[random_below(state, COUNT_OF(((const char *const[]){__VA_ARGS__})))])
+
+/* False: it is refused. */
+static bool random_plan(
+	struct question *question, uint64_t *state, struct arena *arena, struct plan *plan)
+{
+	static const int rounds[] = {7, 9, 12, 16};
+	int ranks = 2 << random_below(state, 2);
+	bool torch = random_below(state, 2) == 0;
+	struct architecture a = load_model(arena, "llama-3-8b")->architecture;
+	struct error error = {0};
+	struct model *model;
+	const char *chunks = PICK(state, "2", "2", "3", "4");
+	a.layers =
+		ranks * (chunks[0] - '0') * (1 + random_below(state, 2)) + random_below(state, 3);
+	assert_true(model_build(arena, &a, &model, &error));
+	*question = (struct question){.model = model,
+		.topology = load_topology(arena, PICK(state, "4xdgx-h100", "8xdgx-a100-80gb"))};
+	set_choice(question, arena, "runtime", torch ? "pytorch-fsdp2" : "megatron");
+	set_choice(question, arena, "strategy",
+		!torch ? "ZERO_1" : PICK(state, "SHARD_GRAD_OP", "FULL_SHARD"));
+	set_choice(question, arena, "pipeline", arena_printf(arena, "%d", ranks));
+	set_choice(question, arena, "pipeline_schedule", "interleaved");
+	set_choice(question, arena, "virtual_stages", chunks);
+	set_choice(question, arena, "tensor", PICK(state, "1", "2", "4", "8"));
+	set_choice(question, arena, "micro_batch", PICK(state, "1", "2"));
+	set_choice(question, arena, "activation_checkpointing", PICK(state, "none", "full"));
+	set_choice(question, arena, "grad_accum",
+		arena_printf(arena, "%d", ranks * rounds[random_below(state, COUNT_OF(rounds))]));
+	return plan_resolve(question, arena, plan, &error);
+}
+
+static void test_random(void **state)
+{
+	int judged = 0;
+	uint64_t seed = UINT64_C(6364136223846793005);
+	(void)state;
+	for (int i = 0; i < plans; i++) {
+		struct arena arena = {0};
+		struct question question;
+		struct plan plan;
+		struct prediction prediction;
+		struct error error = {0};
+		struct text text = {0};
+		bool made = random_plan(&question, &seed, &arena, &plan);
+		struct evaluator evaluator = {.question = &question};
+		if (made) {
+			struct prediction all = whole(&question, &plan, &arena);
+			if (!evaluator_run(&evaluator, &plan, &prediction, &error))
+				fail_msg("%s", error.message);
+			double off = prediction.step_time / all.step_time - 1;
+			plan_summary(&plan, &text);
+			if (fabs(off) > 1e-9)
+				fail_msg("%s: %+.3g of %.6g s", text_string(&text), off,
+					all.step_time);
+			text_finish(&text);
+			judged++;
+		}
+		evaluator_finish(&evaluator);
+		arena_finish(&arena);
+	}
+	print_message("%d judged\n", judged);
+	assert_true(2 * judged > plans);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_random),
+	};
+	if (argc > 1)
+		plans = atoi(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
