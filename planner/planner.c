@@ -6,6 +6,8 @@
 #include "planner/mixed/mixed.h"
 #include "planner/search/search.h"
 
+#include <math.h>
+
 enum { CANDIDATES_MAX = 1 + STRATEGY_COUNT + 1 + RANKING_RUNNERS_UP };
 
 /* The answer in the making. candidates[0] is the chosen one, when there is one. */
@@ -459,7 +461,8 @@ static bool make_answer(struct making *making, struct error *error)
 	if (making->search->stopped && making->search->ranking.n == 0)
 		return error_set(error, EXIT_CODE_INTERRUPTED,
 			"interrupted before a plan that fits was found");
-	if (!let_go(making, error) || !add_candidates(making, error))
+	if (!let_go(making, error) || !search_share_stages(making->search, making->arena, error) ||
+		!add_candidates(making, error))
 		return false;
 	bool fits = making->n > 0 && making->candidates[0].outcome == OUTCOME_CHOSEN;
 	answer->chosen = fits ? &making->candidates[0] : NULL;
@@ -500,6 +503,31 @@ bool planner_plan(const struct question *question, struct arena *arena, struct a
 	answer->interrupted = answer->interrupted || lent_stopped(question);
 	if (ok)
 		warnings_find(question, arena, answer);
+	return ok;
+}
+
+bool planner_share_stages(const struct question *question, struct arena *arena, struct plan *plan,
+	struct error *error)
+{
+	struct question open = *question;
+	struct evaluator evaluator = {.question = &open};
+	struct prediction usual;
+	struct shared shared;
+	question_open(&open, KNOB_LAYERS_PER_STAGE);
+	if (!stages_are_open(&open, plan))
+		return error_set(error, EXIT_CODE_USAGE,
+			plan->mesh.pipeline == 1
+				? "--layers-per-stage auto: there is one stage; add --pipeline N"
+				: "--layers-per-stage auto: %s cannot say which blocks a stage "
+				  "has; leave it out",
+			runtime_names[plan->runtime]);
+	bool ok = evaluator_run(&evaluator, plan, &usual, error);
+	bool fits = ok && has_room(&open, plan, &usual);
+	ok = ok && stages_share(&evaluator, plan, &usual, fits ? usual.step_time : INFINITY, arena,
+			   &shared, error);
+	if (ok && shared.exists)
+		*plan = shared.plan;
+	evaluator_finish(&evaluator);
 	return ok;
 }
 

@@ -10,6 +10,12 @@
 bool planner_plan(const struct question *question, struct arena *arena, struct answer *answer,
 	struct error *error);
 
+/* Shares the blocks of a pipeline out over its stages so that a step takes the least time, and has
+ * room where any way does (--layers-per-stage auto); the plan stays as it is where none is better.
+ * EXIT_CODE_USAGE: it has one stage, or its runtime cannot say which blocks a stage has. */
+bool planner_share_stages(const struct question *question, struct arena *arena, struct plan *plan,
+	struct error *error);
+
 /* Same work: the question must have fixed the plan's sequence length and global batch. `answer` is
  * planner_plan's for it. EXIT_CODE_USAGE when the plan cannot be for this model and topology. */
 bool planner_compare(const struct question *question, const struct plan *mine,

@@ -240,6 +240,10 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 			continue;
 		enum knob_id id = (enum knob_id)(option->knob - knob_table);
 		const char *where = argument_where(arguments, option, arena);
+		if (id == KNOB_LAYERS_PER_STAGE && strcmp(value, "auto") == 0) {
+			question->shares = true;
+			continue;
+		}
 		bool is_list =
 			strchr(value, ',') != NULL && !(knob_table[id].roles & KNOB_HAS_COMMAS);
 		/* One value is fixed, several are a narrower search. */
@@ -302,7 +306,8 @@ bool ask_plan(struct arena *arena, const char *model, const char *topology,
 	const struct question *question = &asked->question;
 
 	return ask(arena, model, topology, arguments, true, asked, error) &&
-	       plan_resolve(question, arena, plan, error) && plan_honours(question, plan, error);
+	       plan_resolve(question, arena, plan, error) && plan_honours(question, plan, error) &&
+	       (!question->shares || planner_share_stages(question, arena, plan, error));
 }
 
 /* --- the planner, with what it lacks ------------------------------------------------------------

@@ -232,6 +232,11 @@ static void add_preference(struct defence *defence, const struct contender *chos
 	if (first->tight)
 		text_add(&text,
 			"but leaves too little memory free, or needs its allocator to retry.");
+	else if (first->divided && !has_axes(chosen->plan))
+		text_printf(&text,
+			"but cuts the model over ranks: within %g %% a plan that does not is "
+			"chosen (--simplicity).",
+			defence->search->question->simplicity * 200);
 	else
 		text_printf(&text,
 			"but further from its framework's defaults: within %g %% the simpler plan "
@@ -259,11 +264,27 @@ static void add_offload(struct defence *defence, const struct contender *chosen)
 	defence_add(defence, &text);
 }
 
+/* Stages that the search has made. */
+static void add_stages(struct defence *defence, const struct contender *chosen)
+{
+	double usual = defence->search->unshared;
+	struct text text = {0};
+	if (usual == 0 || chosen->plan->layers_per_stage.text == NULL)
+		return;
+	text_printf(&text,
+		"Its stages have %s blocks, so that none is much slower than the others: as %s "
+		"cuts them a step takes %.1f %% longer.",
+		chosen->plan->layers_per_stage.text, runtime_names[chosen->plan->runtime],
+		(usual / chosen->prediction->step_time - 1) * 100);
+	defence_add(defence, &text);
+}
+
 void defend_winner(struct defence *defence, const struct contender *chosen)
 {
 	add_offload(defence, chosen);
 	add_budget(defence, chosen);
 	add_memory(defence, chosen);
+	add_stages(defence, chosen);
 	add_preference(defence, chosen);
 	add_batch_rule(defence);
 }

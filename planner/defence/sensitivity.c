@@ -25,6 +25,8 @@ static struct question question_of(const struct question *question, const struct
 	varied.asked.reshard_after_forward = question->asked.reshard_after_forward;
 	varied.given |= knobs_of_role(KNOB_VARIED);
 	question_open(&varied, KNOB_GLOBAL_BATCH);
+	if (plan->layers_per_stage.text != NULL)
+		question_take(&varied, KNOB_LAYERS_PER_STAGE, plan);
 	if (strategy_is_hybrid(plan->strategy))
 		question_take(&varied, KNOB_SHARD_GROUP, plan);
 	else

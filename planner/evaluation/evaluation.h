@@ -165,6 +165,8 @@ struct search {
 	int64_t least_left;    /* what is still to be looked at costs at least; -1: not known */
 	bool offloads;         /* nothing fits without CPU offload, which this search is of */
 	int64_t least_without; /* then: bytes that the closest plan without it needs */
+	double unshared; /* s of the best plan's step with stages as its framework cuts them; 0: it
+			    has those */
 	/* Per strategy without a plan that fits: the one that misses by least; else -1. */
 	int closest[STRATEGY_COUNT];
 	/* The least objective among plans that no simulation saw; INT64_MAX when all were seen. */

@@ -27,6 +27,7 @@ void ranking_init(struct ranking *ranking, enum objective objective, double simp
 {
 	*ranking = (struct ranking){.objective = objective_cost(objective),
 		.close = 1 + simplicity,
+		.close_plain = 1 + 2 * simplicity,
 		.window = RANKING_WINDOW};
 }
 
@@ -59,6 +60,16 @@ void ranking_add(struct ranking *ranking, const struct ranked *candidate)
 		(size_t)(ranking->n - at) * sizeof(*ranking->entries));
 	ranking->entries[at] = *candidate;
 	ranking->n++;
+}
+
+void ranking_change(struct ranking *ranking, const struct ranked *candidate)
+{
+	int n = 0;
+	for (int i = 0; i < ranking->n; i++)
+		if (ranking->entries[i].plan != candidate->plan)
+			ranking->entries[n++] = ranking->entries[i];
+	ranking->n = n;
+	ranking_add(ranking, candidate);
 }
 
 /* --- winners ---------------------------------------------------------------------------------- */
@@ -94,6 +105,20 @@ static const struct ranked *first_with_room(const struct ranking *ranking, int s
 	return first;
 }
 
+/* The first, or the first that is not divided and nearly as good. */
+static const struct ranked *first_plain(
+	const struct ranking *ranking, int strategy, const struct ranked *first)
+{
+	for (int i = 0; i < ranking->n && first->divided; i++) {
+		const struct ranked *entry = &ranking->entries[i];
+		if (!within(cost_of(ranking, entry), cost_of(ranking, first), ranking->close_plain))
+			break;
+		if (is_of(entry, strategy) && entry->tight == first->tight && !entry->divided)
+			return entry;
+	}
+	return first;
+}
+
 /* Of those that are as good as the first, the one with the fewest departures. */
 static const struct ranked *simplest(
 	const struct ranking *ranking, int strategy, const struct ranked *first)
@@ -101,7 +126,8 @@ static const struct ranked *simplest(
 	const struct ranked *best = first;
 	for (int i = 0; i < ranking->n; i++) {
 		const struct ranked *entry = &ranking->entries[i];
-		if (!is_of(entry, strategy) || entry->tight != first->tight)
+		if (!is_of(entry, strategy) || entry->tight != first->tight ||
+			(entry->divided && !first->divided))
 			continue;
 		if (!within(cost_of(ranking, entry), cost_of(ranking, first), ranking->close))
 			break;
@@ -114,7 +140,8 @@ static const struct ranked *simplest(
 const struct ranked *ranking_best(const struct ranking *ranking, int strategy)
 {
 	const struct ranked *first = first_with_room(ranking, strategy);
-	return first != NULL ? simplest(ranking, strategy, first) : NULL;
+	return first != NULL ? simplest(ranking, strategy, first_plain(ranking, strategy, first))
+			     : NULL;
 }
 
 const struct ranked *ranking_first(const struct ranking *ranking)
@@ -145,8 +172,14 @@ static bool may_win(const struct ranking *ranking, int strategy, const struct ra
 		return first == NULL || first->tight || !candidate->tight;
 	if (candidate->tight != first->tight)
 		return first->tight;
-	return within(bound, cost_of(ranking, first), ranking->close) &&
-	       candidate->departures < simplest(ranking, strategy, first)->departures;
+	const struct ranked *plain = first_plain(ranking, strategy, first);
+	double most = plain->divided ? (double)cost_of(ranking, first) * ranking->close_plain
+				     : (double)cost_of(ranking, plain);
+	if (candidate->divided != plain->divided)
+		return !candidate->divided && (double)bound <= most;
+	return (!plain->divided && (double)bound <= most) ||
+	       (within(bound, cost_of(ranking, plain), ranking->close) &&
+		       candidate->departures < simplest(ranking, strategy, plain)->departures);
 }
 
 /* --- the front -------------------------------------------------------------------------------- */

@@ -4,8 +4,9 @@
  * skipped); then enumeration order. Costs are whole numbers, so there is always one first.
  *
  * A candidate whose memory is tight (allocator retries expected) gives way to any that fits with
- * room. Of those that cost little more than the first (the question's `simplicity`), the one that
- * departs in the fewest knobs from what its framework does without a word wins. */
+ * room. Where ranks of the first divide the model, a candidate without wins that costs little more
+ * (twice the question's `simplicity`). Of those that cost little more than that (`simplicity`), the
+ * one that departs in the fewest knobs from what its framework does without a word wins. */
 #ifndef PLANNER_EVALUATION_RANKING_H
 #define PLANNER_EVALUATION_RANKING_H
 
@@ -19,15 +20,17 @@ struct ranked {
 	int plan; /* index in the space */
 	enum strategy strategy;
 	bool tight;
+	bool divided; /* tensor, pipeline, context or expert ranks */
 	int departures;
 	struct costs costs;
 };
 
 struct ranking {
 	enum cost_kind objective;
-	double close;      /* costs of so many times the first are as good */
-	bool winners_only; /* no front is wanted */
-	double window;     /* of runners-up */
+	double close;       /* costs of so many times the first are as good */
+	double close_plain; /* of a candidate that is not divided, where the first is */
+	bool winners_only;  /* no front is wanted */
+	double window;      /* of runners-up */
 	int n, capacity;
 	struct ranked *entries; /* malloc'ed; in order */
 };
@@ -40,6 +43,8 @@ void ranking_init(struct ranking *ranking, enum objective objective, double simp
 void ranking_finish(struct ranking *ranking);
 /* Takes a candidate that fits. */
 void ranking_add(struct ranking *ranking, const struct ranked *candidate);
+/* In place of the entry of its plan. */
+void ranking_change(struct ranking *ranking, const struct ranked *candidate);
 
 /* The winner of one strategy, or of all (STRATEGY_COUNT); NULL when none fits. */
 const struct ranked *ranking_best(const struct ranking *ranking, int strategy);

@@ -123,31 +123,42 @@ static void read_choices(const struct formulation *f, struct solution *solution)
 	solution->bound = fmin(solution->objective, glp_mip_obj_val(f->problem)) * (1 - ROUNDING);
 }
 
-/* False: no proof within the time limit, or a solution that whole numbers do not confirm. */
-static bool solve(const struct formulation *f, struct solution *solution)
+enum outcome { UNKNOWN, NONE, FOUND };
+
+/* UNKNOWN: no proof within the time limit. */
+static enum outcome optimise(glp_prob *problem)
 {
 	glp_smcp relaxed;
 	glp_iocp parameters;
-	*solution = (struct solution){0};
 	glp_init_smcp(&relaxed);
 	relaxed.msg_lev = GLP_MSG_OFF;
 	relaxed.tm_lim = TIME_LIMIT_MS;
-	if (glp_simplex(f->problem, &relaxed) != 0)
-		return false;
-	if (glp_get_status(f->problem) != GLP_OPT)
-		return glp_get_status(f->problem) == GLP_NOFEAS;
+	if (glp_simplex(problem, &relaxed) != 0)
+		return UNKNOWN;
+	if (glp_get_status(problem) != GLP_OPT)
+		return glp_get_status(problem) == GLP_NOFEAS ? NONE : UNKNOWN;
 	glp_init_iocp(&parameters);
 	parameters.msg_lev = GLP_MSG_OFF;
 	parameters.tm_lim = TIME_LIMIT_MS;
-	if (glp_intopt(f->problem, &parameters) != 0)
-		return false;
-	if (glp_mip_status(f->problem) != GLP_OPT)
-		return glp_mip_status(f->problem) == GLP_NOFEAS;
-	solution->feasible = true;
-	read_choices(f, solution);
-	return programme_has_room(f->programme, solution->choice) &&
-	       programme_is_ordered(f->programme, solution->choice);
+	if (glp_intopt(problem, &parameters) != 0)
+		return UNKNOWN;
+	if (glp_mip_status(problem) != GLP_OPT)
+		return glp_mip_status(problem) == GLP_NOFEAS ? NONE : UNKNOWN;
+	return FOUND;
 }
+
+/* --- what GLPK aborts on ----------------------------------------------------------------------
+ */
+
+struct solving {
+	/* The arena is the caller's, so that it is sure to be known after the jump. */
+	bool (*solve)(struct solving *solving, struct arena *arena);
+	const struct programme *programme;
+	struct solution *solution;
+	const struct sharing *sharing;
+	bool *feasible;
+	double *seconds;
+};
 
 static void jump_back(void *place)
 {
@@ -162,29 +173,106 @@ static int print_nothing(void *unused, const char *text)
 	return 1;
 }
 
-/* `arena` is the caller's, so that it is sure to be known after the jump. */
-static bool solve_guarded(
-	const struct programme *programme, struct arena *arena, struct solution *solution)
+static bool solve_guarded(struct solving *solving, struct arena *arena)
 {
-	struct formulation f;
 	jmp_buf place;
 	if (setjmp(place) != 0)
 		return false;
 	glp_term_hook(print_nothing, NULL);
 	glp_error_hook(jump_back, &place);
-	formulate(&f, programme, arena);
-	bool ok = solve(&f, solution);
+	bool ok = solving->solve(solving, arena);
 	glp_error_hook(NULL, NULL);
 	return ok;
 }
 
-bool programme_solve_glpk(const struct programme *programme, struct solution *solution)
+static bool solve_alone(struct solving *solving)
 {
 	struct arena arena = {0};
-	bool ok = solve_guarded(programme, &arena, solution);
+	bool ok = solve_guarded(solving, &arena);
 	glp_free_env();
 	arena_finish(&arena);
 	return ok;
+}
+
+/* False: also a solution that whole numbers do not confirm. */
+static bool solve_programme(struct solving *solving, struct arena *arena)
+{
+	struct formulation f;
+	struct solution *solution = solving->solution;
+	*solution = (struct solution){0};
+	formulate(&f, solving->programme, arena);
+	enum outcome outcome = optimise(f.problem);
+	if (outcome != FOUND)
+		return outcome == NONE;
+	solution->feasible = true;
+	read_choices(&f, solution);
+	return programme_has_room(f.programme, solution->choice) &&
+	       programme_is_ordered(f.programme, solution->choice);
+}
+
+bool programme_solve_glpk(const struct programme *programme, struct solution *solution)
+{
+	struct solving solving = {solve_programme, .programme = programme, .solution = solution};
+	return solve_alone(&solving);
+}
+
+/* --- blocks of a pipeline ---------------------------------------------------------------------
+ * Columns 1 .. chunks are what each chunk takes, then the blocks of each stage. */
+
+/* Of the stage's chunk: seconds - block * blocks >= own */
+static void add_pace(struct formulation *f, const struct sharing *s, int stage, double own)
+{
+	int n = put(f, 0, 1 + stage / s->ranks, 1);
+	n = put(f, n, f->first[0] + stage, -s->block);
+	add_row(f, GLP_LO, own, 0, n);
+}
+
+static void formulate_sharing(struct formulation *f, const struct sharing *s, struct arena *arena)
+{
+	int n_stages = s->ranks * s->chunks, n = 0;
+	*f = (struct formulation){.first = {1 + s->chunks}, .n_columns = s->chunks + n_stages};
+	f->indices = ARENA_ARRAY(arena, int, f->n_columns + 1);
+	f->values = ARENA_ARRAY(arena, double, f->n_columns + 1);
+	f->problem = glp_create_prob();
+	glp_add_cols(f->problem, f->n_columns);
+	for (int c = 1; c <= s->chunks; c++) {
+		glp_set_col_bnds(f->problem, c, GLP_LO, 0, 0);
+		glp_set_obj_coef(f->problem, c, 1);
+	}
+	for (int stage = 0; stage < n_stages; stage++) {
+		bool first = stage == 0, last = stage == n_stages - 1;
+		int column = f->first[0] + stage;
+		glp_set_col_kind(f->problem, column, GLP_IV);
+		glp_set_col_bnds(f->problem, column, GLP_LO, !first && !last, 0);
+		add_pace(f, s, stage, (first ? s->first : 0) + (last ? s->last : 0));
+	}
+	for (int stage = 0; stage < n_stages; stage++)
+		n = put(f, n, f->first[0] + stage, 1);
+	add_row(f, GLP_FX, s->blocks, s->blocks, n);
+	for (int r = 0; r < s->ranks; r++) {
+		n = 0;
+		for (int stage = 0; stage < n_stages; stage++)
+			if (s->rank[stage] == r)
+				n = put(f, n, f->first[0] + stage, 1);
+		add_row(f, GLP_UP, 0, s->most[r], n);
+	}
+}
+
+static bool solve_sharing(struct solving *solving, struct arena *arena)
+{
+	struct formulation f;
+	formulate_sharing(&f, solving->sharing, arena);
+	enum outcome outcome = optimise(f.problem);
+	*solving->feasible = outcome == FOUND;
+	*solving->seconds = outcome == FOUND ? glp_mip_obj_val(f.problem) : 0;
+	return outcome != UNKNOWN;
+}
+
+bool sharing_solve_glpk(const struct sharing *sharing, bool *feasible, double *seconds)
+{
+	struct solving solving = {
+		solve_sharing, .sharing = sharing, .feasible = feasible, .seconds = seconds};
+	return solve_alone(&solving);
 }
 
 #else
@@ -193,6 +281,14 @@ bool programme_solve_glpk(const struct programme *programme, struct solution *so
 {
 	(void)programme;
 	*solution = (struct solution){0};
+	return false;
+}
+
+bool sharing_solve_glpk(const struct sharing *sharing, bool *feasible, double *seconds)
+{
+	(void)sharing;
+	*feasible = false;
+	*seconds = 0;
 	return false;
 }
 

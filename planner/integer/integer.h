@@ -1,4 +1,4 @@
-/* Integer programmes over choices. From every group exactly one choice is
+/* Integer programmes over choices, and one over counts. From every group exactly one choice is
  * made; the objective is the largest of several sums, one term from each group; capacities limit
  * other sums.
  *
@@ -53,5 +53,32 @@ bool programme_is_ordered(const struct programme *programme, const int *choice);
 void programme_solve_bounding(const struct programme *programme, struct solution *solution);
 /* False when GLPK is not built in, gave up or ran into an error: then nothing is known. */
 bool programme_solve_glpk(const struct programme *programme, struct solution *solution);
+
+/* --- blocks of a pipeline ----------------------------------------------------------------------
+ *
+ * Blocks, all alike, are shared out over stages, of which chunk c has c * ranks .. (c + 1) * ranks
+ * - 1. A micro-batch passes the chunks one after the other, each at the pace of its slowest stage:
+ *
+ *     minimise  sum over chunks of (max over stages s of the chunk of (blocks_s * block + own_s))
+ *     such that sum over s of blocks_s = blocks, blocks_s >= 1 (0 at both ends),
+ *     and, for every rank r, sum over its stages of blocks_s <= most_r
+ *
+ * Solved exactly by trying what the first and the last chunk may take; by GLPK as a mixed integer
+ * programme. */
+struct sharing {
+	int blocks, ranks, chunks;
+	double block;       /* s */
+	double first, last; /* s: own_s of the first and of the last stage; of others it is 0 */
+	const int *rank;    /* of each stage */
+	const int *most;    /* of each rank */
+};
+
+/* s of so many blocks a stage. */
+double sharing_seconds(const struct sharing *sharing, const int *stages);
+/* Of the best ones that with the most even chunks; of alike stages the first have a block more.
+ * False: there is none. */
+bool sharing_solve(const struct sharing *sharing, int *stages, double *seconds);
+/* As programme_solve_glpk; *feasible: there is one. */
+bool sharing_solve_glpk(const struct sharing *sharing, bool *feasible, double *seconds);
 
 #endif

@@ -221,7 +221,8 @@ static bool search_free(const struct question *question, const struct candidate 
 	struct search search;
 	struct exposure exposure;
 	struct error mine = {0};
-	bool ok = search_run(question, arena, &search, &mine);
+	bool ok = search_run(question, arena, &search, &mine) &&
+		  search_share_stages(&search, arena, &mine);
 	const struct ranked *best =
 		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
 	if (best != NULL) {

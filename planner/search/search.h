@@ -9,6 +9,10 @@
  * search_finish frees the rest, also after an error. */
 bool search_run(const struct question *question, struct arena *arena, struct search *search,
 	struct error *error);
+/* Blocks of the best pipelines shared out over their stages, where that saves more than simplicity
+ * is worth and makes one the best of its strategy: it takes the place of the plan of the space. In
+ * `arena`. */
+bool search_share_stages(struct search *search, struct arena *arena, struct error *error);
 /* evaluator_run_closely of a plan of the space, unless the search has looked at it so. */
 bool search_look_closely(struct search *search, int plan, struct arena *arena,
 	struct prediction *prediction, struct exposure *exposure, struct error *error);

@@ -177,6 +177,7 @@ void take_turn(struct search *search, int index)
 		ranking_add(&search->ranking, &(struct ranked){.plan = index,
 						      .strategy = plan->strategy,
 						      .tight = !known->has_room,
+						      .divided = has_axes(plan),
 						      .departures = search->space.departures[index],
 						      .costs = known->costs});
 }
@@ -244,6 +245,7 @@ bool is_needed(const struct search *search, const struct ticket *ticket)
 	struct ranked candidate = {.plan = ticket->plan,
 		.strategy = plan->strategy,
 		.tight = lacks_room(search, ticket->plan),
+		.divided = has_axes(plan),
 		.departures = search->space.departures[ticket->plan]};
 	candidate.costs.of[search->ranking.objective] = ticket->bound;
 	return ranking_needs(&search->ranking, &candidate);

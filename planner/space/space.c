@@ -75,6 +75,14 @@ static bool all_used(const struct enumeration *e, struct error *error)
 	return true;
 }
 
+bool has_axes(const struct plan *plan)
+{
+	for (int i = 0; i < KNOBS_OF_AXES; i++)
+		if (knob_get(knobs_of_axes[i], plan).number > 1)
+			return true;
+	return false;
+}
+
 /* --- levers ----------------------------------------------------------------------------------- */
 
 bool space_pulls(enum knob_id id, const struct plan *plan)

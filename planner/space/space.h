@@ -21,6 +21,11 @@ struct space {
  * be made: the first strategy's reason; also when a value that the user listed is in no plan. */
 bool space_build(const struct question *question, struct arena *arena, struct space *space,
 	struct error *error);
+/* Does the file in which the question's plans have to be said (`plan --for`) say all of the plan?
+ */
+bool wording_says(const struct question *question, const struct plan *plan, struct arena *arena);
+/* Has it tensor, pipeline, context or expert ranks? */
+bool has_axes(const struct plan *plan);
 /* Does the plan have one of a lever's values? */
 bool space_pulls(enum knob_id id, const struct plan *plan);
 /* Appends a plan that no axis makes; returns its index. May move `plans`. */

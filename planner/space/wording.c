@@ -2,6 +2,8 @@
  */
 #include "planner/space/wording.h"
 
+#include "planner/space/space.h"
+
 static bool stands_in(const struct axis *axis, enum knob_id id, union knob_value value)
 {
 	for (int i = 0; i < axis->n; i++)

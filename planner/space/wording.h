@@ -11,7 +11,4 @@
 bool wording_narrow(const struct question *question, const struct plan *plan, struct arena *arena,
 	struct axes *axes, struct question *strategy, struct error *error);
 
-/* Whether the file says all of the plan. */
-bool wording_says(const struct question *question, const struct plan *plan, struct arena *arena);
-
 #endif

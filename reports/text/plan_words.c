@@ -62,6 +62,8 @@ static void add_strategy(const struct plan *plan, const char *devices, struct te
 		text_printf(text, ", %s", plan->libraries.text);
 	if (plan->mesh.pipeline > 1)
 		text_printf(text, ", %s", pipeline_schedule_names[plan->pipeline_schedule]);
+	if (plan->layers_per_stage.text != NULL)
+		text_printf(text, ", layers %s", plan->layers_per_stage.text);
 	text_add(text, "): ");
 	add_sharded(plan, devices, text);
 }

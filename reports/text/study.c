@@ -4,21 +4,20 @@
 #include <string.h>
 
 /* ", wrap model" where the plans differ in that knob. */
-static void add_difference(const struct field *field, const struct plan *plan,
-	const struct plan *chosen, struct text *text)
+static void add_difference(
+	enum knob_id id, const struct plan *plan, const struct plan *chosen, struct text *text)
 {
-	struct text mine = {0}, other = {0};
+	struct text mine = {0};
 
-	fields_print_one(field, plan, &mine);
-	fields_print_one(field, chosen, &other);
-	if (strcmp(text_string(&mine), text_string(&other)) != 0) {
-		text_add(text, ", ");
-		for (const char *c = field->name; *c != '\0'; c++)
-			text_add_char(text, *c == '_' ? ' ' : *c);
-		text_printf(text, " %s", text_string(&mine));
-	}
+	if (knob_equal(id, plan, chosen))
+		return;
+	text_add(text, ", ");
+	for (const char *c = knob_table[id].field.name; *c != '\0'; c++)
+		text_add_char(text, *c == '_' ? ' ' : *c);
+	knob_print(id, plan, &mine);
+	bool is_unset = strcmp(text_string(&mine), "null") == 0;
+	text_printf(text, " %s", is_unset ? knob_table[id].shown : text_string(&mine));
 	text_finish(&mine);
-	text_finish(&other);
 }
 
 void candidate_name(const struct plan *plan, const struct plan *chosen, struct text *text)
@@ -37,7 +36,7 @@ void candidate_name(const struct plan *plan, const struct plan *chosen, struct t
 	/* The ones that have no column of their own. */
 	for (int id = 0; id < KNOB_IN_MESH; id++)
 		if (knob_table[id].roles & KNOB_IN_STUDY)
-			add_difference(&knob_table[id].field, plan, chosen, text);
+			add_difference((enum knob_id)id, plan, chosen, text);
 }
 
 /* --- studies ------------------------------------------------------------------------------------

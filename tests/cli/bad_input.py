@@ -396,6 +396,7 @@ TYPED = [
          '--strategy', 'NO_SHARD'),
     flag('a pipeline of more ranks than there are', 2, '--pipeline', '32'),
     flag('stages without a pipeline', 2, '--layers-per-stage', '16,16'),
+    flag('balanced stages without a pipeline', 2, '--layers-per-stage', 'auto'),
     flag('nodes', 2, '--nodes', '2'),
     flag('model as an option', 2, '--model', 'llama-2-7b'),
     flag('GPUs', 0, '--num-gpus', '8'),

@@ -135,6 +135,51 @@ static void test_simple(void **state)
 	ranking_finish(&ranking);
 }
 
+static struct ranked make_divided(int plan, int64_t time, int departures)
+{
+	struct ranked ranked = make_simple(plan, time, departures);
+	ranked.divided = true;
+	return ranked;
+}
+
+static bool needs_divided(const struct ranking *ranking, int64_t bound, bool divided)
+{
+	struct ranked candidate = make_simple(99, bound, 0);
+	candidate.divided = divided;
+	return ranking_needs(ranking, &candidate);
+}
+
+/* Within 2 % a plan that does not divide the model is preferred, whatever its departures; of
+ * several the simplest within 1 % of the fastest of them. */
+static void test_plain(void **state)
+{
+	(void)state;
+	struct ranking ranking;
+	ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
+	ranking.winners_only = true;
+	add(&ranking, make_divided(0, 1000, 1));
+	add(&ranking, make_simple(1, 1021, 0)); /* too slow */
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
+	assert_true(needs_divided(&ranking, 1020, false));
+	assert_false(needs_divided(&ranking, 1021, false));
+	add(&ranking, make_simple(2, 1015, 4));
+	add(&ranking, make_simple(3, 1018, 3));
+	add(&ranking, make_divided(4, 1012, 0));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 1); /* within 1 % of 2, and simpler */
+	assert_int_equal(ranking_first(&ranking)->plan, 0);
+	assert_true(needs_divided(&ranking, 1015, false)); /* would be the fastest of them */
+	assert_false(needs_divided(&ranking, 1016, false));
+	assert_false(needs_divided(&ranking, 1001, true));
+	add(&ranking, make_simple(5, 1000, 5)); /* as fast: nothing divided is near */
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 5);
+	ranking_finish(&ranking);
+	ranking_init(&ranking, OBJECTIVE_TIME, 0); /* `--simplicity 0%` */
+	add(&ranking, make_divided(0, 1000, 1));
+	add(&ranking, make_simple(1, 1001, 0));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
+	ranking_finish(&ranking);
+}
+
 /* The Pareto front and what cannot be on it. */
 static void test_pareto(void **state)
 {
@@ -239,8 +284,10 @@ static void test_any_order_of_arrival(void **state)
 			candidates[i] = make(i, (enum strategy)random_below(&seed, STRATEGY_COUNT),
 				1000 + random_below(&seed, 60), 500 + random_below(&seed, 500),
 				random_below(&seed, 3), random_below(&seed, 2));
-		for (int i = 0; i < N; i++)
+		for (int i = 0; i < N; i++) {
 			candidates[i].departures = (int)random_below(&seed, 4);
+			candidates[i].divided = random_below(&seed, 2);
+		}
 		for (int i = 0; i < N; i++) {
 			add(&forward, candidates[i]);
 			add(&backward, candidates[N - 1 - i]);
@@ -263,6 +310,7 @@ int main(void)
 		cmocka_unit_test(test_winners_by_strategy),
 		cmocka_unit_test(test_tight),
 		cmocka_unit_test(test_simple),
+		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_pareto),
 		cmocka_unit_test(test_needs),
 		cmocka_unit_test(test_front),

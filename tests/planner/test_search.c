@@ -25,6 +25,7 @@ static void simulate_all(struct search *search, struct ranking *all, int64_t lea
 		struct ranked ranked = {.plan = i,
 			.strategy = plan->strategy,
 			.tight = !has_room(search->question, plan, &prediction),
+			.divided = has_axes(plan),
 			.departures = space->departures[i],
 			.costs = costs_of(search->question, plan, &prediction)};
 		least[plan->strategy] =

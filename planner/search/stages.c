@@ -1,0 +1,81 @@
+/* Pipelines whose stages are not as their framework cuts them. */
+#include "planner/search/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "planner/mixed/mixed.h"
+
+enum { SHARED_MOST = 4 }; /* pipelines that are looked at */
+
+/* Only the better one of these is. */
+static bool are_alike(const struct plan *a, const struct plan *b)
+{
+	return a->strategy == b->strategy && a->mesh.pipeline == b->mesh.pipeline &&
+	       knob_equal(KNOB_PIPELINE_SCHEDULE, a, b) && knob_equal(KNOB_VIRTUAL_STAGES, a, b);
+}
+
+/* What was looked at is another plan now. */
+static void replace(struct search *search, const struct ranked *entry, const struct shared *shared)
+{
+	struct known *known = &search->known[entry->plan];
+	struct ranked changed = *entry;
+	search->space.plans[entry->plan] = shared->plan;
+	changed.departures = ++search->space.departures[entry->plan];
+	changed.costs = costs_of(search->question, &shared->plan, &shared->prediction);
+	known->costs = changed.costs;
+	if (known->look != NULL)
+		arena_finish(&known->look->arena);
+	free(known->look);
+	known->look = NULL;
+	ranking_change(&search->ranking, &changed);
+}
+
+/* A step has to take less than this to be the best of its strategy with one more departure. */
+static double wanted(const struct search *search, const struct plan *plan, double usual)
+{
+	const struct ranked *best = ranking_best(&search->ranking, (int)plan->strategy);
+	double most = costs_step_above(plan, best->costs.of[COST_TIME]);
+	return fmin(most, usual) * (1 - search->question->simplicity);
+}
+
+static bool share(
+	struct search *search, const struct ranked *entry, struct arena *arena, struct error *error)
+{
+	const struct plan plan = search->space.plans[entry->plan];
+	struct prediction usual;
+	struct exposure exposure;
+	struct shared shared;
+	if (!search_look_closely(search, entry->plan, arena, &usual, &exposure, error) ||
+		!stages_share(&search->evaluator, &plan, &usual,
+			wanted(search, &plan, usual.step_time), arena, &shared, error))
+		return false;
+	if (!shared.exists)
+		return true;
+	replace(search, entry, &shared);
+	if (ranking_best(&search->ranking, STRATEGY_COUNT)->plan == entry->plan)
+		search->unshared = usual.step_time;
+	return true;
+}
+
+bool search_share_stages(struct search *search, struct arena *arena, struct error *error)
+{
+	const struct question *question = search->question;
+	struct ranked entries[SHARED_MOST];
+	int n = 0;
+	if (question->objective != OBJECTIVE_TIME || !question->mixes || search->stopped)
+		return true;
+	for (int i = 0; i < search->ranking.n && n < SHARED_MOST; i++) {
+		const struct ranked *entry = &search->ranking.entries[i];
+		const struct plan *plan = &search->space.plans[entry->plan];
+		bool seen = entry->tight || !stages_are_open(question, plan);
+		for (int j = 0; j < n; j++)
+			seen = seen || are_alike(plan, &search->space.plans[entries[j].plan]);
+		if (!seen)
+			entries[n++] = *entry;
+	}
+	for (int i = 0; i < n; i++)
+		if (!share(search, &entries[i], arena, error))
+			return false;
+	return true;
+}
