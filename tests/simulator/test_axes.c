@@ -1,0 +1,226 @@
+/* Laws of plans that divide the model, on random ones: sequence parallel never needs more memory
+ * than tensor ranks alone; all ranks together compute what one would, and what is recomputed; bytes
+ * by axis are those of the closed forms. */
+#include "cases.h"
+#include "schedule/pipeline/pipeline.h"
+
+#include <math.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/sampled.h"
+
+/* xorshift64 */
+static int below(uint64_t *state, int limit)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return (int)(*state % (uint64_t)limit);
+}
+
+#define PICK(state, ...)                                                                           \
+	((const char *const[]){                                                                    \
+		__VA_ARGS__}[below(state, COUNT_OF(((const char *const[]){__VA_ARGS__})))])
+
+/* Orders that do not split backward. */
+static const char *random_choices(uint64_t *state, struct arena *arena, const char *tensor)
+{
+	bool torch = below(state, 2) == 0;
+	const char *pipeline = PICK(state, "pipeline=1 grad_accum=2",
+		"pipeline=2 grad_accum=4 pipeline_schedule=1f1b",
+		"pipeline=4 grad_accum=8 pipeline_schedule=interleaved",
+		"pipeline=4 grad_accum=6 pipeline_schedule=gpipe");
+	return arena_printf(arena,
+		"runtime=%s strategy=%s tensor=%s %s context=%s seq_len=%s micro_batch=%s "
+		"activation_checkpointing=%s context_method=%s",
+		torch ? "pytorch-fsdp2" : "megatron",
+		torch ? PICK(state, "SHARD_GRAD_OP", "FULL_SHARD") : "ZERO_1", tensor, pipeline,
+		PICK(state, "1", "1", "2"), PICK(state, "1024", "2048"), PICK(state, "1", "2"),
+		PICK(state, "none", "full"), torch ? "all-gather" : "all-to-all");
+}
+
+static void load(struct case_ *c, uint64_t *state)
+{
+	case_load(c, PICK(state, "llama-2-7b", "llama-3-8b", "mpt-7b"), "4xdgx-h100");
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static int64_t peak(struct case_ *c, const char *choices, const char *sequence)
+{
+	struct simulation_options options = {.no_bounds = true, .quick_interval = true};
+	const char *all = arena_printf(&c->arena, "%s sequence_parallel=%s", choices, sequence);
+	return case_try_plan(c, all) ? case_simulate(c, &options, false)->peak_allocated_bytes : 0;
+}
+
+static void test_sequence_parallel(void **state)
+{
+	enum { ROUNDS = SAMPLED(40) };
+	int judged = 0;
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t seed = 88172645463325252ull + (uint64_t)round * 7919;
+		struct case_ c;
+		load(&c, &seed);
+		const char *choices = random_choices(&seed, &c.arena, PICK(&seed, "2", "4", "8"));
+		int64_t with = peak(&c, choices, "on"), without = peak(&c, choices, "off");
+		judged += with > 0;
+		if (with > without)
+			fail_msg("%s: %lld bytes with, %lld without", choices, (long long)with,
+				(long long)without);
+		case_finish(&c);
+	}
+	assert_true(2 * judged > ROUNDS);
+}
+
+/* --- what is computed ------------------------------------------------------------------------- */
+
+/* FLOPs of a pass through leaves of a rank's part of the model. */
+static double work(const struct plan *plan, const struct model *model, int first, int end,
+	enum pass pass, int64_t sequences)
+{
+	double flops = 0;
+	for (int m = first; m < end; m++) {
+		struct module_work work;
+		if (!module_kind_is_leaf(model->modules[m].kind))
+			continue;
+		model_module_work(
+			model, m, pass, sequences, plan->seq_len, 2, plan->attention, &work);
+		flops += work.attention_flops;
+		for (int g = 0; g < work.n_gemms; g++)
+			flops += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *
+				 (double)work.gemms[g].k * (double)work.gemms[g].count;
+	}
+	return flops;
+}
+
+static const struct {
+	enum op_kind kind;
+	enum pass pass;
+} kinds[] = {{OP_FORWARD, PASS_FORWARD}, {OP_BACKWARD, PASS_BACKWARD},
+	{OP_BACKWARD_INPUT, PASS_BACKWARD_INPUT}, {OP_BACKWARD_WEIGHT, PASS_BACKWARD_WEIGHT},
+	{OP_RECOMPUTE, PASS_FORWARD}};
+
+/* Of all ranks in all operations of kinds first .. end - 1. */
+static double computed(const struct schedule *s, int first, int end)
+{
+	double flops = 0;
+	for (int c = 0; c < s->n_classes; c++) {
+		const struct program *p = &s->programs[c];
+		for (int i = 0; i < p->n_ops; i++)
+			for (int k = first; k < end; k++)
+				if (p->ops[i].kind == kinds[k].kind)
+					flops += work(&s->plan, p->model, p->ops[i].first_module,
+						p->ops[i].end_module, kinds[k].pass,
+						s->plan.micro_batch);
+	}
+	return flops * (double)plan_ranks(&s->plan) / s->n_classes;
+}
+
+static void judge_compute(struct case_ *c, const char *choices)
+{
+	const struct plan *plan = &c->plan;
+	const struct model *model = c->model;
+	const int64_t parts = runtime_of(plan->runtime)->vocab_multiple * plan->mesh.tensor;
+	struct error error = {0};
+	struct model *padded;
+	if (parts > 0) {
+		int64_t words = (model->architecture.vocab + parts - 1) / parts * parts;
+		assert_true(model_pad(&c->arena, model, words, &padded, &error));
+		model = padded;
+	}
+	double forward = work(plan, model, 0, model->n_modules, PASS_FORWARD, plan->global_batch);
+	double backward = work(plan, model, 0, model->n_modules, PASS_BACKWARD, plan->global_batch);
+	double forwards = computed(c->schedule, 0, 1), backwards = computed(c->schedule, 1, 4);
+	double again = computed(c->schedule, 4, 5);
+	bool full = plan_checkpoints(plan, CHECKPOINTING_FULL);
+	if (fabs(forwards / forward - 1) > 1e-9 || fabs(backwards / backward - 1) > 1e-9 ||
+		(again > 0) != full || again > forward)
+		fail_msg("%s: %.15g of %.15g, %.15g of %.15g, and %g again", choices, forwards,
+			forward, backwards, backward, again);
+}
+
+static void test_compute(void **state)
+{
+	enum { ROUNDS = SAMPLED(40) };
+	int judged = 0, recomputing = 0;
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t seed = 2463534242ull + (uint64_t)round * 104729;
+		struct case_ c;
+		load(&c, &seed);
+		const char *choices =
+			random_choices(&seed, &c.arena, PICK(&seed, "1", "2", "4", "8"));
+		if (case_try_plan(&c, choices)) {
+			judge_compute(&c, choices);
+			judged++;
+			recomputing += plan_checkpoints(&c.plan, CHECKPOINTING_FULL);
+		}
+		case_finish(&c);
+	}
+	assert_true(2 * judged > ROUNDS && recomputing > 0 && recomputing < judged);
+}
+
+/* --- bytes by axis ---------------------------------------------------------------------------- */
+
+/* Of a rank without embedding and head, with so many blocks: each sends its activations on, and
+ * their gradients back; tensor ranks exchange them (Korthikanti et al. 2205.05198, section 4.2):
+ * two all-reduces a block and pass, or with sequence parallel as many gathers and scatters, and in
+ * backward two gathers more; the gradient norm, of four bytes, is added up over all. What norms'
+ * gradients take under sequence parallel, two vectors a block and step, is not in the schedule. */
+static void test_bytes(void **state)
+{
+	static const struct {
+		const char *pipeline;
+		int chunks;
+	} orders[] = {{"1f1b", 1}, {"interleaved", 2}, {"gpipe", 1}};
+	(void)state;
+	for (int t = 2; t <= 8; t *= 2)
+		for (int sequence = 0; sequence < 2; sequence++)
+			for (int o = 0; o < COUNT_OF(orders); o++) {
+				struct case_ c;
+				struct simulation_options options = {.no_bounds = true};
+				case_load(&c, "llama-2-7b", "4xdgx-h100");
+				case_plan(&c,
+					arena_printf(&c.arena,
+						"runtime=megatron strategy=ZERO_1 tensor=%d "
+						"pipeline=4 pipeline_schedule=%s "
+						"grad_accum=8 seq_len=2048 "
+						"sequence_parallel=%s",
+						t, orders[o].pipeline, sequence ? "on" : "off"));
+				case_simulate(&c, &options, false);
+				const struct axis_figures *axes =
+					c.simulation.classes[1].prediction.axes;
+				double tokens = 2048.0 * 4096 * 2, m = 8, blocks = 8;
+				double sent = tokens / (sequence ? t : 1);
+				double exchanges = sequence ? 10 : 4 * 2;
+				double messages = 2 * m * orders[o].chunks * sent + 4 * 2 * 3 / 4.0;
+				if (axes[GROUP_PIPELINE].wire_bytes != messages)
+					fail_msg("t %d, sequence %d, %s: %.12g, expected %.12g", t,
+						sequence, orders[o].pipeline,
+						axes[GROUP_PIPELINE].wire_bytes, messages);
+				double expected =
+					(m * blocks * exchanges * tokens + 4 * 2) * (t - 1) / t;
+				if (fabs(axes[GROUP_TENSOR].wire_bytes / expected - 1) > 1e-9)
+					fail_msg("t %d, sequence %d, %s: %.12g, expected %.12g", t,
+						sequence, orders[o].pipeline,
+						axes[GROUP_TENSOR].wire_bytes, expected);
+				case_finish(&c);
+			}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sequence_parallel),
+		cmocka_unit_test(test_compute),
+		cmocka_unit_test(test_bytes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
