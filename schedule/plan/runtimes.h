@@ -134,12 +134,10 @@ struct runtime {
 	 * products: the gather of its input beside dX, the sum of dX beside dW (Megatron-LM,
 	 * LinearWithGradAccumulationAndAsyncCommunication). */
 	bool overlaps_exchanges;
-	/* Pipelines: embedding and head count as a block each where blocks are shared out; a
-	 * stage's output is there until its backward, though it was sent. */
-	bool ends_are_blocks, keeps_stage_output;
-	bool cuts_by_cost; /* blocks: pipeline_split_by_cost; else as even as can be */
-	bool names_stages; /* its script may say which blocks each stage has */
-	bool ties_stages;  /* first and last stage add up the gradients of a table that both have */
+	/* Pipelines: embedding and head count as a block each, or costs do; a script may name each
+	 * stage's blocks; a stage's output is there until its backward, though it was sent. */
+	bool ends_are_blocks, cuts_by_cost, names_stages, keeps_stage_output;
+	bool ties_stages; /* first and last stage add up the gradients of a table that both have */
 	/* And tensors of its messages live on between steps: three halves of one for the rank, and
 	 * as much for each of its stages. */
 	bool keeps_messages;
