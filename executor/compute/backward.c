@@ -66,6 +66,26 @@ static void weight_gradients(const struct leaf *leaf, const struct gemm *gemm)
 		bias_gradient(leaf, bias, &product);
 }
 
+struct gemm leaf_weight_gradient(
+	const struct leaf *leaf, const void *dy, const void *x, int64_t rows)
+{
+	const struct compute *c = leaf->compute;
+	int64_t out, in;
+
+	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
+	return (struct gemm){.m = out,
+		.n = in,
+		.k = rows,
+		.a = dy,
+		.lda = leaf_stride(leaf, out),
+		.transpose_a = true,
+		.b = x,
+		.ldb = in,
+		.ldc = in,
+		.dtype = c->dtype,
+		.c_dtype = c->gradient_dtype};
+}
+
 /* Of a projection, part by part of the micro-batch. */
 static void parameter_gradients(const struct leaf *leaf, const void *dy)
 {
@@ -78,18 +98,13 @@ static void parameter_gradients(const struct leaf *leaf, const void *dy)
 	const void *x = operand_input(leaf);
 	int64_t parts = gradient_parts(c), rows = c->tokens / parts;
 	int64_t stride = leaf_stride(leaf, out);
-	for (int64_t i = 0; i < parts && dy != NULL && x != NULL; i++)
-		weight_gradients(leaf, &(struct gemm){.m = out,
-					       .n = in,
-					       .k = rows,
-					       .a = compute_at(c, dy, i * rows * stride),
-					       .lda = stride,
-					       .transpose_a = true,
-					       .b = compute_at(c, x, i * rows * in),
-					       .ldb = in,
-					       .ldc = in,
-					       .dtype = c->dtype,
-					       .c_dtype = c->gradient_dtype});
+	for (int64_t i = 0; i < parts && dy != NULL && x != NULL; i++) {
+		const struct gemm product =
+			leaf_weight_gradient(leaf, compute_at(c, dy, i * rows * stride),
+				compute_at(c, x, i * rows * in), rows);
+
+		weight_gradients(leaf, &product);
+	}
 }
 
 /* --- adapters --- */
@@ -147,8 +162,7 @@ static void adapter_backward(const struct leaf *leaf, const struct gemm *to_inpu
 	c->kernels->gemm(c->context, &down);
 }
 
-/* dx = dy W */
-static struct gemm input_gradient(const struct leaf *leaf, const void *dy, void *dx)
+struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *dx)
 {
 	const struct compute *c = leaf->compute;
 	int64_t out, in;
@@ -171,7 +185,7 @@ static struct gemm input_gradient(const struct leaf *leaf, const void *dy, void 
 static void project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
 {
 	const struct compute *c = leaf->compute;
-	struct gemm gemm = input_gradient(leaf, dy, dx);
+	struct gemm gemm = leaf_input_gradient(leaf, dy, dx);
 
 	gemm.accumulate = accumulate;
 	parameter_gradients(leaf, dy);
@@ -237,13 +251,21 @@ static bool backward_of_both(const struct leaf *leaf)
 		activation < leaf->op->first_module || a->mlp == MLP_SWIGLU || !a->gelu_tanh ||
 		up == NULL)
 		return false;
-	const struct gemm gemm = input_gradient(
+	const struct gemm gemm = leaf_input_gradient(
 		leaf, operand_work(leaf, TENSOR_D_RESIDUAL), operand_work(leaf, TENSOR_D_UP));
 
 	if (!device->gemm_epilogue(c->context, &gemm, &(struct gemm_epilogue){.gelu_input = up}))
 		return false;
 	c->gelu_done = activation;
 	return true;
+}
+
+static void backward_head(const struct leaf *leaf)
+{
+	if (plan_chunks_head(&leaf->compute->schedule->plan))
+		backward_chunked_head(leaf);
+	else
+		backward_projection(leaf);
 }
 
 static void backward_down(const struct leaf *leaf)
@@ -484,7 +506,7 @@ static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
 	[MODULE_UP] = backward_projection,
 	[MODULE_ACTIVATION] = backward_activation,
 	[MODULE_DOWN] = backward_down,
-	[MODULE_HEAD] = backward_projection,
+	[MODULE_HEAD] = backward_head,
 };
 
 void backward_leaves(struct compute *compute, const struct op *op)

@@ -23,8 +23,7 @@ int64_t leaf_stride(const struct leaf *leaf, int64_t out)
 	return leaf_module(leaf)->kind == MODULE_HEAD ? leaf->compute->logits_stride : out;
 }
 
-/* y = x W^T of the leaf, for all tokens of the micro-batch. */
-static struct gemm projection(const struct leaf *leaf, void *y)
+struct gemm leaf_product(const struct leaf *leaf, void *y)
 {
 	const struct compute *c = leaf->compute;
 	int64_t out, in;
@@ -100,7 +99,7 @@ static void adapt(const struct leaf *leaf, const struct gemm *base)
 static void project_base(const struct leaf *leaf, void *y, const void *residual)
 {
 	const struct compute *c = leaf->compute;
-	struct gemm gemm = projection(leaf, y);
+	struct gemm gemm = leaf_product(leaf, y);
 	const struct gemm_epilogue epilogue = {.addend = residual, .bias = bias_of(leaf)};
 
 	if ((residual != NULL || epilogue.bias != NULL) && multiply_in_one(c, &gemm, &epilogue))
@@ -115,7 +114,7 @@ static void project_base(const struct leaf *leaf, void *y, const void *residual)
 
 static void project_onto(const struct leaf *leaf, void *y, const void *residual)
 {
-	const struct gemm base = projection(leaf, y);
+	const struct gemm base = leaf_product(leaf, y);
 
 	project_base(leaf, y, residual);
 	adapt(leaf, &base);
@@ -279,7 +278,7 @@ static void forward_up(const struct leaf *leaf)
 
 	if (activation >= 0) {
 		const struct gemm gemm =
-			projection(leaf, operand_saved(leaf, activation, TENSOR_PRODUCT));
+			leaf_product(leaf, operand_saved(leaf, activation, TENSOR_PRODUCT));
 		const struct gemm_epilogue epilogue = {.bias = bias_of(leaf), .before_gelu = up};
 
 		c->gelu_done = multiply_in_one(c, &gemm, &epilogue) ? activation : -1;
@@ -316,7 +315,7 @@ static void forward_down(const struct leaf *leaf)
 	const struct siblings *s = leaf_siblings(leaf);
 
 	if (leaf->op->kind == OP_RECOMPUTE) {
-		const struct gemm base = projection(leaf, NULL);
+		const struct gemm base = leaf_product(leaf, NULL);
 
 		compress(leaf, &base);
 		return;
@@ -327,7 +326,8 @@ static void forward_down(const struct leaf *leaf)
 
 static void forward_head(const struct leaf *leaf)
 {
-	project(leaf, operand_role(leaf, BUFFER_LOGITS));
+	if (!plan_chunks_head(&leaf->compute->schedule->plan))
+		project(leaf, operand_role(leaf, BUFFER_LOGITS));
 }
 
 /* Containers have no entry: they do nothing themselves. */

@@ -47,6 +47,17 @@ void backward_leaves(struct compute *compute, const struct op *op);
 /* y *= alpha / r of the adapters, in place. */
 void leaf_scale_adapter(const struct leaf *leaf, void *y, int64_t n);
 struct attention leaf_attention(const struct leaf *leaf);
+/* Products of a projection: y = x W^T and dx = dy W for all tokens of the micro-batch, dW = dy^T x
+ * for so many rows. */
+struct gemm leaf_product(const struct leaf *leaf, void *y);
+struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *dx);
+struct gemm leaf_weight_gradient(
+	const struct leaf *leaf, const void *dy, const void *x, int64_t rows);
+/* Losses of so many tokens from the `first` of the micro-batch on, which are added up; their logits
+ * become gradients. */
+void leaf_loss(const struct leaf *leaf, void *logits, float *losses, int64_t first, int64_t rows);
+/* The head with its loss, chunk by chunk, in backward (plan_chunks_head). */
+void backward_chunked_head(const struct leaf *leaf);
 int64_t leaf_stride(const struct leaf *leaf, int64_t out);
 void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse);
 

@@ -148,34 +148,57 @@ static float loss_scale(const struct compute *c)
 /* As fp32, and its first half as bf16. */
 static const uint32_t not_a_number = 0x7fc07fc0;
 
+/* The end of a sequence, whole ones, or the beginning of one: what a kernel takes at once. */
+static int64_t rows_at_once(const struct compute *c, int64_t first, int64_t rows)
+{
+	int64_t left = c->seq_len - first % c->seq_len;
+
+	if (first % c->seq_len == 0 && rows >= c->seq_len)
+		return rows / c->seq_len * c->seq_len;
+	return rows < left ? rows : left;
+}
+
+void leaf_loss(const struct leaf *leaf, void *logits, float *losses, int64_t first, int64_t rows)
+{
+	struct compute *c = leaf->compute;
+	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
+
+	if (tokens == NULL || logits == NULL)
+		return;
+	for (int64_t i = 0, n; i < rows; i += n) {
+		int64_t length = c->seq_len, stride = length + 1;
+
+		n = rows_at_once(c, first + i, rows - i);
+		c->kernels->cross_entropy(c->context,
+			&(struct cross_entropy){.tokens = n,
+				.vocabulary = c->model->architecture.vocab,
+				.stride = c->logits_stride,
+				.length = length,
+				.targets_stride = stride,
+				.logits = compute_at(c, logits, i * c->logits_stride),
+				.targets = tokens + 1 + id_place(first + i, length, stride),
+				.losses = losses + i,
+				.scale = loss_scale(c),
+				.dtype = c->dtype});
+	}
+	if (c->rehearsal)
+		return;
+	c->kernels->sum(
+		c->context, c->device != NULL ? &c->device->scalars->loss : &c->loss, losses, rows);
+	if (fault_hits(&c->fault, FAULT_NAN, c->rank, c->step))
+		move(c, leaf->op, logits, &not_a_number, dtype_bytes(c->dtype));
+}
+
 static void run_loss(struct compute *c, const struct op *op)
 {
 	const struct leaf leaf = {.compute = c, .op = op, .module = op->first_module};
-	const struct architecture *a = &c->model->architecture;
-	const int32_t *tokens = (const int32_t *)operand_role(&leaf, BUFFER_TOKENS);
-	void *logits = operand_role(&leaf, BUFFER_LOGITS);
 	float *losses = c->losses;
 
+	if (plan_chunks_head(&c->schedule->plan))
+		return;
 	if (op_buffer(c->program, op, BUFFER_LOSS_WORK) >= 0)
 		losses = operand_role(&leaf, BUFFER_LOSS_WORK);
-	if (tokens == NULL || logits == NULL)
-		return;
-	c->kernels->cross_entropy(c->context, &(struct cross_entropy){.tokens = c->tokens,
-						      .vocabulary = a->vocab,
-						      .stride = c->logits_stride,
-						      .length = c->seq_len,
-						      .targets_stride = c->seq_len + 1,
-						      .logits = logits,
-						      .targets = tokens + 1,
-						      .losses = losses,
-						      .scale = loss_scale(c),
-						      .dtype = c->dtype});
-	if (c->rehearsal)
-		return;
-	c->kernels->sum(c->context, c->device != NULL ? &c->device->scalars->loss : &c->loss,
-		losses, c->tokens);
-	if (fault_hits(&c->fault, FAULT_NAN, c->rank, c->step))
-		move(c, op, logits, &not_a_number, dtype_bytes(c->dtype));
+	leaf_loss(&leaf, operand_role(&leaf, BUFFER_LOGITS), losses, 0, c->tokens);
 }
 
 /* What the communication thread runs has a context of its own. */

@@ -184,6 +184,12 @@ static void give_dropped(struct lowering *l)
 		op_give(l, &flight->residuals[slot]);
 }
 
+static void take_logits(struct lowering *l)
+{
+	flight_of(l)->logits = op_take_new(
+		l, BUFFER_LOGITS, -1, logits_bytes(l->step), l->step->plan->param_dtype);
+}
+
 void lower_FORWARD(struct lowering *l)
 {
 	op_set_range(l, l->at->range);
@@ -193,9 +199,8 @@ void lower_FORWARD(struct lowering *l)
 	op_use_slot(l);
 	use_output(l);
 	use_exchanged(l);
-	if (range_has_head(l->step, l->at->range))
-		flight_of(l)->logits = op_take_new(
-			l, BUFFER_LOGITS, -1, logits_bytes(l->step), l->step->plan->param_dtype);
+	if (range_has_head(l->step, l->at->range) && !l->step->method.chunks_head)
+		take_logits(l);
 	/* FSDP2: the root's post-forward releases the last gathered buffer */
 	if (range_of(l)->last_of_chunk)
 		op_give(l, &l->implicit_gathered);
@@ -209,6 +214,8 @@ void lower_LOSS(struct lowering *l)
 	l->op.end_module = l->step->model->n_modules;
 	op_use(l, flight_of(l)->logits);
 	op_use(l, flight_of(l)->tokens);
+	if (l->step->method.chunks_head)
+		return;
 	int work = op_take_new(l, BUFFER_LOSS_WORK, -1, loss_work_bytes(l->step), DTYPE_FP32);
 	op_give(l, &work);
 }
@@ -325,9 +332,16 @@ static void give_tokens(struct lowering *l)
 		op_give(l, &flight_of(l)->tokens);
 }
 
+/* Chunks of them are made here. */
 static void use_logits(struct lowering *l)
 {
-	if (range_has_head(l->step, l->at->range))
+	if (!range_has_head(l->step, l->at->range))
+		return;
+	if (l->step->method.chunks_head)
+		op_use(l, flight_of(l)->tokens);
+	if (flight_of(l)->logits < 0)
+		take_logits(l);
+	else
 		op_use(l, flight_of(l)->logits);
 }
 

@@ -61,6 +61,7 @@ struct method method_of(const struct plan *plan, const struct topology *topology
 		.needed_tensors_only = runtime->needed_tensors_only,
 		.keeps_work = runtime->keeps_backward_work,
 		.keeps_losses = runtime->keeps_losses,
+		.chunks_head = plan_chunks_head(plan),
 		.recomputes_to_end =
 			!runtime->recompute_stops_early && !runtime->needed_tensors_only,
 		.recomputes_attention = runtime->recomputes_attention,

@@ -222,24 +222,35 @@ int64_t row_counts_bytes(const struct step *step)
 /* --- loss ----------------------------------------------------------------------------------------
  */
 
+static int64_t chunk_rows(const struct step *step)
+{
+	return plan_head_chunk_rows(step->plan, step->topology->device.kind, tokens_of(step));
+}
+
 /* Logits that are there at a time. Computed together with the head they come in pieces of as many
- * elements as the residual stream has (Liger's chunks). */
+ * elements as the residual stream has (Liger's chunks); ours in chunks of rows, and behind them the
+ * losses of these. */
 static int64_t logits_of(const struct step *step)
 {
 	const struct architecture *a = &step->model->architecture;
 	int64_t row = plan_logits_stride(step->plan, a->vocab);
 	bool pieces = step->plan->loss == LOSS_FUSED_LINEAR;
+	if (step->method.chunks_head)
+		return chunk_rows(step) * row;
 	return tokens_of(step) * (pieces ? min_i64(row, a->hidden) : row);
 }
 
 int64_t logits_bytes(const struct step *step)
 {
-	return logits_of(step) * dtype_bytes(step->plan->param_dtype);
+	int64_t losses = step->method.chunks_head ? chunk_rows(step) : 0;
+	return logits_of(step) * dtype_bytes(step->plan->param_dtype) +
+	       losses * dtype_bytes(DTYPE_FP32);
 }
 
 int64_t loss_work_bytes(const struct step *step)
 {
-	int64_t losses = step->method.keeps_losses ? tokens_of(step) : 0;
+	bool keeps = step->method.keeps_losses && !step->method.chunks_head;
+	int64_t losses = keeps ? tokens_of(step) : 0;
 	return logits_of(step) * plan_loss_bytes(step->plan) + losses * dtype_bytes(DTYPE_FP32);
 }
 

@@ -135,7 +135,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.levers = BIT(LOSS_FUSED) | BIT(LOSS_FUSED_LINEAR),
 			.gpu = LOSS_UPCAST,
 			.cpu = LOSS_UPCAST,
-			.refusal = "it has one kernel; use fused",
+			.refusal = "it has one kernel; use fused or fused-linear",
 			.help = "how the script computes it: in the logits' dtype, in fp32, from "
 				"fp32 logits, in one kernel, or with the head piece by piece",
 			.remark = "as most scripts; MPT models (llm-foundry), InternEvo and ours: "

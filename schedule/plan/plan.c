@@ -186,6 +186,36 @@ bool plan_has_zero_groups(const struct plan *plan)
 	return stage > 0 && (zero == NULL || zero->groups >> stage & 1);
 }
 
+bool plan_chunks_head(const struct plan *plan)
+{
+	return plan->loss == LOSS_FUSED_LINEAR && runtime_of(plan->runtime)->chunks_head;
+}
+
+/* A GPU fills its multiprocessors with 4096 rows; a CPU sums up 2 KiB of a column at a time. */
+static int64_t most_chunk_rows(const struct plan *plan, enum device_kind device)
+{
+	return device == DEVICE_CPU ? 2048 / dtype_bytes(plan->param_dtype) : 4096;
+}
+
+int64_t plan_head_chunks(const struct plan *plan, enum device_kind device, int64_t rows)
+{
+	int64_t most = most_chunk_rows(plan, device);
+	return (rows + most - 1) / most;
+}
+
+/* Terms of bf16 come in pairs. */
+int64_t plan_head_chunk_at(const struct plan *plan, int64_t rows, int64_t chunks, int64_t i)
+{
+	int64_t pair = dtype_bytes(plan->param_dtype) < 4 ? 2 : 1;
+	return i < chunks ? i * rows / chunks / pair * pair : rows;
+}
+
+/* An odd row stands alone at the end. */
+int64_t plan_head_chunk_rows(const struct plan *plan, enum device_kind device, int64_t tokens)
+{
+	return min_i64(tokens, most_chunk_rows(plan, device) + plan->seq_len % 2);
+}
+
 int64_t plan_logits_stride(const struct plan *plan, int64_t vocab)
 {
 	return round_up(vocab, max_i64(runtime_of(plan->runtime)->logits_row, 1));

@@ -46,6 +46,16 @@ int64_t plan_reshard_group(const struct plan *plan);
 /* Bytes per logit while the loss is computed, beside the logits (docs/runtimes.md). */
 int64_t plan_loss_bytes(const struct plan *plan);
 
+/* Are logits computed in backward, chunk by chunk together with their loss and gradients? */
+bool plan_chunks_head(const struct plan *plan);
+/* Then, of `rows` rows: how many chunks, and the first row of chunk i (of chunk `chunks`: the end).
+ * On CPUs a chunk is what a product sums up at a time (kernels/cpu/gemm.c), so that the gradient of
+ * the head has the bits of one product over all rows. */
+int64_t plan_head_chunks(const struct plan *plan, enum device_kind device, int64_t rows);
+int64_t plan_head_chunk_at(const struct plan *plan, int64_t rows, int64_t chunks, int64_t i);
+/* Rows of the largest chunk of a micro-batch of so many, or of one of its sequences. */
+int64_t plan_head_chunk_rows(const struct plan *plan, enum device_kind device, int64_t tokens);
+
 /* Elements from one token's logits to the next one's: the vocabulary, or more (docs/runtimes.md).
  */
 int64_t plan_logits_stride(const struct plan *plan, int64_t vocab);

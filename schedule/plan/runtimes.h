@@ -152,8 +152,11 @@ struct runtime {
 	int tensor_alignment;   /* of saved tensors */
 	bool caching_allocator; /* PyTorch's: its segments may be expandable */
 	bool loss_in_place;     /* the fused loss writes the gradient over the logits */
-	int64_t logits_row;     /* elements that a row of logits is a multiple of; 0: any */
-	bool parallel_loss;     /* its own is that of tensor parallel models */
+	/* LOSS_FUSED_LINEAR: backward computes head, loss and their gradients chunk by chunk, and
+	 * forward neither (plan_chunks_head). */
+	bool chunks_head;
+	int64_t logits_row; /* elements that a row of logits is a multiple of; 0: any */
+	bool parallel_loss; /* its own is that of tensor parallel models */
 	/* What a token of a batch takes on its way to a GPU, bytes (ids, labels, masks); and
 	 * whether the script then waits for the compute stream: `.to(device)` without non_blocking.
 	 */

@@ -239,37 +239,6 @@ enum pass compute_pass(enum op_kind kind)
 					    : PASS_FORWARD;
 }
 
-double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
-	const struct model *model, const struct op *op, struct cost *cost)
-{
-	const struct plan *plan = &schedule->plan;
-	enum pass pass = compute_pass(op->kind);
-	bool own = own_kernels(machine, schedule);
-	double kernels = 0, elements = gradient_elements(model, op);
-
-	for (int i = op->first_module; i < op->end_module; i++) {
-		const struct module *module = &model->modules[i];
-		struct module_work work;
-
-		if (!module_kind_is_leaf(module->kind) || is_left_out(schedule, op, module))
-			continue;
-		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len,
-			dtype_bytes(plan->param_dtype), plan->attention, &work);
-		if (work.attention_flops > 0 && plan_attention_rounds(plan) > 1)
-			take_round(plan, model, pass, &work);
-		if (own) {
-			const struct own_work leaf = own_leaf(machine, plan, model, i, pass);
-			kernels += add_own_leaf(machine, &leaf, &work, cost);
-		} else {
-			kernels += add_module(
-				machine, schedule, model, &work, module->kind, pass, cost);
-		}
-	}
-	add_exact_sums(machine, schedule, op, elements, cost);
-	add_gradients(machine, schedule, op, elements, cost);
-	return kernels;
-}
-
 /* llm-foundry's trainer (Composer) works out two metrics of each micro-batch from the logits, the
  * cross entropy and the perplexity: a cast to fp32 and a log-softmax for each. Its models are MPT.
  */
@@ -306,7 +275,7 @@ static void limited_cost(const struct machine *machine, double bytes, double ban
 	cost->device += kernels * machine->kernel_overhead;
 }
 
-double compute_loss_cost(const struct machine *machine, const struct schedule *schedule,
+static double add_loss(const struct machine *machine, const struct schedule *schedule,
 	const struct model *model, struct cost *cost)
 {
 	const struct plan *plan = &schedule->plan;
@@ -322,6 +291,87 @@ double compute_loss_cost(const struct machine *machine, const struct schedule *s
 	limited_cost(machine, logits * loss_bytes(schedule), machine->memory_bandwidth,
 		rate_time(machine, logits, machine->loss_rate), kernels, cost);
 	return kernels;
+}
+
+static void add_module_work(const struct machine *machine, const struct schedule *schedule,
+	const struct model *model, int module, enum pass pass, const struct module_work *work,
+	double *kernels, struct cost *cost)
+{
+	enum module_kind kind = model->modules[module].kind;
+
+	if (!own_kernels(machine, schedule)) {
+		*kernels += add_module(machine, schedule, model, work, kind, pass, cost);
+		return;
+	}
+	const struct own_work leaf = own_leaf(machine, &schedule->plan, model, module, pass);
+	*kernels += add_own_leaf(machine, &leaf, work, cost);
+}
+
+/* Its products have a chunk of rows each, as often as there are chunks. */
+static void add_chunks(const struct machine *machine, const struct schedule *schedule,
+	const struct model *model, int module, enum pass pass, double *kernels, struct cost *cost)
+{
+	const struct plan *plan = &schedule->plan;
+	int64_t all = plan->micro_batch * plan->seq_len;
+	int64_t chunks = plan_head_chunks(plan, machine->topology->device.kind,
+		model_tokens(model, plan->micro_batch, plan->seq_len));
+	struct module_work work;
+
+	model_module_work(model, module, pass, 1, (all + chunks - 1) / chunks,
+		dtype_bytes(plan->param_dtype), plan->attention, &work);
+	for (int i = 0; i < work.n_gemms; i++)
+		work.gemms[i].count *= chunks;
+	add_module_work(machine, schedule, model, module, pass, &work, kernels, cost);
+	cost->device += (double)((chunks - 1) * work.n_gemms) * machine->kernel_overhead;
+	*kernels += (double)((chunks - 1) * work.n_gemms);
+}
+
+/* Backward computes the head forward too, and the loss (plan_chunks_head). */
+static void add_chunked_head(const struct machine *machine, const struct schedule *schedule,
+	const struct model *model, int module, enum pass pass, double *kernels, struct cost *cost)
+{
+	if (pass == PASS_FORWARD)
+		return;
+	add_chunks(machine, schedule, model, module, pass, kernels, cost);
+	if (pass == PASS_BACKWARD_WEIGHT)
+		return;
+	add_chunks(machine, schedule, model, module, PASS_FORWARD, kernels, cost);
+	*kernels += add_loss(machine, schedule, model, cost);
+}
+
+double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
+	const struct model *model, const struct op *op, struct cost *cost)
+{
+	const struct plan *plan = &schedule->plan;
+	enum pass pass = compute_pass(op->kind);
+	bool chunks = plan_chunks_head(plan);
+	double kernels = 0, elements = gradient_elements(model, op);
+
+	for (int i = op->first_module; i < op->end_module; i++) {
+		const struct module *module = &model->modules[i];
+		struct module_work work;
+
+		if (!module_kind_is_leaf(module->kind) || is_left_out(schedule, op, module))
+			continue;
+		if (chunks && module->kind == MODULE_HEAD) {
+			add_chunked_head(machine, schedule, model, i, pass, &kernels, cost);
+			continue;
+		}
+		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len,
+			dtype_bytes(plan->param_dtype), plan->attention, &work);
+		if (work.attention_flops > 0 && plan_attention_rounds(plan) > 1)
+			take_round(plan, model, pass, &work);
+		add_module_work(machine, schedule, model, i, pass, &work, &kernels, cost);
+	}
+	add_exact_sums(machine, schedule, op, elements, cost);
+	add_gradients(machine, schedule, op, elements, cost);
+	return kernels;
+}
+
+double compute_loss_cost(const struct machine *machine, const struct schedule *schedule,
+	const struct model *model, struct cost *cost)
+{
+	return plan_chunks_head(&schedule->plan) ? 0 : add_loss(machine, schedule, model, cost);
 }
 
 double compute_norm_cost(const struct machine *machine, const struct schedule *schedule,

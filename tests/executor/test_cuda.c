@@ -165,6 +165,27 @@ static void states_in_bf16(void **state)
 	assert_string_not_equal(seen[0].hex, seen[1].hex);
 }
 
+/* 550 tokens are two chunks, the second of which begins inside a sequence. */
+static void heads_in_chunks(void **state)
+{
+	static const char *const plans[] = {"strategy=FULL_SHARD",
+		"strategy=ZERO_1 param_dtype=bf16 micro_batch=101",
+		"strategy=FULL_SHARD wrap=size:1500 grad_accum=2 sync_each_micro_batch=off"};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(plans); i++) {
+		struct error error = {0};
+		char options[256];
+
+		snprintf(options, sizeof(options), "seq_len=11 loss=fused-linear %s%s", plans[i],
+			i == 1 ? "" : " micro_batch=50");
+		struct digest cpu = train(TINY_GPT2, 2, options, "host", NULL, NULL, &error);
+		struct digest gpu = train(TINY_GPT2, 2, options, "cuda", "device", NULL, &error);
+		assert_string_equal(error.message, "");
+		assert_string_equal(gpu.hex, cpu.hex);
+	}
+}
+
 /* GELU as an epilogue, in every range that holds the projection too. */
 static void activations_on_the_way_out(void **state)
 {
@@ -491,6 +512,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ranks_that_share_a_gpu),
 		cmocka_unit_test(ranks_with_a_gpu_each),
 		cmocka_unit_test(states_in_bf16),
+		cmocka_unit_test(heads_in_chunks),
 		cmocka_unit_test(activations_on_the_way_out),
 		cmocka_unit_test(graphs_change_nothing),
 		cmocka_unit_test(the_gpus_own_account),

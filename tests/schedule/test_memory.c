@@ -437,6 +437,46 @@ static void test_accumulation_is_steady(void **state)
 		}
 }
 
+/* --- the head in chunks ----------------------------------------------------------------------- */
+
+static int64_t held_by(const struct schedule *schedule, enum buffer_role role)
+{
+	int64_t bytes = 0;
+	for (int i = 0; i < schedule->programs[0].n_buffers; i++)
+		if (schedule->programs[0].buffers[i].role == role)
+			bytes += schedule->programs[0].buffers[i].bytes;
+	return bytes;
+}
+
+/* Of ours with --loss fused-linear: logits of 4096 rows on a GPU, and their losses, whatever the
+ * micro-batch; temporary buffers are less by just that. */
+static void test_chunked_head(void **state)
+{
+	(void)state;
+	const int64_t V = 32000, S = 4096;
+	for (int64_t sequences = 1; sequences <= 8; sequences *= 8) {
+		struct arena arena = {0};
+		struct ledger ledgers[2];
+		struct model *model = preset_model(&arena, "llama-2-7b");
+		struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+		const char *micro = sequences == 1 ? "micro_batch=1" : "micro_batch=8";
+		const int64_t T = sequences * S, chunk = S * (2 * V + 4);
+		for (int i = 0; i < 2; i++) {
+			struct plan plan = toy_plan(&arena, model, topology, "runtime=shardplan",
+				i == 0 ? "loss=fused" : "loss=fused-linear", micro, NULL);
+			struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+			schedule_ledger(schedule, 0, &arena, &ledgers[i]);
+			assert_int_equal(
+				held_by(schedule, BUFFER_LOGITS), i == 0 ? T * 2 * V : chunk);
+			assert_int_equal(held_by(schedule, BUFFER_LOSS_WORK), i == 0 ? T * 4 : 0);
+		}
+		assert_int_equal(ledgers[0].category_peak_bytes[CATEGORY_TEMPORARY_BUFFERS] -
+					 ledgers[1].category_peak_bytes[CATEGORY_TEMPORARY_BUFFERS],
+			T * 2 * V - chunk);
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -453,6 +493,7 @@ int main(void)
 		cmocka_unit_test(test_states_shrink),
 		cmocka_unit_test(test_ledger_laws),
 		cmocka_unit_test(test_accumulation_is_steady),
+		cmocka_unit_test(test_chunked_head),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -489,6 +489,47 @@ static void test_clipping_costs_its_bytes(void **state)
 	assert_true(bytes > 8 * 124000000LL);
 }
 
+/* All of one kind, or of every kind (-1). */
+static struct cost sum_of(struct case_ *c, int kind)
+{
+	const struct program *program = &c->schedule->programs[0];
+	struct cost *costs = ARENA_ARRAY(&c->arena, struct cost, program->n_ops), sum = {0};
+
+	cost_operations(c->schedule, 0, costs);
+	for (int i = 0; i < program->n_ops; i++)
+		if (kind < 0 || (int)program->ops[i].kind == kind) {
+			sum.flops += costs[i].flops;
+			sum.device += costs[i].device;
+		}
+	return sum;
+}
+
+/* The head in chunks is the same work, all of it in backward, in smaller products. */
+static void test_chunked_head(void **state)
+{
+	struct cost whole[3], chunks[3];
+	const int kinds[3] = {-1, OP_LOSS, OP_FORWARD};
+	struct case_ c;
+
+	(void)state;
+	case_load(&c, "gpt2-124m", "dgx-a100-80gb");
+	for (int i = 0; i < 2; i++) {
+		case_plan(&c, i == 0 ? "runtime=shardplan strategy=NO_SHARD micro_batch=16"
+				     : "runtime=shardplan strategy=NO_SHARD micro_batch=16 "
+				       "loss=fused-linear");
+		for (int k = 0; k < 3; k++)
+			(i == 0 ? whole : chunks)[k] = sum_of(&c, kinds[k]);
+	}
+	const double head = 2.0 * 16 * 1024 * 768 * 50257;
+	assert_true(fabs(chunks[0].flops / whole[0].flops - 1) < 1e-12);
+	assert_true(fabs((whole[2].flops - chunks[2].flops) / head - 1) < 1e-9);
+	assert_true(whole[1].device > 0);
+	assert_true(chunks[1].device == 0);
+	assert_true(chunks[0].device > whole[0].device);
+	assert_true(chunks[0].device < 1.02 * whole[0].device);
+	case_finish(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -508,6 +549,7 @@ int main(void)
 		cmocka_unit_test(test_gradients_are_added),
 		cmocka_unit_test(test_equal_blocks_cost_the_same),
 		cmocka_unit_test(test_clipping_costs_its_bytes),
+		cmocka_unit_test(test_chunked_head),
 	};
 	return cmocka_run_group_tests_name("simulator compute", tests, NULL, NULL);
 }
