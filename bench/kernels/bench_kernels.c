@@ -2,6 +2,7 @@
  *
  *     bench_kernels [TABLE [KERNEL]]     (default: all kernels of "cpu")
  *     bench_kernels all gemm             the matrix product of every table
+ *     bench_kernels beside TABLE [KERNEL]  "cpu" and that table in turn, with the ratio
  *
  * One thread; best CPU time of several tries, with the load printed, because another process on the
  * core shows in wall time at once but hardly in CPU time. */
@@ -19,7 +20,10 @@ static double peak, bandwidth;
 static const int64_t gemms[][MOST_DIMS] = {{1024, 1024, 1024, 0}, {1024, 1024, 1024, 2},
 	{1024, 1024, 1024, 1}, {2048, 2048, 2048, 2}, {256, 3072, 768, 2}, {256, 768, 3072, 0},
 	{3072, 768, 256, 1}, {64, 768, 768, 2}, {1024, 1152, 384, 2}, {1024, 50304, 384, 2},
-	{384, 50304, 1024, 5}, {2048, 4096, 4096, 2}, {-1}};
+	{384, 50304, 1024, 5}, {2048, 4096, 4096, 2}, {256, 50257, 768, 2}, {50257, 768, 256, 1},
+	{1, 768, 768, 2}, {1, 3072, 768, 2}, {1, 3072, 768, 0}, {2, 3072, 768, 2},
+	{4, 3072, 768, 2}, {7, 3072, 768, 2}, {7, 3072, 768, 0}, {1, 50257, 768, 2},
+	{7, 50257, 768, 2}, {-1}};
 static const int64_t attentions[][MOST_DIMS] = {{4, 256, 6, 6, 64, 0}, {4, 1024, 2, 2, 64, 0},
 	{1, 2048, 4, 4, 64, 0}, {1, 2048, 4, 1, 128, 0}, {1, 8192, 1, 1, 128, 0}, {-1}};
 
@@ -30,16 +34,23 @@ static const int64_t (*shapes_of(const struct kernel_case *kernel_case))[MOST_DI
 	return strncmp(kernel_case->name, "attention", 9) == 0 ? attentions : NULL;
 }
 
+/* Of one call, in time of this process. */
+static double call_seconds(struct problem *problem)
+{
+	double start = cpu_seconds();
+
+	problem->kernel_case->call(problem);
+	return cpu_seconds() - start;
+}
+
 static double best_seconds(struct problem *problem)
 {
 	double best = 1e30, spent = 0.0;
 
 	problem->kernel_case->call(problem);
 	for (int i = 0; i < 3 || (spent < 0.4 && i < 1000); i++) {
-		double start = cpu_seconds(), seconds;
+		double seconds = call_seconds(problem);
 
-		problem->kernel_case->call(problem);
-		seconds = cpu_seconds() - start;
 		best = seconds < best ? seconds : best;
 		spent += seconds;
 	}
@@ -67,6 +78,64 @@ static void measure(const struct kernel_case *kernel_case, const int64_t *shape,
 			100.0 * problem.bytes / seconds / bandwidth);
 	fflush(stdout);
 	problem_finish(&problem);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The same problem by both tables, in turn: the median of the ratios of neighbours. */
+static void compare(const struct kernel_case *kernel_case, const int64_t *shape,
+	const struct kernels *const tables[2])
+{
+	enum { MOST = 301, ROUNDS = 9 };
+	struct kernel_context contexts[2];
+	struct problem problems[2];
+	double ratios[MOST], best[2] = {1e30, 1e30}, spent = 0;
+	int n = 0;
+
+	for (int i = 0; i < 2; i++) {
+		context_init(&contexts[i], tables[i]);
+		problem_init(&problems[i], kernel_case, shape, tables[i], &contexts[i], 0);
+		kernel_case->call(&problems[i]);
+	}
+	for (; n < MOST && (n < ROUNDS || spent < 0.5); n++) {
+		double seconds[2];
+
+		for (int i = 0; i < 2; i++) {
+			seconds[i] = call_seconds(&problems[i]);
+			best[i] = seconds[i] < best[i] ? seconds[i] : best[i];
+		}
+		ratios[n] = seconds[0] / seconds[1];
+		spent += seconds[0] + seconds[1];
+	}
+	qsort(ratios, (size_t)n, sizeof(*ratios), by_size);
+	printf("%-24s %lld,%lld,%lld,%lld  %10.3f ms %10.3f ms  %7.1f %7.1f GFLOP/s  takes %.2f "
+	       "of its time\n",
+		kernel_case->name, (long long)shape[0], (long long)shape[1], (long long)shape[2],
+		(long long)shape[3], best[0] * 1e3, best[1] * 1e3,
+		problems[0].flops / best[0] * 1e-9, problems[1].flops / best[1] * 1e-9,
+		ratios[n / 2]);
+	fflush(stdout);
+	for (int i = 0; i < 2; i++) {
+		problem_finish(&problems[i]);
+		context_finish(&contexts[i], tables[i]);
+	}
+}
+
+static void compare_tables(const struct kernels *const tables[2], const char *name)
+{
+	for (const struct kernel_case *c = matrix_cases; c->name; c++) {
+		const int64_t(*shapes)[MOST_DIMS] = shapes_of(c);
+
+		if (name && strncmp(name, c->name, strlen(name)) != 0)
+			continue;
+		for (int i = 0; shapes && shapes[i][0] >= 0; i++)
+			compare(c, shapes[i], tables);
+	}
 }
 
 static void measure_case(const struct kernel_case *kernel_case, const struct kernels *kernels)
@@ -119,13 +188,19 @@ int main(int argc, char **argv)
 {
 	const char *table = argc > 1 ? argv[1] : "cpu", *name = argc > 2 ? argv[2] : NULL;
 
+	bool beside = argc > 2 && strcmp(table, "beside") == 0;
+
 	peak = peak_flops();
 	bandwidth = copy_bandwidth();
 	print_machine();
-	if (strcmp(table, "all") == 0) {
+	if (beside && kernels_by_name(name)) {
+		compare_tables(
+			(const struct kernels *const[]){kernels_cpu(), kernels_by_name(name)},
+			argc > 3 ? argv[3] : NULL);
+	} else if (strcmp(table, "all") == 0) {
 		for (const struct kernels *const *all = kernels_all(); all[0]; all++)
 			measure_table(all[0], name);
-	} else if (kernels_by_name(table)) {
+	} else if (!beside && kernels_by_name(table)) {
 		measure_table(kernels_by_name(table), name);
 	} else {
 		fprintf(stderr, "bench_kernels: no table is called %s\n", table);

@@ -73,6 +73,27 @@ void CPU(product_bf16)(const struct product_bf16 *product);
 void CPU(pack_bf16)(
 	uint32_t *packed, const uint16_t *b, int64_t ldb, bool transpose, int64_t k, int64_t n);
 
+/* Terms are summed up block by block: how many blocks k of them make, and the first term of each.
+ * It depends on k only, so bits depend on no other size. A block of bf16 begins with a pair. */
+enum { BLOCK_TERMS = 512, BLOCK_TERMS_BF16 = 1024 };
+INLINE int64_t term_blocks(const enum dtype dtype, int64_t k)
+{
+	int64_t most = dtype == DTYPE_BF16 ? BLOCK_TERMS_BF16 : BLOCK_TERMS;
+
+	return (k + most - 1) / most;
+}
+
+INLINE int64_t block_term(const enum dtype dtype, int64_t k, int64_t block)
+{
+	int64_t blocks = term_blocks(dtype, k), pair = dtype == DTYPE_BF16 ? 2 : 1;
+
+	return block < blocks ? block * k / blocks / pair * pair : k;
+}
+
+/* The first columns of a product of so few rows, as many as it says; the others are left. */
+enum { THIN_ROWS = TILE_ROWS == 12 ? 7 : 6 };
+int64_t CPU(multiply_thin)(const struct gemm *g, float *workspace, int64_t floats);
+
 /* The whole of a product of bf16 in `floats` of workspace, of which it needs so many. */
 enum { GEMM_BF16_LEAST_FLOATS = 1 << 18 };
 void CPU(multiply_bf16)(const struct gemm *g, float *workspace, int64_t floats);

@@ -1,17 +1,18 @@
 /* The built-in matrix product: blocks of A and B are copied into the workspace so that the register
  * tile reads B from the second-level cache and A from the first.
  *
- *   for each block of k (the split depends on k only, so bits depend on no other size)
+ *   for each block of k
  *     for each block of rows: copy A's panels          (third-level cache, up to BLOCK_ROWS x
  * BLOCK_K) for each block of columns: pack B               (second-level cache, BLOCK_COLS x
  * BLOCK_K) multiply
  */
 #include "kernels/common/common.h"
+#include "kernels/cpu/ahead.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/threads.h"
 
 enum {
-	BLOCK_K = 512,
+	BLOCK_K = BLOCK_TERMS,
 	BLOCK_COLS = 192,  /* a multiple of every TILE_COLS */
 	BLOCK_ROWS = 1536, /* fewer when the threads' shares of the workspace are small */
 	ROW_PADDING = 16,  /* keeps the rows of a panel out of each other's cache sets */
@@ -20,6 +21,8 @@ enum {
 	LEAST_FLOATS = PACKED_FLOATS + LEAST_ROWS * (BLOCK_K + ROW_PADDING),
 	/* Below this a second thread costs more than it saves. */
 	LEAST_THREAD_WORK = 1 << 20,
+	/* A row or column of a block is copied in the time of so many of its products. */
+	COPY_COST = 8,
 };
 
 struct block {
@@ -68,7 +71,7 @@ static void copy_columns(const struct gemm *g, const struct block *block, struct
 }
 
 static void multiply_block(const struct gemm *g, const struct block *block,
-	const struct panels *panels, const float *packed)
+	const struct panels *panels, const float *packed, const struct ahead *ahead)
 {
 	struct product product = {
 		.n = block->columns,
@@ -84,6 +87,7 @@ static void multiply_block(const struct gemm *g, const struct block *block,
 	};
 
 	for (int64_t i = 0; i < block->rows; i += TILE_ROWS) {
+		fetch_ahead(ahead, i / TILE_ROWS, (block->rows + TILE_ROWS - 1) / TILE_ROWS);
 		product.m = smaller(TILE_ROWS, block->rows - i);
 		product.a = panels->data + i / TILE_ROWS * panels->next;
 		product.c = (float *)g->c + (block->row + i) * g->ldc + block->column;
@@ -91,21 +95,34 @@ static void multiply_block(const struct gemm *g, const struct block *block,
 	}
 }
 
-static void row_block(
-	const struct gemm *g, struct block *block, struct panels *panels, float *packed)
+/* The block of B that is packed next: that of other rows is near already. */
+static struct ahead next_of(const struct gemm *g, const struct block *block, int64_t first)
+{
+	int64_t column = block->column + BLOCK_COLS, term = block->term + block->terms;
+
+	if (column < g->n)
+		return ahead_of(g, block->term, block->terms, column, BLOCK_COLS);
+	if (block->row + block->rows < g->m || term == g->k)
+		return (struct ahead){0};
+	return ahead_of(g, term, BLOCK_K, first, BLOCK_COLS);
+}
+
+static void row_block(const struct gemm *g, struct block *block, struct panels *panels,
+	float *packed, int64_t first)
 {
 	if (g->transpose_a)
 		copy_columns(g, block, panels);
 	else
 		copy_rows(g, block, panels);
-	for (block->column = 0; block->column < g->n; block->column += BLOCK_COLS) {
+	for (block->column = first; block->column < g->n; block->column += BLOCK_COLS) {
 		const float *b = (const float *)g->b +
 				 (g->transpose_b ? block->column * g->ldb + block->term
 						 : block->term * g->ldb + block->column);
 
 		block->columns = smaller(BLOCK_COLS, g->n - block->column);
 		CPU(pack)(packed, b, g->ldb, g->transpose_b, block->terms, block->columns);
-		multiply_block(g, block, panels, packed);
+		struct ahead ahead = next_of(g, block, first);
+		multiply_block(g, block, panels, packed, &ahead);
 	}
 }
 
@@ -119,18 +136,19 @@ static void zero_product(const struct gemm *g)
 /* The whole of `g` in `floats` of workspace. */
 static void multiply_fp32(const struct gemm *g, float *workspace, int64_t floats)
 {
-	int64_t blocks = (g->k + BLOCK_K - 1) / BLOCK_K;
+	int64_t blocks = term_blocks(DTYPE_FP32, g->k);
 	int64_t room = (floats - PACKED_FLOATS) / (BLOCK_K + ROW_PADDING) / LEAST_ROWS * LEAST_ROWS;
 	struct panels panels = {.data = workspace + PACKED_FLOATS};
 	struct block block = {0};
+	int64_t first = CPU(multiply_thin)(g, workspace, floats);
 
-	for (int64_t i = 0; i < blocks; i++) {
-		block.term = i * g->k / blocks;
-		block.terms = (i + 1) * g->k / blocks - block.term;
+	for (int64_t i = 0; i < blocks && first < g->n; i++) {
+		block.term = block_term(DTYPE_FP32, g->k, i);
+		block.terms = block_term(DTYPE_FP32, g->k, i + 1) - block.term;
 		block.accumulate = g->accumulate || i > 0;
 		for (block.row = 0; block.row < g->m; block.row += block.rows) {
 			block.rows = smaller(smaller(BLOCK_ROWS, room), g->m - block.row);
-			row_block(g, &block, &panels, workspace);
+			row_block(g, &block, &panels, workspace, first);
 		}
 	}
 }
@@ -143,25 +161,57 @@ static void multiply_all(const struct gemm *g, float *workspace, int64_t floats)
 		multiply_fp32(g, workspace, floats);
 }
 
-/* Part `part` of `parts` of C: a range of whole tiles of its longer side. */
+/* Rows or columns of the largest of so many parts of whole tiles. */
+static int64_t largest_part(int64_t side, int64_t tile, int parts)
+{
+	return ((side + tile - 1) / tile + parts - 1) / parts * tile;
+}
+
+/* Threads as a grid over C: so many rows of it that the slowest part is done first. Every part
+ * copies its rows of A and its columns of B. */
+static int grid_rows(const struct gemm *g, int threads)
+{
+	int64_t least = INT64_MAX;
+	int best = 1;
+
+	for (int rows = 1; rows <= threads; rows++) {
+		int64_t m = largest_part(g->m, TILE_ROWS, rows);
+		int64_t n = largest_part(g->n, TILE_COLS, threads / rows);
+		int64_t cost = m * n + COPY_COST * (m + n);
+
+		if (threads % rows == 0 && cost < least) {
+			least = cost;
+			best = rows;
+		}
+	}
+	return best;
+}
+
+/* Whole tiles of one side. */
+struct range {
+	int64_t first, count;
+};
+
+static struct range part_of_side(int64_t side, int64_t tile, int part, int parts)
+{
+	int64_t tiles = (side + tile - 1) / tile;
+	int64_t first = smaller(side, tiles * part / parts * tile);
+
+	return (struct range){first, smaller(side, tiles * (part + 1) / parts * tile) - first};
+}
+
 static struct gemm part_of(const struct gemm *g, int part, int parts)
 {
 	struct gemm result = *g;
-	bool by_rows = g->m > g->n;
-	int64_t tile = by_rows ? TILE_ROWS : TILE_COLS, side = by_rows ? g->m : g->n;
-	int64_t tiles = (side + tile - 1) / tile;
-	int64_t first = smaller(side, tiles * part / parts * tile);
-	int64_t count = smaller(side, tiles * (part + 1) / parts * tile) - first;
+	int rows = grid_rows(g, parts), columns = parts / rows;
+	struct range m = part_of_side(g->m, TILE_ROWS, part / columns, rows);
+	struct range n = part_of_side(g->n, TILE_COLS, part % columns, columns);
 
-	if (by_rows) {
-		result.m = count;
-		result.a = element_of(g->dtype, g->a, g->transpose_a ? first : first * g->lda);
-		result.c = element_at(g->c_dtype, g->c, first * g->ldc);
-	} else {
-		result.n = count;
-		result.b = element_of(g->dtype, g->b, g->transpose_b ? first * g->ldb : first);
-		result.c = element_at(g->c_dtype, g->c, first);
-	}
+	result.m = m.count;
+	result.n = n.count;
+	result.a = element_of(g->dtype, g->a, g->transpose_a ? m.first : m.first * g->lda);
+	result.b = element_of(g->dtype, g->b, g->transpose_b ? n.first * g->ldb : n.first);
+	result.c = element_at(g->c_dtype, g->c, m.first * g->ldc + n.first);
 	return result;
 }
 

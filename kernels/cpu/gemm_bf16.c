@@ -7,10 +7,11 @@
  *       for each block of k: copy A's panels
  *         for each block of columns: pack B, multiply, and after the last block of k round */
 #include "kernels/common/common.h"
+#include "kernels/cpu/ahead.h"
 #include "kernels/cpu/cpu.h"
 
 enum {
-	BLOCK_K = 1024,
+	BLOCK_K = BLOCK_TERMS_BF16,
 	BLOCK_COLS = 192, /* a multiple of every TILE_COLS */
 	BLOCK_ROWS = 1536,
 	CHUNK_COLS = 8 * BLOCK_COLS, /* of sums */
@@ -125,8 +126,8 @@ static void round_panel(const struct gemm *g, const struct block *block, int64_t
 	}
 }
 
-static void multiply_block(
-	const struct gemm *g, const struct block *block, const struct space *space, int64_t chunk)
+static void multiply_block(const struct gemm *g, const struct block *block,
+	const struct space *space, int64_t chunk, const struct ahead *ahead)
 {
 	bool rounds = g->c_dtype == DTYPE_BF16;
 	struct product_bf16 product = {
@@ -143,6 +144,7 @@ static void multiply_block(
 	for (int64_t i = 0; i < block->rows; i += TILE_ROWS) {
 		float *sums = space->sums;
 
+		fetch_ahead(ahead, i / TILE_ROWS, (block->rows + TILE_ROWS - 1) / TILE_ROWS);
 		if (space->several)
 			sums += i * space->sums_row + block->column - chunk;
 		product.rows = smaller(TILE_ROWS, block->rows - i);
@@ -153,6 +155,19 @@ static void multiply_block(
 		if (rounds && block->last)
 			round_panel(g, block, i, product.rows, sums, space->sums_row);
 	}
+}
+
+/* The block of B that is packed next: that of other rows is near already. */
+static struct ahead next_of(
+	const struct gemm *g, const struct block *block, int64_t chunk, int64_t end)
+{
+	int64_t column = block->column + BLOCK_COLS, term = block->term + block->terms;
+
+	if (column < end)
+		return ahead_of(g, block->term, block->terms, column, BLOCK_COLS);
+	if (block->row + block->rows < g->m || term == g->k)
+		return (struct ahead){0};
+	return ahead_of(g, term, BLOCK_K, chunk, BLOCK_COLS);
 }
 
 /* One block of rows, one block of k, the columns [chunk, end). */
@@ -172,19 +187,17 @@ static void row_block(
 		block->columns = smaller(BLOCK_COLS, end - block->column);
 		CPU(pack_bf16)
 		(space->packed, b + at, g->ldb, g->transpose_b, block->terms, block->columns);
-		multiply_block(g, block, space, chunk);
+		struct ahead ahead = next_of(g, block, chunk, end);
+		multiply_block(g, block, space, chunk, &ahead);
 	}
 }
 
-/* Blocks of k start at even terms, so that pairs are the same in every blocking of rows. */
 static void all_terms(const struct gemm *g, struct block *block, struct space *space,
 	int64_t blocks, int64_t chunk, int64_t end)
 {
 	for (int64_t i = 0; i < blocks; i++) {
-		int64_t next = i + 1 < blocks ? (i + 1) * g->k / blocks / 2 * 2 : g->k;
-
-		block->term = i * g->k / blocks / 2 * 2;
-		block->terms = next - block->term;
+		block->term = block_term(DTYPE_BF16, g->k, i);
+		block->terms = block_term(DTYPE_BF16, g->k, i + 1) - block->term;
 		block->first = i == 0;
 		block->last = i + 1 == blocks;
 		row_block(g, block, space, chunk, end);
@@ -219,7 +232,7 @@ static void restore_denormals(unsigned before)
 
 void CPU(multiply_bf16)(const struct gemm *g, float *workspace, int64_t floats)
 {
-	int64_t blocks = (g->k + BLOCK_K - 1) / BLOCK_K;
+	int64_t blocks = term_blocks(DTYPE_BF16, g->k);
 	bool sums = g->c_dtype == DTYPE_BF16 && blocks > 1;
 	int64_t columns =
 		sums ? smaller(CHUNK_COLS, (g->n + BLOCK_COLS - 1) / BLOCK_COLS * BLOCK_COLS) : 0;
@@ -236,7 +249,8 @@ void CPU(multiply_bf16)(const struct gemm *g, float *workspace, int64_t floats)
 	space.panels = (uint32_t *)(workspace + PACKED_WORDS + PANEL_SUMS);
 	if (sums)
 		space.sums = (float *)(space.panels + rows * PANEL_ROW);
-	for (int64_t chunk = 0; chunk < g->n; chunk += chunk_columns) {
+	for (int64_t chunk = CPU(multiply_thin)(g, workspace, floats); chunk < g->n;
+		chunk += chunk_columns) {
 		int64_t end = smaller(g->n, chunk + chunk_columns);
 
 		for (block.row = 0; block.row < g->m; block.row += block.rows) {

@@ -16,6 +16,7 @@ INLINE void tile(const int rows, int64_t k, const float *a, int64_t a_row, int64
 {
 	vec sum[TILE_ROWS][2] = {0};
 
+	tile_expect(rows, c, ldc);
 	for (int64_t p = 0; p < k; p++) {
 		vec b0 = load(b), b1 = load(b + LANES);
 #pragma GCC unroll 12

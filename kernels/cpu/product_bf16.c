@@ -3,6 +3,7 @@
  * fused multiply-adds elsewhere. A product of two bf16 is exact in fp32, so levels that cannot fuse
  * round alike. The instruction takes denormals as zero, and so does this file's caller. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/pairs.h"
 #include "kernels/cpu/tiles.h"
 #include "kernels/cpu/transpose.h"
 
@@ -16,19 +17,6 @@ INLINE uvec load_words(const uint32_t *p)
 	return *(const uvec_unaligned *)p;
 }
 
-#if defined(__AVX512BF16__)
-INLINE vec add_pair(vec sum, uvec a, uvec b)
-{
-	return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
-}
-#else
-INLINE vec add_pair(vec sum, uvec a, uvec b)
-{
-	sum += (vec)(a & 0xffff0000) * (vec)(b & 0xffff0000);
-	return sum + (vec)(a << 16) * (vec)(b << 16);
-}
-#endif
-
 INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b, float *c,
 	int64_t ldc, bool accumulate)
 {
@@ -36,6 +24,7 @@ INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b
 	const uint32_t *a = p->a;
 	const int64_t row = p->a_row, step = p->a_step;
 
+	tile_expect(rows, c, ldc);
 	for (int64_t i = p->pairs; i > 0; i--) {
 		uvec b0 = load_words(b), b1 = load_words(b + LANES);
 #pragma GCC unroll 12

@@ -13,6 +13,16 @@
 #define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #endif
 
+/* Where the sums will go comes near while they are made. */
+INLINE void tile_expect(const int rows, const float *c, int64_t ldc)
+{
+#pragma GCC unroll 12
+	for (int i = 0; i < rows; i++) {
+		__builtin_prefetch(c + i * ldc, 1);
+		__builtin_prefetch(c + i * ldc + TILE_COLS - 1, 1);
+	}
+}
+
 INLINE void tile_store(
 	const int rows, vec sum[TILE_ROWS][2], float *c, int64_t ldc, bool accumulate)
 {

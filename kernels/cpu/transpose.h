@@ -7,8 +7,53 @@
 
 typedef float vec_half_aligned __attribute__((vector_size(4 * LANES), may_alias, aligned(2)));
 
-#if defined(__clang__)
-/* Clang has no shuffle by a vector of indices. */
+#if defined(__AVX__)
+/* Four words of every fourth row, those of the first in the lowest quarter: what is left to do is
+ * to transpose 4 x 4 words in each quarter. Loads do half of the work, beside the shuffles. */
+INLINE vec quarters(const char *from, int64_t bytes)
+{
+#if defined(__AVX512F__)
+	__m512 v = _mm512_castps128_ps512(_mm_loadu_ps((const float *)from));
+
+	v = _mm512_insertf32x4(v, _mm_loadu_ps((const float *)(from + 4 * bytes)), 1);
+	v = _mm512_insertf32x4(v, _mm_loadu_ps((const float *)(from + 8 * bytes)), 2);
+	return (vec)_mm512_insertf32x4(v, _mm_loadu_ps((const float *)(from + 12 * bytes)), 3);
+#else
+	__m256 v = _mm256_castps128_ps256(_mm_loadu_ps((const float *)from));
+
+	return (vec)_mm256_insertf128_ps(v, _mm_loadu_ps((const float *)(from + 4 * bytes)), 1);
+#endif
+}
+
+#if defined(__AVX512F__)
+#define UNPACK(part, type, a, b)                                                                   \
+	((vec)_mm512_unpack##part##_p##type((__m512##type)(a), (__m512##type)(b)))
+typedef __m512 __m512s;
+#else
+#define UNPACK(part, type, a, b)                                                                   \
+	((vec)_mm256_unpack##part##_p##type((__m256##type)(a), (__m256##type)(b)))
+typedef __m256 __m256s;
+#endif
+
+INLINE void transpose_block(float *to, int64_t to_row, const void *from, int64_t from_bytes)
+{
+#pragma GCC unroll 4
+	for (int i = 0; i < LANES; i += 4) {
+		const char *at = (const char *)from + i * (int64_t)sizeof(float);
+		vec a = quarters(at, from_bytes), b = quarters(at + from_bytes, from_bytes);
+		vec c = quarters(at + 2 * from_bytes, from_bytes);
+		vec d = quarters(at + 3 * from_bytes, from_bytes);
+		vec ab = UNPACK(lo, s, a, b), cd = UNPACK(lo, s, c, d);
+
+		store(to + i * to_row, UNPACK(lo, d, ab, cd));
+		store(to + (i + 1) * to_row, UNPACK(hi, d, ab, cd));
+		ab = UNPACK(hi, s, a, b);
+		cd = UNPACK(hi, s, c, d);
+		store(to + (i + 2) * to_row, UNPACK(lo, d, ab, cd));
+		store(to + (i + 3) * to_row, UNPACK(hi, d, ab, cd));
+	}
+}
+#else
 INLINE void transpose_block(float *to, int64_t to_row, const void *from, int64_t from_bytes)
 {
 	for (int j = 0; j < LANES; j++) {
@@ -17,32 +62,6 @@ INLINE void transpose_block(float *to, int64_t to_row, const void *from, int64_t
 		for (int i = 0; i < LANES; i++)
 			to[i * to_row + j] = row[i];
 	}
-}
-#else
-/* LANES x LANES transpose: log2(LANES) perfect shuffles of the rows i and i + LANES/2. */
-INLINE void transpose_block(float *to, int64_t to_row, const void *from, int64_t from_bytes)
-{
-	vec row[LANES], next[LANES];
-	ivec low, high;
-
-	for (int i = 0; i < LANES; i++) {
-		row[i] = *(const vec_half_aligned *)((const char *)from + i * from_bytes);
-		low[i] = i / 2 + (i % 2) * LANES;
-		high[i] = LANES / 2 + i / 2 + (i % 2) * LANES;
-	}
-#pragma GCC unroll 4
-	for (int round = 1; round < LANES; round *= 2) {
-#pragma GCC unroll 8
-		for (int i = 0; i < LANES / 2; i++) {
-			next[2 * i] = __builtin_shuffle(row[i], row[i + LANES / 2], low);
-			next[2 * i + 1] = __builtin_shuffle(row[i], row[i + LANES / 2], high);
-		}
-#pragma GCC unroll 16
-		for (int i = 0; i < LANES; i++)
-			row[i] = next[i];
-	}
-	for (int i = 0; i < LANES; i++)
-		store(to + i * to_row, row[i]);
 }
 #endif
 
