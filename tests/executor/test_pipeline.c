@@ -108,6 +108,7 @@ static void in_any_arithmetic(void **state)
 		"micro_batch=2 grad_accum=3 gradient_sums=exact clip=0.5",
 		"micro_batch=2 grad_accum=3 activation_checkpointing=full",
 		"micro_batch=2 grad_accum=3 activation_checkpointing=selective",
+		"micro_batch=50 grad_accum=2 loss=fused-linear",
 	};
 
 	(void)state;

@@ -1,6 +1,6 @@
 /* Gradients of whole models against finite differences of the loss, tensor by tensor, through the
  * interpreter: what the schedule and the executor put together is judged, not single kernels. */
-#include "support.h"
+#include "tests/executor/support.h"
 
 #include <math.h>
 #include <stdlib.h>

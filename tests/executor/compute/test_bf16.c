@@ -1,6 +1,6 @@
 /* Gradients of training in bf16 beside those of fp32, tensor by tensor, from the same weights: near
  * enough for 8 bits of mantissa, and not so near that nothing was rounded. */
-#include "support.h"
+#include "tests/executor/support.h"
 
 #include <math.h>
 #include <stdlib.h>
