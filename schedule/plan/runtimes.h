@@ -116,8 +116,7 @@ struct runtime {
 	/* The input of a projection is kept though nothing but its frozen weight would read it:
 	 * forward computes there. */
 	bool keeps_unread;
-	bool keeps_backward_work; /* gradients of a block's tensors lie side by side until it ends
-				   */
+	bool keeps_backward_work; /* gradients of a block's tensors live until it ends */
 	bool keeps_losses;        /* one a token */
 	/* FSDP1: units inside of a checkpointed block are gathered and freed one by one while it is
 	 * computed again, and once more for their backward; else they stay from then on. */
@@ -152,11 +151,9 @@ struct runtime {
 	int tensor_alignment;   /* of saved tensors */
 	bool caching_allocator; /* PyTorch's: its segments may be expandable */
 	bool loss_in_place;     /* the fused loss writes the gradient over the logits */
-	/* LOSS_FUSED_LINEAR: backward computes head, loss and their gradients chunk by chunk, and
-	 * forward neither (plan_chunks_head). */
-	bool chunks_head;
-	int64_t logits_row; /* elements that a row of logits is a multiple of; 0: any */
-	bool parallel_loss; /* its own is that of tensor parallel models */
+	bool chunks_head;       /* LOSS_FUSED_LINEAR goes by plan_chunks_head */
+	int64_t logits_row;     /* elements that a row of logits is a multiple of; 0: any */
+	bool parallel_loss;     /* its own is that of tensor parallel models */
 	/* What a token of a batch takes on its way to a GPU, bytes (ids, labels, masks); and
 	 * whether the script then waits for the compute stream: `.to(device)` without non_blocking.
 	 */
