@@ -187,7 +187,6 @@ static void this_machine_is_a_topology(void **state)
 	arena_finish(&arena);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(TESTS_SAMPLED)
 /* Two ranks only, as quickly as it goes: that every figure is there, and of a possible size. */
 static void calibration_is_complete(void **state)
 {
@@ -232,7 +231,6 @@ static void calibration_is_complete(void **state)
 	assert_null(calibration_find(&c, COLLECTIVE_ALL_GATHER, 4, 1, 1024));
 	arena_finish(&arena);
 }
-#endif
 
 /* An adapter's files, as Linux has them under /sys/class/infiniband. */
 static void make_adapter(const char *folder, const char *name, const char *state, const char *layer)
@@ -287,12 +285,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(allocations_are_seen),
 		cmocka_unit_test(waiting_ends),
 		cmocka_unit_test(this_machine_is_a_topology),
-/* Minutes of arithmetic, which cli-contract goes through too; an emulator takes hours. */
-#if !defined(__SANITIZE_ADDRESS__) && !defined(TESTS_SAMPLED)
-		cmocka_unit_test(calibration_is_complete),
-#endif
 	};
+	/* A quarter of a minute of arithmetic, which cli-contract goes through too. */
+	const struct CMUnitTest slow[] = {cmocka_unit_test(calibration_is_complete)};
 
 	run_as_rank(argc, argv);
+	if (argc > 1 && strcmp(argv[1], "slow") == 0)
+		return cmocka_run_group_tests(slow, NULL, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
