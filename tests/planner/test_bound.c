@@ -255,7 +255,7 @@ static void test_pipelines(void **state)
 				fail_msg("%s", error.message);
 			judge(&question, &space.plans[k], &bounds.of[k], &prediction, 1, &tally);
 			judge_steady(&question, &space.plans[k], &prediction, &arena);
-			if (k < 2)
+			if (k == 0)
 				judge_close(&evaluator, &space.plans[k], &prediction, &arena);
 			judge_own(&question, &evaluator, &space.plans[k], &prediction, &own);
 		}

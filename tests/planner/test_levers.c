@@ -112,8 +112,6 @@ static void test_free_equals_lists(void **state)
 	(void)state;
 	check_free("gpt2-124m", "dgx-a100-80gb",
 		(const char *const[]){"seq_len", "1024", "micro_batch", "8", "grad_accum", "1"});
-	check_free("gpt2-355m", "rtx4090-8x",
-		(const char *const[]){"seq_len", "1024", "micro_batch", "4", "prefetch", "pre"});
 	check_free("llama-3.1-8b", "dgx-h100",
 		(const char *const[]){
 			"seq_len", "32768", "micro_batch", "1", "strategy", "FULL_SHARD"});

@@ -7,7 +7,7 @@
 
 #include "planner/search/search.h"
 
-static int questions = SAMPLED(16);
+static int questions = SAMPLED(10);
 
 /* The first plan in order, of all that fit. */
 struct optimum {
