@@ -361,27 +361,11 @@ static int64_t memory_bound(const struct load *load, const struct shape *shape)
 }
 
 static struct bound bound_of_stages(
-	struct sampler *sampler, const struct plan *plan, const struct load *load)
+	const struct plan *plan, const struct model *part, const struct load *load)
 {
-	const struct division division = plan_division(plan);
-	const struct model *part =
-		divided_model(&sampler->divided, sampler->question->model, &division);
 	return (struct bound){
 		.time = fmax(bound_stages_time(plan, part, &load->stages), plan_loader_time(plan)),
 		.memory = bound_stages_memory(plan, part, &load->stages)};
-}
-
-/* The optimizer's states of a rank, which are there at all times, whatever else its shape keeps: at
- * least so many bytes. Experts are sharded apart. */
-static double states_bytes(struct sampler *sampler, const struct plan *plan)
-{
-	const struct division division = plan_division(plan);
-	const struct model *part =
-		divided_model(&sampler->divided, sampler->question->model, &division);
-	double ranks = (double)(plan->mesh.shard * plan->mesh.context);
-	if (plan->mesh.expert > 1 || plan_offloads_any(plan) || plan->optimizer == OPTIMIZER_SGD)
-		return 0;
-	return (double)part->trained_count * 2 * (double)dtype_bytes(plan->master_dtype) / ranks;
 }
 
 static struct bound bound_with_shape(
@@ -393,17 +377,20 @@ static struct bound bound_with_shape(
 		.network = work_of_step(plan, shape).wire * (1 - 1e-9)};
 }
 
-/* Where the states alone are too large, no shape is looked at. */
+/* Where the optimizer's moments alone are too large, no shape is looked at. */
 static struct bound bound_of(
 	struct sampler *sampler, const struct plan *plan, const struct load *load, int64_t limit)
 {
-	double states = states_bytes(sampler, plan);
+	const struct division division = plan_division(plan);
+	const struct model *part =
+		divided_model(&sampler->divided, sampler->question->model, &division);
+	double moments = (double)part->trained_count * bound_moments(plan);
 	if (plan->mesh.pipeline > 1)
-		return bound_of_stages(sampler, plan, load);
-	if (states <= (double)limit)
+		return bound_of_stages(plan, part, load);
+	if (moments <= (double)limit)
 		return bound_with_shape(sampler, plan, load);
 	return (struct bound){.time = (double)plan->grad_accum * load->compute * (1 - 1e-9),
-		.memory = (int64_t)states + load->saved};
+		.memory = (int64_t)moments + load->saved};
 }
 
 void bounds_build(const struct question *question, const struct space *space, struct bounds *bounds)

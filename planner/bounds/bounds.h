@@ -19,11 +19,12 @@ struct bound {
 struct sampler;
 
 struct bounds {
-	struct bound *of; /* malloc'ed; by plan of the space */
-	struct sampler *sampler;
+	struct bound *of;        /* malloc'ed; by plan of the space */
+	struct sampler *sampler; /* what they were read off, for bounds_complete */
 };
 
-/* Of plans whose states no device holds, the bounds are those of their loads and states alone. */
+/* Of plans whose optimizer's moments no device holds, the bounds are those of loads and moments
+ * alone. bounds_finish frees what it allocates. */
 void bounds_build(
 	const struct question *question, const struct space *space, struct bounds *bounds);
 /* The bounds of memory of plans [first, end), of their shapes too. `space`: as it was. */

@@ -56,18 +56,32 @@ double bound_stages_time(
 	return time * (1 - 1e-3); /* stages begin and end ranges of their own */
 }
 
+/* States of experts may be over more ranks than others'. */
+static double most_shards(const struct plan *plan)
+{
+	return (double)max_i64(plan_shard_ranks(plan), plan_expert_shard_ranks(plan));
+}
+
+static double moment_bytes(const struct plan *plan)
+{
+	return plan->optimizer == OPTIMIZER_SGD ? 0 : 2 * (double)dtype_bytes(plan->master_dtype);
+}
+
+double bound_moments(const struct plan *plan)
+{
+	return plan_offloads_any(plan) ? 0 : moment_bytes(plan) / most_shards(plan);
+}
+
 /* Of a parameter between steps and in the last backward: master, moments, gradient; and what stays
- * whole. States of experts may be over more ranks than others'. */
+ * whole. */
 static double state_bytes(const struct plan *plan)
 {
 	double master = (double)dtype_bytes(plan->master_dtype);
 	double gradient = (double)dtype_bytes(plan_gradient_shard_dtype(plan));
-	double moments = plan->optimizer == OPTIMIZER_SGD ? 0 : 2 * master;
-	double sharded = (double)max_i64(plan_shard_ranks(plan), plan_expert_shard_ranks(plan));
 	double whole = strategy_shards(plan->strategy) && !strategy_reshards(plan->strategy)
 			       ? (double)dtype_bytes(plan->param_dtype)
 			       : 0;
-	return (master + moments + gradient) / sharded + whole;
+	return (master + moment_bytes(plan) + gradient) / most_shards(plan) + whole;
 }
 
 double bound_block_states(const struct plan *plan, const struct model *part)

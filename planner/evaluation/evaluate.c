@@ -166,17 +166,23 @@ static bool run_lists(struct evaluator *evaluator, struct trial *trial, const st
 	return run_plan(evaluator, trial, &steady->plans[0], false, error);
 }
 
-/* Two lists that are long enough say how long a step takes, or all micro-batches do. */
-static bool run_times(struct evaluator *evaluator, struct trial *trial, const struct plan *plan,
+static bool is_last_attempt(const struct plan *plan, int attempt)
+{
+	struct steady next;
+	return !steady_may_run_all(plan) && !steady_of(plan, attempt + 1, &next);
+}
+
+/* Two lists that are longer than the first ones, and long enough, say how long a step takes, or all
+ * micro-batches do. */
+static bool run_longer(struct evaluator *evaluator, struct trial *trial, const struct plan *plan,
 	struct arena *kept, struct simulation *simulation, struct error *error)
 {
-	struct steady steady, next;
+	struct steady steady;
 	struct simulation longer;
 	bool is_steady = false;
-	for (int i = 0; steady_of(plan, i, &steady); i++) {
-		bool is_last = !steady_may_run_all(plan) && !steady_of(plan, i + 1, &next);
-		if (!run_lists(
-			    evaluator, trial, &steady, is_last, kept, &longer, &is_steady, error))
+	for (int i = 1; steady_of(plan, i, &steady); i++) {
+		if (!run_lists(evaluator, trial, &steady, is_last_attempt(plan, i), kept, &longer,
+			    &is_steady, error))
 			return false;
 		if (is_steady) {
 			steady_take(&longer, simulation);
@@ -191,30 +197,33 @@ static bool run_times(struct evaluator *evaluator, struct trial *trial, const st
 }
 
 /* Memory is that of a short list: where it is to fit and does not, the step time is not asked for,
- * and is 0. Times are found without memory, unless retries of the allocator are part of them; these
- * are taken for steady. */
+ * and is 0. All other lists are without memory, unless retries of the allocator are part of the
+ * time; these are taken for steady. */
 static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	const struct steady *steady, struct arena *kept, struct error *error)
 {
 	struct simulation *simulation = &trial->simulation;
-	struct prediction *prediction = &simulation->prediction;
+	const struct prediction *prediction = &simulation->prediction;
 	struct trial shorter = *trial;
-	if (!run_plan(evaluator, &shorter, &steady->plans[1], false, error))
+	bool enough = is_last_attempt(trial->plan, 0);
+	if (!run_plan(evaluator, &shorter, &steady->plans[1], !enough, error))
 		return false;
+	bool retries = shorter.simulation.prediction.time.allocator > 0;
+	enough = enough || retries || steady_is(steady, shorter.schedule, &shorter.simulation);
 	*simulation = shorter.simulation;
 	keep(simulation, kept);
 	if (trial->options.memory == MEMORY_FITS && prediction->fits != FITS_YES) {
-		prediction->step_time = 0;
+		simulation->prediction.step_time = 0;
 		return true;
 	}
-	if (prediction->time.allocator > 0) {
-		if (!run_plan(evaluator, &shorter, &steady->plans[0], false, error))
-			return false;
-		steady_extend(steady, &shorter.simulation, simulation);
-		return true;
-	}
-	shorter.options.memory = MEMORY_IGNORED;
-	return run_times(evaluator, &shorter, trial->plan, kept, simulation, error);
+	if (!retries)
+		shorter.options.memory = MEMORY_IGNORED;
+	if (!enough)
+		return run_longer(evaluator, &shorter, trial->plan, kept, simulation, error);
+	if (!run_plan(evaluator, &shorter, &steady->plans[0], false, error))
+		return false;
+	steady_extend(steady, &shorter.simulation, simulation);
+	return true;
 }
 
 /* Of a pipeline, `schedule` stays empty. */
