@@ -358,12 +358,7 @@ int count_ops(const struct schedule *schedule, enum op_kind kind, int phase)
 
 int count_group(const struct schedule *schedule, enum op_kind kind, enum group_kind group)
 {
-	const struct program *program = &schedule->programs[0];
-	int count = 0;
-	for (int i = 0; i < program->n_ops; i++)
-		if (program->ops[i].kind == kind && program->ops[i].group >= 0)
-			count += schedule->groups[program->ops[i].group].kind == group;
-	return count;
+	return (int)exchanged(schedule, kind, group).n;
 }
 
 bool try_words(struct arena *arena, const struct model *model, const struct topology *topology,
@@ -412,4 +407,19 @@ struct schedule *build_words(
 	if (!schedule_build(arena, &plan, model, topology, &schedule, &error))
 		fail_msg("%s: %s", words, error.message);
 	return schedule;
+}
+
+struct exchanged exchanged(
+	const struct schedule *schedule, enum op_kind kind, enum group_kind group)
+{
+	const struct program *program = &schedule->programs[0];
+	struct exchanged all = {0, 0};
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		if (op->kind != kind || op->group < 0 || schedule->groups[op->group].kind != group)
+			continue;
+		all.n++;
+		all.bytes += op->bytes;
+	}
+	return all;
 }

@@ -97,5 +97,11 @@ struct plan plan_of_words(struct arena *arena, const struct model *model,
 int count_ops(const struct schedule *schedule, enum op_kind kind, int phase);
 /* The same for one kind of group. */
 int count_group(const struct schedule *schedule, enum op_kind kind, enum group_kind group);
+/* How many they are in the first class's program, and bytes of all of them (op->bytes). */
+struct exchanged {
+	int64_t n, bytes;
+};
+struct exchanged exchanged(
+	const struct schedule *schedule, enum op_kind kind, enum group_kind group);
 
 #endif

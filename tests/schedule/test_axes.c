@@ -163,26 +163,6 @@ static void test_saved(void **state)
 /* --- what is exchanged ---------------------------------------------------------------------------
  */
 
-struct exchanged {
-	int n;
-	int64_t bytes;
-};
-
-static struct exchanged exchanged(
-	const struct schedule *schedule, enum op_kind kind, enum group_kind group)
-{
-	const struct program *program = &schedule->programs[0];
-	struct exchanged all = {0, 0};
-	for (int i = 0; i < program->n_ops; i++) {
-		const struct op *op = &program->ops[i];
-		if (op->kind != kind || op->group < 0 || schedule->groups[op->group].kind != group)
-			continue;
-		all.n++;
-		all.bytes += op->bytes;
-	}
-	return all;
-}
-
 static struct schedule *built(struct arena *arena, const char *words)
 {
 	return build_words(arena, "llama-2-7b", "2xdgx-h100", words);

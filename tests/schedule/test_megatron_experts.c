@@ -14,25 +14,6 @@ static struct schedule *built(struct arena *arena, const char *words)
 /* --- bytes by axis -------------------------------------------------------------------------------
  */
 
-struct exchanged {
-	int64_t n, bytes;
-};
-
-static struct exchanged exchanged(
-	const struct schedule *schedule, enum op_kind kind, enum group_kind group)
-{
-	const struct program *program = &schedule->programs[0];
-	struct exchanged all = {0, 0};
-	for (int i = 0; i < program->n_ops; i++) {
-		const struct op *op = &program->ops[i];
-		if (op->kind != kind || op->group < 0 || schedule->groups[op->group].kind != group)
-			continue;
-		all.n++;
-		all.bytes += op->bytes;
-	}
-	return all;
-}
-
 static void assert_exchanged(const struct schedule *schedule, enum op_kind kind,
 	enum group_kind group, int64_t n, int64_t bytes)
 {
