@@ -234,8 +234,8 @@ static void add_preference(struct defence *defence, const struct contender *chos
 			"but leaves too little memory free, or needs its allocator to retry.");
 	else if (first->divided && !has_axes(chosen->plan))
 		text_printf(&text,
-			"but cuts the model over ranks: within %g %% a plan that does not is "
-			"chosen (--simplicity).",
+			"but cuts the model over ranks: within %g %% (twice --simplicity) a plan "
+			"that does not is chosen.",
 			defence->search->question->simplicity * 200);
 	else
 		text_printf(&text,
