@@ -86,10 +86,10 @@ bool segment_create(struct segment *segment, const struct job *job, const char *
 	return true;
 }
 
-static bool protect(struct segment *segment, char *start, int64_t bytes, struct error *error)
+/* Ranks that share none have a window without bytes, which may lie behind the end. */
+static bool open_to_writing(char *start, int64_t bytes, struct error *error)
 {
-	(void)segment;
-	return mprotect(start, (size_t)bytes, PROT_READ | PROT_WRITE) == 0 ||
+	return bytes == 0 || mprotect(start, (size_t)bytes, PROT_READ | PROT_WRITE) == 0 ||
 	       system_error(error, "protecting the shared memory", bytes);
 }
 
@@ -112,8 +112,8 @@ bool segment_attach(struct segment *segment, int fd, int rank, struct error *err
 		return false;
 	if (!map(segment, header.bytes, PROT_READ, error))
 		return false;
-	return protect(segment, segment->base, header.windows, error) &&
-	       protect(segment, segment_window(segment, rank), header.window_bytes, error);
+	return open_to_writing(segment->base, header.windows, error) &&
+	       open_to_writing(segment_window(segment, rank), header.window_bytes, error);
 }
 
 bool segment_leave_fault(int fd, int rank, const struct error *error)
