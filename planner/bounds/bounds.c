@@ -377,20 +377,18 @@ static struct bound bound_with_shape(
 		.network = work_of_step(plan, shape).wire * (1 - 1e-9)};
 }
 
-/* Where the optimizer's moments alone are too large, no shape is looked at. */
-static struct bound bound_of(
-	struct sampler *sampler, const struct plan *plan, const struct load *load, int64_t limit)
+/* Where the states alone are too large, neither load nor shape is looked at. */
+static struct bound bound_of(struct sampler *sampler, const struct plan *plan, int64_t limit)
 {
 	const struct division division = plan_division(plan);
 	const struct model *part =
 		divided_model(&sampler->divided, sampler->question->model, &division);
-	double moments = (double)part->trained_count * bound_moments(plan);
-	if (plan->mesh.pipeline > 1)
-		return bound_of_stages(plan, part, load);
-	if (moments <= (double)limit)
-		return bound_with_shape(sampler, plan, load);
-	return (struct bound){.time = (double)plan->grad_accum * load->compute * (1 - 1e-9),
-		.memory = (int64_t)moments + load->saved};
+	double states = (double)part->trained_count * bound_states(plan);
+	if (plan->mesh.pipeline == 1 && states > (double)limit)
+		return (struct bound){.memory = (int64_t)states};
+	const struct load *load = find_load(sampler, plan);
+	return plan->mesh.pipeline > 1 ? bound_of_stages(plan, part, load)
+				       : bound_with_shape(sampler, plan, load);
 }
 
 void bounds_build(const struct question *question, const struct space *space, struct bounds *bounds)
@@ -405,20 +403,17 @@ void bounds_build(const struct question *question, const struct space *space, st
 	bounds->sampler = sampler;
 	bounds->of = array_grow(NULL, &(int){0}, space->n, sizeof(*bounds->of));
 	for (int i = 0; i < space->n; i++)
-		bounds->of[i] = bound_of(
-			sampler, &space->plans[i], find_load(sampler, &space->plans[i]), limit);
+		bounds->of[i] = bound_of(sampler, &space->plans[i], limit);
 }
 
-void bounds_complete(struct bounds *bounds, const struct space *space, int first, int end)
+void bounds_complete(struct bounds *bounds, const struct space *space, int index)
 {
-	for (int i = first; i < end; i++) {
-		const struct plan *plan = &space->plans[i];
-		if (plan->mesh.pipeline == 1)
-			bounds->of[i].memory = max_i64(
-				bounds->of[i].memory, bound_with_shape(bounds->sampler, plan,
-							      find_load(bounds->sampler, plan))
-							      .memory);
-	}
+	const struct plan *plan = &space->plans[index];
+	if (plan->mesh.pipeline > 1)
+		return;
+	const struct bound whole =
+		bound_with_shape(bounds->sampler, plan, find_load(bounds->sampler, plan));
+	bounds->of[index].memory = max_i64(bounds->of[index].memory, whole.memory);
 }
 
 struct block_load bounds_block(const struct question *question, const struct plan *plan)

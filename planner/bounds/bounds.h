@@ -23,12 +23,12 @@ struct bounds {
 	struct sampler *sampler; /* what they were read off, for bounds_complete */
 };
 
-/* Of plans whose optimizer's moments no device holds, the bounds are those of loads and moments
- * alone. bounds_finish frees what it allocates. */
+/* Of plans whose states no device holds, the bound of memory is of these alone, and there are no
+ * others. bounds_finish frees what it allocates. */
 void bounds_build(
 	const struct question *question, const struct space *space, struct bounds *bounds);
-/* The bounds of memory of plans [first, end), of their shapes too. `space`: as it was. */
-void bounds_complete(struct bounds *bounds, const struct space *space, int first, int end);
+/* The bound of memory of a plan is that of its load and its shape, too. `space`: as it was. */
+void bounds_complete(struct bounds *bounds, const struct space *space, int plan);
 /* The bound of memory that a plan's own schedule gives, whole or folded. Allocates from `arena`. */
 int64_t bounds_memory(const struct schedule *schedule, struct arena *arena);
 /* times[0 .. n): what a step of a pipeline takes at least with so many micro-batches, s, by the

@@ -32,9 +32,9 @@ double bound_stages_time(
 /* `part`: what a rank has of the model but for the pipeline. */
 int64_t bound_stages_memory(
 	const struct plan *plan, const struct model *part, const struct stage_load *load);
-/* The optimizer's moments of a trained parameter: bytes of a rank, which are there at all times, at
- * least so many. */
-double bound_moments(const struct plan *plan);
+/* A trained parameter, its gradient and the optimizer's state of it: bytes of a rank, which are
+ * there when it is updated, at least so many. */
+double bound_states(const struct plan *plan);
 /* Of one of its blocks: bytes of a rank. */
 double bound_block_states(const struct plan *plan, const struct model *part);
 

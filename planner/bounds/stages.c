@@ -67,11 +67,6 @@ static double moment_bytes(const struct plan *plan)
 	return plan->optimizer == OPTIMIZER_SGD ? 0 : 2 * (double)dtype_bytes(plan->master_dtype);
 }
 
-double bound_moments(const struct plan *plan)
-{
-	return plan_offloads_any(plan) ? 0 : moment_bytes(plan) / most_shards(plan);
-}
-
 /* Of a parameter between steps and in the last backward: master, moments, gradient; and what stays
  * whole. */
 static double state_bytes(const struct plan *plan)
@@ -82,6 +77,14 @@ static double state_bytes(const struct plan *plan)
 			       ? (double)dtype_bytes(plan->param_dtype)
 			       : 0;
 	return (master + moment_bytes(plan) + gradient) / most_shards(plan) + whole;
+}
+
+double bound_states(const struct plan *plan)
+{
+	double master = (double)dtype_bytes(plan->master_dtype);
+	double gradient = (double)dtype_bytes(plan_gradient_shard_dtype(plan));
+	double states = (master + moment_bytes(plan) + gradient) / most_shards(plan);
+	return plan_offloads_any(plan) ? 0 : states;
 }
 
 double bound_block_states(const struct plan *plan, const struct model *part)

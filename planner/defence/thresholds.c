@@ -241,7 +241,7 @@ static bool look_at(const struct scan *scan, double at, struct look *look, struc
 	moved->model = *scan->question->model;
 	moved->question.model = &moved->model;
 	moved->question.pareto = false;
-	moved->question.winners_only = true;
+	moved->question.wanted = WANTED_WINNERS;
 	scan->property->apply(at, moved);
 	bool ok = search_run(&moved->question, &arena, &search, &mine);
 	if (ok && !search.stopped) {

@@ -281,6 +281,7 @@ static bool may_enter_front(const struct ranking *ranking, const struct ranked *
 bool ranking_needs(const struct ranking *ranking, const struct ranked *candidate)
 {
 	return may_win(ranking, STRATEGY_COUNT, candidate) ||
-	       may_win(ranking, (int)candidate->strategy, candidate) ||
-	       (!ranking->winners_only && may_enter_front(ranking, candidate));
+	       (ranking->wanted <= WANTED_WINNERS &&
+		       may_win(ranking, (int)candidate->strategy, candidate)) ||
+	       (ranking->wanted == WANTED_ALL && may_enter_front(ranking, candidate));
 }

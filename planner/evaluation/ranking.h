@@ -29,7 +29,7 @@ struct ranking {
 	enum cost_kind objective;
 	double close;       /* costs of so many times the first are as good */
 	double close_plain; /* of a candidate that is not divided, where the first is */
-	bool winners_only;  /* no front is wanted */
+	enum wanted wanted; /* the front where it is all */
 	double window;      /* of runners-up */
 	int n, capacity;
 	struct ranked *entries; /* malloc'ed; in order */

@@ -209,6 +209,7 @@ static struct question free_question(const struct question *question, const stru
 			all.freed |= KNOB_BIT(i);
 	all.freed_by_name = 0;
 	all.pareto = false;
+	all.wanted = WANTED_BEST;
 	for (int i = 0; i < COUNT_OF(stay); i++)
 		if (stay[i] != KNOB_SHARD_GROUP || strategy_is_hybrid(chosen->strategy))
 			question_take(&all, stay[i], chosen);

@@ -35,27 +35,57 @@ static bool may_be_closer(struct search *search, int plan, int closest)
 struct small_first {
 	int64_t bound, micro_batch;
 	int plan;
+	bool whole; /* its bound is that of its shape, too */
 };
 
-static int compare_small_first(const void *a, const void *b)
+static bool is_smaller(const struct small_first *a, const struct small_first *b)
 {
-	const struct small_first *x = a, *y = b;
-	if (x->bound != y->bound)
-		return x->bound < y->bound ? -1 : 1;
-	if (x->micro_batch != y->micro_batch)
-		return x->micro_batch < y->micro_batch ? -1 : 1;
-	return (x->plan > y->plan) - (x->plan < y->plan);
+	if (a->bound != b->bound)
+		return a->bound < b->bound;
+	return a->micro_batch != b->micro_batch ? a->micro_batch < b->micro_batch
+						: a->plan < b->plan;
 }
 
-static struct small_first *queue_small_first(const struct search *search, int first, int end)
+struct queue {
+	int n;
+	struct small_first *plans; /* malloc'ed */
+};
+
+static struct queue queue_of(const struct search *search, int first, int end)
 {
-	int capacity = 0;
-	struct small_first *plans = array_grow(NULL, &capacity, end - first + 1, sizeof(*plans));
-	for (int i = 0; i < end - first; i++)
-		plans[i] = (struct small_first){search->bounds.of[first + i].memory,
-			search->space.plans[first + i].micro_batch, first + i};
-	qsort(plans, (size_t)(end - first), sizeof(*plans), compare_small_first);
-	return plans;
+	struct queue queue = {.n = end - first};
+	queue.plans = array_grow(NULL, &(int){0}, queue.n + 1, sizeof(*queue.plans));
+	for (int i = 0; i < queue.n; i++)
+		queue.plans[i] = (struct small_first){.bound = search->bounds.of[first + i].memory,
+			.micro_batch = search->space.plans[first + i].micro_batch,
+			.plan = first + i};
+	return queue;
+}
+
+static struct small_first *least_of(const struct queue *queue)
+{
+	struct small_first *least = &queue->plans[0];
+	for (int i = 1; i < queue->n; i++)
+		if (is_smaller(&queue->plans[i], least))
+			least = &queue->plans[i];
+	return least;
+}
+
+/* The next by its whole bound; -1: there is none. */
+static int queue_next(struct queue *queue, struct search *search)
+{
+	while (queue->n > 0) {
+		struct small_first *least = least_of(queue);
+		int plan = least->plan;
+		if (least->whole) {
+			*least = queue->plans[--queue->n];
+			return plan;
+		}
+		bounds_complete(&search->bounds, &search->space, plan);
+		least->bound = search->bounds.of[plan].memory;
+		least->whole = true;
+	}
+	return -1;
 }
 
 /* At most CLOSEST_TRIES are simulated: when their bounds are not tight, this is one of the plans
@@ -63,12 +93,10 @@ static struct small_first *queue_small_first(const struct search *search, int fi
 static bool find_closest(struct search *search, enum strategy strategy, struct error *error)
 {
 	int first = search->space.first[strategy], end = search->space.first[strategy + 1];
-	int *closest = &search->closest[strategy], tries = 0;
-	bounds_complete(&search->bounds, &search->space, first, end);
-	struct small_first *plans = queue_small_first(search, first, end);
+	int *closest = &search->closest[strategy], tries = 0, plan;
+	struct queue queue = queue_of(search, first, end);
 	bool ok = true;
-	for (int i = 0; i < end - first && ok && tries < CLOSEST_TRIES; i++) {
-		int plan = plans[i].plan;
+	while (ok && tries < CLOSEST_TRIES && (plan = queue_next(&queue, search)) >= 0) {
 		struct known *known = &search->known[plan];
 		if (!may_be_closer(search, plan, *closest))
 			continue;
@@ -80,7 +108,7 @@ static bool find_closest(struct search *search, enum strategy strategy, struct e
 		if (ok && !known->refused && closer(search, plan, *closest))
 			*closest = plan;
 	}
-	free(plans);
+	free(queue.plans);
 	return ok;
 }
 
@@ -89,7 +117,7 @@ bool find_all_closest(struct search *search, struct error *error)
 	bool ok = true;
 	for (int s = 0; s < STRATEGY_COUNT && ok; s++) {
 		search->closest[s] = -1;
-		if (!search->question->winners_only && !search->given_up &&
+		if (search->question->wanted == WANTED_ALL && !search->given_up &&
 			search_goes_on(search, looked_at(search), 0) && search->space.allowed[s] &&
 			search->space.impossible[s] == NULL &&
 			ranking_best(&search->ranking, s) == NULL)

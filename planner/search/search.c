@@ -203,7 +203,7 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	search->evaluator.question = question;
 	evaluators_init(&search->workers, question);
 	ranking_init(&search->ranking, question->objective, question->simplicity);
-	search->ranking.winners_only = question->winners_only;
+	search->ranking.wanted = question->wanted;
 	if (question->freed != 0)
 		search->ranking.window = RANKING_FUZZ; /* many levers, many near ties */
 	if (!space_build(question, arena, &search->space, error))

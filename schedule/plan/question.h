@@ -35,6 +35,13 @@ struct headroom {
 	int64_t bytes;
 };
 
+/* What of its plans a search is for: each wants less than the one before. */
+enum wanted {
+	WANTED_ALL,     /* runners-up, and of strategies that do not fit what misses by least */
+	WANTED_WINNERS, /* the best of each strategy */
+	WANTED_BEST,    /* the best of all */
+};
+
 struct question {
 	const struct model *model;
 	const struct topology *topology;
@@ -59,12 +66,12 @@ struct question {
 	/* Plans whose blocks or units differ are wanted as options, and CPU offload where nothing
 	 * fits without (only under the objective time, where those knobs were left open). */
 	bool mixes;
-	bool shares;       /* --layers-per-stage auto */
-	bool divides;      /* ranks may share a sequence, however short and many these are */
-	bool pareto;       /* the Pareto front is wanted too */
-	bool winners_only; /* no runners-up, and nothing of strategies that do not fit */
-	bool thresholds;   /* and where the decision changes: some fifty searches */
-	int64_t effort;    /* after which a search gives up; 0: the usual one, INT64_MAX: never */
+	bool shares;  /* --layers-per-stage auto */
+	bool divides; /* ranks may share a sequence, however short and many these are */
+	bool pareto;  /* the Pareto front is wanted too */
+	enum wanted wanted;
+	bool thresholds; /* and where the decision changes: some fifty searches */
+	int64_t effort;  /* after which a search gives up; 0: the usual one, INT64_MAX: never */
 	const struct wording *wording; /* NULL: whatever the runtime can do */
 	const struct lent *lent;       /* what the planner may use of its caller's; NULL: nothing */
 };

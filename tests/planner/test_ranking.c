@@ -156,7 +156,7 @@ static void test_plain(void **state)
 	(void)state;
 	struct ranking ranking;
 	ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
-	ranking.winners_only = true;
+	ranking.wanted = WANTED_WINNERS;
 	add(&ranking, make_divided(0, 1000, 1));
 	add(&ranking, make_simple(1, 1021, 0)); /* too slow */
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
