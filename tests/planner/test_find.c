@@ -151,6 +151,9 @@ static void test_fewest_devices(void **state)
 		.topology = load_topology(&arena, "dgx-h100")};
 	set_choice(&question, &arena, "wrap", "block");
 	set_choice(&question, &arena, "context", "1");
+	set_choice(&question, &arena, "activation_checkpointing", "full");
+	set_choice(&question, &arena, "prefetch", "pre");
+	set_choice(&question, &arena, "tensor", "1");
 	struct finding finding = find(&question, FIND_MIN_GPUS, 0, &arena);
 	int64_t nodes = (int64_t)finding.value / 8;
 	struct topology topology = *question.topology;
@@ -231,6 +234,8 @@ static void test_nothing_without_offload(void **state)
 	struct arena arena = {0};
 	struct question question = {.model = load_model(&arena, "llama-3-70b"),
 		.topology = load_topology(&arena, "2xdgx-h100")};
+	set_choice(&question, &arena, "wrap", "block");
+	set_choice(&question, &arena, "prefetch", "pre");
 	struct finding without = find(&question, FIND_MAX_SEQ_LEN, 0, &arena);
 	assert_false(without.exists);
 	struct question offloaded = question;

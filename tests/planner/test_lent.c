@@ -246,11 +246,14 @@ static void test_stopped_beside(void **state)
 		.topology = load_topology(&arena, "2xdgx-a100-80gb"),
 		.thresholds = true};
 	set_choice(&question, &arena, "micro_batch", "1");
+	set_choice(&question, &arena, "wrap", "block");
 	stop_beside(&question, 1);
 	question = (struct question){.model = load_model(&arena, "gpt2-1.5b"),
 		.topology = load_topology(&arena, "rtx4090-8x"),
 		.mixes = true};
 	set_choice(&question, &arena, "micro_batch", "64");
+	set_choice(&question, &arena, "wrap", "block");
+	set_choice(&question, &arena, "prefetch", "pre");
 	set_choice(&question, &arena, "tensor", "1");
 	set_choice(&question, &arena, "context", "1");
 	stop_beside(&question, 1);

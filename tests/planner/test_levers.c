@@ -364,17 +364,20 @@ static void test_way_out_is_true(void **state)
 {
 	(void)state;
 	struct fixture f;
-	BEGIN(&f, "llama-3.1-8b", "dgx-h100", "seq_len", "131072", "tensor", "1", "context", "1");
+	BEGIN(&f, "llama-3.1-8b", "dgx-h100", "seq_len", "131072", "tensor", "1", "context", "1",
+		"wrap", "block", "prefetch", "pre");
 	struct answer answer = check_way_out(&f, 2);
 	assert_non_null(strstr(answer.ways_out[0].typed, "--loss fused-linear"));
 	assert_true(answer.useless_devices > 64); /* logits are of one device */
 	arena_finish(&f.arena);
-	BEGIN(&f, "llama-3-70b", "dgx-a100-40gb", "cpu_offload", "none", "context", "1");
+	BEGIN(&f, "llama-3-70b", "dgx-a100-40gb", "cpu_offload", "none", "context", "1", "wrap",
+		"block", "prefetch", "pre");
 	answer = check_way_out(&f, 1);
 	assert_int_equal(answer.useless_devices, 0);
 	arena_finish(&f.arena);
 	BEGIN(&f, "llama-3-8b", "2xdgx-h100", "seq_len", "32768", "cpu_offload", "none",
-		"micro_batch", "2", "tensor", "1", "context", "1");
+		"micro_batch", "2", "tensor", "1", "context", "1", "wrap", "block", "prefetch",
+		"pre");
 	check_way_out(&f, 1);
 	arena_finish(&f.arena);
 }
