@@ -75,7 +75,7 @@
 	/* NO_SHARD: a low-precision copy */                                                       \
 	X(COPY_WHOLE, CAST_PARAMETERS, GATHER_COPY_IN, READY, BEGUN, RELEASED)                     \
 	X(GATHER, ALL_GATHER, GATHER, READY, PREPARED_OR_BEGUN, RELEASED, RETURNED,                \
-		COMPUTE_IF_KEPT, PART)                                                             \
+		COMPUTE_IF_KEPT, PART, COMPUTE_IF_FLAT)                                            \
 	X(COPY_OUT, COPY_OUT, COMPUTE, COPIED_OUT, READY) /* FSDP2 */                              \
 	X(RESHARD, RESHARD, COMPUTE, RESHARDED, READY, INPUT_IN_FLIGHT)                            \
 	/* of ZeRO-3's leaves: one by itself, or several side by side */                           \

@@ -59,6 +59,8 @@ static void unshard(struct hooks *hooks, int unit, int cause)
 	}
 	struct action gather = of_unit(hooks, ACTION_GATHER, unit, cause);
 	gather.flags |= state->is_part ? FROM_PART : 0;
+	if (hooks->step->method.flattens_to_gather && hooks->at->kind == ACTION_POST_BACKWARD)
+		gather.flags |= AFTER_FLATTEN;
 	action_add_gather(hooks->step, gather, true);
 	if (hooks->step->method.copies_out)
 		state->is_gathered = true;

@@ -43,6 +43,7 @@ struct method {
 	/* units */
 	bool keeps_units; /* every rank has all parameters between steps */
 	bool casts_shard, copies_out, stages_again, flattens, divides, recomputes_by_unit;
+	bool flattens_to_gather; /* on the stream of gathers */
 	bool update_per_unit, delays_post_backward, has_limiter;
 	bool reshards_always;      /* after every backward, whatever becomes of the gradient */
 	bool two_communicators;    /* one to gather, one to reduce */

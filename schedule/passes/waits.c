@@ -20,6 +20,7 @@ enum need {
 	REDUCTIONS,      /* of both groups; for the host also what left the device */
 	COPIES,          /* the host writes what they have read, and reads what they have written */
 	COMPUTE_IF_KEPT, /* it reads the unit until then */
+	COMPUTE_IF_FLAT, /* the flat gradient of the unit that is resharded */
 	REDUCE_IF_OVERLAPPED, /* one reduction under way */
 	COMPUTE_IF_SECOND,
 	/* of the unit */
@@ -62,7 +63,7 @@ enum result {
 };
 
 static const struct {
-	enum need needs[5];
+	enum need needs[6];
 	enum result result;
 } rules[ACTION_KIND_COUNT] = {
 #define X(suffix, kind, stream, leaves, ...) [ACTION_##suffix] = {{__VA_ARGS__}, IS_##leaves},
@@ -261,6 +262,10 @@ static void wait_for_need(struct waiting *w, enum need need)
 		break;
 	case COMPUTE_IF_KEPT:
 		if (is_kept(w))
+			wait_for_stream(w, STREAM_COMPUTE);
+		break;
+	case COMPUTE_IF_FLAT:
+		if (w->at->flags & AFTER_FLATTEN)
 			wait_for_stream(w, STREAM_COMPUTE);
 		break;
 	case REDUCE_IF_OVERLAPPED:

@@ -142,6 +142,14 @@ static int newest_version(enum library library, enum device_generation generatio
 									       : newest[library];
 }
 
+bool plan_flattens_to_gather(const struct plan *plan)
+{
+	struct libraries libraries = plan_libraries(plan);
+
+	return runtime_of(plan->runtime)->flattens_gradients &&
+	       !library_before(&libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 0));
+}
+
 static void print_version(struct text *text, enum library library, int version)
 {
 	text_printf(text, "%s%s:%d.%d", text->length > 0 ? "+" : "", library_names[library],

@@ -46,6 +46,13 @@ struct libraries plan_libraries(const struct plan *plan);
 /* Named, and older than the version. What nobody named is not older than anything. */
 bool library_before(const struct libraries *libraries, enum library library, int version);
 
+/* FSDP1 from PyTorch 2.0 on: views of the flat parameter are made on the stream of gathers
+ * (_unshard, _use_unsharded_flat_param; before, in the forward of FlattenParamsWrapper), and
+ * autograd runs the backward of each operation on the stream of its forward (PyTorch's notes on
+ * CUDA semantics). So the flat gradient is made there: a gather that is issued behind it waits for
+ * it. */
+bool plan_flattens_to_gather(const struct plan *plan);
+
 /* The same libraries, each as new as the versions go that change a prediction on GPUs of that
  * generation, in `arena`. False: none of them is older. */
 bool libraries_newest(const struct libraries *libraries, enum device_generation generation,

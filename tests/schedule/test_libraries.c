@@ -164,8 +164,47 @@ static void test_nccl_of_the_wheel(void **state)
 	}
 }
 
-/* Versions change no operation: the digest moves only where they are named, and the text keeps
- * them. */
+static bool waits_for_reshard(const struct program *program, const struct op *op)
+{
+	const int *waits = slice_of(program, op->waits);
+
+	for (int i = 0; i < op->waits.count; i++)
+		if (waits[i] >= 0 && program->ops[waits[i]].kind == OP_RESHARD)
+			return true;
+	return false;
+}
+
+/* FSDP1's flat gradient is made on the stream of gathers from PyTorch 2.0 on: a gather that is
+ * issued behind it, after the backward of a block, starts when that block is done. */
+static void test_flat_gradients(void **state)
+{
+	static const struct {
+		const char *words;
+		bool waits;
+	} cases[] = {{"runtime=pytorch-fsdp1 prefetch=post", true},
+		{"runtime=pytorch-fsdp1 prefetch=post attention=eager libraries=pytorch:2.0", true},
+		{"runtime=pytorch-fsdp1 prefetch=post attention=eager libraries=pytorch:1.13",
+			false},
+		{"runtime=pytorch-fsdp1 prefetch=pre", false},
+		{"runtime=shardplan prefetch=post", false}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		struct schedule *schedule =
+			build_words(&arena, "gpt2-124m", "dgx-a100-80gb", cases[i].words);
+		const struct program *program = &schedule->programs[0];
+		int n = 0;
+
+		for (int o = 0; o < program->n_ops; o++)
+			n += program->ops[o].kind == OP_ALL_GATHER &&
+			     waits_for_reshard(program, &program->ops[o]);
+		/* Every block but the last, whose own hook gathers it. */
+		assert_int_equal(n, cases[i].waits ? 11 : 0);
+		arena_finish(&arena);
+	}
+}
+
+/* The digest moves only where versions are named, and the text keeps them. */
 static void test_text_and_digest(void **state)
 {
 	(void)state;
@@ -233,6 +272,7 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_attention_kernel),
 		cmocka_unit_test(test_nccl_of_the_wheel),
+		cmocka_unit_test(test_flat_gradients),
 		cmocka_unit_test(test_text_and_digest),
 	};
 
