@@ -233,7 +233,10 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 		},
 	[RUNTIME_INTERNEVO] =
 		{
-			PYTORCH,
+			/* Its own checkpoint calls the whole block again, whatever PyTorch's does
+			 * (internlm/solver/activation_checkpoint.py, CheckpointFunction). */
+			PYTORCH_ITSELF,
+			.keeps_activated_gate = true,
 			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_ZERO_1),
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
