@@ -10,7 +10,14 @@ static const char *const role_names[] = {
 };
 
 /* What an element of a saved tensor is. */
-enum element { ELEMENT_COMPUTE, ELEMENT_FP32, ELEMENT_INT64, ELEMENT_PROBABILITY, ELEMENT_MASK };
+enum element {
+	ELEMENT_COMPUTE,
+	ELEMENT_INPUT, /* of a linear layer of a block */
+	ELEMENT_FP32,
+	ELEMENT_INT64,
+	ELEMENT_PROBABILITY,
+	ELEMENT_MASK
+};
 
 struct request {
 	const struct architecture *architecture;
@@ -56,7 +63,9 @@ static bool copies_key(const struct request *r)
 
 static bool attention_keeps_result(const struct request *r)
 {
-	return !projection_keeps_input(r) || (flash(r) && r->rules->attention != ATTENTION_FLASH3);
+	bool shared = r->rules->attention == ATTENTION_FLASH3 && !r->rules->fp8_inputs;
+
+	return !projection_keeps_input(r) || (flash(r) && !shared);
 }
 
 static bool dropout(const struct request *r)
@@ -140,7 +149,7 @@ static const struct saved {
 } saved[] = {
 	{MODULE_NORM, TENSOR_NORM_UPCAST, WIDTH_STREAM, ELEMENT_FP32, norm_unfused},
 	{MODULE_NORM, TENSOR_NORM_STATISTICS, WIDTH_STREAM_STATISTICS, ELEMENT_FP32, NULL},
-	{MODULE_NORM, TENSOR_NORM_OUT, WIDTH_INPUT, ELEMENT_COMPUTE, NULL},
+	{MODULE_NORM, TENSOR_NORM_OUT, WIDTH_INPUT, ELEMENT_INPUT, NULL},
 	{MODULE_EMBEDDING_NORM, TENSOR_NORM_UPCAST, WIDTH_STREAM, ELEMENT_FP32, norm_unfused},
 	{MODULE_EMBEDDING_NORM, TENSOR_NORM_STATISTICS, WIDTH_STREAM_STATISTICS, ELEMENT_FP32,
 		NULL},
@@ -152,11 +161,11 @@ static const struct saved {
 	{MODULE_QUERY_DOWN, TENSOR_LATENT, WIDTH_QUERY_RANK, ELEMENT_COMPUTE, NULL},
 	{MODULE_QUERY_DOWN_NORM, TENSOR_NORM_UPCAST, WIDTH_QUERY_RANK, ELEMENT_FP32, norm_unfused},
 	{MODULE_QUERY_DOWN_NORM, TENSOR_NORM_STATISTICS, WIDTH_NORM_STATISTICS, ELEMENT_FP32, NULL},
-	{MODULE_QUERY_DOWN_NORM, TENSOR_NORM_OUT, WIDTH_QUERY_RANK, ELEMENT_COMPUTE, NULL},
+	{MODULE_QUERY_DOWN_NORM, TENSOR_NORM_OUT, WIDTH_QUERY_RANK, ELEMENT_INPUT, NULL},
 	{MODULE_KV_DOWN, TENSOR_LATENT, WIDTH_KV_DOWN, ELEMENT_COMPUTE, NULL},
 	{MODULE_KV_DOWN_NORM, TENSOR_NORM_UPCAST, WIDTH_KV_RANK, ELEMENT_FP32, norm_unfused},
 	{MODULE_KV_DOWN_NORM, TENSOR_NORM_STATISTICS, WIDTH_NORM_STATISTICS, ELEMENT_FP32, NULL},
-	{MODULE_KV_DOWN_NORM, TENSOR_NORM_OUT, WIDTH_KV_RANK, ELEMENT_COMPUTE, NULL},
+	{MODULE_KV_DOWN_NORM, TENSOR_NORM_OUT, WIDTH_KV_RANK, ELEMENT_INPUT, NULL},
 	/* v stays inside of the projection's result, k is put together in a tensor of its own. */
 	{MODULE_KV_UP, TENSOR_VALUE, WIDTH_KV_UP, ELEMENT_COMPUTE, NULL},
 	{MODULE_KV_UP, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
@@ -179,7 +188,7 @@ static const struct saved {
 	{MODULE_ATTENTION_CORE, TENSOR_LOG_SUM_EXP, WIDTH_HEADS, ELEMENT_FP32, flash},
 	{MODULE_ATTENTION_CORE, TENSOR_PROBABILITIES, WIDTH_HEADS, ELEMENT_PROBABILITY,
 		keeps_probabilities},
-	{MODULE_ATTENTION_OUTPUT, TENSOR_ATTENTION_COPY, WIDTH_ATTENTION, ELEMENT_COMPUTE,
+	{MODULE_ATTENTION_OUTPUT, TENSOR_ATTENTION_COPY, WIDTH_ATTENTION, ELEMENT_INPUT,
 		projection_keeps_input},
 	{MODULE_ATTENTION_OUTPUT, TENSOR_DROPOUT_MASK, WIDTH_STREAM, ELEMENT_MASK, dropout},
 	{MODULE_ATTENTION_OUTPUT, TENSOR_RESIDUAL_MIDDLE, WIDTH_STREAM, ELEMENT_COMPUTE,
@@ -190,7 +199,7 @@ static const struct saved {
 	{MODULE_GATE_UP, TENSOR_UP, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
 	{MODULE_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_FFN, ELEMENT_COMPUTE,
 		keeps_activated_gate},
-	{MODULE_ACTIVATION, TENSOR_PRODUCT, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
+	{MODULE_ACTIVATION, TENSOR_PRODUCT, WIDTH_FFN, ELEMENT_INPUT, NULL},
 	{MODULE_DOWN, TENSOR_DROPOUT_MASK, WIDTH_STREAM, ELEMENT_MASK, dropout},
 	/* Every token stands k times in the input and in the result of the experts. What they get
 	 * from other ranks too is kept where they compute. */
@@ -260,6 +269,8 @@ static int64_t element_bytes(const struct activation_rules *rules, enum element 
 {
 	int64_t compute = dtype_bytes(rules->dtype);
 
+	if (element == ELEMENT_INPUT)
+		return rules->fp8_inputs ? dtype_bytes(DTYPE_FP8) : compute;
 	if (element == ELEMENT_FP32)
 		return 4;
 	if (element == ELEMENT_INT64)
@@ -340,7 +351,10 @@ int model_saved_tensors(const struct model *model, int module, const struct acti
 		if (s->kind != m->kind || (s->when != NULL && !s->when(&r)) ||
 			is_dropped(&r, m, s->role))
 			continue;
-		place(&r, s->role, tensor_bytes(&r, s->width, s->element), &tensors[n++], bytes);
+		/* The final norm's is the head's. */
+		bool heads = s->element == ELEMENT_INPUT && m->layer < 0;
+		place(&r, s->role, tensor_bytes(&r, s->width, heads ? ELEMENT_COMPUTE : s->element),
+			&tensors[n++], bytes);
 	}
 	if (m->adapter >= 0)
 		place(&r, TENSOR_ADAPTER, tensor_bytes(&r, WIDTH_ADAPTER, ELEMENT_COMPUTE),

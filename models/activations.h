@@ -78,6 +78,8 @@ struct activation_rules {
 	/* A row is weighed where experts multiply gate and up, so their results are not kept; and
 	 * the order of rows is a sort over all tokens and experts (Megatron-LM). */
 	bool weighs_activations, keeps_row_order;
+	/* What linear layers of blocks read is kept in fp8, and attention's result beside it. */
+	bool fp8_inputs;
 	bool dropout; /* of attention, residual stream and embedding: masks of a byte an element;
 			 eager attention keeps the probabilities before and after it */
 	bool drops_unread; /* what only the gradient of a frozen weight would need is not kept */

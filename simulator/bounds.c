@@ -2,6 +2,7 @@
  * through: no order of operations, overlap or choice of the free knobs makes it pass faster. */
 #include <math.h>
 
+#include "schedule/plan/fp8.h"
 #include "simulator/costs/costs.h"
 #include "simulator/devices/devices.h"
 #include "simulator/simulator.h"
@@ -77,10 +78,24 @@ static double product_flops(const struct module_work *work)
 	return flops;
 }
 
+/* Operations of the plan's dtype that take as long at the datasheet's peak as one of the leaf's
+ * products. */
+static double product_weight(const struct plan *plan, const struct model *model,
+	const struct topology *topology, int module)
+{
+	const struct device *device = &topology->device;
+
+	if (!fp8_converts(plan, model, module))
+		return 1;
+	return device_peak_flops(device, plan->param_dtype) / device_peak_flops(device, DTYPE_FP8);
+}
+
 /* Forward and backward once, attention's causal half, nothing recomputed. Backward is twice forward
  * where everything is trained. */
-static double least_flops(const struct model *model, int64_t sequences, int64_t seq_len)
+static double least_flops(
+	const struct plan *plan, const struct model *model, const struct topology *topology)
 {
+	int64_t seq_len = plan->seq_len;
 	bool all = trainable_is_all(&model->architecture.trainable);
 	double flops = 0;
 
@@ -89,14 +104,14 @@ static double least_flops(const struct model *model, int64_t sequences, int64_t 
 
 		if (!module_kind_is_leaf(model->modules[i].kind))
 			continue;
-		model_module_work(
-			model, i, PASS_FORWARD, sequences, seq_len, 1, ATTENTION_FLASH, &work);
+		model_module_work(model, i, PASS_FORWARD, 1, seq_len, 1, ATTENTION_FLASH, &work);
 		if (all) {
-			flops += 3 * (product_flops(&work) + work.attention_flops);
+			flops += 3 *
+				 (product_weight(plan, model, topology, i) * product_flops(&work) +
+					 work.attention_flops);
 			continue;
 		}
-		model_module_work(
-			model, i, PASS_BACKWARD, sequences, seq_len, 1, ATTENTION_FLASH, &back);
+		model_module_work(model, i, PASS_BACKWARD, 1, seq_len, 1, ATTENTION_FLASH, &back);
 		flops += product_flops(&work) + product_flops(&back) +
 			 work.attention_flops * (model_goes_back(model, i) ? 3 : 1);
 	}
@@ -119,7 +134,7 @@ static double compute_bound(
 	double flops;
 
 	machine_init(&machine, topology, NULL, plan->param_dtype);
-	flops = least_flops(model, 1, plan->seq_len) * (double)plan->global_batch;
+	flops = least_flops(plan, model, topology) * (double)plan->global_batch;
 	return quotient(flops, devices * most_flops(&machine));
 }
 
@@ -200,8 +215,10 @@ static double least_egress(const struct schedule *schedule, const struct op *op)
 	       collective_wire_bytes(op->kind, placement.nodes, op->bytes);
 }
 
-static double range_flops(const struct plan *plan, const struct model *model, const struct op *op)
+static double range_flops(
+	const struct schedule *schedule, const struct model *model, const struct op *op)
 {
+	const struct plan *plan = &schedule->plan;
 	enum pass pass = compute_pass(op->kind);
 	double flops = 0;
 
@@ -212,7 +229,7 @@ static double range_flops(const struct plan *plan, const struct model *model, co
 			continue;
 		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len, 1,
 			plan->attention, &work);
-		flops += product_flops(&work) +
+		flops += product_weight(plan, model, schedule->topology, i) * product_flops(&work) +
 			 work.attention_flops / (double)plan_attention_rounds(plan);
 	}
 	return flops;
@@ -230,7 +247,7 @@ static double class_lower_bound(const struct schedule *schedule, const struct pr
 		double times = program_times(program, i);
 
 		if (op_kind_class(op->kind) == OP_CLASS_COMPUTE)
-			flops += times * range_flops(&schedule->plan, program->model, op);
+			flops += times * range_flops(schedule, program->model, op);
 		if (op->kind == OP_OPTIMIZER && op->stream != STREAM_HOST)
 			optimizer += times * (double)op->bytes;
 		if (op_kind_class(op->kind) == OP_CLASS_COPY)

@@ -76,6 +76,10 @@ static struct spreads spreads_of(const struct topology *topology, const struct p
 	struct spreads spreads = prior_spreads(topology);
 
 	spreads.of[CAUSE_COMPUTE] = given(c->compute_spread, spreads.of[CAUSE_COMPUTE]);
+	/* No rate in fp8 is measured. */
+	if (plan->fp8 != FP8_OFF)
+		spreads.of[CAUSE_COMPUTE] =
+			fmax(spreads.of[CAUSE_COMPUTE], datasheet_prior.of[CAUSE_COMPUTE]);
 	spreads.of[CAUSE_COLLECTIVE] = given(c->collective_spread, spreads.of[CAUSE_COLLECTIVE]);
 	spreads.by_collective = spreads.by_collective && c->collective_spread <= 0;
 	spreads.of[CAUSE_HOST] = given(c->host_spread, spreads.of[CAUSE_HOST]);

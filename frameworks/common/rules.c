@@ -167,6 +167,8 @@ void export_change(struct exporting *exporting, struct plan *plan, enum knob_id 
 	settle(plan);
 	if (knob == KNOB_RUNTIME)
 		settle_runtime(runtime, plan);
+	if (knob == KNOB_RUNTIME && !knob_honoured(KNOB_FP8, plan->runtime, (int)plan->fp8))
+		export_change(exporting, plan, KNOB_FP8, "off", "the framework has no such recipe");
 	export_add_note(exporting, knob_table[knob].field.name, false,
 		arena_printf(exporting->arena, "%s -> %s%s%s", before, value,
 			why != NULL ? ": " : "", why != NULL ? why : ""));

@@ -201,12 +201,15 @@ static void write_toml(struct exporting *exporting, const struct settings *setti
 			strncmp(setting[-1].path, setting->path, length) != 0)
 			text_printf(text, "\n[%.*s]\n", (int)length, setting->path);
 		section = length;
-		text_printf(text, "%s = ", setting->path + length + 1);
+		const char *key = setting->path + length + 1;
+		const char *list = strstr(key, "[]"); /* of one element */
+		text_printf(
+			text, "%.*s = %s", (int)strcspn(key, "["), key, list != NULL ? "[" : "");
 		if (setting->type == SETTING_STRING && strcmp(setting->text, "inf") != 0)
 			json_escape(text, setting->text);
 		else
 			text_add(text, setting->text);
-		text_add_char(text, '\n');
+		text_add(text, list != NULL ? "]\n" : "\n");
 	}
 }
 

@@ -17,6 +17,8 @@ static const struct export_rule core_rules[] = {
 	{KNOB_PIPELINE_SCHEDULE, IN_FILE, "1f1b interleaved *>1f1b",
 		"several stages a rank are interleaved there"},
 	{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},
+	{KNOB_FP8, IN_FILE, "off tensorwise delayed rowwise>tensorwise",
+		"Transformer Engine has no scale a row"},
 	MEGATRON_LOAD,
 	MEGATRON_COMMON,
 	{KNOB_MASTER_DTYPE, FIXED, "*>fp32", "the optimizer keeps fp32 parameters"},
@@ -179,8 +181,22 @@ const char *megatron_router_dtype(struct exporting *exporting)
 	return has_experts(exporting) ? "fp32" : NULL;
 }
 
+static const char *fp8_format(struct exporting *exporting)
+{
+	return exporting->plan->fp8 != FP8_OFF ? "hybrid" : NULL;
+}
+
+static const char *fp8_recipe(struct exporting *exporting)
+{
+	return exporting->plan->fp8 != FP8_OFF
+		       ? export_knob(exporting->plan, KNOB_FP8, exporting->arena)
+		       : NULL;
+}
+
 static const struct config_key core_keys[] = {
 	TRAINING_KEYS,
+	{"fp8-format", KEY_READ, NO_KNOB, NULL, 0, fp8_format},
+	{"fp8-recipe", KEY_READ, KNOB_FP8, NULL, 0, fp8_recipe},
 	{"tensor-model-parallel-size", KEY_COUNT, KNOB_TENSOR},
 	{"sequence-parallel", KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},
 	{"pipeline-model-parallel-size", KEY_COUNT, KNOB_PIPELINE},
@@ -217,7 +233,7 @@ static const struct config_key core_keys[] = {
 };
 
 static const char core_unpriced[] =
-	"fp8-format fp4-format use-nccl-ub optimizer-cpu-offload "
+	"fp8-param-gather fp4-format use-nccl-ub optimizer-cpu-offload "
 	"fine-grained-activation-offloading "
 	"cpu-offloading-num-layers tp-comm-overlap account-for-embedding-in-pipeline-split "
 	"account-for-loss-in-pipeline-split recompute-modules "
@@ -248,6 +264,21 @@ static void finish_core_dtypes(struct importing *importing)
 				 : "fp32",
 		named ? low : NULL);
 	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
+}
+
+/* The recipe is read where there is a format. Gradients in e4m3 take as long. */
+static void finish_fp8(struct importing *importing)
+{
+	const char *recipe = import_text(importing, "fp8-recipe", "delayed");
+	const char *path =
+		import_find(importing, "fp8-recipe") != NULL ? "fp8-recipe" : "fp8-format";
+
+	if (import_find(importing, "fp8-format") == NULL)
+		return;
+	if (strcmp(recipe, "delayed") == 0 || strcmp(recipe, "tensorwise") == 0)
+		import_set(importing, KNOB_FP8, recipe, path);
+	else
+		import_note(importing, path, "%.40s: predicted as bf16", recipe);
 }
 
 /* Ranks in a group, where their number is known. */
@@ -492,6 +523,7 @@ static bool finish_core(struct importing *importing, struct error *error)
 	finish_overlap(importing);
 	finish_loss(importing);
 	finish_core_dtypes(importing);
+	finish_fp8(importing);
 	return true;
 }
 

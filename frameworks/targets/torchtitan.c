@@ -10,31 +10,38 @@
 
 #include "frameworks/targets/torchtitan.h"
 
+#define RULES                                                                                      \
+	{KNOB_STRATEGY, IN_FILE, ZERO_AS_FSDP, "FSDP2 is the nearest"},                            \
+		{KNOB_RUNTIME, FIXED, "pytorch-ddp *>pytorch-fsdp2", "torchtitan is FSDP2"},       \
+		{KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true",                         \
+			"torchtitan takes default, always or never, no group size"},               \
+		FSDP2_PREFETCH, {KNOB_FORWARD_PREFETCH, FIXED}, FSDP2_LIMITER,                     \
+		{KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none selective full *>full",             \
+			"one policy for all blocks"},                                              \
+		{KNOB_ATTENTION, ELSEWHERE, NULL, "model_registry(flavor, attn_backend=...)"},     \
+		{KNOB_PARAM_DTYPE, IN_FILE, "bf16 fp32 fp16>bf16",                                 \
+			"mixed_precision_param has no float16"},                                   \
+		{KNOB_MASTER_DTYPE, IN_FILE, "bf16 fp32 fp16>bf16",                                \
+			"training.dtype has no float16"},                                          \
+		{KNOB_REDUCE_DTYPE, FIXED, "*>fp32",                                               \
+			"mixed_precision_reduce can only be float32"},                             \
+		{KNOB_OPTIMIZER, IN_FILE, "sgd>adamw-foreach", "torchtitan's optimizer is AdamW"}, \
+		FSDP_OFFLOAD, {KNOB_WRAP, IN_FILE}, {KNOB_MICRO_BATCH, IN_FILE},                   \
+		{KNOB_GRAD_ACCUM, IN_FILE},                                                        \
+		{KNOB_EXPERT_LOAD, ELSEWHERE, NULL,                                                \
+			"what the router makes of the data is measured, not set"},                 \
+		{KNOB_SEQUENCE_PARALLEL, FIXED, "*>true",                                          \
+			"its tensor parallelism cuts the sequence too"},                           \
+		{KNOB_SYNC_EACH_MICRO_BATCH, FIXED}, OUTSIDE_OF_FILES
+
+/* The model is converted where it is chosen; up to 0.2 by the file. */
 static const struct export_rule rules[] = {
-	{KNOB_STRATEGY, IN_FILE, ZERO_AS_FSDP, "FSDP2 is the nearest"},
-	{KNOB_RUNTIME, FIXED, "pytorch-ddp *>pytorch-fsdp2", "torchtitan is FSDP2"},
-	{KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true",
-		"torchtitan takes default, always or never, no group size"},
-	FSDP2_PREFETCH,
-	{KNOB_FORWARD_PREFETCH, FIXED},
-	FSDP2_LIMITER,
-	{KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none selective full *>full",
-		"one policy for all blocks"},
-	{KNOB_ATTENTION, ELSEWHERE, NULL, "model_registry(flavor, attn_backend=...)"},
-	{KNOB_PARAM_DTYPE, IN_FILE, "bf16 fp32 fp16>bf16", "mixed_precision_param has no float16"},
-	{KNOB_MASTER_DTYPE, IN_FILE, "bf16 fp32 fp16>bf16", "training.dtype has no float16"},
-	{KNOB_REDUCE_DTYPE, FIXED, "*>fp32", "mixed_precision_reduce can only be float32"},
-	{KNOB_OPTIMIZER, IN_FILE, "sgd>adamw-foreach", "torchtitan's optimizer is AdamW"},
-	FSDP_OFFLOAD,
-	{KNOB_WRAP, IN_FILE},
-	{KNOB_MICRO_BATCH, IN_FILE},
-	{KNOB_GRAD_ACCUM, IN_FILE},
-	{KNOB_EXPERT_LOAD, ELSEWHERE, NULL,
-		"what the router makes of the data is measured, not set"},
-	{KNOB_SEQUENCE_PARALLEL, FIXED, "*>true", "its tensor parallelism cuts the sequence too"},
-	{KNOB_SYNC_EACH_MICRO_BATCH, FIXED},
-	OUTSIDE_OF_FILES,
+	{KNOB_FP8, ELSEWHERE, NULL,
+		"model_registry(flavor, converters=[Float8LinearConverter.Config("
+		"recipe_name=\"...\", filter_fqns=[\"lm_head\"])]); main has rowwise alone"},
+	RULES,
 };
+static const struct export_rule toml_rules[] = {{KNOB_FP8, IN_FILE}, RULES};
 
 /* Of prefetching it takes no word. It has no float16, and some devices have no units for bfloat16.
  */
@@ -47,6 +54,9 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 	if (plan->param_dtype == DTYPE_FP16 && exporting->topology->device.bf16_flops <= 0)
 		export_change(exporting, plan, KNOB_PARAM_DTYPE, "fp32",
 			"mixed_precision_param has no float16, the device has no bf16 units");
+	if (plan->fp8 == FP8_DELAYED)
+		export_change(exporting, plan, KNOB_FP8, "tensorwise",
+			"torchao scales by what a tensor holds");
 	titan_adapt_stages(exporting, plan);
 	titan_adapt_context(exporting, plan);
 }
@@ -254,6 +264,7 @@ static const struct config_key keys[] = {
 static const struct config_key toml_keys[] = {
 	{"model.name", KEY_READ, NO_KNOB, NULL, AS_STRING, toml_module},
 	{"model.flavor", KEY_READ, NO_KNOB, NULL, AS_STRING, toml_flavor},
+	TITAN_FLOAT8,
 	SEQUENCE_KEYS(0),
 	TRAINING_KEYS,
 	TOKEN_KEYS(ONLY_READ),
@@ -270,7 +281,7 @@ static const struct config_key toml_keys[] = {
 	{"compile.enable", KEY_SWITCH, KNOB_COMPILE},
 	{NULL},
 };
-static const char unpriced[] = "optimizer.early_step_in_backward model.converters*";
+static const char unpriced[] = "optimizer.early_step_in_backward";
 static const char plain[] =
 	"training.* optimizer.* compile.* activation-checkpoint activation_checkpoint.* model.* "
 	"quantize.* job.* profiling.* metrics.* lr_scheduler.* checkpoint.* comm.* validation.* "
@@ -493,6 +504,7 @@ static bool finish_python(struct importing *importing, struct error *error)
 
 	if (text != NULL)
 		set_checkpointing(importing, checkpointing_mode(importing, text), path);
+	titan_finish_float8(importing);
 	return finish(importing, error);
 }
 
@@ -505,6 +517,7 @@ static bool finish_toml(struct importing *importing, struct error *error)
 
 	set_checkpointing(importing, import_text(importing, path, "selective"),
 		import_find(importing, path) != NULL ? path : NULL);
+	titan_finish_converters(importing);
 	if (strcmp(option, "op") != 0)
 		import_note(importing, "activation_checkpoint.selective_ac_option",
 			"%.20s: predicted as op", option);
@@ -539,19 +552,17 @@ static const struct config_format flag_format = {
 static const struct config_format toml_format = {
 	recognizes_flat, toml_keys, plain, unpriced, finish_toml};
 
+#define ALL_ALIKE                                                                                  \
+	.program = "torchtitan", .wraps = "block", .wraps_apart = true, .tail = TAIL_CHOSEN,       \
+	.adapt = adapt, .leaves = titan_leaves_stages, .clips = true
+
 const struct export_target export_torchtitan = {
 	.name = "torchtitan",
 	.title = "torchtitan: a function that returns a Trainer.Config",
 	.file = "shardplan_config.py",
-	.program = "torchtitan",
 	.versions = "0.3.0 main",
 	.syntax = SYNTAX_PYTHON,
-	.wraps = "block",
-	.wraps_apart = true,
-	.tail = TAIL_CHOSEN,
-	.adapt = adapt,
-	.leaves = titan_leaves_stages,
-	.clips = true,
+	ALL_ALIKE,
 	.rules = rules,
 	.launch = TORCHRUN "-m torchtitan.train --module %m --config plan",
 	.write = write_python,
@@ -562,15 +573,9 @@ const struct export_target export_torchtitan_flags = {
 	.name = "torchtitan-flags",
 	.title = "torchtitan: its frozen command-line flags",
 	.file = "torchtitan.args",
-	.program = "torchtitan",
 	.versions = "0.3.0 main",
 	.syntax = SYNTAX_ARGUMENTS,
-	.wraps = "block",
-	.wraps_apart = true,
-	.tail = TAIL_CHOSEN,
-	.adapt = adapt,
-	.leaves = titan_leaves_stages,
-	.clips = true,
+	ALL_ALIKE,
 	.rules = rules,
 	.launch = TORCHRUN "-m torchtitan.train %x $(grep -v '^#' %f)",
 	.started_with = started_with,
@@ -582,16 +587,10 @@ const struct export_target export_torchtitan_toml = {
 	.name = "torchtitan-toml",
 	.title = "torchtitan up to 0.2: TOML",
 	.file = "torchtitan.toml",
-	.program = "torchtitan",
 	.versions = "0.2.2",
 	.syntax = SYNTAX_TOML,
-	.wraps = "block",
-	.wraps_apart = true,
-	.tail = TAIL_CHOSEN,
-	.adapt = adapt,
-	.leaves = titan_leaves_stages,
-	.clips = true,
-	.rules = rules,
+	ALL_ALIKE,
+	.rules = toml_rules,
 	.launch = TORCHRUN "-m torchtitan.train --job.config_file %f",
 	.write = write_toml,
 	.format = &toml_format,

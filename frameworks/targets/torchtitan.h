@@ -46,6 +46,16 @@ const char *titan_stage(struct exporting *exporting);
 		ROW("parallelism.pipeline_parallel_last_stage_less_layers", KEY_READ, NO_KNOB,     \
 			NULL, 0, titan_head)
 
+/* Conversion to float8 by the file, up to 0.2. */
+const char *titan_converter(struct exporting *exporting);
+const char *titan_recipe(struct exporting *exporting);
+const char *titan_filtered(struct exporting *exporting);
+#define FLOAT8 "quantize.linear.float8"
+#define TITAN_FLOAT8                                                                               \
+	{"model.converters[]", KEY_READ, NO_KNOB, NULL, AS_STRING, titan_converter},               \
+		{FLOAT8 ".recipe_name", KEY_READ, KNOB_FP8, NULL, AS_STRING, titan_recipe},        \
+		ROW(FLOAT8 ".filter_fqns[]", KEY_READ, NO_KNOB, NULL, AS_STRING, titan_filtered)
+
 /* Stages that these keys do not make. */
 void titan_note_stages(struct exporting *exporting);
 /* Whether the plan has stages that no key makes. */
@@ -57,6 +67,9 @@ bool titan_leaves_stages(const struct exporting *exporting);
 /* More than one pipeline rank; `layers` of the model, 0 where it is not known. */
 bool titan_finish_stages(
 	struct importing *importing, int64_t layers, int64_t ranks, struct error *error);
+/* Of a file's converters; of one in Python. */
+void titan_finish_converters(struct importing *importing);
+void titan_finish_float8(struct importing *importing);
 bool titan_finish_rotation(struct importing *importing, struct error *error);
 /* Micro-batches, from the sequences of a rank or as they are. */
 bool titan_finish_micro_batches(struct importing *importing, struct error *error);

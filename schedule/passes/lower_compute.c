@@ -1,5 +1,6 @@
 /* Forward, loss, recomputation and backward. */
 #include "schedule/passes/lower.h"
+#include "schedule/plan/fp8.h"
 
 static const struct range *range_of(const struct lowering *l)
 {
@@ -112,6 +113,17 @@ static void use_exchanged(struct lowering *l)
 		flight->partial_keys = take_partial(l, left_keys_bytes(l->step));
 }
 
+/* Operands in fp8, of one leaf at a time. */
+static void use_fp8_copies(struct lowering *l, enum pass pass)
+{
+	int64_t bytes = fp8_work_bytes(
+		l->step->plan, l->step->model, l->op.first_module, l->op.end_module, pass);
+	if (bytes == 0)
+		return;
+	int copies = op_take_new(l, BUFFER_KERNEL_WORKSPACE, -1, bytes, DTYPE_FP8);
+	op_give(l, &copies);
+}
+
 /* --- forward -------------------------------------------------------------------------------------
  */
 
@@ -204,6 +216,7 @@ void lower_FORWARD(struct lowering *l)
 	/* FSDP2: the root's post-forward releases the last gathered buffer */
 	if (range_of(l)->last_of_chunk)
 		op_give(l, &l->implicit_gathered);
+	use_fp8_copies(l, PASS_FORWARD);
 	op_use(l, l->step->kernel_workspace);
 	give_dropped(l);
 }
@@ -236,6 +249,7 @@ void lower_RECOMPUTE(struct lowering *l)
 		op_take(l, *saved);
 	op_use_slot(l);
 	use_exchanged(l);
+	use_fp8_copies(l, PASS_FORWARD);
 	op_use(l, l->step->kernel_workspace);
 }
 
@@ -364,6 +378,7 @@ void lower_BACKWARD(struct lowering *l)
 	op_give(l, &widest);
 	use_exchanged(l);
 	use_logits(l);
+	use_fp8_copies(l, PASS_BACKWARD);
 	op_use(l, l->step->kernel_workspace);
 	if (goes_on(l)) {
 		op_use(l, flight_of(l)->received);
@@ -404,6 +419,7 @@ void lower_BACKWARD_INPUT(struct lowering *l)
 		op_give(l, &widest);
 	use_exchanged(l);
 	use_logits(l);
+	use_fp8_copies(l, PASS_BACKWARD_INPUT);
 	op_use(l, l->step->kernel_workspace);
 	if (goes_on(l))
 		return;
@@ -424,6 +440,7 @@ void lower_BACKWARD_WEIGHT(struct lowering *l)
 	take_gradient(l);
 	use_exchanged(l);
 	use_logits(l);
+	use_fp8_copies(l, PASS_BACKWARD_WEIGHT);
 	op_use(l, l->step->kernel_workspace);
 	op_give(l, outputs);
 	op_give(l, &flight->copies[l->at->range]);

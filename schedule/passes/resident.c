@@ -1,6 +1,7 @@
 /* Buffers that live between steps: shards, optimizer states, and what a method keeps beside them.
  */
 #include "schedule/passes/sizes.h"
+#include "schedule/plan/fp8.h"
 
 /* Transformer Engine's of its own (cpp_extensions/gemm.py). */
 static int64_t engine_workspace_bytes(const struct step *step)
@@ -183,6 +184,9 @@ void pass_resident(struct step *step)
 		buffer_new_resident(step, BUFFER_RESIDUAL_GRADIENT, -1,
 			3 * (1 + step->pipeline.chunks) * residual_bytes(step) / 2,
 			step->plan->param_dtype);
+	if (fp8_weight_bytes(step->plan, step->model) > 0)
+		buffer_new_resident(step, BUFFER_KERNEL_WORKSPACE, -1,
+			fp8_weight_bytes(step->plan, step->model), DTYPE_FP8);
 	if (workspace > 0)
 		step->kernel_workspace = buffer_new_resident(
 			step, BUFFER_KERNEL_WORKSPACE, -1, workspace, DTYPE_INT8);

@@ -500,6 +500,19 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.shown = "none",
 			.remark = "instead of --expert-load",
 		},
+	[KNOB_FP8] =
+		{
+			CHOICE(fp8, FIELD_OMIT_ZERO, NAMES(FP8_VALUES)),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
+				    BIT(RUNTIME_MEGATRON),
+			.refusal = "use off (pytorch-fsdp2, pytorch-ddp: or tensorwise, rowwise; "
+				   "megatron: or tensorwise, delayed)",
+			.help = "linear layers of blocks multiply in fp8, with a scale a tensor or "
+				"a row",
+			.shown = "off",
+		},
 	[KNOB_TENSOR] =
 		{
 			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
@@ -572,6 +585,6 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	KNOB_FORWARD_PREFETCH, KNOB_LIMIT_ALL_GATHERS, KNOB_OVERLAP, KNOB_CPU_OFFLOAD,
 	/* Computation */
 	KNOB_ACTIVATION_CHECKPOINTING, KNOB_ACTIVATION_OFFLOAD, KNOB_ATTENTION, KNOB_LOSS,
-	KNOB_COMPILE, KNOB_PARAM_DTYPE, KNOB_MASTER_DTYPE, KNOB_REDUCE_DTYPE, KNOB_GRADIENT_SUMS,
-	KNOB_GELU, KNOB_OPTIMIZER, KNOB_ALLOCATOR, KNOB_CLIP, KNOB_DROPOUT, KNOB_LOADER_RATE,
-	KNOB_TRAINABLE, KNOB_RUNTIME, KNOB_LIBRARIES};
+	KNOB_COMPILE, KNOB_PARAM_DTYPE, KNOB_FP8, KNOB_MASTER_DTYPE, KNOB_REDUCE_DTYPE,
+	KNOB_GRADIENT_SUMS, KNOB_GELU, KNOB_OPTIMIZER, KNOB_ALLOCATOR, KNOB_CLIP, KNOB_DROPOUT,
+	KNOB_LOADER_RATE, KNOB_TRAINABLE, KNOB_RUNTIME, KNOB_LIBRARIES};

@@ -91,6 +91,7 @@ struct plan {
 	enum dtype param_dtype;  /* of the compute copy */
 	enum dtype master_dtype; /* of the sharded parameters and the optimizer */
 	enum dtype reduce_dtype;
+	enum fp8_recipe fp8; /* of linear layers (fp8.h) */
 	enum gradient_sums gradient_sums;
 	enum gelu_place gelu; /* on GPUs; in a product it is rounded otherwise */
 	enum optimizer optimizer;
@@ -112,8 +113,7 @@ struct plan {
 	bool sequence_parallel; /* the residual stream's tokens are cut over the tensor ranks */
 	enum pipeline_schedule pipeline_schedule;
 	int64_t virtual_stages;       /* of each pipeline rank; 0: as few as the schedule has */
-	struct rows layers_per_stage; /* by stage, the first one first; no text: as even as can be
-				       */
+	struct rows layers_per_stage; /* by stage, the first one first; no text: even */
 	int64_t expert_tensor;  /* with expert ranks: those that each expert is cut over; else 0 */
 	double expert_load;     /* and rows that the fullest rank gets over the mean; else 0 */
 	double capacity_factor; /* or of every expert: more are dropped, fewer are padded; else 0 */
@@ -124,8 +124,7 @@ struct plan {
 
 /* --- the knobs -------------------------------------------------------------------------------- */
 
-/* In the order of plan files. The last ones are no keys of their own there: they are in the mesh.
- */
+/* In the order of plan files, where the last ones are in the mesh. */
 enum knob_id {
 	KNOB_STRATEGY,
 	KNOB_RESHARD_AFTER_FORWARD,
@@ -168,6 +167,7 @@ enum knob_id {
 	KNOB_KEEP_GATHERED,
 	KNOB_CONTEXT_METHOD,
 	KNOB_CAPACITY_FACTOR,
+	KNOB_FP8,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

@@ -57,6 +57,7 @@ static const struct zero_rules internevo_rules = {
 	.bucket_elements = 512 * MIB,
 };
 
+#define TORCHAO_RECIPES (BIT(FP8_OFF) | BIT(FP8_TENSORWISE) | BIT(FP8_ROWWISE))
 #define WHOLE_BACKWARDS (BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE) | BIT(PIPELINE_INTERLEAVED))
 
 /* megatron/core/distributed: the buffers of DDP and the distributed optimizer. */
@@ -116,6 +117,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_FSDP2] =
 		{
 			PYTORCH,
+			.values[KNOB_FP8] = TORCHAO_RECIPES,
 			.layout = LAYOUT_PER_PARAMETER,
 			.values[KNOB_STRATEGY] = SHARDED_STRATEGIES,
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
@@ -143,6 +145,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.ends_are_blocks = true,
 			.names_stages = true, /* module_fqns_per_model_part */
 			.keeps_stage_output = true,
+			.values[KNOB_FP8] = TORCHAO_RECIPES,
 			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD),
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
@@ -275,6 +278,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.names_stages = true, /* --pipeline-model-parallel-layout */
 			.projection_keeps_input = true,
 			.recomputes_attention = true,
+			.keeps_fp8_copies = true,
+			.values[KNOB_FP8] = BIT(FP8_OFF) | BIT(FP8_TENSORWISE) | BIT(FP8_DELAYED),
 			.softmax_in_kernel = true,
 			.ties_stages = true,
 			.vocab_multiple = 128,

@@ -8,8 +8,7 @@
 /* How a unit's parameters lie in memory. */
 enum layout_kind {
 	LAYOUT_FLAT, /* FlatParameter: one vector, parameters aligned, cut in equal chunks */
-	LAYOUT_PER_PARAMETER, /* FSDP2: every parameter cut along dimension 0, padded to the group
-			       */
+	LAYOUT_PER_PARAMETER, /* FSDP2: each cut along dimension 0, padded to the group */
 	LAYOUT_WHOLE,         /* DDP: nothing is cut; units are gradient buckets */
 	LAYOUT_PARTITIONED,   /* ZeRO-3: leaves are units, each parameter padded to the group */
 };
@@ -146,6 +145,7 @@ struct runtime {
 	bool projection_keeps_input; /* models/activations.h */
 	/* Selective checkpointing is of attention alone: softmax and the products around it. */
 	bool recomputes_attention;
+	bool keeps_fp8_copies;  /* fp8.h */
 	bool softmax_in_kernel; /* eager: probabilities are kept in the compute dtype alone */
 	int64_t vocab_multiple; /* the vocabulary is padded to it, times tensor ranks; 0: not */
 	int tensor_alignment;   /* of saved tensors */

@@ -18,7 +18,9 @@ const char *knob_off(const struct knob *knob)
 
 	if (knob->field.type == FIELD_TYPE_BOOL)
 		return "off";
-	return names != NULL && strcmp(names[0], "none") == 0 ? names[0] : NULL;
+	if (names == NULL || (strcmp(names[0], "none") != 0 && strcmp(names[0], "off") != 0))
+		return NULL;
+	return names[0];
 }
 
 uint64_t knobs_of_role(enum knob_role role)

@@ -53,6 +53,20 @@ enum runtime_kind {
 		RUNTIME_COUNT
 };
 
+/* X(enumerator, name): scales of linear layers in fp8: of a whole tensor; of each row; of a tensor,
+ * from the largest elements of earlier steps. */
+#define FP8_VALUES(X)                                                                              \
+	X(FP8_OFF, "off")                                                                          \
+	X(FP8_TENSORWISE, "tensorwise")                                                            \
+	X(FP8_ROWWISE, "rowwise")                                                                  \
+	X(FP8_DELAYED, "delayed")
+
+enum fp8_recipe {
+#define X(enumerator, name) enumerator,
+	FP8_VALUES(X)
+#undef X
+};
+
 /* X(suffix, name): in which order a pipeline rank takes its micro-batches; pipeline/pipeline.h says
  * each. */
 #define PIPELINE_SCHEDULES(X)                                                                      \

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "schedule/plan/fp8.h"
 #include "schedule/resolve/resolve.h"
 
 /* --- knobs ---------------------------------------------------------------------------------------
@@ -279,6 +280,76 @@ static bool check_trainable(const struct plan *plan, const struct model *model, 
 	return true;
 }
 
+/* --- fp8 -----------------------------------------------------------------------------------------
+ */
+
+static bool refuse_fp8(const struct plan *plan, const char *reason, struct error *error)
+{
+	return error_set(error, EXIT_CODE_USAGE, "--fp8 %s: %s; use off",
+		knob_name(KNOB_FP8, (int)plan->fp8), reason);
+}
+
+static bool fits_fp8(int64_t size)
+{
+	return size % FP8_MULTIPLE == 0;
+}
+
+/* A leaf whose sizes do not fit: torchao leaves it as it is, Transformer Engine ends. Tensor ranks
+ * cut inputs of row-parallel layers, outputs of the others; heads stay whole. */
+static bool check_fp8_leaf(const struct plan *plan, const struct architecture *a,
+	enum module_kind kind, bool *converts, struct error *error)
+{
+	int64_t out, in, t = plan->mesh.tensor;
+	char reason[128];
+	if (!fp8_is_of_block(kind) || !module_linear_shape(a, kind, &out, &in))
+		return true;
+	bool whole = fits_fp8(out) && fits_fp8(in);
+	bool returns = kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_DOWN ||
+		       kind == MODULE_SHARED_DOWN;
+	bool fits = fits_fp8(max_i64((returns ? in : out) / t, a->head_dim));
+	*converts = *converts || whole;
+	if (whole ? fits : !runtime_of(plan->runtime)->keeps_fp8_copies)
+		return true;
+	snprintf(reason, sizeof(reason), "%s of %.40s is not a multiple of 16%s",
+		module_kind_name(kind), a->name, whole ? " on each of the tensor ranks" : "");
+	return refuse_fp8(plan, reason, error);
+}
+
+static bool check_fp8_model(const struct plan *plan, const struct model *model, struct error *error)
+{
+	bool converts = false;
+	for (int m = 0; m < model->n_modules; m++)
+		if (!check_fp8_leaf(
+			    plan, &model->architecture, model->modules[m].kind, &converts, error))
+			return false;
+	if (!converts)
+		return refuse_fp8(plan,
+			"no linear layer of a block has sizes that are multiples of 16", error);
+	if (!fits_fp8(plan->micro_batch * plan->seq_len / plan->mesh.context))
+		return refuse_fp8(plan, "a micro-batch's tokens are not a multiple of 16", error);
+	return true;
+}
+
+static bool check_fp8(const struct plan *plan, const struct model *model,
+	const struct topology *topology, struct error *error)
+{
+	char reason[128];
+	if (plan->fp8 == FP8_OFF)
+		return true;
+	snprintf(reason, sizeof(reason), "%.60s has no fp8 units", topology->device.name);
+	if (topology->device.kind != DEVICE_GPU ||
+		device_peak_flops(&topology->device, DTYPE_FP8) <= 0)
+		return refuse_fp8(plan, reason, error);
+	if (plan->param_dtype != DTYPE_BF16)
+		return refuse_fp8(
+			plan, "products have results in bf16, not in --param-dtype", error);
+	if (!trainable_is_all(&plan->trainable))
+		return refuse_fp8(plan, "with frozen parameters it is not modelled", error);
+	if (model->architecture.experts > 0 && runtime_of(plan->runtime)->keeps_fp8_copies)
+		return refuse_fp8(plan, "experts in fp8 are not modelled", error);
+	return check_fp8_model(plan, model, error);
+}
+
 /* --- model and machine ---------------------------------------------------------------------------
  */
 
@@ -369,8 +440,8 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	return check_mesh(plan, topology, error) && plan_check_axes(plan, model, error) &&
 	       check_batch(plan, model, error) && check_dtypes(plan, topology, error) &&
 	       check_attention(plan, &topology->device, error) && check_wrap(plan, model, error) &&
-	       check_knobs(plan, error) && check_offload(plan, topology, error) &&
-	       check_activations(plan, topology, error) &&
+	       check_knobs(plan, error) && check_fp8(plan, model, topology, error) &&
+	       check_offload(plan, topology, error) && check_activations(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) &&
 	       check_trainable(plan, model, error) && plan_check_rows(plan, model, error);
 }

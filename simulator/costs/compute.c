@@ -1,8 +1,10 @@
 /* Roofline of matrix products, attention, element-wise kernels. */
 #include "simulator/costs/compute.h"
 
+#include "schedule/plan/fp8.h"
 #include "simulator/costs/attention.h"
 #include "simulator/costs/executor_kernels.h"
+#include "simulator/costs/fp8.h"
 #include "simulator/devices/devices.h"
 
 #include <math.h>
@@ -18,11 +20,12 @@ static void add_bound(struct cost *cost, double arithmetic, double memory)
 	cost->device += fmax(arithmetic, memory);
 }
 
-static void add_gemm(
-	const struct machine *machine, const struct gemm_shape *gemm, struct cost *cost)
+/* A product with a result of dtype `result`. */
+static void add_gemm_to(const struct machine *machine, const struct gemm_shape *gemm,
+	enum dtype result, struct cost *cost)
 {
 	double arithmetic = gemm_arithmetic(machine, gemm);
-	double memory = gemm_bytes(gemm, machine->dtype) / machine->product_bandwidth;
+	double memory = gemm_mixed_bytes(gemm, machine->dtype, result) / machine->product_bandwidth;
 	double both = product_model(machine, arithmetic, memory) * product_ratio(machine, gemm);
 
 	cost->flops += gemm_flops(gemm);
@@ -31,13 +34,25 @@ static void add_gemm(
 	add_bound(cost, arithmetic >= memory ? both : 0, arithmetic >= memory ? 0 : both);
 }
 
+static void add_gemm(
+	const struct machine *machine, const struct gemm_shape *gemm, struct cost *cost)
+{
+	add_gemm_to(machine, gemm, machine->dtype, cost);
+}
+
 double cost_gemm(const struct topology *topology, enum dtype dtype, const struct gemm_shape *gemm)
 {
 	struct machine machine;
 	struct cost cost = {0};
 
-	machine_init(&machine, topology, NULL, dtype);
-	add_gemm(&machine, gemm, &cost);
+	if (dtype == DTYPE_FP8) {
+		machine_init(&machine, topology, NULL, DTYPE_BF16);
+		machine = machine_in_fp8(&machine);
+		add_gemm_to(&machine, gemm, DTYPE_BF16, &cost);
+	} else {
+		machine_init(&machine, topology, NULL, dtype);
+		add_gemm(&machine, gemm, &cost);
+	}
 	return cost.device + machine.kernel_overhead;
 }
 
@@ -105,6 +120,23 @@ static void add_products(const struct machine *machine, const struct module_work
 	}
 }
 
+/* Products of operands in fp8, and the casts before them; returns the kernels of these. */
+static double add_fp8_products(const struct machine *machine, const struct plan *plan,
+	const struct model *model, int module, enum pass pass, const struct module_work *work,
+	struct cost *cost)
+{
+	const struct machine low = machine_in_fp8(machine);
+	struct module_work forward;
+
+	model_module_work(model, module, PASS_FORWARD, plan->micro_batch, plan->seq_len,
+		dtype_bytes(plan->param_dtype), plan->attention, &forward);
+	const struct fp8_casts casts = fp8_casts_of(plan, model, module, &forward.gemms[0], pass);
+	for (int i = 0; i < work->n_gemms; i++)
+		add_gemm_to(&low, &work->gemms[i], machine->dtype, cost);
+	add_bound(cost, 0, casts.bytes / machine->memory_bandwidth);
+	return casts.kernels;
+}
+
 /* A context rank has queries of its part of the tokens, and keys of all; in a ring of as many at a
  * time. Where heads are shared out it has fewer of them, and all tokens. */
 static struct attention_shape shape_of(const struct machine *machine, const struct plan *plan,
@@ -144,14 +176,18 @@ static void take_round(const struct plan *plan, const struct model *model, enum 
 }
 
 static double add_module(const struct machine *machine, const struct schedule *schedule,
-	const struct model *model, const struct module_work *work, enum module_kind kind,
-	enum pass pass, struct cost *cost)
+	const struct model *model, int module, enum pass pass, const struct module_work *work,
+	struct cost *cost)
 {
 	const struct plan *plan = &schedule->plan;
+	enum module_kind kind = model->modules[module].kind;
 	bool fused = is_fused(schedule, work);
 	double kernels = fused ? work->kernels : work->eager_kernels;
 
-	add_products(machine, work, head_times(machine, plan, model, kind), cost);
+	if (fp8_converts(plan, model, module))
+		kernels += add_fp8_products(machine, plan, model, module, pass, work, cost);
+	else
+		add_products(machine, work, head_times(machine, plan, model, kind), cost);
 	if (work->attention_flops > 0) {
 		struct architecture part;
 		const struct attention_shape shape = shape_of(machine, plan, model, pass, &part);
@@ -297,10 +333,8 @@ static void add_module_work(const struct machine *machine, const struct schedule
 	const struct model *model, int module, enum pass pass, const struct module_work *work,
 	double *kernels, struct cost *cost)
 {
-	enum module_kind kind = model->modules[module].kind;
-
 	if (!own_kernels(machine, schedule)) {
-		*kernels += add_module(machine, schedule, model, work, kind, pass, cost);
+		*kernels += add_module(machine, schedule, model, module, pass, work, cost);
 		return;
 	}
 	const struct own_work leaf = own_leaf(machine, &schedule->plan, model, module, pass);

@@ -56,6 +56,10 @@ struct machine {
 /* `libraries` NULL: recent ones. */
 void machine_init(struct machine *machine, const struct topology *topology,
 	const struct libraries *libraries, enum dtype dtype);
+/* The same device multiplying operands in fp8. Its matrix units are taken for those of a device
+ * with so many times the peak in each multiprocessor (priors.h); the power limit leaves of that
+ * peak what it leaves of bf16's. */
+struct machine machine_in_fp8(const struct machine *machine);
 /* simulator.h: state_rates. */
 void machine_state_rates(struct topology *topology);
 /* B/s of one GPU's copies, one direction, while all of the node copy: the link, which it may share
@@ -70,6 +74,8 @@ double gemm_arithmetic(const struct machine *machine, const struct gemm_shape *g
 /* Bytes that it has to move at least: two operands read, one result written. */
 double gemm_flops(const struct gemm_shape *gemm);
 double gemm_bytes(const struct gemm_shape *gemm, enum dtype dtype);
+/* Of operands in one dtype and a result in another. */
+double gemm_mixed_bytes(const struct gemm_shape *gemm, enum dtype operands, enum dtype result);
 
 /* Seconds of a product by the model: of its arithmetic, and of what is not hidden of its memory
  * traffic. */

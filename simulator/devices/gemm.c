@@ -24,11 +24,17 @@ static const double partial_wave = 0.53;
 
 static const double most_splits = 8, split_limit = 2;
 
-double gemm_bytes(const struct gemm_shape *gemm, enum dtype dtype)
+double gemm_mixed_bytes(const struct gemm_shape *gemm, enum dtype operands, enum dtype result)
 {
 	double m = (double)gemm->m, n = (double)gemm->n, k = (double)gemm->k;
 
-	return (m * k + k * n + m * n) * (double)gemm->count * dtype_bytes(dtype);
+	return ((m * k + k * n) * dtype_bytes(operands) + m * n * dtype_bytes(result)) *
+	       (double)gemm->count;
+}
+
+double gemm_bytes(const struct gemm_shape *gemm, enum dtype dtype)
+{
+	return gemm_mixed_bytes(gemm, dtype, dtype);
 }
 
 double gemm_flops(const struct gemm_shape *gemm)

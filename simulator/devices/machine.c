@@ -222,6 +222,23 @@ void machine_init(struct machine *machine, const struct topology *topology,
 	product_init(machine);
 }
 
+struct machine machine_in_fp8(const struct machine *machine)
+{
+	const struct device *device = &machine->topology->device;
+	const struct prior usual = device_prior(device);
+	const struct prior prior = device_prior_in(device, DTYPE_FP8);
+	double reached = prior.gemm * prior.sustained_clock;
+	struct machine low = *machine;
+
+	low.dtype = DTYPE_FP8;
+	low.peak_flops = device_peak_flops(device, DTYPE_FP8);
+	low.gemm_flops *= low.peak_flops / machine->peak_flops * reached /
+			  (usual.gemm * usual.sustained_clock);
+	low.gemm_half_k *= prior.half_k / usual.half_k;
+	low.n_products = 0;
+	return low;
+}
+
 static void state(double *rate, double taken)
 {
 	*rate = given(*rate, taken);

@@ -85,14 +85,15 @@ static double beyond(const struct device *device, const struct row *row)
 }
 
 /* What a product loses to its begin, its end and the feeding of its operands is a part of the
- * peak in proportion to the matrix units of a multiprocessor. */
-static double products_alone(const struct device *device, const struct row *row)
+ * peak in proportion to the matrix units of a multiprocessor, which may be worth `times` as many.
+ */
+static double products_alone(const struct device *device, const struct row *row, double times)
 {
 	double share = 1, limit = by_power(device, row->alone_by_power);
 
 	if (row->per_multiprocessor > 0)
 		share += fmin(0, beyond(device, row) * 1e12 / row->per_multiprocessor);
-	return fmin(1 - (1 - row->gemm) * share, limit);
+	return fmin(1 - (1 - row->gemm) * share * times, limit);
 }
 
 static double clock_in_step(const struct device *device, const struct row *row, double alone)
@@ -109,14 +110,14 @@ static double carried_over(double fraction, double slope, double beyond)
 	return fmin(fmax(fraction, most_attention), 1 / fmax(1, 1 / fraction + slope * beyond));
 }
 
-struct prior device_prior(const struct device *device)
+static struct prior prior_of(const struct device *device, double times)
 {
 	const struct row *row = &rows[device->generation];
 	bool cpu = device->kind == DEVICE_CPU;
-	struct prior prior = {.gemm = products_alone(device, row),
+	struct prior prior = {.gemm = products_alone(device, row, times),
 		.half_m = cpu ? cpu_half_m : 0,
 		.half_n = cpu ? cpu_half_n : 0,
-		.half_k = row->half_k,
+		.half_k = row->half_k * times,
 		.memory = row->memory,
 		.kernel_overhead = row->kernel_overhead,
 		.multiprocessors = row->multiprocessors};
@@ -131,6 +132,18 @@ struct prior device_prior(const struct device *device)
 			carried_over(rates->backward, slopes[i].backward, beyond(device, row));
 	}
 	return prior;
+}
+
+struct prior device_prior(const struct device *device)
+{
+	return prior_of(device, 1);
+}
+
+struct prior device_prior_in(const struct device *device, enum dtype dtype)
+{
+	double reference = reference_peak(device), peak = device_peak_flops(device, dtype);
+
+	return prior_of(device, peak > 0 && reference > 0 ? peak / reference : 1);
 }
 
 /* GPT-2's 50257 words: measured on an H100, printed of A100s (docs/cost-model.md); the others [U].

@@ -21,5 +21,7 @@ struct prior {
 double reference_peak(const struct device *device);
 
 struct prior device_prior(const struct device *device);
+/* The same where products have operands of a dtype with another peak. */
+struct prior device_prior_in(const struct device *device, enum dtype dtype);
 
 #endif

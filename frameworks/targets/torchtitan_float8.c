@@ -1,0 +1,68 @@
+/* torchtitan's linear layers in float8. Keys: 0.2.2 (config/job_config.py); main b5bcd76c
+ * (components/quantization/float8.py, whose recipe is rowwise where nothing is said). */
+#include <string.h>
+
+#include "frameworks/targets/torchtitan.h"
+
+static const char *if_fp8(struct exporting *exporting, const char *text)
+{
+	return exporting->plan->fp8 != FP8_OFF ? text : NULL;
+}
+
+const char *titan_converter(struct exporting *exporting)
+{
+	return if_fp8(exporting, FLOAT8);
+}
+
+const char *titan_recipe(struct exporting *exporting)
+{
+	return if_fp8(exporting, export_knob(exporting->plan, KNOB_FP8, exporting->arena));
+}
+
+const char *titan_filtered(struct exporting *exporting)
+{
+	return if_fp8(exporting, "output");
+}
+
+/* Gathers of bf16 where it asks for gathers in fp8. */
+static void set_fp8(struct importing *importing, const char *recipe, const char *path)
+{
+	static const char gathers[] = FLOAT8 ".enable_fsdp_float8_all_gather";
+
+	if (strcmp(recipe, "tensorwise") == 0 || strcmp(recipe, "rowwise") == 0)
+		import_set(importing, KNOB_FP8, recipe, path);
+	else
+		import_note(importing, path, "%.40s: predicted as bf16", recipe);
+	if (import_is(importing, gathers, "true"))
+		import_note(importing, gathers, "true: predicted with gathers in bf16");
+}
+
+/* Of every converter that the file names; without a recipe a tensor has one scale. */
+void titan_finish_converters(struct importing *importing)
+{
+	static const char path[] = "model.converters[]";
+	const struct source *source = importing->source;
+
+	for (int i = 0; i < source->n_leaves; i++) {
+		const struct leaf *leaf = &source->leaves[i];
+		const char *name = leaf->node->text;
+		if (strcmp(leaf->path, path) != 0)
+			continue;
+		if (strcmp(name, FLOAT8) == 0 || strcmp(name, "float8") == 0)
+			set_fp8(importing,
+				import_text(importing, FLOAT8 ".recipe_name", "tensorwise"), path);
+		else
+			import_note(importing, path, "%.60s: is not predicted", name);
+	}
+}
+
+void titan_finish_float8(struct importing *importing)
+{
+	static const char path[] = "Float8LinearConverter*";
+
+	if (import_find(importing, path) != NULL)
+		set_fp8(importing,
+			import_text(
+				importing, "Float8LinearConverter.Config.recipe_name", "rowwise"),
+			path);
+}

@@ -1,0 +1,83 @@
+#include "schedule/plan/fp8.h"
+
+bool fp8_is_of_block(enum module_kind kind)
+{
+	static const bool of_block[MODULE_KIND_COUNT] = {
+		[MODULE_QKV] = true,
+		[MODULE_QUERY_DOWN] = true,
+		[MODULE_QUERY] = true,
+		[MODULE_KEY] = true,
+		[MODULE_VALUE] = true,
+		[MODULE_KV_DOWN] = true,
+		[MODULE_KV_UP] = true,
+		[MODULE_ATTENTION_OUTPUT] = true,
+		[MODULE_GATE] = true,
+		[MODULE_UP] = true,
+		[MODULE_GATE_UP] = true,
+		[MODULE_DOWN] = true,
+		[MODULE_SHARED_GATE] = true,
+		[MODULE_SHARED_UP] = true,
+		[MODULE_SHARED_DOWN] = true,
+	};
+	return of_block[kind];
+}
+
+bool fp8_converts(const struct plan *plan, const struct model *model, int module)
+{
+	enum module_kind kind = model->modules[module].kind;
+	int64_t out, in;
+	return plan->fp8 != FP8_OFF && fp8_is_of_block(kind) &&
+	       module_linear_shape(&model->architecture, kind, &out, &in) &&
+	       out % FP8_MULTIPLE == 0 && in % FP8_MULTIPLE == 0;
+}
+
+bool fp8_shares_input(const struct plan *plan, const struct model *model, int module)
+{
+	enum module_kind kind = model->modules[module].kind;
+	bool second = kind == MODULE_KEY || kind == MODULE_VALUE ||
+		      ((kind == MODULE_UP || kind == MODULE_SHARED_UP) &&
+			      architecture_is_gated(&model->architecture));
+	return second && (plan->compile || runtime_of(plan->runtime)->keeps_fp8_copies);
+}
+
+static int64_t leaf_bytes(
+	const struct plan *plan, const struct model *model, int module, enum pass pass)
+{
+	int64_t tokens = model_tokens(model, plan->micro_batch, plan->seq_len), out, in;
+	module_linear_shape(&model->architecture, model->modules[module].kind, &out, &in);
+	int64_t x = tokens * in, w = out * in, dy = tokens * out;
+	bool keeps = runtime_of(plan->runtime)->keeps_fp8_copies;
+	bool of_weight = pass == PASS_BACKWARD_WEIGHT;
+	int64_t operands = pass == PASS_FORWARD ? (keeps ? x : x + w)
+			   : keeps              ? 2 * dy
+			   : of_weight          ? dy + x
+						: dy + w;
+	if (pass == PASS_BACKWARD && !keeps)
+		operands = dy + max_i64(w, dy + x);
+	/* Eager casts scale and clamp in fp32: two tensors beside the one that is read. */
+	if (!keeps && !plan->compile)
+		operands += 7 * max_i64(pass == PASS_FORWARD ? x : dy, of_weight ? x : w);
+	return operands * dtype_bytes(DTYPE_FP8);
+}
+
+int64_t fp8_work_bytes(
+	const struct plan *plan, const struct model *model, int first, int end, enum pass pass)
+{
+	int64_t most = 0;
+	for (int m = first; m < end && plan->fp8 != FP8_OFF; m++)
+		if (fp8_converts(plan, model, m))
+			most = max_i64(most, leaf_bytes(plan, model, m, pass));
+	return most;
+}
+
+int64_t fp8_weight_bytes(const struct plan *plan, const struct model *model)
+{
+	int64_t elements = 0, out, in;
+	if (!runtime_of(plan->runtime)->keeps_fp8_copies)
+		return 0;
+	for (int m = 0; m < model->n_modules && plan->fp8 != FP8_OFF; m++)
+		if (fp8_converts(plan, model, m) && module_linear_shape(&model->architecture,
+							    model->modules[m].kind, &out, &in))
+			elements += out * in;
+	return 2 * elements * dtype_bytes(DTYPE_FP8);
+}

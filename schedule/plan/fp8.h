@@ -1,0 +1,33 @@
+/* Linear layers in fp8: which of them, and what they need beside their products.
+ *
+ * Y = X W^T, dX = dY W, dW = dY^T X, each of two operands in fp8 and with a result in the compute
+ * dtype: X and W in e4m3, dY in e5m2 (by rows in e4m3). A scale makes the largest element of a
+ * tensor, or of each row along what is summed over, the largest number of the format. Products read
+ * rows along what is summed over: backward's operands are transposed copies.
+ *
+ * torchao (float8_linear.py, 36027d8): backward has the input and the weight of forward in the
+ * compute dtype and casts them again. Transformer Engine (runtimes.h, keeps_fp8_copies): backward
+ * has the copies of forward, and those of weights last for all micro-batches and between steps. */
+#ifndef SCHEDULE_PLAN_FP8_H
+#define SCHEDULE_PLAN_FP8_H
+
+#include "schedule/plan/plan.h"
+
+/* Sizes of operands are multiples of it. */
+enum { FP8_MULTIPLE = 16 };
+
+/* Linear layers of blocks but experts' and routers'; never the head. */
+bool fp8_is_of_block(enum module_kind kind);
+/* Does the plan multiply the leaf's weight in fp8? `model`: the part that a rank has. */
+bool fp8_converts(const struct plan *plan, const struct model *model, int module);
+/* Is the leaf's input that of the leaf before it, whose cast serves both where casts are found to
+ * be equal (torch.compile) or one product makes both (Transformer Engine)? */
+bool fp8_shares_input(const struct plan *plan, const struct model *model, int module);
+
+/* Bytes of the copies that leaves in [first, end) have at a time in a pass. */
+int64_t fp8_work_bytes(
+	const struct plan *plan, const struct model *model, int first, int end, enum pass pass);
+/* Bytes of weights' copies that live between steps: both orders of each. */
+int64_t fp8_weight_bytes(const struct plan *plan, const struct model *model);
+
+#endif

@@ -1,0 +1,69 @@
+#include "simulator/costs/fp8.h"
+
+#include "schedule/plan/fp8.h"
+
+/* One operand: bytes read and written an element, of two bytes; kernels. */
+struct cast {
+	double bytes, kernels;
+};
+
+/* Of input and weight in forward; in backward of dY for both products, of the weight for dX, of the
+ * input for dW. */
+struct casts {
+	struct cast input, weight, gradient, weight_again, input_again;
+};
+
+/* Compiled: the largest element is found in a pass (2 bytes; two kernels), scaling, clamping and
+ * casting are another (2 + 1). Scales of the first pass serve backward's transposed copies, and
+ * both copies of dY are written by one kernel. */
+static const struct casts compiled_tensorwise = {{5, 3}, {5, 3}, {6, 3}, {3, 1}, {3, 1}};
+/* Rows are read once where they lie along memory; along the other dimension twice. Each copy has
+ * scales of its own. */
+static const struct casts compiled_rowwise = {{3, 1}, {3, 1}, {8, 3}, {5, 2}, {5, 2}};
+/* Eager (float8_utils.py, float8_training_tensor.py): abs (2 + 2), max (2), to fp32 (2 + 4), times
+ * the scale (4 + 4), clamp (4 + 4), cast (4 + 1), and six kernels of one element or row; backward
+ * casts dY twice and copies three operands (1 + 1). */
+static const struct casts eager = {{33, 12}, {33, 12}, {68, 25}, {35, 13}, {35, 13}};
+/* Transformer Engine: one kernel reads once and writes both orders (2 + 1 + 1). */
+static const struct casts engine_delayed = {{4, 1}, {4, 1}, {4, 1}, {0, 0}, {0, 0}};
+static const struct casts engine_tensorwise = {{6, 3}, {6, 3}, {6, 3}, {0, 0}, {0, 0}};
+
+static const struct casts *casts_of(const struct plan *plan)
+{
+	if (runtime_of(plan->runtime)->keeps_fp8_copies)
+		return plan->fp8 == FP8_DELAYED ? &engine_delayed : &engine_tensorwise;
+	if (!plan->compile)
+		return &eager;
+	return plan->fp8 == FP8_ROWWISE ? &compiled_rowwise : &compiled_tensorwise;
+}
+
+static void add(struct fp8_casts *sum, const struct cast *cast, double elements, double times)
+{
+	sum->bytes += times * cast->bytes * elements;
+	sum->kernels += times * cast->kernels;
+}
+
+struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model, int module,
+	const struct gemm_shape *product, enum pass pass)
+{
+	const struct casts *casts = casts_of(plan);
+	double tokens = (double)product->m, out = (double)product->n, in = (double)product->k;
+	/* Copies of weights serve all micro-batches. */
+	double weights =
+		runtime_of(plan->runtime)->keeps_fp8_copies ? 1 / (double)plan->grad_accum : 1;
+	double inputs = fp8_shares_input(plan, model, module) ? 0 : 1;
+	struct fp8_casts sum = {0, 0};
+
+	if (pass == PASS_FORWARD) {
+		add(&sum, &casts->input, tokens * in, inputs);
+		add(&sum, &casts->weight, out * in, weights);
+		return sum;
+	}
+	if (pass != PASS_BACKWARD_WEIGHT) {
+		add(&sum, &casts->gradient, tokens * out, 1);
+		add(&sum, &casts->weight_again, out * in, 1);
+	}
+	if (pass != PASS_BACKWARD_INPUT)
+		add(&sum, &casts->input_again, tokens * in, inputs);
+	return sum;
+}
