@@ -114,7 +114,7 @@ static bool is_moot(const struct plan *plan, int knob)
 /* What a script does by default. Transformers and most scripts compute the loss in fp32. */
 static bool is_default(int knob, const char *value)
 {
-	static const char *const nothing[] = {"0", "none", "false", "unknown", "", NULL};
+	static const char *const nothing[] = {"0", "none", "off", "false", "unknown", "", NULL};
 	static const struct {
 		int knob;
 		const char *value;
@@ -167,8 +167,6 @@ void export_change(struct exporting *exporting, struct plan *plan, enum knob_id 
 	settle(plan);
 	if (knob == KNOB_RUNTIME)
 		settle_runtime(runtime, plan);
-	if (knob == KNOB_RUNTIME && !knob_honoured(KNOB_FP8, plan->runtime, (int)plan->fp8))
-		export_change(exporting, plan, KNOB_FP8, "off", "the framework has no such recipe");
 	export_add_note(exporting, knob_table[knob].field.name, false,
 		arena_printf(exporting->arena, "%s -> %s%s%s", before, value,
 			why != NULL ? ": " : "", why != NULL ? why : ""));
@@ -274,6 +272,16 @@ void export_adapt_clip(struct exporting *exporting, struct plan *plan)
 			"none");
 }
 
+/* Without words for it there is none. */
+static void adapt_fp8(struct exporting *exporting, struct plan *plan)
+{
+	enum expressed expressed;
+
+	if (plan->fp8 != FP8_OFF && (!target_expresses(exporting->target, KNOB_FP8, &expressed) ||
+					    !knob_is_honoured(KNOB_FP8, plan)))
+		export_change(exporting, plan, KNOB_FP8, "off", "the file does not say it");
+}
+
 void export_adapt(struct exporting *exporting, struct plan *plan)
 {
 	*plan = exporting->file->plan;
@@ -287,6 +295,7 @@ void export_adapt(struct exporting *exporting, struct plan *plan)
 	for (const struct export_rule *rule = exporting->target->rules; rule->knob != NO_KNOB;
 		rule++)
 		apply(exporting, rule, plan);
+	adapt_fp8(exporting, plan);
 	adapt_ends(exporting, plan);
 	note_others(exporting, plan);
 }

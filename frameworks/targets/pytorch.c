@@ -14,6 +14,10 @@ extern const struct export_target export_pytorch_fsdp2;
 static const struct export_rule fsdp2_rules[] = {
 	{KNOB_STRATEGY, IN_FILE, ZERO_AS_FSDP, "FSDP2 is the nearest"},
 	{KNOB_RUNTIME, FIXED, "pytorch-ddp *>pytorch-fsdp2", "this script is FSDP2's"},
+	{KNOB_FP8, ELSEWHERE, NULL,
+		"torchao.float8.convert_to_float8_training(model, config="
+		"Float8LinearConfig.from_recipe_name(\"...\")) before fully_shard, without the "
+		"head"},
 	FSDP2_PREFETCH,
 	FSDP2_LIMITER,
 	PYTORCH_COMMON,
