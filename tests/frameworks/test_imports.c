@@ -223,8 +223,20 @@ static const struct foreign files[] = {
 		"virtual-stages=4 "
 		"pipeline-schedule=interleaved strategy=ZERO_1 shard-group=2 overlap=gradients "
 		"runtime=megatron dropout=on loss=parallel param-dtype=bf16 reduce-dtype=fp32 "
-		"sync-each-micro-batch=off clip=1",
-		"hybrid: is not predicted"},
+		"sync-each-micro-batch=off clip=1 fp8=delayed",
+		NULL},
+	{"--micro-batch-size 1 --bf16 --fp8-format hybrid --fp8-recipe mxfp8\n", "megatron",
+		"param-dtype=bf16", "mxfp8: predicted as bf16"},
+	{"[model]\nconverters = [\"quantize.linear.float8\", \"mx\"]\n[quantize.linear.float8]\n"
+	 "recipe_name = \"rowwise\"\nfilter_fqns = [\"output\"]\n[training]\nseq_len = 4096\n",
+		"torchtitan-toml", "fp8=rowwise", "mx: is not predicted"},
+	{"[model]\nconverters = [\"float8\"]\n[float8]\n[training]\nseq_len = 4096\n"
+	 "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\n",
+		"torchtitan-toml", "fp8=tensorwise", "predicted with gathers in bf16"},
+	{"from torchtitan.models.llama3 import model_registry\n\ndef mine():\n"
+	 "    cfg = llama3_8b()\n    cfg.model_spec = model_registry(\"8B\", converters=["
+	 "Float8LinearConverter.Config(recipe_name=\"tensorwise\")])\n    return cfg\n",
+		"torchtitan", "fp8=tensorwise", NULL},
 	{"--micro-batch-size 4 --fp16 --hidden-dropout 0 --attention-dropout 0.0 --num-layers 12\n"
 	 "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 "
 	 "--decoder-first-pipeline-num-layers 2 --decoder-last-pipeline-num-layers 2 "

@@ -477,6 +477,50 @@ static void test_chunked_head(void **state)
 	}
 }
 
+/* --- fp8 -------------------------------------------------------------------------------------- */
+
+static int64_t saved_by(const struct schedule *schedule, int layer)
+{
+	const struct program *program = &schedule->programs[0];
+	int64_t bytes = 0;
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].role == BUFFER_ACTIVATIONS &&
+			program->buffers[i].layer == layer)
+			bytes += program->buffers[i].bytes;
+	return bytes;
+}
+
+/* Llama 2 7B, T tokens. torchao keeps what bf16 keeps, and has the copies of one layer at a time:
+ * dY, its transpose and x's of the widest. Transformer Engine keeps inputs (two norms' results,
+ * that of attention, that of the MLP) in fp8, attention's result beside its own copy of it, and
+ * both orders of all weights. */
+static void test_fp8(void **state)
+{
+	static const char *const words[] = {"compile=on", "runtime=megatron"};
+	const int64_t T = 4096, H = 4096, F = 11008, L = 32, layer = 4 * H * H + 3 * H * F;
+	(void)state;
+	for (int r = 0; r < 2; r++) {
+		struct arena arena = {0};
+		struct model *model = preset_model(&arena, "llama-2-7b");
+		struct topology *topology = cluster(&arena, "2xdgx-h100");
+		struct schedule *in[2];
+		for (int i = 0; i < 2; i++) {
+			struct plan plan = toy_plan(&arena, model, topology, words[r],
+				i == 0 ? "fp8=off" : "fp8=tensorwise", NULL);
+			in[i] = toy_schedule(&arena, &plan, model, topology);
+		}
+		assert_int_equal(in[0]->programs[0].n_ops, in[1]->programs[0].n_ops);
+		int64_t saved = saved_by(in[1], 1) - saved_by(in[0], 1);
+		int64_t held = held_by(in[1], BUFFER_KERNEL_WORKSPACE) -
+			       held_by(in[0], BUFFER_KERNEL_WORKSPACE);
+		int64_t forward = r == 0 ? T * F + F * H : T * F;
+		int64_t backward = r == 0 ? T * F + T * F + T * H : 2 * T * F;
+		assert_int_equal(saved, r == 0 ? 0 : -T * (3 * H + F) + 2 * T * H);
+		assert_int_equal(held, L * (forward + backward) + (r == 0 ? 0 : 2 * L * layer));
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -494,6 +538,7 @@ int main(void)
 		cmocka_unit_test(test_ledger_laws),
 		cmocka_unit_test(test_accumulation_is_steady),
 		cmocka_unit_test(test_chunked_head),
+		cmocka_unit_test(test_fp8),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,6 +135,7 @@ static const struct {
 	{VOLTA, "attention=flash2",
 		"--attention flash2: its kernels need a GPU of Ampere or later, which "
 		"V100-SXM2-32GB is not; use flash or eager"},
+	{GPU, "fp8=tensorwise", "--fp8 tensorwise: A100-SXM4-80GB has no fp8 units; use off"},
 	{GPU, "late_all_reduce=on grad_accum=2",
 		"--late-all-reduce on: expected a hybrid strategy with replicas, several "
 		"micro-batches and --sync-each-micro-batch on; leave it out"},
@@ -391,6 +392,56 @@ static void test_experts_and_context(void **state)
 	}
 }
 
+/* A preset, or Llama 2 7B with an MLP of another width. */
+static struct model *fp8_model(struct arena *arena, const char *name)
+{
+	bool preset = strstr(name, " wide") == NULL;
+	struct model *model = preset_model(arena, preset ? name : "llama-2-7b");
+	struct architecture narrow = model->architecture;
+	struct error error = {0};
+	narrow.ffn = strtoll(name, NULL, 10);
+	assert_true(preset || model_build(arena, &narrow, &model, &error));
+	return model;
+}
+
+/* Of devices that have fp8. */
+static void test_fp8(void **state)
+{
+	static const struct {
+		const char *model, *words, *message;
+	} cases[] = {
+		{"llama-2-7b", "fp8=tensorwise", NULL},
+		{"llama-2-7b", "fp8=rowwise tensor=4", NULL},
+		{"llama-2-7b", "fp8=delayed runtime=megatron tensor=8", NULL},
+		{"mixtral-8x7b", "fp8=tensorwise expert=8", NULL},
+		{"llama-2-7b", "fp8=delayed", "runtime pytorch-fsdp2 cannot do that; use off"},
+		{"llama-2-7b", "fp8=rowwise runtime=megatron", "runtime megatron cannot"},
+		{"llama-2-7b", "fp8=rowwise runtime=deepspeed", "runtime deepspeed cannot"},
+		{"llama-2-7b", "fp8=rowwise runtime=shardplan", "runtime shardplan cannot"},
+		{"llama-2-7b", "fp8=rowwise param_dtype=fp32", "results in bf16"},
+		{"llama-2-7b", "fp8=rowwise seq_len=1000", "tokens are not a multiple of 16"},
+		{"llama-2-7b", "fp8=tensorwise trainable=lora:16", "frozen parameters"},
+		{"mixtral-8x7b", "fp8=tensorwise runtime=megatron", "experts in fp8"},
+		{"80 wide", "fp8=tensorwise", NULL},
+		{"80 wide", "fp8=tensorwise tensor=2", "multiple of 16 on each of the tensor"},
+		{"72 wide", "fp8=tensorwise", NULL},
+		{"72 wide", "fp8=tensorwise runtime=megatron", "of llama-2-7b is not a multiple"},
+	};
+	(void)state;
+	for (int c = 0; c < COUNT_OF(cases); c++) {
+		struct arena arena = {0};
+		struct model *model = fp8_model(&arena, cases[c].model);
+		struct topology *topology = cluster(&arena, "2xdgx-h100");
+		struct plan plan;
+		struct error error = {0};
+		bool ok = try_words(&arena, model, topology, cases[c].words, &plan, &error);
+		if (ok != (cases[c].message == NULL) ||
+			(!ok && strstr(error.message, cases[c].message) == NULL))
+			fail_msg("%s: %s", cases[c].words, error.message);
+		arena_finish(&arena);
+	}
+}
+
 /* --- complete plans ------------------------------------------------------------------------------
  */
 
@@ -446,6 +497,7 @@ static void test_plan_check(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fp8),
 		cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_runtime_knobs),
 		cmocka_unit_test(test_idle_options),
