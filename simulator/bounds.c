@@ -2,7 +2,6 @@
  * through: no order of operations, overlap or choice of the free knobs makes it pass faster. */
 #include <math.h>
 
-#include "schedule/plan/fp8.h"
 #include "simulator/costs/costs.h"
 #include "simulator/devices/devices.h"
 #include "simulator/simulator.h"

@@ -58,11 +58,9 @@ void titan_finish_converters(struct importing *importing)
 
 void titan_finish_float8(struct importing *importing)
 {
-	static const char path[] = "Float8LinearConverter*";
+	static const char path[] = "model_registry.converters";
+	const char *converters = import_text(importing, path, "");
 
-	if (import_find(importing, path) != NULL)
-		set_fp8(importing,
-			import_text(
-				importing, "Float8LinearConverter.Config.recipe_name", "rowwise"),
-			path);
+	if (strstr(converters, "Float8LinearConverter") != NULL)
+		set_fp8(importing, import_text(importing, "Config.recipe_name", "rowwise"), path);
 }

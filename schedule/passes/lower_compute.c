@@ -1,6 +1,5 @@
 /* Forward, loss, recomputation and backward. */
 #include "schedule/passes/lower.h"
-#include "schedule/plan/fp8.h"
 
 static const struct range *range_of(const struct lowering *l)
 {

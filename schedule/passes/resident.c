@@ -1,7 +1,6 @@
 /* Buffers that live between steps: shards, optimizer states, and what a method keeps beside them.
  */
 #include "schedule/passes/sizes.h"
-#include "schedule/plan/fp8.h"
 
 /* Transformer Engine's of its own (cpp_extensions/gemm.py). */
 static int64_t engine_workspace_bytes(const struct step *step)

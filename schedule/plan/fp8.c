@@ -1,4 +1,4 @@
-#include "schedule/plan/fp8.h"
+#include "schedule/plan/plan.h"
 
 bool fp8_is_of_block(enum module_kind kind)
 {

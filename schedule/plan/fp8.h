@@ -11,7 +11,7 @@
 #ifndef SCHEDULE_PLAN_FP8_H
 #define SCHEDULE_PLAN_FP8_H
 
-#include "schedule/plan/plan.h"
+#include "schedule/plan/knobs.h"
 
 /* Sizes of operands are multiples of it. */
 enum { FP8_MULTIPLE = 16 };

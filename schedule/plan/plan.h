@@ -2,6 +2,7 @@
 #ifndef SCHEDULE_PLAN_H
 #define SCHEDULE_PLAN_H
 
+#include "schedule/plan/fp8.h"
 #include "schedule/plan/libraries.h"
 #include "schedule/plan/question.h"
 #include "schedule/plan/rows.h"

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "schedule/plan/fp8.h"
 #include "schedule/resolve/resolve.h"
 
 /* --- knobs ---------------------------------------------------------------------------------------
@@ -294,19 +293,28 @@ static bool fits_fp8(int64_t size)
 	return size % FP8_MULTIPLE == 0;
 }
 
-/* A leaf whose sizes do not fit: torchao leaves it as it is, Transformer Engine ends. Tensor ranks
- * cut inputs of row-parallel layers, outputs of the others; heads stay whole. */
+/* What tensor ranks have of it: whole heads, or a part of an MLP's width. */
+static int64_t part_of(const struct plan *plan, const struct architecture *a, enum module_kind kind,
+	int64_t out, int64_t in)
+{
+	bool down = kind == MODULE_DOWN || kind == MODULE_SHARED_DOWN;
+	bool up = kind == MODULE_UP || kind == MODULE_GATE || kind == MODULE_GATE_UP ||
+		  kind == MODULE_SHARED_UP || kind == MODULE_SHARED_GATE;
+	if (plan->mesh.tensor == 1 || !(up || down))
+		return plan->mesh.tensor == 1 ? out : a->head_dim;
+	return (up ? out : in) / plan->mesh.tensor;
+}
+
+/* A leaf whose sizes do not fit: torchao leaves it as it is, Transformer Engine ends. */
 static bool check_fp8_leaf(const struct plan *plan, const struct architecture *a,
 	enum module_kind kind, bool *converts, struct error *error)
 {
-	int64_t out, in, t = plan->mesh.tensor;
+	int64_t out, in;
 	char reason[128];
 	if (!fp8_is_of_block(kind) || !module_linear_shape(a, kind, &out, &in))
 		return true;
 	bool whole = fits_fp8(out) && fits_fp8(in);
-	bool returns = kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_DOWN ||
-		       kind == MODULE_SHARED_DOWN;
-	bool fits = fits_fp8(max_i64((returns ? in : out) / t, a->head_dim));
+	bool fits = fits_fp8(part_of(plan, a, kind, out, in));
 	*converts = *converts || whole;
 	if (whole ? fits : !runtime_of(plan->runtime)->keeps_fp8_copies)
 		return true;

@@ -1,7 +1,6 @@
 /* Roofline of matrix products, attention, element-wise kernels. */
 #include "simulator/costs/compute.h"
 
-#include "schedule/plan/fp8.h"
 #include "simulator/costs/attention.h"
 #include "simulator/costs/executor_kernels.h"
 #include "simulator/costs/fp8.h"

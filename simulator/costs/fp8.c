@@ -1,7 +1,5 @@
 #include "simulator/costs/fp8.h"
 
-#include "schedule/plan/fp8.h"
-
 /* One operand: bytes read and written an element, of two bytes; kernels. */
 struct cast {
 	double bytes, kernels;
