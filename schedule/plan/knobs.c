@@ -511,7 +511,6 @@ const struct knob knob_table[KNOB_COUNT] = {
 				   "megatron: or tensorwise, delayed)",
 			.help = "linear layers of blocks multiply in fp8, with a scale a tensor or "
 				"a row",
-			.shown = "off",
 		},
 	[KNOB_TENSOR] =
 		{

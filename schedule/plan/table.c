@@ -201,6 +201,8 @@ const char *knob_typed(enum knob_id id, const struct plan *plan, struct arena *a
 
 	if (knob_table[id].field.type == FIELD_TYPE_BOOL)
 		return *(const bool *)member ? "on" : "off";
+	if (knob_table[id].field.type == FIELD_TYPE_ENUM)
+		return knob_name(id, *(const int *)member);
 	if (knob_table[id].field.type == FIELD_TYPE_DECODED) {
 		const char *text = typed_text(&knob_table[id].field, member);
 		return text != NULL ? text : knob_table[id].shown;

@@ -59,7 +59,7 @@ class Bash(Case):
         """Every option that the help of a command names, and no other."""
         for command in re.findall(r'^  ([a-z]+)  +', self.box.run('help').out, re.M):
             page = self.box.run('help', command).out
-            named = re.findall(r'^  (?:-\w, )?(--[a-z-]+)', page, re.M)
+            named = re.findall(r'^  (?:-\w, )?(--[a-z0-9-]+)', page, re.M)
             self.assertEqual(self.complete(command, '--'), named, command)
 
     def test_values(self):
