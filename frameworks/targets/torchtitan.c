@@ -112,9 +112,11 @@ static void note_flavor(struct exporting *exporting)
 			value_model(exporting), config);
 	if (strcmp(config, "llama3_405b") != 0)
 		return;
-	export_note_elsewhere(exporting, "param_dtype",
-		"%s: %s multiplies in float8 unless its model_spec is model_registry(\"405B\")",
-		export_knob(exporting->plan, KNOB_PARAM_DTYPE, exporting->arena), config);
+	if (exporting->plan->fp8 == FP8_OFF)
+		export_note_elsewhere(exporting, "param_dtype",
+			"%s: %s multiplies in float8 unless its model_spec is "
+			"model_registry(\"405B\")",
+			export_knob(exporting->plan, KNOB_PARAM_DTYPE, exporting->arena), config);
 	if (!exporting->plan->compile && exporting->target->syntax == SYNTAX_ARGUMENTS)
 		export_note_elsewhere(exporting, "compile",
 			"off: %s compiles unless --compile.no-enable says not to", config);

@@ -374,6 +374,25 @@ static void test_random(void **state)
 	}
 }
 
+/* Copies in fp8, and those that live between steps. */
+static void test_fp8(void **state)
+{
+	static const char *const words[] = {"fp8=tensorwise grad_accum=6",
+		"fp8=rowwise compile=on activation_checkpointing=full",
+		"fp8=delayed runtime=megatron grad_accum=9 tensor=2"};
+	struct arena arena = {0};
+	const struct model *model = preset_model(&arena, "llama-2-7b");
+	const struct topology *topology = cluster(&arena, "2xdgx-h100");
+	struct counts counts = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct plan plan = plan_of_words(&arena, model, topology, words[i]);
+		check(&plan, model, topology, i, &counts);
+	}
+	assert_int_equal(counts.blocks + counts.micro_batches > 0, true);
+	arena_finish(&arena);
+}
+
 /* --- damage --------------------------------------------------------------------------------------
  */
 
@@ -483,8 +502,8 @@ static void test_lengths(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
-		cmocka_unit_test(test_damage), cmocka_unit_test(test_damaged_unfolding),
-		cmocka_unit_test(test_lengths)};
+		cmocka_unit_test(test_fp8), cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_damaged_unfolding), cmocka_unit_test(test_lengths)};
 	if (argc > 2)
 		n_plans = atoi(argv[2]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
