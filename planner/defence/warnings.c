@@ -172,6 +172,18 @@ static bool machine_is_not_measured(const struct subject *subject, struct text *
 	return n > 0 || wide;
 }
 
+/* --- fp8 -------------------------------------------------------------------------------------- */
+
+static bool casts_are_eager(const struct subject *subject, struct text *sentence)
+{
+	const struct plan *plan = subject->plan;
+	if (plan->fp8 == FP8_OFF || plan->compile || runtime_of(plan->runtime)->keeps_fp8_copies)
+		return false;
+	text_add(sentence,
+		"casts to fp8, kernel by kernel, take what products save; use --compile on");
+	return true;
+}
+
 /* --- what was assumed for want of an option --------------------------------------------------- */
 
 /* Another strategy would be faster within this factor of the value that nobody gave. */
@@ -228,6 +240,7 @@ static const struct {
 	{"communication-rules", communication_rules},
 	{"experts-gathered", experts_are_gathered},
 	{"tcp-at-full-rate", tcp_is_taken_at_its_word},
+	{"fp8-eager", casts_are_eager},
 	{"machine-not-measured", machine_is_not_measured},
 	{"assumption-decides", assumption_decides},
 };
