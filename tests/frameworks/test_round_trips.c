@@ -34,6 +34,7 @@ static const struct {
 	{"attention", {"flash", "eager", "flash2"}},
 	{"compile", {"true", "false"}},
 	{"param_dtype", {"bf16", "fp16", "fp32"}},
+	{"fp8", {"", "", "", "", "", "", "", "tensorwise", "rowwise"}},
 	{"master_dtype", {"fp32", "bf16"}},
 	{"reduce_dtype", {"fp32", "bf16", "fp16"}},
 	{"optimizer", {"adamw-fused", "adamw-foreach", "adamw", "sgd"}},

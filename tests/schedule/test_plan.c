@@ -284,6 +284,29 @@ static void test_write_read(void **state)
 	}
 }
 
+/* "off" is no key of a file and no word of a schedule; a recipe is both. */
+static void test_fp8_is_said(void **state)
+{
+	(void)state;
+	static const char *const words[] = {"fp8=off", "fp8=rowwise", ""};
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-h100");
+	struct digest digests[COUNT_OF(words)];
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct plan plan = plan_of_words(&arena, model, topology, words[i]);
+		for (int format = 0; format < 2; format++) {
+			struct plan again =
+				read_back(&arena, &plan, format == 0 ? WRITER_YAML : WRITER_JSON);
+			assert_int_equal(again.fp8, i == 1 ? FP8_ROWWISE : FP8_OFF);
+		}
+		digests[i] = schedule_digest(toy_schedule(&arena, &plan, model, topology));
+	}
+	assert_string_equal(digests[0].hex, digests[2].hex);
+	assert_string_not_equal(digests[0].hex, digests[1].hex);
+	arena_finish(&arena);
+}
+
 /* A summary tells plans apart that differ in what it names. */
 static void test_summary(void **state)
 {
@@ -357,6 +380,7 @@ int main(void)
 		cmocka_unit_test(test_batch_remainders),
 		cmocka_unit_test(test_shard_groups),
 		cmocka_unit_test(test_write_read),
+		cmocka_unit_test(test_fp8_is_said),
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_one_knob),
