@@ -16,9 +16,10 @@ import support
 BINARY = sys.argv.pop(1)
 ASKED = ['FULL_SHARD', 'SHARD_GRAD_OP', 'HYBRID_SHARD']
 QUESTIONS = {
-    'three strategies': ['llama-2-7b', '2xdgx-a100-80gb', '--strategy', ','.join(ASKED)],
+    'three strategies': ['llama-2-7b', '2xdgx-a100-80gb', '--strategy', ','.join(ASKED),
+                         '--wrap', 'block'],
     # The fastest plan leaves too little memory free: a faster one stands beside the answer.
-    'a faster one was passed over': ['llama-3.1-8b', '2xdgx-h100'],
+    'a faster one was passed over': ['llama-3.1-8b', '2xdgx-h100', '--wrap', 'block'],
     'nothing fits': ['llama-2-13b', 'rtx4090-8x', '--micro-batch', '8', '--cpu-offload', 'none',
                      '--tensor', '1', '--context', '1'],
 }

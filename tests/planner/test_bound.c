@@ -1,4 +1,5 @@
-/* Bounds never exceed what the simulator finds, and are worth having. */
+/* Bounds never exceed what the simulator finds, and are worth having. With a number as argument: of
+ * so many random questions (suite `slow`). */
 #include "support.h"
 
 #include "planner/bounds/bounds.h"
@@ -6,8 +7,9 @@
 #include "simulator/simulator.h"
 
 #include <math.h>
+#include <stdlib.h>
 
-enum { QUESTIONS = SAMPLED(80) };
+static int questions = 40;
 
 struct tally {
 	int64_t plans, violations;
@@ -71,11 +73,11 @@ static void judge_question(const struct question *question, bool tighten, double
 	evaluator_finish(&evaluator);
 }
 
-static struct tally judge_random(uint64_t seed, bool tighten, double slack, int questions)
+static struct tally judge_random(uint64_t seed, bool tighten, double slack, int n)
 {
 	struct tally tally = {0};
 	uint64_t state = seed;
-	for (int i = 0; i < questions; i++) {
+	for (int i = 0; i < n; i++) {
 		struct arena arena = {0};
 		struct question question = random_question(&state, &arena);
 		judge_question(&question, tighten, slack, &arena, &tally);
@@ -87,18 +89,18 @@ static struct tally judge_random(uint64_t seed, bool tighten, double slack, int 
 static void test_bounds_are_admissible(void **state)
 {
 	(void)state;
-	struct tally tally = judge_random(UINT64_C(0x9e3779b97f4a7c15), false, 1, QUESTIONS);
+	struct tally tally = judge_random(UINT64_C(0x9e3779b97f4a7c15), false, 1, questions);
 	print_message("%lld plans, bound / simulated: time %.2f, memory %.2f\n",
 		(long long)tally.plans, tally.time / (double)tally.plans,
 		tally.memory / (double)tally.plans);
 	assert_int_equal(tally.violations, 0);
-	assert_true(tally.plans > 60 * QUESTIONS);
+	assert_true(tally.plans > 60 * questions);
 }
 
 static void test_tightened_bounds_are_admissible(void **state)
 {
 	(void)state;
-	struct tally tally = judge_random(UINT64_C(0xd1b54a32d192ed03), true, 1, QUESTIONS / 2);
+	struct tally tally = judge_random(UINT64_C(0xd1b54a32d192ed03), true, 1, questions / 2);
 	print_message("%lld plans, tightened memory %.2f\n", (long long)tally.plans,
 		tally.memory / (double)tally.plans);
 	assert_int_equal(tally.violations, 0);
@@ -111,7 +113,7 @@ static void test_other_runtimes(void **state)
 	struct tally tally = {0};
 	uint64_t seed = UINT64_C(0x2545f4914f6cdd1d);
 	(void)state;
-	for (int i = 0; i < QUESTIONS / 2; i++) {
+	for (int i = 0; i < questions / 2; i++) {
 		struct arena arena = {0};
 		struct question question = random_question(&seed, &arena);
 		if (question.topology->device.kind == DEVICE_GPU) {
@@ -125,7 +127,7 @@ static void test_other_runtimes(void **state)
 		(long long)tally.plans, tally.time / (double)tally.plans,
 		tally.memory / (double)tally.plans);
 	assert_int_equal(tally.violations, 0);
-	assert_true(tally.plans > QUESTIONS);
+	assert_true(tally.plans > questions);
 }
 
 /* A bound of 0 would be admissible and useless: on the question that the product is about they are
@@ -322,7 +324,7 @@ static void test_negative_control(void **state)
 	arena_finish(&arena);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bounds_are_admissible),
@@ -333,5 +335,7 @@ int main(void)
 		cmocka_unit_test(test_pipelines),
 		cmocka_unit_test(test_negative_control),
 	};
+	if (argc > 1)
+		questions = atoi(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "planner/search/search.h"
 
-enum { FEW_QUESTIONS = 60 };
+enum { FEW_QUESTIONS = 30 };
 static int questions = FEW_QUESTIONS;
 
 /* Every plan of the space in a ranking of its own; `least` is the least peak per strategy. */
