@@ -134,6 +134,8 @@ void report_parts(
 	const struct catalogue *catalogue, const struct row_list *rows, struct arena *arena);
 /* Where rows were run with the source's debugging. */
 void report_debugging(const struct row_list *rows, struct arena *arena);
+/* Of two runs of one model, which is the faster one. */
+void report_order(const struct row_list *rows);
 void report_ablations(const struct row_list *rows, struct arena *arena);
 void report_ratios(const struct catalogue *catalogue, const struct row_list *rows);
 void report_rows(const struct row_list *rows); /* one CSV line a row */

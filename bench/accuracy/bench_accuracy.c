@@ -1,19 +1,21 @@
 /* The judge of the cost model: every published measurement beside what is predicted for it.
- * Run: bench_accuracy [--axes | --pipelines | --fp8 | --memory] [--rows] [FOLDER]
+ * Run: bench_accuracy [--axes | --pipelines | --order | --fp8 | --memory] [--rows] [FOLDER]
  * (FOLDER: bench/published). --axes: the rows whose ranks divide the model (tensor parallelism),
  * which have a file of their own: of one source, they are more than all others. --pipelines: that
- * source's with stages. --fp8: with linear layers in fp8. --memory: Megatron-LM's, of small models,
- * whose bytes are exact and whose times are noise. */
+ * source's with stages. --order: of small models on one node, in all mixes. --fp8: with linear
+ * layers in fp8. --memory: Megatron-LM's, of small models, whose bytes are exact and whose times
+ * are noise. */
 #include "accuracy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum set { SET_STEPS, SET_AXES, SET_PIPELINES, SET_FP8, SET_MEMORY, SET_COUNT };
+enum set { SET_STEPS, SET_AXES, SET_PIPELINES, SET_ORDER, SET_FP8, SET_MEMORY, SET_COUNT };
 static const char *const set_options[SET_COUNT] = {
 	[SET_AXES] = "--axes",
 	[SET_PIPELINES] = "--pipelines",
+	[SET_ORDER] = "--order",
 	[SET_FP8] = "--fp8",
 	[SET_MEMORY] = "--memory",
 };
@@ -25,7 +27,8 @@ static const struct {
 } files[] = {{"steps.csv", false, SET_STEPS}, {"memory.csv", false, SET_STEPS},
 	{"steps_later.csv", true, SET_STEPS}, {"steps_axes.csv", false, SET_AXES},
 	{"steps_pipelines.csv", false, SET_PIPELINES}, {"steps_fp8.csv", true, SET_FP8},
-	{"megatron_steps.csv", true, SET_AXES}, {"megatron.csv", false, SET_MEMORY}};
+	{"megatron_steps.csv", true, SET_AXES}, {"internevo_steps.csv", true, SET_AXES},
+	{"vtrain_steps.csv", false, SET_ORDER}, {"megatron.csv", false, SET_MEMORY}};
 
 static void check(bool ok, const struct error *error)
 {
@@ -151,6 +154,8 @@ int main(int argc, char **argv)
 		report_time(&rows, &arena);
 		if (set == SET_PIPELINES)
 			report_debugging(&rows, &arena);
+		if (set == SET_ORDER)
+			report_order(&rows);
 		report_regimes(&rows, &arena);
 		report_families(&rows);
 		report_parts(&catalogue, &rows, &arena);

@@ -41,6 +41,10 @@
 	ROW(KNOB_EXPERT_LOAD, ELSEWHERE, NULL,                                                     \
 		"what the router makes of the data is measured, not set")
 
+#define MEGATRON_MESSAGES                                                                          \
+	ROW(KNOB_SCATTER_GATHER, FIXED, "*>false",                                                 \
+		"stages send whole messages since 2023, whatever its option says")
+
 extern const char megatron_plain[];
 
 /* Values of keys that no word gives. */

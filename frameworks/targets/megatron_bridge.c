@@ -24,6 +24,7 @@ static const struct export_rule rules[] = {
 		"several stages a rank are interleaved there"},
 	{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},
 	MEGATRON_LOAD,
+	MEGATRON_MESSAGES,
 	{KNOB_ATTENTION, ELSEWHERE, NULL,
 		"model.attention_backend = AttnBackend.flash or .unfused in the recipe"},
 	MEGATRON_COMMON,

@@ -20,6 +20,7 @@ static const struct export_rule core_rules[] = {
 	{KNOB_FP8, IN_FILE, "off tensorwise delayed rowwise>tensorwise",
 		"Transformer Engine has no scale a row"},
 	MEGATRON_LOAD,
+	MEGATRON_MESSAGES,
 	MEGATRON_COMMON,
 	{KNOB_MASTER_DTYPE, FIXED, "*>fp32", "the optimizer keeps fp32 parameters"},
 	MEGATRON_ADAM,

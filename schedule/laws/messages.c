@@ -63,6 +63,8 @@ bool schedule_check_message(
 	const struct message *message = &op->message;
 	int class = (int)(program - schedule->programs);
 	const int *uses = slice_of(program, op->uses);
+	bool of_parts = schedule->plan.scatter_gather && op->kind == OP_SEND;
+	int64_t parts = of_parts ? schedule->plan.mesh.tensor : 1;
 	if (message->peer < 0 || message->peer >= schedule->n_classes || message->peer == class)
 		return law_broken(error, "op %d: %s of class %d has class %d at the other end", i,
 			op_kind_name(op->kind), class, message->peer);
@@ -77,7 +79,7 @@ bool schedule_check_message(
 		return law_broken(error, "op %d: %s %s of the wrong buffers, expected a %s", i,
 			op_kind_name(op->kind), direction_names[message->direction],
 			buffer_role_name(carried[message->direction]));
-	if (op->bytes <= 0 || program->buffers[uses[0]].bytes != op->bytes)
+	if (op->bytes <= 0 || program->buffers[uses[0]].bytes != op->bytes * parts)
 		return law_broken(error, "op %d: %s of %lld bytes does not fill its buffer", i,
 			op_kind_name(op->kind), (long long)op->bytes);
 	return true;

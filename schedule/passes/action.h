@@ -60,6 +60,8 @@
 	/* between stages of a pipeline */                                                         \
 	X(SEND, SEND, SEND, SENT, COMPUTE)                                                         \
 	X(RECEIVE, RECV, RECEIVE, RECEIVED, COMPUTE)                                               \
+	/* parts of a message, of all tensor ranks */                                              \
+	X(GATHER_MESSAGE, ALL_GATHER, TENSOR, NOTHING, COMPUTE, MESSAGE)                           \
 	/* how many rows ranks have for one another's experts; the rows, and what becomes of them; \
 	 * between, those of all ranks that cut an expert */                                       \
 	X(COUNT_ROWS, ALL_TO_ALL, EXPERT, NOTHING, COMPUTE)                                        \

@@ -325,7 +325,7 @@ static void set_message(struct lowering *l, int distance)
 	int rank, chunk, stage = pipeline_stage(&step->pipeline, step->class, l->at->chunk);
 	pipeline_place(&step->pipeline, stage + distance, &rank, &chunk);
 	l->op.group = is_back(l) ? step->group_backward : step->group_forward;
-	l->op.bytes = residual_bytes(step);
+	l->op.bytes = message_bytes(step);
 	l->op.stream = stream_with(step, l->op.kind, rank);
 	l->op.message = (struct message){.peer = rank,
 		.chunk = l->op.kind == OP_SEND ? l->at->chunk : chunk,
@@ -380,12 +380,27 @@ void lower_SEND(struct lowering *l)
 		op_give(l, sent);
 }
 
+static int take_message(struct lowering *l)
+{
+	return op_take_new(l, is_back(l) ? BUFFER_RESIDUAL_GRADIENT : BUFFER_RESIDUAL, -1,
+		l->op.bytes, l->step->plan->param_dtype);
+}
+
 void lower_RECEIVE(struct lowering *l)
 {
 	int *received = l->at->flight < 0 ? handed_to(l, l->at->chunk)
 			: is_back(l)      ? &flight_of(l)->received
 					  : residual_at(l, false);
 	set_message(l, is_back(l) ? 1 : -1);
-	*received = op_take_new(l, is_back(l) ? BUFFER_RESIDUAL_GRADIENT : BUFFER_RESIDUAL, -1,
-		l->op.bytes, l->step->plan->param_dtype);
+	*received = take_message(l);
+}
+
+void lower_GATHER_MESSAGE(struct lowering *l)
+{
+	int *received = is_back(l) ? &flight_of(l)->received : residual_at(l, false);
+	l->op.group = l->step->group_tensor;
+	l->op.bytes = residual_bytes(l->step);
+	op_use(l, *received);
+	op_give(l, received);
+	*received = take_message(l);
 }

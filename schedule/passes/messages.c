@@ -27,17 +27,26 @@ static void post(struct step *step, struct posting *posting)
 }
 
 /* To or from the stage so far on, if there is one: a message, or what stands for it where the rank
- * has both. */
-static void add(struct step *step, const struct action *at, int distance, enum action_kind message,
+ * has both. Was it a message? */
+static bool add(struct step *step, const struct action *at, int distance, enum action_kind message,
 	enum action_kind mark)
 {
 	const struct pipeline *pipeline = &step->pipeline;
 	int stage = pipeline_stage(pipeline, step->class, at->chunk) + distance;
 	int rank, chunk;
 	if (stage < 0 || stage >= pipeline->ranks * pipeline->chunks || at->flags & WEIGHT_PART)
-		return;
+		return false;
 	pipeline_place(pipeline, stage, &rank, &chunk);
 	action_add(step, action_at(at, rank == step->class ? mark : message, -1));
+	return rank != step->class;
+}
+
+/* Behind it the parts of other tensor ranks. */
+static void add_received(struct step *step, const struct action *at, int distance, bool early)
+{
+	enum action_kind kind = early ? ACTION_TAKE_OVER : ACTION_RECEIVE;
+	if (add(step, at, distance, kind, ACTION_TAKE_OVER) && step->plan->scatter_gather)
+		action_add(step, action_at(at, ACTION_GATHER_MESSAGE, -1));
 }
 
 void pass_messages(struct step *step)
@@ -57,8 +66,7 @@ void pass_messages(struct step *step)
 			post(step, &posting);
 		action_add(step, *action);
 		if (action->kind == ACTION_PASS_BEGINS)
-			add(step, action, -onwards, early ? ACTION_TAKE_OVER : ACTION_RECEIVE,
-				ACTION_TAKE_OVER);
+			add_received(step, action, -onwards, early);
 		else if (action->kind == ACTION_PASS_ENDS)
 			add(step, action, onwards, ACTION_SEND, ACTION_HAND_OVER);
 	}

@@ -95,6 +95,12 @@ int64_t residual_bytes(const struct step *step)
 		step->model, &step->rules, step->plan->micro_batch, step->plan->seq_len);
 }
 
+int64_t message_bytes(const struct step *step)
+{
+	int64_t parts = step->plan->scatter_gather ? step->plan->mesh.tensor : 1;
+	return residual_bytes(step) / parts;
+}
+
 /* Inputs and targets: windows of seq_len + 1 tokens; and which pairs of tokens attend, of those
  * that the rank has with all of the sequence. */
 int64_t tokens_bytes(const struct step *step)

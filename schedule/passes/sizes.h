@@ -11,6 +11,8 @@ int64_t range_kept_bytes(const struct step *step, int range);
 /* Of the gradients of what its leaves return, that the weight part of backward reads. */
 int64_t range_output_gradient_bytes(const struct step *step, int range);
 int64_t residual_bytes(const struct step *step);
+/* What one rank sends to the next stage. */
+int64_t message_bytes(const struct step *step);
 int64_t tokens_bytes(const struct step *step);
 int64_t logits_bytes(const struct step *step);
 /* Payloads of what ranks exchange that divide the model: the residual stream of all tensor ranks;

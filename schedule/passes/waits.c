@@ -42,6 +42,7 @@ enum need {
 	EXCHANGED,       /* what the ranks that divide the model have exchanged so far */
 	INPUT,           /* of it, the input that was gathered beside the part before */
 	ROWS,            /* of it, to and from experts */
+	MESSAGE,         /* what the pass begins with */
 };
 
 enum result {
@@ -203,6 +204,12 @@ static struct ref *received_at(const struct waiting *w)
 	return &w->received[(2 * w->at->chunk + direction) * m + w->at->micro_batch];
 }
 
+static void wait_for_message(struct waiting *w)
+{
+	wait_for(w, *received_at(w));
+	*received_at(w) = none;
+}
+
 static void wait_for_exchanges(struct waiting *w)
 {
 	static const enum stream streams[] = {STREAM_TENSOR, STREAM_CONTEXT, STREAM_EXPERT};
@@ -216,8 +223,7 @@ static void wait_for_exchanges(struct waiting *w)
 	}
 	if (in_rounds)
 		wait_for_block(w);
-	wait_for(w, *received_at(w));
-	*received_at(w) = none;
+	wait_for_message(w);
 }
 
 static void wait_for_sent(struct waiting *w)
@@ -326,6 +332,9 @@ static void wait_for_need(struct waiting *w, enum need need)
 		break;
 	case EXCHANGED:
 		wait_for_exchanges(w);
+		break;
+	case MESSAGE:
+		wait_for_message(w);
 		break;
 	case INPUT:
 		wait_for(w, w->input);

@@ -512,6 +512,17 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.help = "linear layers of blocks multiply in fp8, with a scale a tensor or "
 				"a row",
 		},
+	[KNOB_SCATTER_GATHER] =
+		{
+			FIELD_BOOL(struct plan, scatter_gather, "scatter_gather", FIELD_OMIT_ZERO),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_MEGATRON),
+			.refusal = "its stages send one another whole messages; use off",
+			.metavar = on_off,
+			.help = "Megatron-LM until 2023: tensor ranks send a part of each "
+				"message, and gather",
+		},
 	[KNOB_TENSOR] =
 		{
 			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
@@ -578,7 +589,8 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	/* Parallelism beside data */
 	KNOB_TENSOR, KNOB_SEQUENCE_PARALLEL, KNOB_KEEP_GATHERED, KNOB_CONTEXT, KNOB_CONTEXT_METHOD,
 	KNOB_PIPELINE, KNOB_PIPELINE_SCHEDULE, KNOB_VIRTUAL_STAGES, KNOB_LAYERS_PER_STAGE,
-	KNOB_EXPERT, KNOB_EXPERT_TENSOR, KNOB_EXPERT_LOAD, KNOB_CAPACITY_FACTOR,
+	KNOB_SCATTER_GATHER, KNOB_EXPERT, KNOB_EXPERT_TENSOR, KNOB_EXPERT_LOAD,
+	KNOB_CAPACITY_FACTOR,
 	/* Sharding */
 	KNOB_STRATEGY, KNOB_SHARD_GROUP, KNOB_RESHARD_AFTER_FORWARD, KNOB_WRAP, KNOB_PREFETCH,
 	KNOB_FORWARD_PREFETCH, KNOB_LIMIT_ALL_GATHERS, KNOB_OVERLAP, KNOB_CPU_OFFLOAD,

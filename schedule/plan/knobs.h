@@ -44,14 +44,12 @@ enum { GRADIENT_QUANTUM_BITS = 52 };
 #define ALLOCATOR_VALUES(X)                                                                        \
 	X(ALLOCATOR_SEGMENTS, "segments")                                                          \
 	X(ALLOCATOR_EXPANDABLE, "expandable")
-
 /* What of a block's saved tensors waits for backward in host memory: the inputs of checkpointed
  * blocks; or all that autograd has saved (torch.autograd.graph.save_on_cpu). */
 #define ACTIVATION_OFFLOAD_VALUES(X)                                                               \
 	X(ACTIVATIONS_STAY, "none")                                                                \
 	X(ACTIVATIONS_CHECKPOINTS, "checkpoints")                                                  \
 	X(ACTIVATIONS_ALL, "all")
-
 /* What runs beside compute of Megatron-LM's DDP: reductions in backward (--overlap-grad-reduce) and
  * gathers in forward (--overlap-param-gather); without the first all is one bucket. */
 #define OVERLAP_VALUES(X)                                                                          \
@@ -117,6 +115,7 @@ struct plan {
 	int64_t expert_tensor;  /* with expert ranks: those that each expert is cut over; else 0 */
 	double expert_load;     /* and rows that the fullest rank gets over the mean; else 0 */
 	double capacity_factor; /* or of every expert: more are dropped, fewer are padded; else 0 */
+	bool scatter_gather;    /* each tensor rank sends its part of a stage's output */
 	double clip;            /* gradient norm; 0 = no clipping */
 	double loader_rate;     /* tokens/s of a rank's data loader; 0 = it is never waited for */
 	struct trainable trainable; /* of the model, which was built for it */
@@ -168,6 +167,7 @@ enum knob_id {
 	KNOB_CONTEXT_METHOD,
 	KNOB_CAPACITY_FACTOR,
 	KNOB_FP8,
+	KNOB_SCATTER_GATHER,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

@@ -168,6 +168,18 @@ static bool check_parts(const struct plan *plan, const struct model *model, stru
 	return true;
 }
 
+/* Parts of tokens that all tensor ranks have; with sequence parallelism each has its own. */
+static bool check_messages(const struct plan *plan, struct error *error)
+{
+	const char *why = plan->mesh.pipeline == 1 ? "there is one pipeline rank"
+			  : plan->mesh.tensor == 1 ? "there is one tensor rank"
+			  : plan->sequence_parallel
+				  ? "with sequence parallelism each rank sends its own tokens"
+				  : NULL;
+	return !plan->scatter_gather || why == NULL ||
+	       error_set(error, EXIT_CODE_USAGE, "--scatter-gather on: %s; leave it out", why);
+}
+
 static bool check_pipeline(const struct plan *plan, const struct model *model, struct error *error)
 {
 	int64_t stages = plan->mesh.pipeline, most = model->architecture.layers + 2;
@@ -333,5 +345,6 @@ bool plan_check_axes(const struct plan *plan, const struct model *model, struct 
 			return false;
 	return check_axis(plan, KNOB_EXPERT, error) && check_experts(plan, model, error) &&
 	       check_routing(plan, model, error) && check_tensor(plan, model, error) &&
-	       check_context(plan, model, error) && check_pipeline(plan, model, error);
+	       check_context(plan, model, error) && check_messages(plan, error) &&
+	       check_pipeline(plan, model, error);
 }

@@ -364,13 +364,13 @@ int count_group(const struct schedule *schedule, enum op_kind kind, enum group_k
 bool try_words(struct arena *arena, const struct model *model, const struct topology *topology,
 	const char *words, struct plan *plan, struct error *error)
 {
-	char *copy = arena_strdup(arena, words), *word[8] = {0};
+	char *copy = arena_strdup(arena, words), *word[10] = {0};
 	int n = 0;
 	*error = (struct error){0};
-	for (char *next = strtok(copy, " "); next != NULL && n < 7; next = strtok(NULL, " "))
+	for (char *next = strtok(copy, " "); next != NULL && n < 9; next = strtok(NULL, " "))
 		word[n++] = next;
 	return try_plan(arena, model, topology, plan, error, word[0], word[1], word[2], word[3],
-		word[4], word[5], word[6], NULL);
+		word[4], word[5], word[6], word[7], word[8], NULL);
 }
 
 struct plan plan_of_words(struct arena *arena, const struct model *model,

@@ -235,6 +235,47 @@ static void test_messages(void **state)
 	}
 }
 
+static struct exchanged of_class(
+	const struct schedule *schedule, int class, enum op_kind kind, enum group_kind group)
+{
+	struct schedule one = *schedule;
+	one.programs = &schedule->programs[class];
+	return exchanged(&one, kind, group);
+}
+
+/* Megatron-LM's scatter and gather: a tensor rank sends its part of each message, and what it
+ * receives is gathered before it is computed with. */
+static void test_parts_of_messages(void **state)
+{
+	static const char *const orders[] = {"pipeline=4 grad_accum=8",
+		"pipeline=4 pipeline_schedule=interleaved virtual_stages=2 grad_accum=8",
+		"pipeline=2 pipeline_schedule=gpipe grad_accum=3 activation_checkpointing=full"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(orders); i++) {
+		struct arena arena = {0};
+		const char *words = arena_printf(&arena,
+			"%s tensor=4 sequence_parallel=off seq_len=%d runtime=megatron", orders[i],
+			SEQ_LEN);
+		const struct schedule *whole = built(&arena, "llama-2-7b", words);
+		const struct schedule *parts = built(
+			&arena, "llama-2-7b", arena_printf(&arena, "%s scatter_gather=on", words));
+		for (int c = 0; c < parts->n_classes; c++) {
+			struct exchanged sent = of_class(whole, c, OP_SEND, GROUP_PIPELINE);
+			struct exchanged came = of_class(whole, c, OP_RECV, GROUP_PIPELINE);
+			struct exchanged part = of_class(parts, c, OP_SEND, GROUP_PIPELINE);
+			struct exchanged arrived = of_class(parts, c, OP_RECV, GROUP_PIPELINE);
+			struct exchanged gathered = of_class(parts, c, OP_ALL_GATHER, GROUP_TENSOR);
+			assert_int_equal(part.n, sent.n);
+			assert_int_equal(part.bytes * 4, sent.bytes);
+			assert_int_equal(arrived.n, came.n);
+			assert_int_equal(arrived.bytes * 4, came.bytes);
+			assert_int_equal(gathered.n, came.n);
+			assert_int_equal(gathered.bytes, came.bytes);
+		}
+		arena_finish(&arena);
+	}
+}
+
 /* A tied table is on the first stage and on the last one, which add up its gradients. */
 static void test_table(void **state)
 {
@@ -466,6 +507,7 @@ int main(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_work),
 		cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_parts_of_messages),
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_in_flight),
 		cmocka_unit_test(test_reductions_come_behind),

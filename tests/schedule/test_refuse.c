@@ -376,6 +376,13 @@ static void test_experts_and_context(void **state)
 			"leave it out"},
 		{"mixtral-8x7b", "runtime=megatron capacity_factor=1.5", "one expert rank"},
 		{"mixtral-8x7b", "runtime=nanotron expert=2", "runtime nanotron cannot"},
+		{"llama-3-8b", "pipeline=2 tensor=2 sequence_parallel=off scatter_gather=on",
+			"whole messages; use off"},
+		{"llama-3-8b", "runtime=megatron tensor=2 sequence_parallel=off scatter_gather=on",
+			"one pipeline rank"},
+		{"llama-3-8b", "runtime=megatron pipeline=2 scatter_gather=on", "one tensor rank"},
+		{"llama-3-8b", "runtime=megatron pipeline=2 tensor=2 scatter_gather=on",
+			"sends its own tokens; leave it out"},
 	};
 	(void)state;
 	for (int c = 0; c < COUNT_OF(cases); c++) {
