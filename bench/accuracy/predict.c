@@ -27,13 +27,23 @@ static bool resolve(const struct row *row, struct change change, const struct mo
 	return plan_resolve(&question, arena, plan, error);
 }
 
+/* Of a part of a node. */
+static bool use_gpus(const struct row *row, struct topology *topology, struct error *error)
+{
+	int64_t gpus;
+
+	return !parse_int(row_cell(row, "gpus"), &gpus) ||
+	       topology_use_devices(topology, gpus, error);
+}
+
 static bool read_changed(const struct catalogue *catalogue, const struct row *row,
 	struct change change, struct arena *arena, struct row_case *read, struct error *error)
 {
 	const char *seq_len = row_cell(row, "seq_len");
 
 	if (!catalogue_model(catalogue, arena, row->model, seq_len, &read->model, error) ||
-		!catalogue_topology(catalogue, arena, row->topology, &read->topology, error))
+		!catalogue_topology(catalogue, arena, row->topology, &read->topology, error) ||
+		!use_gpus(row, read->topology, error))
 		return false;
 	if (catalogue->adjust != NULL)
 		catalogue->adjust(read->topology, catalogue->adjusting);

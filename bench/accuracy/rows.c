@@ -5,9 +5,9 @@
 #include <string.h>
 
 static const char *const known[] = {"row", "source", "reference", "date", "gpu", "family", "model",
-	"topology", "part", "debugging", "measured_tokens_per_s_per_gpu", "measured_peak_gib",
-	"measured_steady_gib", "mem_metric", "status", "notes", "knob", "value", "instead_of",
-	"measured_ratio"};
+	"topology", "gpus", "part", "debugging", "measured_tokens_per_s_per_gpu",
+	"measured_peak_gib", "measured_steady_gib", "mem_metric", "status", "notes", "knob",
+	"value", "instead_of", "measured_ratio"};
 
 bool column_is_option(const char *name)
 {

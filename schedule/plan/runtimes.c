@@ -249,7 +249,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.zero = &internevo_rules,
 			.gathers_by_broadcast = true,
 			.fused_kernels = true,
-			.loss_in_place = true, /* flash-attn's, inplace_backward */
+			.loss_in_place = true,      /* flash-attn's, inplace_backward */
+			.overlaps_exchanges = true, /* its FusedDenseFunc */
 			.host_per_exchange = 150e-6,
 			.host_per_hook = 30e-6,
 		},

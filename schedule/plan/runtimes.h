@@ -130,7 +130,7 @@ struct runtime {
 	struct expert_rules experts;
 	/* In the backward of a column-parallel layer what tensor ranks exchange runs beside its
 	 * products: the gather of its input beside dX, the sum of dX beside dW (Megatron-LM,
-	 * LinearWithGradAccumulationAndAsyncCommunication). */
+	 * LinearWithGradAccumulationAndAsyncCommunication; flash-attn, FusedDenseFunc). */
 	bool overlaps_exchanges;
 	/* Pipelines: embedding and head count as a block each, or costs do; a script may name each
 	 * stage's blocks; a stage's output is there until its backward, though it was sent. */
