@@ -60,14 +60,18 @@ static double flash_rate(const struct machine *machine, const struct attention_s
 }
 
 /* Eager attention is one batched product of depth head_dim for the scores and one of depth seq_len
- * for the values, and twice each of them in backward. */
+ * for the values; in backward one of the first kind, for the probabilities' gradient, and three of
+ * the second. */
 static double eager_rate(const struct machine *machine, const struct attention_shape *shape)
 {
 	const struct architecture *a = shape->architecture;
-	const struct gemm_shape scores = {
-		shape->seq_len, shape->seq_len, a->head_dim, shape->sequences * a->heads};
+	int64_t s = shape->seq_len, heads = shape->sequences * a->heads;
+	const struct gemm_shape scores = {s, s, a->head_dim, heads};
+	const struct gemm_shape values = {s, a->head_dim, s, heads};
+	double others = shape->pass == PASS_FORWARD ? 1 : 3;
 
-	return gemm_flops(&scores) / gemm_arithmetic(machine, &scores);
+	return (gemm_flops(&scores) + others * gemm_flops(&values)) /
+	       (gemm_arithmetic(machine, &scores) + others * gemm_arithmetic(machine, &values));
 }
 
 double attention_rate(const struct machine *machine, const struct attention_shape *shape)

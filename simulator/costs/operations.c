@@ -381,7 +381,7 @@ struct cost_table cost_table(const struct schedule *schedule, int class, struct 
 	int *of = ARENA_ARRAY(arena, int, program->n_ops);
 
 	machine_init(&costing.machine, schedule->topology, &libraries, schedule->plan.param_dtype);
-	costing.slowdown = straggler_slowdown(schedule->topology);
+	costing.slowdown = straggler_of_stages(schedule);
 	init_factors(&costing);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];

@@ -25,12 +25,64 @@ double expected_maximum(int64_t n)
 		a - (log(log((double)n)) + log_4_pi) / (2 * a));
 }
 
-double straggler_slowdown(const struct topology *topology)
+static double slowdown_of(int64_t devices)
 {
-	int64_t devices = topology_devices(topology);
-
-	if (topology->device.kind != DEVICE_GPU || devices <= REFERENCE_DEVICES)
+	if (devices <= REFERENCE_DEVICES)
 		return 1;
 	return 1 +
 	       device_spread * (expected_maximum(devices) - expected_maximum(REFERENCE_DEVICES));
+}
+
+double straggler_slowdown(const struct topology *topology)
+{
+	return topology->device.kind == DEVICE_GPU ? slowdown_of(topology_devices(topology)) : 1;
+}
+
+/* Parameters that a token meets in products, of which it has a gradient too. */
+static double work_of(const struct model *model)
+{
+	double work = (double)model->active_parameter_count;
+
+	for (int m = 0; m < model->n_modules && model->modules[m].kind != MODULE_BLOCK; m++)
+		if (model->modules[m].kind == MODULE_EMBEDDING ||
+			model->modules[m].kind == MODULE_POSITION_EMBEDDING)
+			work -= (double)model_trained_elements(model, m);
+	return work;
+}
+
+/* Of the stages that have at least so much to do. */
+static int stages_with(const struct schedule *schedule, double least)
+{
+	int n = 0;
+
+	for (int c = 0; c < schedule->n_classes; c++)
+		n += work_of(schedule->programs[c].model) >= least;
+	return n;
+}
+
+static double most_below(const struct schedule *schedule, double bound)
+{
+	double most = 0;
+
+	for (int c = 0; c < schedule->n_classes; c++) {
+		double work = work_of(schedule->programs[c].model);
+		if (work < bound)
+			most = fmax(most, work);
+	}
+	return most;
+}
+
+/* A pipeline goes as fast as its slowest stage: the slowest device of those with most to do, or of
+ * more of them, whose stages have less. */
+double straggler_of_stages(const struct schedule *schedule)
+{
+	int64_t ranks = plan_ranks(&schedule->plan) / schedule->n_classes;
+	double most = most_below(schedule, INFINITY), slowest = 1;
+
+	if (schedule->topology->device.kind != DEVICE_GPU)
+		return 1;
+	for (double work = most; work > 0; work = most_below(schedule, work))
+		slowest = fmax(
+			slowest, work / most * slowdown_of(ranks * stages_with(schedule, work)));
+	return slowest;
 }

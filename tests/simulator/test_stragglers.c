@@ -73,6 +73,30 @@ static void test_compute_of_a_step(void **state)
 	assert_true(fabs(compute[1] / compute[0] / (slowdown[1] / slowdown[0]) - 1) < 0.01);
 }
 
+/* Stages nearly alike wait for the slowest device of all, as one stage does. Where the head makes
+ * the last one 6 % longer, it waits for its own alone: others' are not as much slower. */
+static void test_stages(void **state)
+{
+	static const struct {
+		const char *words;
+		double least, most; /* of what the slowest of all would add */
+	} rows[] = {{"pipeline=16 strategy=NO_SHARD runtime=megatron", 0, 0},
+		{"pipeline=2 strategy=NO_SHARD runtime=megatron", 0.75, 0.9},
+		{"strategy=FULL_SHARD", 1, 1}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct case_ c;
+
+		case_load(&c, "llama-2-70b", "16xdgx-a100-80gb");
+		case_plan(&c, rows[i].words);
+		double more = straggler_of_stages(c.schedule) - 1;
+		double all = straggler_slowdown(c.topology) - 1;
+		if (!(more >= rows[i].least * all && more <= rows[i].most * all))
+			fail_msg("%s: %g of %g", rows[i].words, more, all);
+		case_finish(&c);
+	}
+}
+
 /* One operation that takes 1 s alone, 0.8 s of it on the wire. */
 static double late(enum network_kind kind, int64_t nodes)
 {
@@ -250,6 +274,7 @@ int main(void)
 		cmocka_unit_test(test_expected_maximum),
 		cmocka_unit_test(test_slowdown),
 		cmocka_unit_test(test_compute_of_a_step),
+		cmocka_unit_test(test_stages),
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_collisions),
