@@ -33,8 +33,9 @@ struct row {
 	const char *error; /* why it is not predicted; NULL = it is */
 	int64_t gpus, nodes, micro_batch, seq_len, parameters;
 	struct prediction prediction;
-	int64_t steady_bytes; /* of buffers that live between steps */
-	double measured_step; /* s, 0 = not measured */
+	int64_t steady_bytes;   /* of buffers that live between steps */
+	int64_t reserved_bytes; /* of the rank that the source prints */
+	double measured_step;   /* s, 0 = not measured */
 	double debugged_step; /* s: as predicted, and what the source's debugging took (debugging.c)
 			       */
 	double baseline_step; /* s: 6N FLOPs a token at half of the datasheet's peak */

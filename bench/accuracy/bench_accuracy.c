@@ -108,9 +108,8 @@ void report_rows(const struct row_list *rows)
 			p->step_time_high, r->measured_step > 0 ? 100 * row_time_error(r) : 0.0,
 			p->time.compute, p->time.exposed_communication, r->measured_peak,
 			(double)p->peak_allocated_bytes / 0x1p30,
-			(double)p->peak_reserved_bytes / 0x1p30,
-			(double)p->peak_memory_bytes / 0x1p30, fits_names[p->fits],
-			r->error != NULL ? r->error : "");
+			(double)r->reserved_bytes / 0x1p30, (double)p->peak_memory_bytes / 0x1p30,
+			fits_names[p->fits], r->error != NULL ? r->error : "");
 	}
 }
 

@@ -56,6 +56,16 @@ bool row_read(const struct catalogue *catalogue, const struct row *row, struct a
 	return read_changed(catalogue, row, (struct change){NULL, NULL}, arena, read, error);
 }
 
+/* nanotron's table is written by the first rank, which is of the first stage (helpers.py,
+ * log_throughput; parallel/context.py); of others what the worst stage reserves is compared. */
+static int64_t printed_reserved_bytes(const struct row *row, const struct prediction *p)
+{
+	bool first = strcmp(row_cell(row, "runtime"), "nanotron") == 0 && p->n_classes > 1;
+	int64_t outside = p->peak_memory_bytes - p->peak_reserved_bytes;
+
+	return first ? p->classes[0].peak_memory_bytes - outside : p->peak_reserved_bytes;
+}
+
 static bool simulate_row(const struct catalogue *catalogue, struct row *row, struct change change,
 	struct arena *arena, struct simulation *simulation, struct error *error)
 {
@@ -74,6 +84,7 @@ static bool simulate_row(const struct catalogue *catalogue, struct row *row, str
 	double tokens =
 		(double)plan.global_batch * (double)plan.seq_len / (double)plan_ranks(&plan);
 	double peak = device_peak_flops(&topology->device, plan.param_dtype);
+	row->reserved_bytes = printed_reserved_bytes(row, &simulation->prediction);
 	row->gpus = plan_ranks(&plan);
 	row->nodes = ceil_div(row->gpus, topology->devices_per_node);
 	row->micro_batch = plan.micro_batch;

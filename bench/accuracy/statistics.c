@@ -50,7 +50,7 @@ static double predicted_peak(const struct row *row)
 	if (strcmp(row->metric, "active") == 0)
 		return (double)p->peak_active_bytes;
 	if (strcmp(row->metric, "reserved") == 0)
-		return (double)p->peak_reserved_bytes;
+		return (double)row->reserved_bytes;
 	if (strcmp(row->metric, "nvidia-smi") == 0)
 		return (double)p->peak_memory_bytes;
 	return (double)p->ledger_peak_bytes;

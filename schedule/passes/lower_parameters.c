@@ -159,6 +159,20 @@ void lower_STAGE_MASTER(struct lowering *l)
 		op_take_new(l, BUFFER_STAGED_SHARD, l->at->unit, l->op.bytes, l->op.dtype);
 }
 
+/* While parts are gathered in copies: the rank's own part, the part of each rank, and all of them
+ * once more, as ProcessGroupNCCL wants lists. They are filled, brought in order and copied back. */
+static void take_copies(struct lowering *l, int64_t part)
+{
+	enum { PASSES = 6 };
+	int64_t ranks = l->step->schedule->groups[l->step->group_gather].size;
+	for (int64_t i = 0; i < ranks + 2; i++) {
+		int64_t bytes = i <= ranks ? part : ranks * part;
+		int copy = op_take_new(l, BUFFER_LOW_PRECISION_SHARD, -1, bytes, l->op.dtype);
+		op_give(l, &copy);
+	}
+	l->op.bytes += PASSES * ranks * part;
+}
+
 /* Updated shards go into the rank's part of the whole parameters, */
 void lower_CAST_WHOLE(struct lowering *l)
 {
@@ -172,6 +186,9 @@ void lower_CAST_WHOLE(struct lowering *l)
 	}
 	l->op.bytes = chunks * (master_bytes(l) + compute_bytes(l));
 	op_use(l, l->step->whole);
+	const struct zero_rules *zero = runtime_of(l->step->plan->runtime)->zero;
+	if (l->step->group_gather >= 0 && zero != NULL && zero->copies_gathered)
+		take_copies(l, chunks * compute_bytes(l));
 }
 
 /* Or into its part of each bucket, */

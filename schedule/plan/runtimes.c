@@ -49,6 +49,7 @@ static const struct zero_rules nanotron_rules = {
 	.reduces_late = BIT(1),
 	.overlaps = BIT(0),
 	.fp32_gradients = true,
+	.copies_gathered = true, /* distributed.py, all_gather_coalesced */
 };
 
 /* configs/7B_*.py: overlap_sync_grad, reduce_bucket_size. */

@@ -25,7 +25,8 @@ struct zero_rules {
 	/* Backward adds to the fp32 copies itself: nothing else holds a gradient (Megatron-LM's
 	 * fused accumulation). With shards they are reduce-scattered. */
 	bool adds_at_once;
-	bool copies_back; /* a reduced bucket goes back into all its gradients, not the slice */
+	bool copies_back;     /* a reduced bucket goes back into all its gradients, not the slice */
+	bool copies_gathered; /* updated parameters are gathered in copies */
 	int64_t bucket_elements; /* a bucket closes before it would exceed this; 0: one for all */
 	/* adds_at_once: a bucket closes when it has these, or so many a data-parallel rank; all is
 	 * one bucket where reductions are not overlapped (KNOB_OVERLAP). */
@@ -121,9 +122,8 @@ struct runtime {
 	 * computed again, and once more for their backward; else they stay from then on. */
 	bool recomputes_by_unit;
 	bool keeps_activated_gate;
-	/* Sequence parallel: autograd keeps the input of a column-parallel layer as it was gathered
-	 * (DTensor's redistribution); else it is gathered again in backward (Megatron-LM;
-	 * nanotron unless KNOB_KEEP_GATHERED). */
+	/* Sequence parallel: the input of a column-parallel layer stays gathered (DTensor), or with
+	 * KNOB_KEEP_GATHERED; else it is gathered again in backward (Megatron-LM, nanotron). */
 	bool keeps_gathered_input;
 	const struct ring_rules *ring; /* NULL: it has none */
 	bool goes_by_ring;             /* where nobody says how (--cp-comm-type p2p) */
