@@ -111,7 +111,8 @@ bool generation_has_steps(enum device_generation generation);
  * of eight, where the rates of `machine.c` come from; >= 1, and 1 up to eight devices and on CPUs,
  * which are measured where they are. */
 double straggler_slowdown(const struct topology *topology);
-/* The same of a schedule's pipeline, whose stages may have less to do than others. */
+/* The same of a schedule's pipeline, whose stages may have less to do than others. No more than
+ * that where the schedule has one stage alone. */
 double straggler_of_stages(const struct schedule *schedule);
 
 /* The mean of the largest of n standard normal numbers (its usual asymptotic expansion), n >= 1. */

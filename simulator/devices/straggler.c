@@ -72,15 +72,27 @@ static double most_below(const struct schedule *schedule, double bound)
 	return most;
 }
 
+/* Some schedules have one class alone: of these the others' are not known. */
+static bool has_all_stages(const struct schedule *schedule)
+{
+	for (int c = 0; c < schedule->n_classes; c++)
+		if (schedule->programs[c].model == NULL)
+			return false;
+	return true;
+}
+
 /* A pipeline goes as fast as its slowest stage: the slowest device of those with most to do, or of
  * more of them, whose stages have less. */
 double straggler_of_stages(const struct schedule *schedule)
 {
 	int64_t ranks = plan_ranks(&schedule->plan) / schedule->n_classes;
-	double most = most_below(schedule, INFINITY), slowest = 1;
+	double slowest = slowdown_of(ranks);
 
 	if (schedule->topology->device.kind != DEVICE_GPU)
 		return 1;
+	if (!has_all_stages(schedule))
+		return slowest;
+	double most = most_below(schedule, INFINITY);
 	for (double work = most; work > 0; work = most_below(schedule, work))
 		slowest = fmax(
 			slowest, work / most * slowdown_of(ranks * stages_with(schedule, work)));

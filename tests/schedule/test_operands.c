@@ -65,7 +65,7 @@ static const struct {
 	enum op_kind kind;
 	const char *pattern;
 } fixed[] = {
-	{OP_CAST_PARAMETERS, "^(PL|HL|PC|P+C|H+C|L+G|(PL)+)$"},
+	{OP_CAST_PARAMETERS, "^(PL|HL|PC|PCL+|P+C|H+C|L+G|(PL)+)$"},
 	{OP_ALL_GATHER, "^([PLHR][UG]|C|G)$"},
 	{OP_COPY_OUT, "^GU$"},
 	{OP_RESHARD, "^(U|C|UR)$"},
