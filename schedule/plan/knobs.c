@@ -520,8 +520,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.runtimes = BIT(RUNTIME_MEGATRON),
 			.refusal = "its stages send one another whole messages; use off",
 			.metavar = on_off,
-			.help = "Megatron-LM until 2023: tensor ranks send a part of each "
-				"message, and gather",
+			.help = "Megatron-LM until 2023: tensor ranks send parts of messages",
 		},
 	[KNOB_TENSOR] =
 		{
