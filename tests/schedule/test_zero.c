@@ -266,6 +266,28 @@ static void test_copies(void **state)
 	}
 }
 
+/* nanotron gathers updated parameters in copies: the rank's own part, that of each rank, and all of
+ * them once more. */
+static void test_gathered_copies(void **state)
+{
+	struct arena arena = {0};
+	struct sample s = build(&arena, "nanotron", "ZERO_1", NULL, NULL);
+	const struct program *p = &s.schedule->programs[0];
+	int64_t ranks = plan_data_parallel(&s.schedule->plan), part = 0, bytes = 0, n = 0;
+	(void)state;
+	for (int u = 0; u < p->n_units; u++)
+		part += p->units[u].chunk * 2;
+	for (int b = 0; b < p->n_buffers; b++) {
+		if (p->buffers[b].role != BUFFER_LOW_PRECISION_SHARD)
+			continue;
+		n++;
+		bytes += p->buffers[b].bytes;
+	}
+	assert_int_equal(n, ranks + 2);
+	assert_int_equal(bytes, part * (2 * ranks + 1));
+	arena_finish(&arena);
+}
+
 /* --- stage 3 -------------------------------------------------------------------------------------
  */
 
@@ -381,6 +403,7 @@ int main(void)
 		cmocka_unit_test(test_accumulation),
 		cmocka_unit_test(test_buckets),
 		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_gathered_copies),
 		cmocka_unit_test(test_stage3_gathers),
 		cmocka_unit_test(test_stage3_reductions),
 		cmocka_unit_test(test_ours),
