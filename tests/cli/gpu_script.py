@@ -172,6 +172,28 @@ def failures_stay_apart(tree, path):
     assert 'passed' in stages['gpt2-124m'], stages
 
 
+def what_a_visit_runs(tree, path):
+    """Three calibrations side by side; the models without what a calibration chose; rows that need PyTorch say so."""
+    calibration = os.path.join(tree, 'build/gpu/local.yaml')
+    with open(calibration, encoding='utf-8') as file:
+        text = file.read()
+    with open(calibration, 'w', encoding='utf-8') as file:
+        file.write(text.replace('calibration:\n', 'calibration:\n  attention_library: 91900\n  attention:\n'
+                                '    - head_dim: 64\n      length: 1024\n      engine: 2\n'))
+    os.remove(os.path.join(tree, 'plans-asked'))
+    done = run(tree, path, '--built', 'calibrations', 'plain', 'torch')
+    stages, rows = parse(done.stdout.split('\n\ncalibrations\n')[0])
+    assert 'passed' in stages['calibrations'] and 'its rows say why' in ' '.join(stages['plain']), stages
+    assert 'PyTorch is not here' in ' '.join(stages['torch']), stages
+    line = [line.split() for line in done.stdout.splitlines() if line.startswith('sustained_clock ')]
+    assert len(line) == 1 and len(line[0]) == 4 and len(set(line[0])) == 2, done.stdout
+    assert float(rows['gpt2-124m-plain'][2]) > 0 and rows['gpt2-1.5b-plain'][1:3] == ['no', 'plan:'], rows
+    with open(os.path.join(tree, 'plans-asked'), encoding='utf-8') as file:
+        plans = file.read().splitlines()
+    assert len(plans) == 3 and all(plan.split()[2] == 'build/gpu/plain.yaml' for plan in plans), plans
+    assert not os.path.exists(os.path.join(tree, 'build/gpu/plain.yaml'))
+
+
 def other_bits(tree, path):
     write(os.path.join(tree, 'other-bits'), '')
     done = run(tree, path, '--built', 'digests')
@@ -191,6 +213,7 @@ def main():
         from_end_to_end(tree, path)
         if sys.argv[3:] == ['slow']:
             on_all_gpus(tree, path)
+            what_a_visit_runs(tree, path)
             beside_pytorch(tree, path)
             other_bits(tree, path)
         failures_stay_apart(tree, path)
