@@ -5,6 +5,7 @@
 const char *const collective_kind_names[] = {
 	"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send_recv", NULL};
 const char *const product_form_names[] = {"forward", "input_gradient", "weight_gradient", NULL};
+const char *const attention_direction_names[] = {"forward", "backward", NULL};
 const char *const calibration_kernel_names[] = {
 #define X(suffix, name) [KERNEL_##suffix] = name,
 	CALIBRATION_KERNEL_KINDS(X)
@@ -112,6 +113,8 @@ const struct field calibration_choice_fields[] = {
 const struct field calibration_attention_fields[] = {
 	FIELD_INT(struct calibration_attention, head_dim, "head_dim", KEY_POSITIVE),
 	FIELD_INT(struct calibration_attention, length, "length", KEY_POSITIVE),
+	FIELD_ENUM(struct calibration_attention, pass, "pass", FIELD_KEY | OPTIONAL,
+		attention_direction_names),
 	FIELD_DOUBLE(struct calibration_attention, gain, "gain", OPTIONAL),
 	FIELD_INT32(struct calibration_attention, engine, "engine",
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
@@ -120,6 +123,8 @@ const struct field calibration_attention_fields[] = {
 	NUMBER(stream_k),
 	NUMBER(tile_m),
 	NUMBER(tile_n),
+	NUMBER(stages),
+	FIELD_BYTES(struct calibration_attention, workspace_bytes, "workspace", OPTIONAL),
 	FIELD_END,
 };
 #undef NUMBER

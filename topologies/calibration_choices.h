@@ -25,22 +25,39 @@ struct calibration_choice {
 
 enum { CALIBRATION_CHOICES = 128 }; /* at most */
 
-/* A way of cuDNN's for attention's forward in bf16 with heads of that size over sequences of that
+enum attention_direction { ATTENTION_IS_FORWARD, ATTENTION_IS_BACKWARD };
+extern const char *const attention_direction_names[]; /* "forward", "backward" */
+
+/* A way of cuDNN's for a pass of attention in bf16 with heads of that size over sequences of that
  * length, in numbers of its own (cudnn_graph.h): it agreed with our kernel, repeated its bits, and
  * was faster. */
 struct calibration_attention {
 	int64_t head_dim, length;
+	enum attention_direction pass;
 	double gain; /* its speed over our kernel's */
-	int engine, kernel, cluster, stream_k, tile_m, tile_n;
+	int engine, kernel, cluster, stream_k, tile_m, tile_n, stages;
+	int64_t workspace_bytes; /* of the backward: for a head of a sequence */
 };
 
 enum { CALIBRATION_ATTENTION = 32 }; /* at most */
+
+struct calibration;
+/* Of that backward; NULL: it is not cuDNN's. */
+const struct calibration_attention *calibration_attention_backward(
+	const struct calibration *calibration, int64_t head_dim, int64_t length);
+/* Bytes for a head of a sequence: heads that share keys have gradients of these, in fp32, each. */
+int64_t calibration_attention_bytes(const struct calibration_attention *attention, bool shared);
+/* What is set aside for backward of so many heads of each of so many sequences: enough for all, or
+ * for as many as ATTENTION_WORKSPACE_BYTES hold, at once. The heads of a key stay together; 0: even
+ * these are too many, and are not cuDNN's. */
+enum { ATTENTION_WORKSPACE_BYTES = 1216 << 20 }; /* a sequence of 4096 tokens and 32 heads */
+int64_t calibration_attention_workspace(const struct calibration_attention *attention,
+	int64_t sequences, int64_t heads, int64_t kv_heads);
 
 extern const struct field calibration_choice_fields[];
 extern const struct field calibration_attention_fields[];
 
 /* As calibration_add_product does. */
-struct calibration;
 bool calibration_add_choice(
 	struct calibration *calibration, const struct calibration_choice *choice);
 bool calibration_add_attention(

@@ -98,6 +98,35 @@ bool calibration_add_attention(
 	return add(calibration, &lists[ATTENTION], attention);
 }
 
+const struct calibration_attention *calibration_attention_backward(
+	const struct calibration *calibration, int64_t head_dim, int64_t length)
+{
+	for (int i = 0; i < calibration->n_attention; i++) {
+		const struct calibration_attention *a = &calibration->attention[i];
+
+		if (a->pass == ATTENTION_IS_BACKWARD && a->head_dim == head_dim &&
+			a->length == length)
+			return a;
+	}
+	return NULL;
+}
+
+int64_t calibration_attention_bytes(const struct calibration_attention *attention, bool shared)
+{
+	int64_t gradients = 2 * attention->length * attention->head_dim * (int64_t)sizeof(float);
+
+	return attention->workspace_bytes + (shared ? gradients : 0);
+}
+
+int64_t calibration_attention_workspace(const struct calibration_attention *attention,
+	int64_t sequences, int64_t heads, int64_t kv_heads)
+{
+	int64_t group = max_i64(
+		1, heads / kv_heads * calibration_attention_bytes(attention, heads != kv_heads));
+
+	return group * min_i64(ATTENTION_WORKSPACE_BYTES / group, sequences * kv_heads);
+}
+
 bool calibration_add_kernel(
 	struct calibration *calibration, const struct calibration_kernel *kernel)
 {

@@ -23,6 +23,7 @@
 #include "tests/kernels/gpu.h"
 
 enum { CANDIDATES = 8, COPIES = 20, MORE_WORKSPACE = 2 * KERNELS_WORKSPACE_BYTES, ROW = 96 };
+enum { MOST_WORKSPACE = 1216 << 20 }; /* of attention's backward */
 
 static struct gpu gpu;
 static double copied; /* bytes per second, read and written */
@@ -100,26 +101,55 @@ static void print_product(struct problem *problem, double seconds, const char *r
 	tally_add(&workspace, row, 100.0 * more / best);
 }
 
+/* Seconds by that engine; none, 1e30, where it is refused, or needs more workspace than a plan
+ * would set aside for all of this at once. */
+static double by_engine(struct problem *problem, enum attention_pass pass,
+	const struct attention_backward *b, const struct attention_algorithm *algorithm,
+	int64_t bytes)
+{
+	int64_t heads = b->forward.sequences * b->forward.heads;
+	struct attention_choice choice = {.head_dim = b->forward.head_dim,
+		.length = b->forward.length,
+		.pass = pass,
+		.algorithm = *algorithm,
+		.head_bytes = bytes / heads + 1024,
+		.shared_bytes = bytes / heads + 1024};
+	void *const usual = gpu.kernels.workspace;
+	const int64_t usual_bytes = gpu.kernels.workspace_bytes;
+	struct error ignored;
+
+	if (bytes > MOST_WORKSPACE)
+		return 1e30;
+	if (pass == ATTENTION_BACKWARD) {
+		gpu.kernels.workspace_bytes = heads * choice.head_bytes;
+		gpu.kernels.workspace = gpu_allocate(&gpu, NULL, gpu.kernels.workspace_bytes);
+	}
+	cuda_choose_attention(&gpu.kernels, &choice, 1);
+	double seconds = gpu_seconds(&gpu, problem);
+	cuda_choose_attention(&gpu.kernels, NULL, 0);
+	if (pass == ATTENTION_BACKWARD)
+		gpu_free(&gpu, gpu.kernels.workspace);
+	gpu.kernels.workspace = usual;
+	gpu.kernels.workspace_bytes = usual_bytes;
+	return failed(&ignored) || !choice.taken ? 1e30 : seconds;
+}
+
 /* Beside ours, in the same rows and lengths, what cuDNN makes of it; nothing where there is none.
  */
-static void print_attention(struct problem *problem, double seconds)
+static void print_attention(struct problem *problem, enum attention_pass pass, double seconds)
 {
 	enum { ALGORITHMS = 3 };
-	const struct attention a = problem_attention(problem);
+	const struct attention_backward b = problem_attention_backward(problem);
 	struct attention_algorithm algorithms[ALGORITHMS];
-	int n = cuda_attention_algorithms(&gpu.kernels, &a, algorithms, ALGORITHMS);
+	int64_t bytes[ALGORITHMS];
+	int n = cuda_attention_algorithms(&gpu.kernels, pass, &b, algorithms, bytes, ALGORITHMS);
 	double best = 1e30;
 	int engine = -1;
 
 	for (int i = 0; i < n; i++) {
-		struct attention_choice choice = {
-			.head_dim = a.head_dim, .length = a.length, .algorithm = algorithms[i]};
-		struct error ignored;
+		double by_this = by_engine(problem, pass, &b, &algorithms[i], bytes[i]);
 
-		cuda_choose_attention(&gpu.kernels, &choice, 1);
-		double by_this = gpu_seconds(&gpu, problem);
-		cuda_choose_attention(&gpu.kernels, NULL, 0);
-		if (failed(&ignored) || !choice.taken || by_this >= best)
+		if (by_this >= best)
 			continue;
 		best = by_this;
 		engine = algorithms[i].engine;
@@ -157,7 +187,9 @@ static void print_row(const struct kernel_case *kernel_case, const int64_t *dim)
 	if (error.message[0] == '\0' && strncmp(kernel_case->name, "gemm", 4) == 0)
 		print_product(&problem, seconds, row);
 	if (error.message[0] == '\0' && strcmp(kernel_case->name, "attention bf16") == 0)
-		print_attention(&problem, seconds);
+		print_attention(&problem, ATTENTION_FORWARD, seconds);
+	if (error.message[0] == '\0' && strcmp(kernel_case->name, "attention_backward bf16") == 0)
+		print_attention(&problem, ATTENTION_BACKWARD, seconds);
 	printf("\n");
 	if (launches && error.message[0] == '\0')
 		launches_print(&gpu, &problem);

@@ -65,12 +65,17 @@ static void use_attention(struct gpu_choices *choices, const struct calibration 
 
 		choices->attention[i] = (struct attention_choice){.head_dim = a->head_dim,
 			.length = a->length,
+			.pass = a->pass == ATTENTION_IS_BACKWARD ? ATTENTION_BACKWARD
+								 : ATTENTION_FORWARD,
+			.head_bytes = calibration_attention_bytes(a, false),
+			.shared_bytes = calibration_attention_bytes(a, true),
 			.algorithm = {.engine = a->engine,
 				.kernel = a->kernel,
 				.cluster = a->cluster,
 				.stream_k = a->stream_k,
 				.tile_m = a->tile_m,
-				.tile_n = a->tile_n}};
+				.tile_n = a->tile_n,
+				.stages = a->stages}};
 	}
 	device->choose_attention(context, choices->attention, choices->n_attention);
 }

@@ -23,16 +23,21 @@ struct gemm_choice {
 	bool taken; /* such a GEMM was prepared, and the library has that algorithm for it */
 };
 
-/* An engine configuration of cuDNN for attention's forward. */
+enum attention_pass { ATTENTION_FORWARD, ATTENTION_BACKWARD, ATTENTION_PASSES };
+
+/* An engine configuration of cuDNN for attention's forward, or its backward. */
 struct attention_algorithm {
-	int32_t engine, kernel, cluster, stream_k, tile_m, tile_n;
+	int32_t engine, kernel, cluster, stream_k, tile_m, tile_n, stages;
 };
 
-/* The engine configuration for attention in bf16 with heads of that size over sequences of that
- * length, any number of them. */
+/* The engine configuration for that pass of attention in bf16 with heads of that size over
+ * sequences of that length, any number of them. */
 struct attention_choice {
 	int64_t head_dim, length;
+	enum attention_pass pass;
 	struct attention_algorithm algorithm;
+	int64_t head_bytes;   /* of the workspace, for a head of a sequence: of the backward */
+	int64_t shared_bytes; /* the same where heads share keys */
 	bool taken; /* such attention was asked for, and the library has that engine for it */
 };
 

@@ -45,9 +45,11 @@ struct device_kernels {
 	 * the context. */
 	void (*choose_gemms)(struct kernel_context *, struct gemm_choice *choices, int n);
 	int64_t (*gemm_version)(struct kernel_context *); /* of the library; 0: there is none */
-	/* The same for attention's forward in bf16: within its rounding, but not our bits. */
-	int (*attention_algorithms)(struct kernel_context *, const struct attention *,
-		struct attention_algorithm *, int most);
+	/* The same for a pass of attention in bf16: within its rounding, but not our bits. Of the
+	 * forward only shape->forward is read. `workspace_bytes` is what each needs at once. */
+	int (*attention_algorithms)(struct kernel_context *, enum attention_pass,
+		const struct attention_backward *shape, struct attention_algorithm *,
+		int64_t *workspace_bytes, int most);
 	void (*choose_attention)(struct kernel_context *, struct attention_choice *, int n);
 	int64_t (*attention_version)(struct kernel_context *);
 #define X(name, parameters) void(*name) parameters;

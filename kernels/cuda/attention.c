@@ -164,36 +164,44 @@ void cuda_attention(struct kernel_context *context, const struct attention *a)
 
 /* --- backward --- */
 
-/* Some sequences and some groups of heads of the whole; delta of them fits the workspace. */
-struct part {
-	int64_t first_sequence, sequences, first_group, groups;
-};
-
-static struct attention_launch arguments_of_part(
-	struct kernel_context *context, const struct attention_backward *b, struct part part)
+struct attention_backward cuda_attention_part(
+	const struct attention_backward *b, struct attention_part part)
 {
-	const struct attention *f = &b->forward;
-	struct attention_launch l = arguments_of(f);
+	struct attention_backward moved = *b;
+	struct attention *f = &moved.forward;
 	int64_t row = part.first_sequence * f->length, bytes = dtype_bytes(f->dtype);
-	int64_t kv_head = part.first_group, head = kv_head * (f->heads / f->kv_heads);
-	int64_t at = head * f->head_dim, kv_at = kv_head * f->head_dim;
+	int64_t ratio = f->heads / f->kv_heads, head = part.first_group * ratio;
+	int64_t at = head * f->head_dim, kv_at = part.first_group * f->head_dim;
 
 #define MOVED(x, stride, more) ((char *)(uintptr_t)(x) + (row * (stride) + (more)) * bytes)
-	l.q = MOVED(f->q, f->q_stride, at);
-	l.k = MOVED(f->k, f->k_stride, kv_at);
-	l.v = MOVED(f->v, f->v_stride, kv_at);
-	l.out = MOVED(f->out, f->out_stride, at);
-	l.dout = MOVED(b->dout, b->dout_stride, at);
-	l.dq = MOVED(b->dq, b->dq_stride, at);
-	l.dk = MOVED(b->dk, b->dk_stride, kv_at);
-	l.dv = MOVED(b->dv, b->dv_stride, kv_at);
+	f->q = MOVED(f->q, f->q_stride, at);
+	f->k = MOVED(f->k, f->k_stride, kv_at);
+	f->v = MOVED(f->v, f->v_stride, kv_at);
+	f->out = MOVED(f->out, f->out_stride, at);
+	moved.dout = MOVED(b->dout, b->dout_stride, at);
+	moved.dq = MOVED(b->dq, b->dq_stride, at);
+	moved.dk = MOVED(b->dk, b->dk_stride, kv_at);
+	moved.dv = MOVED(b->dv, b->dv_stride, kv_at);
 #undef MOVED
-	l.lse = f->lse + row * f->heads + head;
+	f->lse += row * f->heads + head;
+	f->sequences = part.sequences;
+	f->kv_heads = part.groups;
+	f->heads = part.groups * ratio;
+	return moved;
+}
+
+static struct attention_launch arguments_of_part(struct kernel_context *context,
+	const struct attention_backward *b, struct attention_part part)
+{
+	const struct attention_backward moved = cuda_attention_part(b, part);
+	struct attention_launch l = arguments_of(&moved.forward);
+
+	l.lse_stride = b->forward.heads;
+	l.dout = moved.dout;
+	l.dq = moved.dq;
+	l.dk = moved.dk;
+	l.dv = moved.dv;
 	l.delta = context->workspace;
-	l.kv_heads = part.groups;
-	l.heads = part.groups * (f->heads / f->kv_heads);
-	l.rows = part.sequences * f->length;
-	l.sequences = part.sequences;
 	l.dout_stride = b->dout_stride;
 	l.dq_stride = b->dq_stride;
 	l.dk_stride = b->dk_stride;
@@ -203,7 +211,7 @@ static struct attention_launch arguments_of_part(
 }
 
 static void run_part(struct kernel_context *context, const struct attention_backward *b,
-	const struct variant *v, struct part part)
+	const struct variant *v, struct attention_part part)
 {
 	enum dtype dtype = b->forward.dtype;
 	struct attention_launch l = arguments_of_part(context, b, part);
@@ -232,7 +240,8 @@ void cuda_attention_backward(struct kernel_context *context, const struct attent
 	const struct variant *v = variant_of(context, f);
 	int64_t group_bytes, groups, sequences;
 
-	if (!check(context, f) || f->sequences <= 0 || f->length <= 0 || f->kv_heads <= 0)
+	if (!check(context, f) || f->sequences <= 0 || f->length <= 0 || f->kv_heads <= 0 ||
+		cuda_attention_backward_by_choice(context, b))
 		return;
 	if (!even(b->dout, b->dout_stride) || !even(b->dq, b->dq_stride) ||
 		!even(b->dk, b->dk_stride) || !even(b->dv, b->dv_stride))
@@ -250,6 +259,6 @@ void cuda_attention_backward(struct kernel_context *context, const struct attent
 	for (int64_t s = 0; s < f->sequences; s += sequences)
 		for (int64_t g = 0; g < f->kv_heads; g += groups)
 			run_part(context, b, v,
-				(struct part){s, between(1, f->sequences - s, sequences), g,
-					between(1, f->kv_heads - g, groups)});
+				(struct attention_part){s, between(1, f->sequences - s, sequences),
+					g, between(1, f->kv_heads - g, groups)});
 }

@@ -1,8 +1,4 @@
-/* cuDNN knows attention as the graph of what it computes: two products with a softmax between them.
- * Its engines look for just these operations, in the forms that NVIDIA's own front end gives them.
- *
- * Tables say which tensors and operations there are. Keys go in transposed; the log-sum-exp comes
- * out as the backward reads it, heads side by side. */
+/* Descriptors of cuDNN's, made of the tables of attention_operations.c, and what cuDNN proposes. */
 #include "kernels/cuda/attention_graph.h"
 
 #include <math.h>
@@ -10,102 +6,30 @@
 
 #include "base/base.h"
 
-enum {
-	QUERIES = 1,
-	KEYS,
-	VALUES,
-	OUT,
-	LSE,
-	SCALE,
-	MASKED, /* minus infinity */
-	SCORES,
-	SCALED,
-	ROW,
-	COLUMN,
-	KEPT, /* row >= column */
-	CAUSAL,
-	MOST, /* of a row */
-	SHIFTED,
-	RAISED,
-	SUM,
-	LOGARITHM,
-	WEIGHTS,
-};
-
 enum { CONFIGS = 8 }; /* that are looked at */
 
-enum shape { OF_QUERIES, OF_KEYS, OF_VALUES, OF_OUT, OF_LSE, ONE, SQUARE, COLUMN_OF_ROWS };
-
-/* By number. Those of shape ONE are passed by value; virtual ones never exist. */
-static const struct tensor {
-	int type;
-	enum shape shape;
-	bool is_virtual;
-} tensors[ATTENTION_TENSORS] = {
-	[QUERIES] = {CUDNN_DATA_BFLOAT16, OF_QUERIES, false},
-	[KEYS] = {CUDNN_DATA_BFLOAT16, OF_KEYS, false},
-	[VALUES] = {CUDNN_DATA_BFLOAT16, OF_VALUES, false},
-	[OUT] = {CUDNN_DATA_BFLOAT16, OF_OUT, false},
-	[LSE] = {CUDNN_DATA_FLOAT, OF_LSE, false},
-	[SCALE] = {CUDNN_DATA_FLOAT, ONE, false},
-	[MASKED] = {CUDNN_DATA_FLOAT, ONE, false},
-	[SCORES] = {CUDNN_DATA_FLOAT, SQUARE, true},
-	[SCALED] = {CUDNN_DATA_FLOAT, SQUARE, true},
-	[ROW] = {CUDNN_DATA_INT32, SQUARE, true},
-	[COLUMN] = {CUDNN_DATA_INT32, SQUARE, true},
-	[KEPT] = {CUDNN_DATA_BOOLEAN, SQUARE, true},
-	[CAUSAL] = {CUDNN_DATA_FLOAT, SQUARE, true},
-	[MOST] = {CUDNN_DATA_FLOAT, COLUMN_OF_ROWS, true},
-	[SHIFTED] = {CUDNN_DATA_FLOAT, SQUARE, true},
-	[RAISED] = {CUDNN_DATA_FLOAT, SQUARE, true},
-	[SUM] = {CUDNN_DATA_FLOAT, COLUMN_OF_ROWS, true},
-	[LOGARITHM] = {CUDNN_DATA_FLOAT, COLUMN_OF_ROWS, true},
-	[WEIGHTS] = {CUDNN_DATA_BFLOAT16, SQUARE, true},
-};
-
-enum kind { PRODUCT, REDUCTION, POINTWISE };
-
-/* y of x and b, where t. axis 0: none. */
-static const struct operation {
-	enum kind kind;
-	int mode, math, x, b, t, y, axis;
-} operations[] = {
-	{PRODUCT, 0, CUDNN_DATA_FLOAT, QUERIES, KEYS, 0, SCORES, 0},
-	{POINTWISE, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, SCORES, SCALE, 0, SCALED, 0},
-	{POINTWISE, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, SCALED, 0, 0, ROW, 2},
-	{POINTWISE, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, SCALED, 0, 0, COLUMN, 3},
-	{POINTWISE, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, ROW, COLUMN, 0, KEPT, 0},
-	{POINTWISE, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, SCALED, MASKED, KEPT, CAUSAL,
-		0},
-	{REDUCTION, CUDNN_REDUCE_TENSOR_MAX, CUDNN_DATA_FLOAT, CAUSAL, 0, 0, MOST, 0},
-	{POINTWISE, CUDNN_POINTWISE_SUB, CUDNN_DATA_FLOAT, CAUSAL, MOST, 0, SHIFTED, 0},
-	{POINTWISE, CUDNN_POINTWISE_EXP, CUDNN_DATA_FLOAT, SHIFTED, 0, 0, RAISED, 0},
-	{REDUCTION, CUDNN_REDUCE_TENSOR_ADD, CUDNN_DATA_FLOAT, RAISED, 0, 0, SUM, 0},
-	{POINTWISE, CUDNN_POINTWISE_LOG, CUDNN_DATA_FLOAT, SUM, 0, 0, LOGARITHM, 0},
-	{POINTWISE, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, MOST, LOGARITHM, 0, LSE, 0},
-	{POINTWISE, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, RAISED, SUM, 0, WEIGHTS, 0},
-	{PRODUCT, 0, CUDNN_DATA_FLOAT, WEIGHTS, VALUES, 0, OUT, 0},
-};
-
-/* How cuDNN calls what an operation of each kind has. */
+/* How cuDNN calls what an operation of each kind has. description -1: there is none, but tensors.
+ */
 static const struct names {
 	int description, mode, mode_type, math;
 	int operation, of, x, b, t, y;
 } names[] = {
-	[PRODUCT] = {CUDNN_BACKEND_MATMUL_DESCRIPTOR, -1, 0, CUDNN_ATTR_MATMUL_COMP_TYPE,
+	[ATTENTION_PRODUCT] = {CUDNN_BACKEND_MATMUL_DESCRIPTOR, -1, 0, CUDNN_ATTR_MATMUL_COMP_TYPE,
 		CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, CUDNN_ATTR_OPERATION_MATMUL_DESC,
 		CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_ATTR_OPERATION_MATMUL_BDESC, -1,
 		CUDNN_ATTR_OPERATION_MATMUL_CDESC},
-	[REDUCTION] = {CUDNN_BACKEND_REDUCTION_DESCRIPTOR, CUDNN_ATTR_REDUCTION_OPERATOR,
+	[ATTENTION_REDUCTION] = {CUDNN_BACKEND_REDUCTION_DESCRIPTOR, CUDNN_ATTR_REDUCTION_OPERATOR,
 		CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, CUDNN_ATTR_REDUCTION_COMP_TYPE,
 		CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, CUDNN_ATTR_OPERATION_REDUCTION_DESC,
 		CUDNN_ATTR_OPERATION_REDUCTION_XDESC, -1, -1, CUDNN_ATTR_OPERATION_REDUCTION_YDESC},
-	[POINTWISE] = {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_ATTR_POINTWISE_MODE,
+	[ATTENTION_POINTWISE] = {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_ATTR_POINTWISE_MODE,
 		CUDNN_TYPE_POINTWISE_MODE, CUDNN_ATTR_POINTWISE_MATH_PREC,
 		CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
 		CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
 		CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_OPERATION_POINTWISE_TDESC,
 		CUDNN_ATTR_OPERATION_POINTWISE_YDESC},
+	[ATTENTION_RESHAPE] = {-1, -1, 0, -1, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, -1,
+		CUDNN_ATTR_OPERATION_RESHAPE_XDESC, -1, -1, CUDNN_ATTR_OPERATION_RESHAPE_YDESC},
 };
 
 /* --- descriptors: after a failure nothing is done any more -------------------------------------
@@ -167,40 +91,17 @@ static void back_to(struct attention_graph *g, int n_made)
 /* --- the graph ---------------------------------------------------------------------------------
  */
 
-static void extent_of(
-	enum shape shape, const struct attention *a, int64_t extent[4], int64_t stride[4])
+static void add_tensor(struct attention_graph *g, const struct attention_call *shape, int number)
 {
-	int64_t b = a->sequences, h = a->heads, s = a->length, d = a->head_dim, kv = a->kv_heads;
-	const int64_t extents[][4] = {[OF_QUERIES] = {b, h, s, d},
-		[OF_KEYS] = {b, kv, d, s},
-		[OF_VALUES] = {b, kv, s, d},
-		[OF_OUT] = {b, h, s, d},
-		[OF_LSE] = {b, h, s, 1},
-		[ONE] = {1, 1, 1, 1},
-		[SQUARE] = {b, h, s, s},
-		[COLUMN_OF_ROWS] = {b, h, s, 1}};
-	const int64_t strides[][4] = {[OF_QUERIES] = {s * a->q_stride, d, a->q_stride, 1},
-		[OF_KEYS] = {s * a->k_stride, d, 1, a->k_stride},
-		[OF_VALUES] = {s * a->v_stride, d, a->v_stride, 1},
-		[OF_OUT] = {s * a->out_stride, d, a->out_stride, 1},
-		[OF_LSE] = {s * h, 1, h, 1},
-		[ONE] = {1, 1, 1, 1},
-		[SQUARE] = {h * s * s, s * s, s, 1},
-		[COLUMN_OF_ROWS] = {h * s, s, 1, 1}};
-
-	memcpy(extent, extents[shape], sizeof(extents[shape]));
-	memcpy(stride, strides[shape], sizeof(strides[shape]));
-}
-
-static void add_tensor(struct attention_graph *g, const struct attention *a, int number)
-{
-	const struct tensor *t = &tensors[number];
+	const struct attention_tensor *t = &attention_tensors[number];
 	int64_t id = number, alignment = t->type == CUDNN_DATA_FLOAT ? 4 : 16;
-	bool by_value = t->shape == ONE;
+	bool by_value = t->shape == OF_ONE;
 	int64_t extent[4], stride[4];
-	void *tensor = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
 
-	extent_of(t->shape, a, extent, stride);
+	if (number == NO_TENSOR || g->tensors[number] != NULL)
+		return;
+	void *tensor = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+	attention_extent(t->shape, shape, extent, stride);
 	set(g, tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &t->type);
 	set(g, tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, extent);
 	set(g, tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
@@ -213,9 +114,10 @@ static void add_tensor(struct attention_graph *g, const struct attention *a, int
 	g->tensors[number] = tensor;
 }
 
-static void *add_operation(struct attention_graph *g, const struct operation *o)
+static void *describe(struct attention_graph *g, const struct attention_operation *o)
 {
 	const struct names *n = &names[o->kind];
+	bool repeats = true;
 	int64_t axis = o->axis;
 	void *what = make(g, n->description);
 
@@ -224,10 +126,21 @@ static void *add_operation(struct attention_graph *g, const struct operation *o)
 	set(g, what, n->math, CUDNN_TYPE_DATA_TYPE, 1, &o->math);
 	if (o->axis > 0)
 		set(g, what, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
+	if (o->kind == ATTENTION_REDUCTION && g->pass == ATTENTION_BACKWARD)
+		set(g, what, CUDNN_ATTR_REDUCTION_IS_DETERMINISTIC, CUDNN_TYPE_BOOLEAN, 1,
+			&repeats);
 	finish(g, what);
+	return what;
+}
 
+static void *add_operation(struct attention_graph *g, const struct attention_operation *o)
+{
+	const struct names *n = &names[o->kind];
+	void *what = n->description >= 0 ? describe(g, o) : NULL;
 	void *operation = make(g, n->operation);
-	set_descriptor(g, operation, n->of, what);
+
+	if (what != NULL)
+		set_descriptor(g, operation, n->of, what);
 	set_descriptor(g, operation, n->x, g->tensors[o->x]);
 	if (o->b > 0)
 		set_descriptor(g, operation, n->b, g->tensors[o->b]);
@@ -238,22 +151,33 @@ static void *add_operation(struct attention_graph *g, const struct operation *o)
 	return operation;
 }
 
-bool attention_graph_build(
-	struct attention_graph *g, const struct cudnn_target *target, const struct attention *shape)
+bool attention_graph_build(struct attention_graph *g, const struct cudnn_target *target,
+	enum attention_pass pass, const struct attention_call *shape)
 {
-	void *all[COUNT_OF(operations)];
+	const struct attention_operations *operations = &attention_passes[pass];
+	const struct attention *f = &shape->of.forward;
+	void *all[ATTENTION_OPERATIONS];
+	int n = 0;
 
-	*g = (struct attention_graph){.target = *target};
-	for (int i = 1; i < ATTENTION_TENSORS; i++)
-		add_tensor(g, shape, i);
-	for (int i = 0; i < COUNT_OF(operations); i++)
-		all[i] = add_operation(g, &operations[i]);
+	*g = (struct attention_graph){.target = *target, .pass = pass};
+	if (pass == ATTENTION_BACKWARD)
+		g->sums_bytes = round_up(4 * f->sequences * f->length * f->heads, 256);
+	for (int i = 0; i < operations->n; i++) {
+		const struct attention_operation *o = &operations->list[i];
+
+		if (!attention_has_operation(o, f))
+			continue;
+		add_tensor(g, shape, o->x);
+		add_tensor(g, shape, o->b);
+		add_tensor(g, shape, o->t);
+		add_tensor(g, shape, o->y);
+		all[n++] = add_operation(g, o);
+	}
 	g->graph = make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
 	if (g->target.device == NULL)
 		set(g, g->graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1,
 			&g->target.handle);
-	set(g, g->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-		COUNT_OF(operations), all);
+	set(g, g->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, all);
 	finish(g, g->graph);
 	return g->status == 0;
 }
@@ -277,10 +201,11 @@ static const struct knob {
 	{CUDNN_KNOB_TYPE_STREAM_K, offsetof(struct attention_algorithm, stream_k)},
 	{CUDNN_KNOB_TYPE_TILE_M, offsetof(struct attention_algorithm, tile_m)},
 	{CUDNN_KNOB_TYPE_TILE_N, offsetof(struct attention_algorithm, tile_n)},
+	{CUDNN_KNOB_TYPE_STAGES, offsetof(struct attention_algorithm, stages)},
 };
 
 /* cuDNN's proposals, of which there are fewer than it announces where some cannot be built. */
-static int propose(struct attention_graph *g, void **configs, int most)
+static int ask_heuristic(struct attention_graph *g, void **configs, int most)
 {
 	int mode = CUDNN_HEUR_MODE_A;
 	void *heuristic = make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -295,6 +220,57 @@ static int propose(struct attention_graph *g, void **configs, int most)
 	int64_t n = get(g, heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
 		most, configs);
 	return (int)(n < most ? n : most);
+}
+
+/* An engine by its number and knobs, which the heuristic need not propose. NULL: there is none. */
+static void *by_numbers(struct attention_graph *g, const struct attention_algorithm *algorithm)
+{
+	void *engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR), *choices[COUNT_OF(knobs)];
+	int64_t index = algorithm->engine, n = 0;
+
+	set_descriptor(g, engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, g->graph);
+	set(g, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index);
+	if (g->target.device != NULL)
+		set_descriptor(g, engine, CUDNN_ATTR_ENGINE_DEVICEPROP, g->target.device);
+	finish(g, engine);
+	for (int i = 0; i < COUNT_OF(knobs); i++) {
+		int64_t value = *(const int32_t *)((const char *)algorithm + knobs[i].offset);
+
+		if (value == 0)
+			continue;
+		void *choice = make(g, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+		set(g, choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1,
+			&knobs[i].type);
+		set(g, choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
+		finish(g, choice);
+		choices[n++] = choice;
+	}
+	void *config = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+	set_descriptor(g, config, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+	set(g, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, n,
+		choices);
+	finish(g, config);
+	return g->status == 0 ? config : NULL;
+}
+
+/* What the heuristic does not propose: Blackwell's engine for the backward that repeats its bits,
+ * as NVIDIA's front end asks for it. */
+static const struct attention_algorithm unproposed[] = {{.engine = 5, .kernel = 31, .stages = 2}};
+
+static int propose(struct attention_graph *g, void **configs, int most)
+{
+	int n = 0;
+
+	for (int i = 0; i < COUNT_OF(unproposed) && g->pass == ATTENTION_BACKWARD; i++) {
+		int before = g->n_made;
+
+		configs[n] = by_numbers(g, &unproposed[i]);
+		if (configs[n] == NULL)
+			back_to(g, before);
+		else
+			n++;
+	}
+	return n + ask_heuristic(g, configs + n, most - n);
 }
 
 /* False: its bits are said to vary. */
@@ -356,11 +332,13 @@ static bool take_apart(
 /* A config knows for whom it is: a plan is told of no handle and no device. */
 static bool make_plan(struct attention_graph *g, void *config)
 {
+	int64_t bytes = 0;
+
 	g->plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
 	set_descriptor(g, g->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
 	finish(g, g->plan);
-	get(g, g->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-		&g->workspace_bytes);
+	get(g, g->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
+	g->workspace_bytes = g->sums_bytes + bytes;
 	return g->status == 0;
 }
 
@@ -384,14 +362,15 @@ bool attention_graph_plan(struct attention_graph *g, const struct attention_algo
 }
 
 int attention_graph_algorithms(struct attention_graph *g, int64_t workspace,
-	struct attention_algorithm *algorithms, int most)
+	struct attention_algorithm *algorithms, int64_t *bytes, int most)
 {
 	void *configs[CONFIGS];
 	int before = g->n_made, n = propose(g, configs, CONFIGS), proposed = g->n_made, kept = 0;
 
 	for (int i = 0; i < n && kept < most; i++) {
-		kept += take_apart(g, configs[i], &algorithms[kept]) && make_plan(g, configs[i]) &&
-			g->workspace_bytes <= workspace;
+		if (take_apart(g, configs[i], &algorithms[kept]) && make_plan(g, configs[i]) &&
+			g->workspace_bytes <= workspace)
+			bytes[kept++] = g->workspace_bytes;
 		back_to(g, proposed);
 	}
 	back_to(g, before);
@@ -399,23 +378,41 @@ int attention_graph_algorithms(struct attention_graph *g, int64_t workspace,
 	return kept;
 }
 
-int attention_graph_run(const struct attention_graph *g, const struct attention *a, void *workspace)
-{
-	static const int64_t ids[] = {QUERIES, KEYS, VALUES, OUT, LSE, SCALE, MASKED};
-	static const float masked = -INFINITY;
-	const struct cudnn_api *api = g->target.api;
-	const void *pointers[] = {a->q, a->k, a->v, a->out, a->lse, &a->scale, &masked};
-	void *pack = NULL;
-	int status =
-		api->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+/* --- runs --------------------------------------------------------------------------------------
+ */
 
-	if (status != 0)
-		return status;
-	status = api->cudnnBackendSetAttribute(
-		pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, COUNT_OF(ids), ids);
+/* Where each tensor is that exists; scalars are read there. */
+static void place_tensors(
+	const struct attention_backward *b, const void *sums, const void *places[ATTENTION_TENSORS])
+{
+	static const float masked = -INFINITY, unit = 1;
+	const struct attention *f = &b->forward;
+
+	places[QUERIES] = f->q;
+	places[KEYS] = f->k;
+	places[VALUES] = places[VALUES_ACROSS] = f->v;
+	places[OUT] = f->out;
+	places[LSE] = f->lse;
+	places[SCALE] = &f->scale;
+	places[MASKED] = &masked;
+	places[UNIT] = &unit;
+	places[DOUT] = b->dout;
+	places[DQ] = b->dq;
+	places[DK] = b->dk;
+	places[DV] = b->dv;
+	places[DELTAS] = sums;
+}
+
+static int execute(const struct attention_graph *g, void *pack, int64_t n, const int64_t *ids,
+	const void *const *pointers, const void *workspace)
+{
+	const struct cudnn_api *api = g->target.api;
+	int status = api->cudnnBackendSetAttribute(
+		pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids);
+
 	if (status == 0)
 		status = api->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-			CUDNN_TYPE_VOID_PTR, COUNT_OF(pointers), pointers);
+			CUDNN_TYPE_VOID_PTR, n, pointers);
 	if (status == 0)
 		status = api->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
 			CUDNN_TYPE_VOID_PTR, 1, &workspace);
@@ -423,6 +420,27 @@ int attention_graph_run(const struct attention_graph *g, const struct attention 
 		status = api->cudnnBackendFinalize(pack);
 	if (status == 0)
 		status = api->cudnnBackendExecute(g->target.handle, g->plan, pack);
-	api->cudnnBackendDestroyDescriptor(pack);
+	return status;
+}
+
+int attention_graph_run(
+	const struct attention_graph *g, const struct attention_call *call, void *workspace)
+{
+	const void *places[ATTENTION_TENSORS] = {NULL}, *pointers[ATTENTION_TENSORS];
+	int64_t ids[ATTENTION_TENSORS], n = 0;
+	void *pack = NULL;
+	int status = g->target.api->cudnnBackendCreateDescriptor(
+		CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+
+	if (status != 0)
+		return status;
+	place_tensors(&call->of, workspace, places);
+	for (int i = 1; i < ATTENTION_TENSORS; i++)
+		if (g->tensors[i] != NULL && !attention_tensors[i].is_virtual) {
+			ids[n] = i;
+			pointers[n++] = places[i];
+		}
+	status = execute(g, pack, n, ids, pointers, (char *)workspace + g->sums_bytes);
+	g->target.api->cudnnBackendDestroyDescriptor(pack);
 	return status;
 }

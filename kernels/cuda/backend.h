@@ -39,8 +39,9 @@ int cuda_gemm_algorithms(
 	struct kernel_context *, const struct gemm *, struct gemm_algorithm *algorithms, int most);
 void cuda_choose_gemms(struct kernel_context *, struct gemm_choice *choices, int n);
 int64_t cuda_gemm_version(struct kernel_context *);
-int cuda_attention_algorithms(struct kernel_context *, const struct attention *,
-	struct attention_algorithm *algorithms, int most);
+int cuda_attention_algorithms(struct kernel_context *, enum attention_pass,
+	const struct attention_backward *shape, struct attention_algorithm *algorithms,
+	int64_t *workspace_bytes, int most);
 void cuda_choose_attention(struct kernel_context *, struct attention_choice *choices, int n);
 int64_t cuda_attention_version(struct kernel_context *);
 #define X(name, parameters) void cuda_##name parameters;
@@ -83,8 +84,16 @@ static inline int64_t cuda_blocks(int64_t n, int64_t per_block)
 void cuda_close_products(struct cuda_backend *backend);
 void cuda_prepare_gemm(struct kernel_context *, const struct gemm *);
 void cuda_gemm(struct kernel_context *, const struct gemm *);
+/* Some sequences of attention and some of its groups of heads, each group with its own keys. */
+struct attention_part {
+	int64_t first_sequence, sequences, first_group, groups;
+};
+/* Rows stay where they are: those of its lse have the whole's heads. */
+struct attention_backward cuda_attention_part(
+	const struct attention_backward *backward, struct attention_part part);
 /* attention_cudnn.c: false, and nothing done, where ours is to do it. */
 bool cuda_attention_by_choice(struct kernel_context *, const struct attention *);
+bool cuda_attention_backward_by_choice(struct kernel_context *, const struct attention_backward *);
 void cuda_close_attention(struct cuda_backend *backend);
 
 #endif

@@ -33,8 +33,9 @@ struct cudnn_api {
 /* Looks for the library, once per process; NULL where it is not. Safe from any thread. */
 const struct cudnn_api *cudnn_find(void);
 
-/* Of one major version, beginning where minus infinity masks; 9.10 has bugs that NVIDIA names. */
-enum { CUDNN_LEAST_VERSION = 91100, CUDNN_NEXT_MAJOR = 100000 };
+/* Of one major version, beginning where minus infinity masks; 9.10 has bugs that NVIDIA names. The
+ * backward begins where it repeats its bits on all GPUs of today. */
+enum { CUDNN_LEAST_VERSION = 91100, CUDNN_LEAST_BACKWARD = 91801, CUDNN_NEXT_MAJOR = 100000 };
 
 /* X(name, number): what of the enums is used. */
 #define CUDNN_NUMBERS(X)                                                                           \
@@ -79,6 +80,7 @@ enum { CUDNN_LEAST_VERSION = 91100, CUDNN_NEXT_MAJOR = 100000 };
 	X(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 19)                                           \
 	X(CUDNN_BACKEND_REDUCTION_DESCRIPTOR, 21)                                                  \
 	X(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 22)                                        \
+	X(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31)                                          \
 	X(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, 38)                                                 \
 	X(CUDNN_ATTR_POINTWISE_MODE, 0)                                                            \
 	X(CUDNN_ATTR_POINTWISE_MATH_PREC, 1)                                                       \
@@ -110,8 +112,10 @@ enum { CUDNN_LEAST_VERSION = 91100, CUDNN_NEXT_MAJOR = 100000 };
 	X(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 1000)                                                \
 	X(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, 1001)                                             \
 	X(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 1003)                                                 \
+	X(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 1300)                                                 \
 	X(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1301)                                                    \
 	X(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)                                                  \
+	X(CUDNN_ATTR_ENGINE_DEVICEPROP, 1307)                                                      \
 	X(CUDNN_ATTR_MATMUL_COMP_TYPE, 1500)                                                       \
 	X(CUDNN_ATTR_OPERATION_MATMUL_ADESC, 1520)                                                 \
 	X(CUDNN_ATTR_OPERATION_MATMUL_BDESC, 1521)                                                 \
@@ -119,11 +123,15 @@ enum { CUDNN_LEAST_VERSION = 91100, CUDNN_NEXT_MAJOR = 100000 };
 	X(CUDNN_ATTR_OPERATION_MATMUL_DESC, 1523)                                                  \
 	X(CUDNN_ATTR_REDUCTION_OPERATOR, 1600)                                                     \
 	X(CUDNN_ATTR_REDUCTION_COMP_TYPE, 1601)                                                    \
+	X(CUDNN_ATTR_REDUCTION_IS_DETERMINISTIC, 1602)                                             \
 	X(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, 1610)                                              \
 	X(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, 1611)                                              \
 	X(CUDNN_ATTR_OPERATION_REDUCTION_DESC, 1612)                                               \
+	X(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, 2200)                                                \
+	X(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 2201)                                                \
 	X(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, 2702)                                         \
 	X(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 4)                                                \
+	X(CUDNN_KNOB_TYPE_STAGES, 14)                                                              \
 	X(CUDNN_KNOB_TYPE_KERNEL_CFG, 24)                                                          \
 	X(CUDNN_KNOB_TYPE_TILE_CGA_M, 27)                                                          \
 	X(CUDNN_KNOB_TYPE_STREAM_K, 38)                                                            \

@@ -23,9 +23,21 @@ static int64_t one_workspace_bytes(const struct step *step)
 	return topology->device.generation >= GENERATION_HOPPER ? 33554432 : 8519680;
 }
 
+/* Of attention's backward, where our executor's GPU does it by cuDNN. */
+static int64_t attention_workspace_bytes(const struct step *step)
+{
+	const struct architecture *a = &step->model->architecture;
+	const struct plan *plan = step->plan;
+	const struct calibration_attention *chosen = calibration_attention_backward(
+		&step->topology->calibration, a->head_dim, plan->seq_len);
+	if (chosen == NULL || plan->runtime != RUNTIME_SHARDPLAN || plan->param_dtype != DTYPE_BF16)
+		return 0;
+	return calibration_attention_workspace(chosen, plan->micro_batch, a->heads, a->kv_heads);
+}
+
 static int64_t workspace_bytes(const struct step *step)
 {
-	int64_t one = one_workspace_bytes(step);
+	int64_t one = max_i64(one_workspace_bytes(step), attention_workspace_bytes(step));
 	if (one == 0 || !runtime_of(step->plan->runtime)->three_workspaces)
 		return one;
 	return 2 * one + engine_workspace_bytes(step);

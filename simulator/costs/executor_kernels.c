@@ -174,6 +174,20 @@ static void add_rope(const struct place *p, int64_t heads, struct own_work *work
 		p->a->head_dim, 2, work);
 }
 
+/* The measured rate of backward is cuDNN's where it was chosen; a group of heads that its workspace
+ * does not hold is our kernel's. */
+static double kernel_of_ours(const struct place *p)
+{
+	const struct calibration_attention *chosen = calibration_attention_backward(
+		&p->machine->topology->calibration, p->a->head_dim, p->plan->seq_len);
+
+	return p->forward || chosen == NULL || chosen->gain <= 0 ||
+			       calibration_attention_workspace(
+				       chosen, 1, p->a->heads, p->a->kv_heads) > 0
+		       ? 1
+		       : 1 / chosen->gain;
+}
+
 static void add_attention(const struct place *p, struct own_work *work)
 {
 	const struct plan *plan = p->plan;
@@ -186,7 +200,7 @@ static void add_attention(const struct place *p, struct own_work *work)
 	double most = attention_blocks / (attention_blocks + p->machine->multiprocessors);
 	double rate =
 		rate_of(p->machine, of_pass(p, KERNEL_ATTENTION), p->a->head_dim, plan->seq_len) *
-		fmin(1, blocks / (blocks + p->machine->multiprocessors) / most);
+		fmin(1, blocks / (blocks + p->machine->multiprocessors) / most) * kernel_of_ours(p);
 
 	if (p->a->positions == POSITIONS_ROPE) {
 		add_rope(p, p->a->heads, work);

@@ -486,6 +486,43 @@ static void attention_that_was_chosen(void **state)
 	assert_string_equal(error.message, "");
 }
 
+/* Its backward finds the workspace that the plan declares: for all heads of the micro-batch. */
+static void backward_that_was_chosen(void **state)
+{
+	struct calibration_attention ways[] = {
+		{.head_dim = 6, .length = 16, .pass = ATTENTION_IS_FORWARD, .engine = 2},
+		{.head_dim = 6,
+			.length = 16,
+			.pass = ATTENTION_IS_BACKWARD,
+			.engine = 2,
+			.workspace_bytes = 8 << 20}};
+	struct calibration known = {
+		.attention_library = 91900, .n_attention = COUNT_OF(ways), .attention = ways};
+	struct error error = {0};
+	struct digest plain, chosen;
+
+	(void)state;
+	setenv("FAKE_CUDNN_VERSION", "91900", 1);
+	for (int i = 0; i < 2; i++) {
+		const char *options =
+			i == 0 ? "seq_len=16 micro_batch=1 grad_accum=1 param_dtype=bf16"
+			       : "seq_len=16 micro_batch=2 grad_accum=2 param_dtype=bf16";
+
+		calibrated = NULL;
+		unsetenv("FAKE_ATTENTION_WHOLE");
+		plain = train(digest_models[1].text, 1, options, "cuda", NULL, NULL, &error);
+		calibrated = &known;
+		setenv("FAKE_ATTENTION_WHOLE", "1", 1);
+		chosen = train(digest_models[1].text, 1, options, "cuda", NULL, NULL, &error);
+		assert_string_equal(error.message, "");
+		assert_string_equal(how_attended, "2 of 2 used");
+		assert_string_equal(chosen.hex, plain.hex);
+	}
+	calibrated = NULL;
+	unsetenv("FAKE_ATTENTION_WHOLE");
+	unsetenv("FAKE_CUDNN_VERSION");
+}
+
 /* In the step, it is an error like any other of a kernel. */
 static void attention_that_fails(void **state)
 {
@@ -525,6 +562,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_missing_is_said),
 		cmocka_unit_test(products_that_were_chosen),
 		cmocka_unit_test(attention_that_was_chosen),
+		cmocka_unit_test(backward_that_was_chosen),
 		cmocka_unit_test(attention_that_fails),
 	};
 

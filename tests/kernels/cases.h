@@ -10,6 +10,7 @@ extern const struct kernel_case flat_cases[];
 
 /* What an attention case calls its kernel with. */
 struct attention problem_attention(const struct problem *problem);
+struct attention_backward problem_attention_backward(const struct problem *problem);
 
 /* All of them; NULL-terminated, each list ends with a NULL name. */
 extern const struct kernel_case *const case_lists[];

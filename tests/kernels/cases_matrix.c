@@ -182,7 +182,7 @@ static void make_attention_backward(struct problem *p)
 	p->flops = 2.5 * attention_flops(p);
 }
 
-static void call_attention_backward(struct problem *p)
+struct attention_backward problem_attention_backward(const struct problem *p)
 {
 	struct attention_backward b = {
 		.forward = problem_attention(p),
@@ -196,6 +196,13 @@ static void call_attention_backward(struct problem *p)
 	b.dq_stride = b.forward.q_stride;
 	b.dk_stride = b.forward.k_stride;
 	b.dv_stride = b.forward.v_stride;
+	return b;
+}
+
+static void call_attention_backward(struct problem *p)
+{
+	struct attention_backward b = problem_attention_backward(p);
+
 	p->kernels->attention_backward(p->context, &b);
 }
 

@@ -10,7 +10,7 @@
 struct fake_cudnn fake_cudnn;
 
 enum { BAD_PARAM = 2000, NOT_SUPPORTED = 3000, EXECUTION_FAILED = 5000 };
-enum { ATTRIBUTES = 12, TENSORS = 32, DIMS = 4 };
+enum { ATTRIBUTES = 12, TENSORS = 48, DIMS = 4 };
 
 struct descriptor {
 	int type;
@@ -123,7 +123,9 @@ static const struct proposal {
 	{FAKE_HUNGRY, (int64_t)1 << 40, 0, {{CUDNN_KNOB_TYPE_KERNEL_CFG, 7}, {NO_KNOB, 0}}},
 	{FAKE_ODD, 0, 0, {{CUDNN_KNOB_TYPE_KERNEL_CFG, 7}, {ODD_KNOB, 0}}},
 	{FAKE_SECOND, 0, 0, {{CUDNN_KNOB_TYPE_TILE_CGA_M, 4}, {CUDNN_KNOB_TYPE_TILE_N, 2}}},
+	{FAKE_UNPROPOSED, 0, 0, {{CUDNN_KNOB_TYPE_KERNEL_CFG, 31}, {CUDNN_KNOB_TYPE_STAGES, 2}}},
 };
+enum { PROPOSED = COUNT_OF(proposals) - 1 };
 
 static const struct proposal *proposal_of(int64_t engine)
 {
@@ -131,6 +133,52 @@ static const struct proposal *proposal_of(int64_t engine)
 		if (proposals[i].engine == engine)
 			return &proposals[i];
 	return NULL;
+}
+
+/* A config is of the heuristic, which leaves engine and graph in it, or was made of an engine. */
+static int64_t engine_of(const struct descriptor *config)
+{
+	const struct descriptor *engine = part(config, CUDNN_ATTR_ENGINECFG_ENGINE);
+
+	return number(engine != NULL ? engine : config, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+}
+
+static const struct descriptor *graph_of(const struct descriptor *config)
+{
+	const struct descriptor *engine = part(config, CUDNN_ATTR_ENGINECFG_ENGINE);
+
+	return engine != NULL ? part(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH)
+			      : part(config, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+}
+
+static const struct descriptor *operation_of(const struct descriptor *graph, int type)
+{
+	const struct attribute *all = find(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+	struct descriptor *const *operations = (struct descriptor *const *)(void *)all->bytes;
+
+	for (int64_t i = 0; i < all->count; i++)
+		if (operations[i]->type == type)
+			return operations[i];
+	return NULL;
+}
+
+static bool is_backward(const struct descriptor *graph)
+{
+	return operation_of(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR) != NULL;
+}
+
+/* Of sequences and heads of what is turned first, the weights. */
+static int64_t workspace_of(const struct descriptor *config)
+{
+	const struct descriptor *graph = graph_of(config), *turned;
+	int64_t engine = engine_of(config), extent[2];
+
+	if (!is_backward(graph) || engine != FAKE_FIT)
+		return proposal_of(engine)->workspace;
+	turned = part(operation_of(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR),
+		CUDNN_ATTR_OPERATION_RESHAPE_XDESC);
+	memcpy(extent, find(turned, CUDNN_ATTR_TENSOR_DIMENSIONS)->bytes, sizeof(extent));
+	return FAKE_HEAD_BYTES * extent[0] * extent[1];
 }
 
 static void fill_knob(struct descriptor *d, int type, int64_t value)
@@ -144,12 +192,12 @@ static void fill_knob(struct descriptor *d, int type, int64_t value)
 static int give(const struct descriptor *d, int name, int64_t wanted, int64_t *count,
 	struct descriptor **to)
 {
-	int64_t engine = number(d, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+	int64_t engine = engine_of(d);
 	const struct proposal *p = proposal_of(engine);
 
 	*count = 0;
 	if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
-		for (int i = 0; i < COUNT_OF(proposals) && i < wanted; i++) {
+		for (int i = 0; i < PROPOSED && i < wanted; i++) {
 			int64_t number_of = proposals[i].engine;
 
 			const void *graph = part(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
@@ -184,10 +232,9 @@ static int get(void *descriptor, int name, int type, int64_t wanted, int64_t *co
 		return give(d, name, wanted, count, values);
 	*count = 1;
 	if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
-		const struct descriptor *config = part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-		int64_t engine = number(config, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+		int64_t bytes = workspace_of(part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
 
-		memcpy(values, &proposal_of(engine)->workspace, 8);
+		memcpy(values, &bytes, sizeof(bytes));
 	} else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
 		const struct proposal *p = proposal_of(number(d, CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
 
@@ -204,12 +251,39 @@ static int get(void *descriptor, int name, int type, int64_t wanted, int64_t *co
 /* A graph needs the handle of cudnnCreate. */
 static char handle;
 
+static void count_reductions(const struct descriptor *graph)
+{
+	const struct attribute *all = find(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+	struct descriptor *const *operations = (struct descriptor *const *)(void *)all->bytes;
+
+	for (int64_t i = 0; i < all->count; i++) {
+		const struct descriptor *how =
+			part(operations[i], CUDNN_ATTR_OPERATION_REDUCTION_DESC);
+
+		if (how == NULL)
+			continue;
+		if (number(how, CUDNN_ATTR_REDUCTION_IS_DETERMINISTIC))
+			fake_cudnn.settled++;
+		else
+			fake_cudnn.unsettled++;
+	}
+}
+
 static int finalize(void *descriptor)
 {
 	struct descriptor *d = descriptor;
 
 	if (d->finished)
 		return BAD_PARAM;
+	if (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR &&
+		(!fake_cudnn.blackwell ||
+			number(d, CUDNN_ATTR_ENGINE_GLOBAL_INDEX) != FAKE_UNPROPOSED))
+		return NOT_SUPPORTED;
+	if (d->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR && is_backward(d)) {
+		if (fake_cudnn.no_backward)
+			return NOT_SUPPORTED;
+		count_reductions(d);
+	}
 	if (d->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR &&
 		part(d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE) != (void *)&handle)
 		return BAD_PARAM;
@@ -329,20 +403,49 @@ static void pointwise(const struct descriptor *o)
 						t ? with(t, y, i) : 0);
 }
 
+/* Where in y the i-th of x goes: rows to one, or heads that share keys to theirs. */
+static int64_t reduced_place(const struct value *x, const struct value *y, int64_t i)
+{
+	int64_t at[DIMS], place_in_y = 0;
+
+	for (int d = DIMS - 1; d >= 0; d--) {
+		at[d] = i % x->extent[d] / (x->extent[d] / y->extent[d]);
+		i /= x->extent[d];
+	}
+	for (int d = 0; d < DIMS; d++)
+		place_in_y = place_in_y * y->extent[d] + at[d];
+	return place_in_y;
+}
+
 static void reduce(const struct descriptor *o)
 {
 	const struct descriptor *how = part(o, CUDNN_ATTR_OPERATION_REDUCTION_DESC);
 	const struct value *x = value_of(o, CUDNN_ATTR_OPERATION_REDUCTION_XDESC);
 	struct value *y = value_of(o, CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
 	bool most = number(how, CUDNN_ATTR_REDUCTION_OPERATOR) == CUDNN_REDUCE_TENSOR_MAX;
-	int64_t n = x->extent[3];
 
-	for (int64_t i = 0; i < size_of(y); i++) {
+	for (int64_t i = 0; i < size_of(y); i++)
 		y->dense[i] = most ? -INFINITY : 0;
-		for (int64_t j = 0; j < n; j++)
-			y->dense[i] = most ? fmax(y->dense[i], x->dense[i * n + j])
-					   : y->dense[i] + x->dense[i * n + j];
+	for (int64_t i = 0; i < size_of(x); i++) {
+		double *to = &y->dense[reduced_place(x, y, i)];
+
+		*to = most ? fmax(*to, x->dense[i]) : *to + x->dense[i];
 	}
+}
+
+/* The same elements in the order that other strides give them. */
+static void reshape(const struct descriptor *o)
+{
+	const struct value *x = value_of(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC);
+	struct value *y = value_of(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
+	int64_t last = place(x, size_of(x) - 1);
+	double *laid = calloc((size_t)last + 1, sizeof(*laid));
+
+	for (int64_t i = 0; i < size_of(x); i++)
+		laid[place(x, i)] = x->dense[i];
+	for (int64_t i = 0; i < size_of(y); i++)
+		y->dense[i] = laid[place(y, i)];
+	free(laid);
 }
 
 static void multiply(const struct descriptor *o)
@@ -373,29 +476,39 @@ static void store(struct value *v)
 			((float *)v->pointer)[place(v, i)] = (float)v->dense[i];
 }
 
-/* What the last operations write is all that is written. */
+static const struct kind_of_operation {
+	int type, output;
+	void (*run)(const struct descriptor *o);
+} kinds[] = {
+	{CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, CUDNN_ATTR_OPERATION_MATMUL_CDESC, multiply},
+	{CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, CUDNN_ATTR_OPERATION_REDUCTION_YDESC,
+		reduce},
+	{CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
+		pointwise},
+	{CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, reshape},
+};
+
+static const struct kind_of_operation *kind_of(const struct descriptor *o)
+{
+	for (int i = 0; i < COUNT_OF(kinds); i++)
+		if (kinds[i].type == o->type)
+			return &kinds[i];
+	abort();
+}
+
+/* What exists is written when all is computed. */
 static void compute(const struct descriptor *graph)
 {
 	const struct attribute *all = find(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
 	struct descriptor *const *operations = (struct descriptor *const *)(void *)all->bytes;
 
 	for (int64_t i = 0; i < all->count; i++)
-		if (operations[i]->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
-			multiply(operations[i]);
-		else if (operations[i]->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
-			reduce(operations[i]);
-		else
-			pointwise(operations[i]);
+		kind_of(operations[i])->run(operations[i]);
 	for (int64_t i = 0; i < all->count; i++) {
-		static const int outputs[] = {
-			CUDNN_ATTR_OPERATION_MATMUL_CDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC};
+		const struct descriptor *t = part(operations[i], kind_of(operations[i])->output);
 
-		for (int j = 0; j < COUNT_OF(outputs); j++) {
-			const struct descriptor *t = part(operations[i], outputs[j]);
-
-			if (t != NULL && !number(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL))
-				store(&values[number(t, CUDNN_ATTR_TENSOR_UNIQUE_ID)]);
-		}
+		if (!number(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL))
+			store(&values[number(t, CUDNN_ATTR_TENSOR_UNIQUE_ID)]);
 	}
 }
 
@@ -409,12 +522,20 @@ static int execute(void *own, void *plan, void *pack)
 		return EXECUTION_FAILED;
 	fake_cudnn.executions++;
 	const struct descriptor *config = part(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-	fake_cudnn.engine = number(config, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+	fake_cudnn.engine = engine_of(config);
+	char *workspace = (char *)part(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+	for (int64_t i = 0; i < pointers->count; i++) {
+		const char *tensor = ((char *const *)(void *)pointers->bytes)[i];
+
+		if (tensor >= workspace && tensor < workspace + workspace_of(config))
+			return EXECUTION_FAILED;
+	}
+	memset(workspace, 0xff, (size_t)workspace_of(config));
 	memset(values, 0, sizeof(values));
 	for (int64_t i = 0; i < ids->count; i++)
 		values[((const int64_t *)(void *)ids->bytes)[i]].pointer =
 			((void *const *)(void *)pointers->bytes)[i];
-	compute(part(config, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
+	compute(graph_of(config));
 	for (int i = 0; i < TENSORS; i++)
 		free(values[i].dense);
 	return 0;

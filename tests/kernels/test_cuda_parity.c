@@ -58,18 +58,25 @@ static void compare(
 #define CUDNN_ALLOWED 16.0
 
 /* The same by each engine that cuDNN proposes, where it is installed and takes the shape. */
-static void compare_cudnn(const struct kernel_case *kernel_case, const int64_t *dim)
+static void compare_cudnn(
+	const struct kernel_case *kernel_case, enum attention_pass pass, const int64_t *dim)
 {
 	enum { ALGORITHMS = 4 };
 	struct attention_algorithm algorithms[ALGORITHMS];
+	int64_t bytes[ALGORITHMS];
 	struct problem shape;
 
 	problem_init(&shape, kernel_case, dim, kernels_reference(), &reference_context, 0);
-	const struct attention a = problem_attention(&shape);
-	int n = cuda_attention_algorithms(&gpu.kernels, &a, algorithms, ALGORITHMS);
+	const struct attention_backward b = problem_attention_backward(&shape);
+	int64_t heads = b.forward.sequences * b.forward.heads;
+	int n = cuda_attention_algorithms(&gpu.kernels, pass, &b, algorithms, bytes, ALGORITHMS);
 	for (int i = 0; i < n; i++) {
-		struct attention_choice choice = {
-			.head_dim = a.head_dim, .length = a.length, .algorithm = algorithms[i]};
+		struct attention_choice choice = {.head_dim = b.forward.head_dim,
+			.length = b.forward.length,
+			.pass = pass,
+			.algorithm = algorithms[i],
+			.head_bytes = bytes[i] / heads + 1024,
+			.shared_bytes = bytes[i] / heads + 1024};
 
 		cuda_choose_attention(&gpu.kernels, &choice, 1);
 		compare(kernel_case, dim, 0, CUDNN_ALLOWED);
@@ -87,9 +94,12 @@ static void compare_case(const struct kernel_case *kernel_case, bool all)
 		compare(kernel_case, kernel_case->shapes[s], 0, allowed(kernel_case));
 		compare(kernel_case, kernel_case->shapes[s], 1, allowed(kernel_case));
 	}
-	for (int s = 0; kernel_case->shapes[s][0] >= 0; s++)
+	for (int s = 0; kernel_case->shapes[s][0] >= 0; s++) {
 		if (strcmp(kernel_case->name, "attention bf16") == 0)
-			compare_cudnn(kernel_case, kernel_case->shapes[s]);
+			compare_cudnn(kernel_case, ATTENTION_FORWARD, kernel_case->shapes[s]);
+		if (strcmp(kernel_case->name, "attention_backward bf16") == 0)
+			compare_cudnn(kernel_case, ATTENTION_BACKWARD, kernel_case->shapes[s]);
+	}
 }
 
 /* Exact sums live on the device, and are compared limb by limb. */

@@ -41,11 +41,10 @@ static bool say;
 static int failures;
 
 /* Rows as the executor packs them: queries, keys and values of a token side by side. */
-static struct attention shape_of(const int64_t *n)
+static struct attention_call shape_of(const int64_t *n)
 {
-	int64_t packed = (n[2] + 2 * n[3]) * n[4];
-
-	return (struct attention){.sequences = n[0],
+	int64_t packed = (n[2] + 2 * n[3]) * n[4], width = n[2] * n[4];
+	const struct attention forward = {.sequences = n[0],
 		.length = n[1],
 		.heads = n[2],
 		.kv_heads = n[3],
@@ -54,7 +53,14 @@ static struct attention shape_of(const int64_t *n)
 		.q_stride = packed,
 		.k_stride = packed,
 		.v_stride = packed,
-		.out_stride = n[2] * n[4]};
+		.out_stride = width};
+
+	return (struct attention_call){{.forward = forward,
+					       .dout_stride = width,
+					       .dq_stride = packed,
+					       .dk_stride = packed,
+					       .dv_stride = packed},
+		n[2]};
 }
 
 static void expect(bool true_one, const char *what, const struct device *device, const int64_t *n)
@@ -79,37 +85,41 @@ static void *describe(const struct cudnn_api *api, const struct device *device)
 	return NULL;
 }
 
-static void print(const struct device *device, const int64_t *n,
+static void print(const struct device *device, const int64_t *n, enum attention_pass pass,
 	const struct attention_algorithm *w, int64_t workspace)
 {
-	printf("%-6s %2d x %4d, %2d and %2d heads of %3d: engine %d, kernel %d, cluster %d, "
-	       "stream %d, tile %d x %d, workspace %d bytes\n",
-		device->name, (int)n[0], (int)n[1], (int)n[2], (int)n[3], (int)n[4], w->engine,
-		w->kernel, w->cluster, w->stream_k, w->tile_m, w->tile_n, (int)workspace);
+	printf("%-6s %s %2d x %4d, %2d and %2d heads of %3d: engine %d, kernel %d, cluster %d, "
+	       "stream %d, tile %d x %d, stages %d, workspace %lld bytes\n",
+		device->name, pass == ATTENTION_BACKWARD ? "backward" : "forward", (int)n[0],
+		(int)n[1], (int)n[2], (int)n[3], (int)n[4], w->engine, w->kernel, w->cluster,
+		w->stream_k, w->tile_m, w->tile_n, w->stages, (long long)workspace);
 }
 
 /* The best proposal is found again by its numbers; what there is not is refused, and no more. */
-static void check_shape(
-	const struct cudnn_target *target, const struct device *device, const int64_t *n)
+static void check_shape(const struct cudnn_target *target, const struct device *device,
+	enum attention_pass pass, const int64_t *n)
 {
-	const struct attention a = shape_of(n);
+	const struct attention_call a = shape_of(n);
+	const int64_t most =
+		pass == ATTENTION_BACKWARD ? (int64_t)1 << 40 : (int64_t)KERNELS_WORKSPACE_BYTES;
 	static const struct attention_algorithm unknown = {.engine = 4711};
 	struct attention_algorithm algorithms[ALGORITHMS];
+	int64_t bytes[ALGORITHMS];
 	struct attention_graph g;
 
-	expect(attention_graph_build(&g, target, &a), "the graph is refused", device, n);
-	int found = attention_graph_algorithms(&g, KERNELS_WORKSPACE_BYTES, algorithms, ALGORITHMS);
+	expect(attention_graph_build(&g, target, pass, &a), "the graph is refused", device, n);
+	int found = attention_graph_algorithms(&g, most, algorithms, bytes, ALGORITHMS);
 	expect(found > 0, "no plan", device, n);
 	expect(!attention_graph_plan(&g, &unknown), "an engine that there is not", device, n);
 	attention_graph_drop(&g);
 	expect(g.n_made == 0, "descriptors are left", device, n);
 	for (int i = 0; i < (say ? found : found > 0); i++) {
-		expect(attention_graph_build(&g, target, &a) &&
+		expect(attention_graph_build(&g, target, pass, &a) &&
 				attention_graph_plan(&g, &algorithms[i]),
 			"no plan by numbers", device, n);
-		expect(g.workspace_bytes <= KERNELS_WORKSPACE_BYTES, "workspace", device, n);
+		expect(g.workspace_bytes == bytes[i], "workspace", device, n);
 		if (say)
-			print(device, n, &algorithms[i], g.workspace_bytes);
+			print(device, n, pass, &algorithms[i], g.workspace_bytes);
 		attention_graph_drop(&g);
 	}
 }
@@ -120,15 +130,17 @@ static void check_refusals(const struct cudnn_target *target, const struct devic
 {
 	static const int64_t wrong[][5] = {{2, 1024, 32, 5, 64}, {2, 1024, 32, 32, 20}};
 	struct attention_algorithm algorithms[ALGORITHMS];
+	int64_t bytes[ALGORITHMS];
 	struct attention_graph g;
 
-	for (int i = 0; i < COUNT_OF(wrong); i++) {
-		const struct attention a = shape_of(wrong[i]);
-		bool built = attention_graph_build(&g, target, &a);
+	for (int i = 0; i < COUNT_OF(wrong) * ATTENTION_PASSES; i++) {
+		const int64_t *n = wrong[i / ATTENTION_PASSES];
+		const struct attention_call a = shape_of(n);
+		bool built = attention_graph_build(&g, target, i % ATTENTION_PASSES, &a);
 
 		expect(!built || attention_graph_algorithms(
-					 &g, KERNELS_WORKSPACE_BYTES, algorithms, ALGORITHMS) == 0,
-			"was not refused", device, wrong[i]);
+					 &g, (int64_t)1 << 40, algorithms, bytes, ALGORITHMS) == 0,
+			"was not refused", device, n);
 		attention_graph_drop(&g);
 	}
 }
@@ -165,7 +177,9 @@ int main(int argc, char **argv)
 			return skip("it cannot compile for a GPU that is not there");
 		check_refusals(&target, &devices[d]);
 		for (int i = 0; i < COUNT_OF(shapes); i++)
-			check_shape(&target, &devices[d], shapes[i]);
+			for (int pass = 0; pass < ATTENTION_PASSES; pass++)
+				if (pass == ATTENTION_FORWARD || version >= CUDNN_LEAST_BACKWARD)
+					check_shape(&target, &devices[d], pass, shapes[i]);
 		target.api->cudnnBackendDestroyDescriptor(target.device);
 	}
 	return failures > 0;

@@ -38,6 +38,16 @@ static void open_case_with(struct case_ *c, const char *runtime, const char *mor
 	case_plan(c, choices);
 }
 
+static int64_t workspace_of(const struct case_ *c)
+{
+	const struct program *program = &c->schedule->programs[0];
+
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].role == BUFFER_KERNEL_WORKSPACE)
+			return program->buffers[i].bytes;
+	return 0;
+}
+
 static void open_case(struct case_ *c, const char *runtime)
 {
 	open_case_with(c, runtime, "");
@@ -115,6 +125,49 @@ static void each_kernel_counts(void **state)
 			assert_true(fabs(more) < 1e-12);
 	}
 	case_finish(&c);
+}
+
+/* Backward by cuDNN, which the measured rate is of: the plan has room for as many heads at once as
+ * may be. Where it has none for one, it is our kernel's rate. */
+static void backward_by_the_library(void **state)
+{
+	enum { MIB = 1 << 20 };
+	static const char choices[] = "strategy=NO_SHARD micro_batch=%d seq_len=%d param_dtype=%s "
+				      "activation_checkpointing=none runtime=%s";
+	static const struct {
+		int sequences, length;
+		const char *dtype, *runtime;
+		int64_t head, workspace;
+	} rows[] = {{4, 1024, "bf16", "shardplan", 2 * MIB, 96 * MIB},
+		{64, 1024, "bf16", "shardplan", 2 * MIB, 1216 * MIB},
+		{1, 1024, "bf16", "shardplan", MIB, 16 * MIB},
+		{4, 512, "bf16", "shardplan", 2 * MIB, 16 * MIB},
+		{4, 1024, "fp32", "shardplan", 2 * MIB, 16 * MIB},
+		{4, 1024, "bf16", "pytorch-ddp", 2 * MIB, 32 * MIB},
+		{64, 1024, "bf16", "shardplan", 2048LL * MIB, 16 * MIB}};
+	struct calibration_attention chosen = {
+		.head_dim = 64, .length = 1024, .pass = ATTENTION_IS_BACKWARD, .gain = 1.25};
+	const double work = 2.5 * 2 * (double)TOKENS * 1024 * HIDDEN / 1e14;
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct case_ c;
+		char text[256];
+
+		open_case(&c, "shardplan");
+		chosen.workspace_bytes = rows[i].head;
+		gpu.calibration.attention = &chosen;
+		gpu.calibration.n_attention = 1;
+		snprintf(text, sizeof(text), choices, rows[i].sequences, rows[i].length,
+			rows[i].dtype, rows[i].runtime);
+		case_plan(&c, text);
+		assert_int_equal(workspace_of(&c), rows[i].workspace);
+		if (rows[i].sequences == 64)
+			expect("backward",
+				slower(&c, OP_BACKWARD, KERNEL_ATTENTION_BACKWARD, 64, 1024, 1e14),
+				rows[i].head < 1024 * MIB ? work : 1.25 * work);
+		case_finish(&c);
+	}
 }
 
 /* In a product GELU is one pass over memory: of two forward, of three backward. */
@@ -232,6 +285,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_kernel_counts),
+		cmocka_unit_test(backward_by_the_library),
 		cmocka_unit_test(gelu_in_products),
 		cmocka_unit_test(rates_between),
 		cmocka_unit_test(others_do_not_run_them),

@@ -127,7 +127,8 @@ static void refuses(void **state)
 		{"attention: [3]\n", "c.yaml:1:13: expected a map with head_dim, length, engine"},
 		{"attention:\n  - {head_dim: 64, length: 1024, engine: 1}\n"
 		 "  - {head_dim: 64, length: 1024, engine: 2}\n",
-			"c.yaml:3:5: expected each (head_dim, length) once, got 64 1024 twice"},
+			"c.yaml:3:5: expected each (head_dim, length, pass) once, got 64 1024 "
+			"forward twice"},
 		{"attention:\n  - {head_dim: 64, length: 0, engine: 1}\n",
 			"c.yaml:2:28: length: expected a whole number greater than 0, got \"0\""},
 		{"kernels: 3\n", "c.yaml:1:10: kernels: expected a list of at most 96 measured "

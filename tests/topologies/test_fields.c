@@ -193,7 +193,8 @@ static struct topology measured_cpu(void)
 		{PRODUCT_WEIGHT_GRADIENT, DTYPE_BF16, DTYPE_FP32, 1, 2, 3, 9.0 / 7, 67, 9, 8, 7, 6,
 			5, 4, 3, 2}};
 	static struct calibration_attention attention[] = {
-		{64, 1024, 9.0 / 7, 2, 7, 1, 2, 3, 4}, {64, 4096, 8.0 / 7, 1, 6, 5, 4, 3, 2}};
+		{64, 1024, ATTENTION_IS_FORWARD, 9.0 / 7, 2, 7, 1, 2, 3, 4, 0, 0},
+		{64, 1024, ATTENTION_IS_BACKWARD, 8.0 / 7, 1, 6, 5, 4, 3, 2, 1, 12345}};
 	static struct calibration_kernel kernels[] = {
 		{KERNEL_ATTENTION, DTYPE_BF16, 64, 1024, 1e14 / 7},
 		{KERNEL_ATTENTION, DTYPE_BF16, 64, 4096, 1e14 / 3},

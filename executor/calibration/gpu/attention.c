@@ -1,6 +1,9 @@
-/* Whether attention's forward is faster by cuDNN than by our kernel, and as right. Our own kernel
+/* Whether a pass of attention is faster by cuDNN than by our kernel, and as right. Our own kernel
  * is the measure: what differs from it by more than bf16 rounds, or from itself, is not taken,
- * however fast. What was taken is written down, as algorithms of GEMMs are. */
+ * however fast. What was taken is written down, as algorithms of GEMMs are.
+ *
+ * The backward is done a second time in other parts, as a smaller workspace makes them: that these
+ * change no bit is what makes results those of any micro-batch and number of ranks. */
 #include "executor/calibration/gpu/bench.h"
 
 #include <math.h>
@@ -15,10 +18,11 @@ enum { ALGORITHMS = 8 };
 static const double near_enough = 1.0 / 64, near_sum = 1.0 / 512, near_sum_relative = 1.0 / 65536;
 
 /* NAN is near nothing. */
-bool gpu_attention_agrees(const uint16_t *ours, const uint16_t *theirs, int64_t n, int64_t head_dim)
+bool gpu_attention_agrees(
+	const uint16_t *ours, const uint16_t *theirs, int64_t n, int64_t head_dim, double common)
 {
 	for (int64_t i = 0; i < n; i++) {
-		double square = 0, apart = 0;
+		double square = common, apart = 0;
 
 		for (int64_t j = 0; j < head_dim; j++) {
 			double x = bf16_to_float(ours[i * head_dim + j]);
@@ -33,6 +37,20 @@ bool gpu_attention_agrees(const uint16_t *ours, const uint16_t *theirs, int64_t 
 	return true;
 }
 
+/* A gradient may be nothing, but for rounding: the first token's, which sees itself alone. It is
+ * held against the others. */
+static double square_of_one(const uint16_t *vectors, int64_t n, int64_t head_dim)
+{
+	double squares = 0;
+
+	for (int64_t i = 0; i < n * head_dim; i++) {
+		double x = bf16_to_float(vectors[i]);
+
+		squares += x * x;
+	}
+	return n > 0 ? squares / (double)n : 0;
+}
+
 bool gpu_sums_agree(const float *ours, const float *theirs, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++)
@@ -44,75 +62,107 @@ bool gpu_sums_agree(const float *ours, const float *theirs, int64_t n)
 
 /* --- one algorithm ---------------------------------------------------------------------------- */
 
-static struct attention_choice choice_of(
-	const struct attention *a, const struct attention_algorithm *algorithm)
+/* What is timed, and its algorithms. */
+struct subject {
+	enum attention_pass pass;
+	struct kernel_case timed;
+	struct attention_algorithm algorithms[ALGORITHMS];
+	int64_t bytes[ALGORITHMS]; /* of workspace, that each needs at once */
+	char *workspace;           /* of the backward's */
+	int64_t workspace_bytes;
+};
+
+static void (*const runs[])(void *) = {
+	[ATTENTION_FORWARD] = run_attention, [ATTENTION_BACKWARD] = run_attention_backward};
+
+static struct calibration_attention entry_of(const struct subject *s, int algorithm)
 {
-	return (struct attention_choice){
-		.head_dim = a->head_dim, .length = a->length, .algorithm = *algorithm};
+	const struct attention *a = &s->timed.of.attention.forward;
+	const struct attention_algorithm *w = &s->algorithms[algorithm];
+	int64_t heads = a->sequences * a->heads;
+
+	return (struct calibration_attention){.head_dim = a->head_dim,
+		.length = a->length,
+		.pass = s->pass == ATTENTION_BACKWARD ? ATTENTION_IS_BACKWARD
+						      : ATTENTION_IS_FORWARD,
+		.engine = w->engine,
+		.kernel = w->kernel,
+		.cluster = w->cluster,
+		.stream_k = w->stream_k,
+		.tile_m = w->tile_m,
+		.tile_n = w->tile_n,
+		.stages = w->stages,
+		/* Some bytes are there once. */
+		.workspace_bytes = s->pass == ATTENTION_BACKWARD
+					   ? round_up(s->bytes[algorithm] / heads + 1, 1024)
+					   : 0};
 }
 
-/* NULL: by our kernel. `what` says what is done with it. An algorithm that the library then
- * refuses, or does not have for this shape, is none: `refused`. */
-static bool by_algorithm(struct gpu_bench *g, struct kernel_case *c,
-	const struct attention_algorithm *algorithm,
-	bool (*what)(struct gpu_bench *, struct kernel_case *, double *, struct error *),
-	double *seconds, bool *refused, struct error *error)
+static struct attention_choice choice_of(const struct subject *s, int algorithm)
+{
+	const struct calibration_attention entry = entry_of(s, algorithm);
+
+	return (struct attention_choice){.head_dim = entry.head_dim,
+		.length = entry.length,
+		.pass = s->pass,
+		.algorithm = s->algorithms[algorithm],
+		.head_bytes = calibration_attention_bytes(&entry, false),
+		.shared_bytes = calibration_attention_bytes(&entry, true)};
+}
+
+typedef bool (*measurement)(
+	struct gpu_bench *, void (*run)(void *), void *data, double *seconds, struct error *);
+
+static bool run_once(
+	struct gpu_bench *g, void (*run)(void *), void *data, double *seconds, struct error *error)
+{
+	return gpu_sample(g, run, data, 1, seconds, error);
+}
+
+/* AUTOTUNE_DEFAULT: by our kernel. `what` says what is done with it. An algorithm that the library
+ * then refuses, or does not have for this shape, is none: `refused`. */
+static bool by_algorithm(struct gpu_bench *g, const struct subject *s, struct kernel_case *c,
+	int algorithm, measurement what, double *seconds, bool *refused, struct error *error)
 {
 	const struct device_kernels *device = g->base.kernels->device;
+	struct kernel_context *context = &g->base.context;
 	struct attention_choice choice = {0};
 	struct error failure = {0};
+	bool chosen = algorithm != AUTOTUNE_DEFAULT;
 
-	if (algorithm != NULL)
-		choice = choice_of(&c->of.attention.forward, algorithm);
-	device->choose_attention(&g->base.context, &choice, algorithm != NULL);
-	bool ok = what(g, c, seconds, &failure);
-	device->choose_attention(&g->base.context, NULL, 0);
-	*refused = algorithm != NULL &&
-		   (ok ? !choice.taken : g->base.context.error.message[0] != '\0');
+	if (chosen)
+		choice = choice_of(s, algorithm);
+	if (chosen && s->workspace != NULL) {
+		context->workspace = s->workspace;
+		context->workspace_bytes = s->workspace_bytes;
+	}
+	device->choose_attention(context, &choice, chosen);
+	bool ok = what(g, runs[s->pass], c, seconds, &failure);
+	device->choose_attention(context, NULL, 0);
+	context->workspace = g->workspace;
+	context->workspace_bytes = KERNELS_WORKSPACE_BYTES;
+	*refused = chosen && (ok ? !choice.taken : context->error.message[0] != '\0');
 	if (ok || *refused) {
-		g->base.context.error = (struct error){0};
+		context->error = (struct error){0};
 		return true;
 	}
 	*error = failure;
 	return false;
 }
 
-static bool time_it(
-	struct gpu_bench *g, struct kernel_case *c, double *seconds, struct error *error)
-{
-	return gpu_time(g, run_attention, c, seconds, error);
-}
-
-static bool run_once(
-	struct gpu_bench *g, struct kernel_case *c, double *seconds, struct error *error)
-{
-	return gpu_sample(g, run_attention, c, 1, seconds, error);
-}
-
-/* What is timed, and its algorithms. */
-struct subject {
-	struct kernel_case timed;
-	struct attention_algorithm algorithms[ALGORITHMS];
-};
-
 static bool time_algorithm(const struct autotune *autotune, int algorithm, double *seconds,
 	bool *refused, struct error *error)
 {
 	struct subject *s = autotune->subject;
 
-	return by_algorithm(autotune->gpu, &s->timed,
-		algorithm == AUTOTUNE_DEFAULT ? NULL : &s->algorithms[algorithm], time_it, seconds,
-		refused, error);
+	return by_algorithm(
+		autotune->gpu, s, &s->timed, algorithm, gpu_time, seconds, refused, error);
 }
 
 /* --- is it right? ----------------------------------------------------------------------------- */
 
 /* Ours, and the library's twice. */
 enum { OURS, THEIRS, AGAIN, RUNS };
-struct outcome {
-	void *out;
-	float *lse;
-};
 
 static bool copy_halves(
 	struct gpu_bench *g, const void *one, const void *other, int64_t bytes, struct error *error)
@@ -130,17 +180,20 @@ static bool copy_halves(
 	       cuda_check(g->api, g->api->cuEventSynchronize(g->watch.end), "copies", error);
 }
 
-enum compared { SAME_BITS, SAME_RESULT, SAME_SUMS };
+enum compared { SAME_BITS, SAME_RESULT, SAME_GRADIENT, SAME_SUMS };
 
 static bool compare_piece(
 	const struct gpu_bench *g, enum compared how, int64_t bytes, int64_t head_dim)
 {
 	const char *one = g->pinned, *other = g->pinned + g->pinned_bytes / 2;
+	const uint16_t *ours = (const uint16_t *)one;
+	int64_t n = bytes / 2 / head_dim;
 
 	switch (how) {
 	case SAME_RESULT:
-		return gpu_attention_agrees((const uint16_t *)one, (const uint16_t *)other,
-			bytes / 2 / head_dim, head_dim);
+	case SAME_GRADIENT:
+		return gpu_attention_agrees(ours, (const uint16_t *)other, n, head_dim,
+			how == SAME_GRADIENT ? square_of_one(ours, n, head_dim) : 0);
 	case SAME_SUMS:
 		return gpu_sums_agree((const float *)one, (const float *)other, bytes / 4);
 	case SAME_BITS:
@@ -165,165 +218,295 @@ static bool compare(struct gpu_bench *g, enum compared how, const void *one, con
 	return true;
 }
 
-static bool run_all(struct gpu_bench *g, struct kernel_case *c,
-	const struct attention_algorithm *algorithm, const struct outcome *outcomes, bool *refused,
-	struct error *error)
+/* What a pass writes: where each run leaves it, and how ours is compared with theirs. */
+enum { OUTPUTS = 3 };
+struct outputs {
+	int n;
+	struct output {
+		enum compared how;
+		int64_t bytes;
+		const char *why; /* said where it differs */
+		void *at[RUNS];
+	} of[OUTPUTS];
+};
+
+static void add_output(struct outputs *outputs, enum compared how, int64_t bytes, const char *why,
+	void *ours, void *theirs, void *again)
 {
+	outputs->of[outputs->n++] = (struct output){how, bytes, why, {ours, theirs, again}};
+}
+
+/* Half of what the backward of all needs, but room for a key's heads. */
+static int64_t workspace_again(const struct subject *s, const struct attention *a, int algorithm)
+{
+	const struct attention_choice choice = choice_of(s, algorithm);
+	int64_t bytes = a->heads > a->kv_heads ? choice.shared_bytes : choice.head_bytes;
+	int64_t all = min_i64(s->workspace_bytes, a->sequences * a->heads * bytes);
+
+	return max_i64(all / 2, a->heads / a->kv_heads * bytes);
+}
+
+static bool run_all(struct gpu_bench *g, struct subject *s, const struct kernel_case cases[RUNS],
+	int algorithm, bool *refused, struct error *error)
+{
+	const struct attention *a = &cases[OURS].of.attention.forward;
+	int64_t whole = s->workspace_bytes;
+	struct kernel_case forward = cases[OURS];
 	double seconds;
 
 	*refused = false;
+	if (s->pass == ATTENTION_BACKWARD && !run_once(g, run_attention, &forward, &seconds, error))
+		return false;
 	for (int i = 0; i < RUNS && !*refused; i++) {
-		c->of.attention.forward.out = outcomes[i].out;
-		c->of.attention.forward.lse = outcomes[i].lse;
-		if (!by_algorithm(
-			    g, c, i == OURS ? NULL : algorithm, run_once, &seconds, refused, error))
+		struct kernel_case c = cases[i];
+
+		if (i == AGAIN)
+			s->workspace_bytes = workspace_again(s, a, algorithm);
+		bool ok = by_algorithm(g, s, &c, i == OURS ? AUTOTUNE_DEFAULT : algorithm, run_once,
+			&seconds, refused, error);
+		s->workspace_bytes = whole;
+		if (!ok)
 			return false;
 	}
 	return true;
 }
 
 /* `why`: NULL where it is as right as ours. */
-static bool judge(struct gpu_bench *g, struct kernel_case *c,
-	const struct attention_algorithm *algorithm, const struct outcome *o, const char **why,
-	struct error *error)
+static bool judge(struct gpu_bench *g, struct subject *s, const struct kernel_case cases[RUNS],
+	const struct outputs *outputs, int algorithm, const char **why, struct error *error)
 {
-	const struct attention *a = &c->of.attention.forward;
-	int64_t heads = a->sequences * a->length * a->heads, d = a->head_dim;
-	bool refused, result = true, sums = true, bits = true;
+	int64_t d = cases[OURS].of.attention.forward.head_dim;
+	bool refused;
 
-	if (!run_all(g, c, algorithm, o, &refused, error))
+	if (!run_all(g, s, cases, algorithm, &refused, error))
 		return false;
-	*why = "is refused for packed rows";
-	if (refused)
-		return true;
-	if (!compare(
-		    g, SAME_RESULT, o[OURS].out, o[THEIRS].out, heads * d * 2, d, &result, error) ||
-		!compare(g, SAME_SUMS, o[OURS].lse, o[THEIRS].lse, heads * 4, d, &sums, error) ||
-		!compare(g, SAME_BITS, o[THEIRS].out, o[AGAIN].out, heads * d * 2, d, &bits,
-			error) ||
-		!compare(g, SAME_BITS, o[THEIRS].lse, o[AGAIN].lse, heads * 4, d, &bits, error))
-		return false;
-	*why = !result ? "does not give our result"
-	       : !sums ? "does not give our log-sum-exp"
-	       : !bits ? "does not repeat its bits"
-		       : NULL;
+	*why = refused ? "is refused for packed rows" : NULL;
+	for (int i = 0; i < outputs->n && *why == NULL; i++) {
+		const struct output *o = &outputs->of[i];
+		bool same = true;
+
+		if (!compare(g, o->how, o->at[OURS], o->at[THEIRS], o->bytes, d, &same, error))
+			return false;
+		*why = same ? NULL : o->why;
+	}
+	for (int i = 0; i < outputs->n && *why == NULL; i++) {
+		const struct output *o = &outputs->of[i];
+		bool same = true;
+
+		if (!compare(g, SAME_BITS, o->at[THEIRS], o->at[AGAIN], o->bytes, d, &same, error))
+			return false;
+		*why = same ? NULL : "does not repeat its bits";
+	}
 	return true;
 }
 
-/* As the executor has it: queries, keys and values of a token in one row, four heads to a key. */
-static struct attention packed(const struct attention *a)
+/* As the executor has it: queries, keys and values of a token in one row, four heads to a key, and
+ * their gradients alike. */
+static struct attention_backward packed(const struct attention_backward *timed)
 {
 	enum { SEQUENCES = 2, HEADS = 8, KV_HEADS = 2 };
-	struct attention p = *a;
-	int64_t d = a->head_dim;
+	struct attention_backward b = *timed;
+	struct attention *a = &b.forward;
+	int64_t d = a->head_dim, row = (HEADS + 2 * KV_HEADS) * d;
 
-	p.sequences = SEQUENCES;
-	p.heads = HEADS;
-	p.kv_heads = KV_HEADS;
-	p.k = (const char *)a->q + HEADS * d * 2;
-	p.v = (const char *)a->q + (HEADS + KV_HEADS) * d * 2;
-	p.q_stride = p.k_stride = p.v_stride = (HEADS + 2 * KV_HEADS) * d;
-	p.out_stride = HEADS * d;
-	return p;
+	a->sequences = SEQUENCES;
+	a->heads = HEADS;
+	a->kv_heads = KV_HEADS;
+	a->k = (const char *)a->q + HEADS * d * 2;
+	a->v = (const char *)a->q + (HEADS + KV_HEADS) * d * 2;
+	a->q_stride = a->k_stride = a->v_stride = row;
+	a->out_stride = b.dout_stride = HEADS * d;
+	b.dk = (char *)b.dq + HEADS * d * 2;
+	b.dv = (char *)b.dq + (HEADS + KV_HEADS) * d * 2;
+	b.dq_stride = b.dk_stride = b.dv_stride = row;
+	return b;
 }
 
-/* On the shape that was timed, and on the other. Both write where the backward would. */
-static bool check(struct gpu_bench *g, const struct attention_backward *timed,
-	const struct attention_algorithm *algorithm, const char **why, struct error *error)
+/* The forward's results lie where the backward's would. */
+static bool check_forward(struct gpu_bench *g, struct subject *s,
+	const struct attention_backward *shape, int algorithm, const char **why,
+	struct error *error)
 {
-	const struct attention *a = &timed->forward;
-	int64_t sums = a->sequences * a->length * a->heads;
-	const struct outcome outcomes[RUNS] = {[OURS] = {a->out, a->lse},
-		[THEIRS] = {timed->dq, timed->dv},
-		[AGAIN] = {timed->dk, (float *)timed->dv + sums}};
-	const struct attention other = packed(a);
-	bool fits = other.sequences * other.q_stride <= a->sequences * a->q_stride &&
-		    other.sequences * other.heads <= a->sequences * a->heads;
-	struct kernel_case c = {.bench = &g->base, .of.attention.forward = *a};
+	const struct attention_backward *timed = &s->timed.of.attention;
+	const struct attention *a = &shape->forward, *t = &timed->forward;
+	int64_t heads = a->sequences * a->length * a->heads;
+	void *const outs[RUNS] = {t->out, timed->dq, timed->dk};
+	float *const sums[RUNS] = {
+		t->lse, timed->dv, (float *)timed->dv + t->sequences * t->length * t->heads};
+	struct kernel_case cases[RUNS];
+	struct outputs outputs = {0};
 
+	for (int i = 0; i < RUNS; i++) {
+		cases[i] = (struct kernel_case){.bench = &g->base, .of.attention = *shape};
+		cases[i].of.attention.forward.out = outs[i];
+		cases[i].of.attention.forward.lse = sums[i];
+	}
+	add_output(&outputs, SAME_RESULT, heads * a->head_dim * 2, "does not give our result",
+		outs[OURS], outs[THEIRS], outs[AGAIN]);
+	add_output(&outputs, SAME_SUMS, heads * 4, "does not give our log-sum-exp", sums[OURS],
+		sums[THEIRS], sums[AGAIN]);
+	return judge(g, s, cases, &outputs, algorithm, why, error);
+}
+
+/* Each run has a third of the arrays that gradients lie in. */
+static int64_t third_of(const struct attention_backward *timed)
+{
+	return ((char *)timed->dk - (char *)timed->dq) / RUNS / 256 * 256;
+}
+
+static bool check_backward(struct gpu_bench *g, struct subject *s,
+	const struct attention_backward *shape, int algorithm, const char **why,
+	struct error *error)
+{
+	const struct attention *a = &shape->forward;
+	int64_t third = third_of(&s->timed.of.attention), rows = a->sequences * a->length;
+	bool in_one = a->kv_heads != a->heads;
+	struct kernel_case cases[RUNS];
+	struct attention_backward b[RUNS];
+	struct outputs outputs = {0};
+
+	for (int i = 0; i < RUNS; i++) {
+		b[i] = *shape;
+		b[i].dq = (char *)shape->dq + i * third;
+		b[i].dk = (char *)shape->dk + i * third;
+		b[i].dv = (char *)shape->dv + i * third;
+		cases[i] = (struct kernel_case){.bench = &g->base, .of.attention = b[i]};
+	}
+	add_output(&outputs, SAME_GRADIENT, rows * shape->dq_stride * 2,
+		"does not give our gradients", b[OURS].dq, b[THEIRS].dq, b[AGAIN].dq);
+	if (!in_one) {
+		add_output(&outputs, SAME_GRADIENT, rows * shape->dk_stride * 2,
+			"does not give our gradients", b[OURS].dk, b[THEIRS].dk, b[AGAIN].dk);
+		add_output(&outputs, SAME_GRADIENT, rows * shape->dv_stride * 2,
+			"does not give our gradients", b[OURS].dv, b[THEIRS].dv, b[AGAIN].dv);
+	}
+	return judge(g, s, cases, &outputs, algorithm, why, error);
+}
+
+/* On the shape that was timed, of which the backward has room for some sequences thrice, and on the
+ * other. */
+static bool check(struct gpu_bench *g, struct subject *s, int algorithm, const char **why,
+	struct error *error)
+{
+	static bool (*const checks[])(struct gpu_bench *, struct subject *,
+		const struct attention_backward *, int, const char **, struct error *) = {
+		[ATTENTION_FORWARD] = check_forward, [ATTENTION_BACKWARD] = check_backward};
+	struct attention_backward first = s->timed.of.attention;
+	const struct attention *a = &s->timed.of.attention.forward;
+	const struct attention_backward other = packed(&first);
+	const struct attention *o = &other.forward;
+	int64_t sequence = a->length * a->q_stride * 2;
+	bool fits = o->sequences * o->q_stride <= a->sequences * a->q_stride &&
+		    o->sequences * o->heads <= a->sequences * a->heads;
+
+	if (s->pass == ATTENTION_BACKWARD) {
+		first.forward.sequences = min_i64(a->sequences, third_of(&first) / sequence);
+		fits = fits && first.forward.sequences > 0 &&
+		       o->sequences * o->length * o->q_stride * 2 <= third_of(&first);
+	}
 	*why = "was not compared: there is no room";
 	if (!fits)
 		return true;
-	if (!judge(g, &c, algorithm, outcomes, why, error) || *why != NULL)
+	if (!checks[s->pass](g, s, &first, algorithm, why, error) || *why != NULL)
 		return *why != NULL;
-	c.of.attention.forward = other;
-	return judge(g, &c, algorithm, outcomes, why, error);
+	return checks[s->pass](g, s, &other, algorithm, why, error);
 }
 
 /* --- the choice ------------------------------------------------------------------------------- */
 
-static void say(const struct gpu_bench *g, const struct attention *a, const char *what)
+static void say(const struct gpu_bench *g, const struct subject *s, const char *what)
 {
-	bench_say(&g->base, "    cuDNN %lld, %lld tokens, heads of %lld: %s",
+	const struct attention *a = &s->timed.of.attention.forward;
+
+	bench_say(&g->base, "    cuDNN %lld, %lld tokens, heads of %lld%s: %s",
 		(long long)g->base.kernels->device->attention_version(
 			(struct kernel_context *)&g->base.context),
-		(long long)a->length, (long long)a->head_dim, what);
+		(long long)a->length, (long long)a->head_dim,
+		s->pass == ATTENTION_BACKWARD ? ", backward" : "", what);
 }
 
-static void keep(struct gpu_bench *g, const struct attention *a,
-	const struct attention_algorithm *algorithm, double gain)
+static void keep(struct gpu_bench *g, const struct subject *s, int algorithm, double gain)
 {
 	struct calibration *c = g->base.calibration;
-	const struct calibration_attention choice = {.head_dim = a->head_dim,
-		.length = a->length,
-		.gain = gain,
-		.engine = algorithm->engine,
-		.kernel = algorithm->kernel,
-		.cluster = algorithm->cluster,
-		.stream_k = algorithm->stream_k,
-		.tile_m = algorithm->tile_m,
-		.tile_n = algorithm->tile_n};
+	struct calibration_attention entry = entry_of(s, algorithm);
 
-	if (calibration_add_attention(c, &choice))
+	entry.gain = gain;
+	if (calibration_add_attention(c, &entry))
 		c->attention_library = g->base.kernels->device->attention_version(&g->base.context);
 }
 
 /* Says what came of it, and keeps what is right and fast. */
-static double conclude(struct gpu_bench *g, const struct attention *a,
-	const struct attention_algorithm *algorithm, double gain, const char *why)
+static double conclude(
+	struct gpu_bench *g, const struct subject *s, int algorithm, double gain, const char *why)
 {
 	bool won = autotune_is_faster(gain);
-	const char *speed = arena_printf(
-		g->base.arena, "engine %d has %.1f %% of our speed", algorithm->engine, 100 * gain);
+	const char *speed = arena_printf(g->base.arena, "engine %d has %.1f %% of our speed",
+		s->algorithms[algorithm].engine, 100 * gain);
 
 	if (why != NULL)
 		speed = arena_printf(g->base.arena, "%s and %s: not taken", speed, why);
 	else if (!won)
 		speed = arena_printf(g->base.arena, "%s: not taken", speed);
-	say(g, a, speed);
+	say(g, s, speed);
 	if (why != NULL || !won)
 		return 1;
-	keep(g, a, algorithm, gain);
+	keep(g, s, algorithm, gain);
 	return gain;
 }
 
-bool calibrate_gpu_attention(struct gpu_bench *g, const struct attention_backward *timed,
-	double first, double *chosen, struct error *error)
+/* Of several the fastest, if it is right. */
+static bool compete(struct gpu_bench *g, struct subject *s, int n, double first, double *chosen,
+	struct error *error)
 {
-	const struct device_kernels *device = g->base.kernels->device;
-	const struct attention *a = &timed->forward;
-	struct subject subject = {.timed = {.bench = &g->base, .of.attention.forward = *a}};
-	const struct autotune autotune = {g, &subject, time_algorithm};
+	const struct autotune autotune = {g, s, time_algorithm};
 	const char *why = NULL;
 	double gain = 0;
 	int fastest;
 
-	*chosen = first;
-	if (!g->base.options->choose || device->attention_version(&g->base.context) == 0)
-		return true;
-	int n = device->attention_algorithms(&g->base.context, a, subject.algorithms, ALGORITHMS);
 	if (!autotune_fastest(&autotune, n, &fastest, error))
 		return false;
 	if (fastest < 0) {
-		say(g, a, "no way to do it here");
+		say(g, s, "no way to do it here");
 		return true;
 	}
-	const struct attention_algorithm *algorithm = &subject.algorithms[fastest];
-	bool ok = check(g, timed, algorithm, &why, error) &&
+	bool ok = check(g, s, fastest, &why, error) &&
 		  autotune_gain(&autotune, fastest, &gain, error);
 	if (ok)
-		*chosen = first / conclude(g, a, algorithm, gain, why);
+		*chosen = first / conclude(g, s, fastest, gain, why);
 	/* Results were copied there. */
 	gpu_make_values(g);
+	return ok;
+}
+
+/* As much as a plan sets aside; where there is no such room, none. */
+static void open_workspace(struct gpu_bench *g, struct subject *s)
+{
+	uint64_t address = 0;
+
+	if (g->api->cuMemAlloc(&address, ATTENTION_WORKSPACE_BYTES) != 0)
+		return;
+	s->workspace = (char *)(uintptr_t)address;
+	s->workspace_bytes = ATTENTION_WORKSPACE_BYTES;
+}
+
+/* Of a backward that the library does not have nothing is said. */
+bool calibrate_gpu_attention(struct gpu_bench *g, enum attention_pass pass,
+	const struct attention_backward *timed, double first, double *chosen, struct error *error)
+{
+	const struct device_kernels *device = g->base.kernels->device;
+	struct subject s = {.pass = pass, .timed = {.bench = &g->base, .of.attention = *timed}};
+
+	*chosen = first;
+	if (!g->base.options->choose || device->attention_version(&g->base.context) == 0)
+		return true;
+	int n = device->attention_algorithms(
+		&g->base.context, pass, timed, s.algorithms, s.bytes, ALGORITHMS);
+	if (pass == ATTENTION_BACKWARD && n == 0)
+		return true;
+	if (pass == ATTENTION_BACKWARD)
+		open_workspace(g, &s);
+	bool ok = compete(g, &s, n, first, chosen, error);
+	if (s.workspace != NULL)
+		g->api->cuMemFree((uint64_t)(uintptr_t)s.workspace);
 	return ok;
 }

@@ -75,13 +75,14 @@ bool autotune_is_faster(double gain);
  * seconds? If so the calibration has it, and `chosen` is what it takes; else `first`. */
 bool calibrate_gpu_choice(struct gpu_bench *gpu, struct kernel_case *c, enum product_form form,
 	double first, double *chosen, struct error *error);
-/* attention.c: the same of attention's forward, which `timed` has been made ready
+/* attention.c: the same of a pass of attention, which `timed` has been made ready
  * for, by cuDNN. Leaves results of its own where the backward writes. */
-bool calibrate_gpu_attention(struct gpu_bench *gpu, const struct attention_backward *timed,
-	double first, double *chosen, struct error *error);
-/* Whether n vectors of bf16, or n sums, are as near as rounding explains. */
+bool calibrate_gpu_attention(struct gpu_bench *gpu, enum attention_pass pass,
+	const struct attention_backward *timed, double first, double *chosen, struct error *error);
+/* Whether n vectors of bf16, or n sums, are as near as rounding explains; `common`: a square that
+ * each vector's own is added to. */
 bool gpu_attention_agrees(
-	const uint16_t *ours, const uint16_t *theirs, int64_t n, int64_t head_dim);
+	const uint16_t *ours, const uint16_t *theirs, int64_t n, int64_t head_dim, double common);
 bool gpu_sums_agree(const float *ours, const float *theirs, int64_t n);
 /* memory.c: the optimizer. */
 bool calibrate_gpu_update(struct gpu_bench *gpu, struct error *error);

@@ -254,6 +254,11 @@ static void say(const struct gpu_bench *g, const struct calibration_kernel *k)
 		bench_say(&g->base, "  %-20s bf16: %8.1f G elements/s", name, k->rate / 1e9);
 }
 
+static bool is_attention(enum calibration_kernel_kind kernel)
+{
+	return kernel == KERNEL_ATTENTION || kernel == KERNEL_ATTENTION_BACKWARD;
+}
+
 static bool measure_rate(struct gpu_bench *g, const struct rated *what, struct error *error)
 {
 	struct rate_case c = {
@@ -271,9 +276,11 @@ static bool measure_rate(struct gpu_bench *g, const struct rated *what, struct e
 	if (!what->make(&c))
 		return true;
 	if (!gpu_time(g, what->run, &c.kernel, &seconds, error) ||
-		(what->kernel == KERNEL_ATTENTION &&
-			!calibrate_gpu_attention(
-				g, &c.kernel.of.attention, seconds, &seconds, error)))
+		(is_attention(what->kernel) &&
+			!calibrate_gpu_attention(g,
+				what->kernel == KERNEL_ATTENTION ? ATTENTION_FORWARD
+								 : ATTENTION_BACKWARD,
+				&c.kernel.of.attention, seconds, &seconds, error)))
 		return false;
 	const struct calibration_kernel kernel = {what->kernel, DTYPE_BF16, what->width,
 		what->length,

@@ -120,14 +120,16 @@ static double attention_flops(const struct attention *a)
 
 static double cost_attention(const void *arguments)
 {
-	return share(attention_flops(arguments), rates.attention * fake_attention_speed(arguments));
+	return share(attention_flops(arguments),
+		rates.attention * fake_attention_speed(ATTENTION_FORWARD, arguments));
 }
 
 static double cost_attention_backward(const void *arguments)
 {
 	const struct attention_backward *b = arguments;
 
-	return share(2.5 * attention_flops(&b->forward), rates.attention_backward);
+	return share(2.5 * attention_flops(&b->forward),
+		rates.attention_backward * fake_attention_speed(ATTENTION_BACKWARD, &b->forward));
 }
 
 static double cost_of_touches(const struct fake_node *node)

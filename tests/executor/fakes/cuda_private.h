@@ -192,12 +192,15 @@ struct fake_choosers {
 void fake_choose(
 	struct fake_choosers *all, const struct kernel_context *context, void *choices, int n);
 /* fake_attention.c */
-int fake_attention_algorithms(struct kernel_context *context, const struct attention *a,
-	struct attention_algorithm *algorithms, int most);
+int fake_attention_algorithms(struct kernel_context *context, enum attention_pass pass,
+	const struct attention_backward *shape, struct attention_algorithm *algorithms,
+	int64_t *bytes, int most);
 void fake_choose_attention(struct kernel_context *context, struct attention_choice *choices, int n);
 int64_t fake_attention_version(struct kernel_context *context);
 bool fake_take_attention(struct kernel_context *context, const struct attention *a);
-double fake_attention_speed(const struct attention *a);
+bool fake_take_attention_backward(
+	struct kernel_context *context, const struct attention_backward *b);
+double fake_attention_speed(enum attention_pass pass, const struct attention *a);
 /* With the lock: what a copy gives in a machine where nothing is computed. */
 void fake_dry_copy(void *to, const void *from, int64_t bytes);
 

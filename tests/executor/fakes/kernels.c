@@ -420,6 +420,13 @@ static void fake_chosen_attention(struct kernel_context *context, const struct a
 		fake_attention(context, a);
 }
 
+static void fake_chosen_backward(struct kernel_context *context, const struct attention_backward *b)
+{
+	check_beside(context);
+	if (fake_take_attention_backward(context, b))
+		fake_attention_backward(context, b);
+}
+
 const struct kernels fake_kernels = {
 	.name = "fake",
 	.library = "reference",
@@ -435,7 +442,7 @@ const struct kernels fake_kernels = {
 	.rmsnorm_backward = fake_rmsnorm_backward,
 	.rope = fake_rope,
 	.attention = fake_chosen_attention,
-	.attention_backward = fake_attention_backward,
+	.attention_backward = fake_chosen_backward,
 	.gelu = fake_gelu,
 	.gelu_backward = fake_gelu_backward,
 	.swiglu = fake_swiglu,
