@@ -55,8 +55,7 @@ static bool check_op(struct validation *v, int i)
 {
 	const struct op *op = op_at(v, i);
 	int buffers = v->program->n_buffers, ops = v->program->n_ops;
-	if ((int)op->kind < 0 || op->kind >= OP_KIND_COUNT || (int)op->stream < 0 ||
-		op->stream >= STREAM_COUNT)
+	if (op->kind >= OP_KIND_COUNT || op->stream >= STREAM_COUNT)
 		return broken(v, "op %d: no such kind or stream", i);
 	if (op->unit < -1 || op->unit >= v->program->n_units || op->cause < -1 ||
 		op->cause >= v->program->n_units)

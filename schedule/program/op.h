@@ -111,8 +111,9 @@ struct slice {
 };
 
 struct op {
-	enum op_kind kind;
-	enum stream stream;
+	enum op_kind kind : 8; /* a pipeline has hundreds of thousands of operations */
+	enum stream stream : 8;
+	enum dtype dtype : 8;         /* of the payload */
 	int unit;                     /* -1: none or all */
 	int micro_batch;              /* -1: belongs to the step */
 	int group;                    /* collectives and messages; else -1 */
@@ -120,7 +121,6 @@ struct op {
 	int first_module, end_module; /* compute: leaves in [first, end) of model->modules */
 	int cause;                    /* unit whose hook issued this gather early; -1: its own */
 	struct message message;       /* SEND and RECV; else 0 */
-	enum dtype dtype;             /* of the payload */
 	/* Collectives: the full payload (gathered output, reduce input, all-reduce buffer;
 	 * all-to-all: what the fullest rank gets or sends, of all others and its own; send-receive:
 	 * what each sends). TRAFFIC:

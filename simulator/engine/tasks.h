@@ -23,11 +23,11 @@ struct task {
 	struct position place;   /* its own */
 	struct wait *waits, *host_waits;
 	int n_waits, n_host_waits;
-	int depth;  /* of loops round it */
-	bool outer; /* the one loop round it is of micro-batches */
+	int depth; /* of loops round it */
 	int queue;
 	int communicator; /* -1: of no communicator */
 	int meeting;      /* of engines->meetings, where other classes take part; -1 */
+	bool outer;       /* the one loop round it is of micro-batches */
 	bool communicates, computes;
 	bool is_compute;  /* computes on the compute stream: communication beside it is hidden */
 	bool blocks_host; /* the issuing thread carries it out itself */

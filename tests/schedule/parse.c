@@ -404,6 +404,7 @@ static bool read_op(struct parser *p)
 	int n = p->program->n_ops;
 	p->ops = array_grow(p->ops, &p->op_capacity, n + 1, sizeof(struct op));
 	struct op *op = &p->ops[n];
+	enum dtype dtype;
 	*op = (struct op){0};
 	if (!read_index(p, n) ||
 		!read_name(
@@ -416,10 +417,11 @@ static bool read_op(struct parser *p)
 		!read_message(p, (enum op_kind)kind, &op->message) ||
 		!read_int32(p, "layer", &op->layer, false, -1) ||
 		!read_int32(p, "cause", &op->cause, false, -1) ||
-		!read_range(p, &op->first_module, &op->end_module) || !read_dtype(p, &op->dtype))
+		!read_range(p, &op->first_module, &op->end_module) || !read_dtype(p, &dtype))
 		return false;
 	op->kind = (enum op_kind)kind;
 	op->stream = (enum stream)stream;
+	op->dtype = dtype;
 	if (strncmp(p->cursor, "bytes=", 6) == 0 && !read_int(p, "bytes", &op->bytes))
 		return false;
 	p->program->n_ops++;
