@@ -50,9 +50,10 @@ struct product {
 	float *c;
 	int64_t ldc;
 	bool accumulate;
-	int64_t end_column; /* row i of C is needed up to column i + end_column only (or NO_END) */
-	int64_t end_term;   /* row i of A is zero past column i + end_term (or NO_END) */
-	int64_t begin_term; /* row i of A is zero before column i + begin_term (or NO_BEGIN) */
+	int64_t end_column;  /* row i of C is needed up to column i + end_column only (or NO_END) */
+	int64_t end_term;    /* row i of A is zero past column i + end_term (or NO_END) */
+	int64_t begin_term;  /* row i of A is zero before column i + begin_term (or NO_BEGIN) */
+	struct ahead *ahead; /* what is fetched meanwhile (ahead.h), or NULL */
 };
 void CPU(multiply)(const struct product *product);
 
@@ -67,6 +68,7 @@ struct product_bf16 {
 	float *c;          /* fp32; whole panels are written when `padded` */
 	int64_t ldc;
 	bool accumulate, padded;
+	struct ahead *ahead; /* or NULL */
 };
 void CPU(product_bf16)(const struct product_bf16 *product);
 /* Panels of B ([k, n], or [n, k] when transposed); an odd k is padded with a zero. */

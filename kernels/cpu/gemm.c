@@ -13,7 +13,9 @@
 
 enum {
 	BLOCK_K = BLOCK_TERMS,
-	BLOCK_COLS = 192,  /* a multiple of every TILE_COLS */
+	/* A multiple of every TILE_COLS. Two blocks of B, that which is multiplied and the next,
+	 * are in the second-level cache beside 256 rows of A. */
+	BLOCK_COLS = 64,
 	BLOCK_ROWS = 1536, /* fewer when the threads' shares of the workspace are small */
 	ROW_PADDING = 16,  /* keeps the rows of a panel out of each other's cache sets */
 	PACKED_FLOATS = BLOCK_COLS * BLOCK_K,
@@ -63,15 +65,17 @@ static void copy_columns(const struct gemm *g, const struct block *block, struct
 	panels->next = block->terms * TILE_ROWS;
 	for (int64_t p = 0; p < block->terms; p++) {
 		const float *from = (const float *)g->a + (block->term + p) * g->lda + block->row;
-		for (int64_t i = 0; i < block->rows; i += TILE_ROWS) {
-			memcpy(panels->data + i * block->terms + p * TILE_ROWS, from + i,
-				(size_t)smaller(TILE_ROWS, block->rows - i) * sizeof(float));
-		}
+		float *to = panels->data + p * TILE_ROWS;
+		int64_t i = 0;
+
+		for (; i + TILE_ROWS <= block->rows; i += TILE_ROWS, to += panels->next)
+			memcpy(to, from + i, TILE_ROWS * sizeof(float));
+		memcpy(to, from + i, (size_t)(block->rows - i) * sizeof(float));
 	}
 }
 
 static void multiply_block(const struct gemm *g, const struct block *block,
-	const struct panels *panels, const float *packed, const struct ahead *ahead)
+	const struct panels *panels, const float *packed, struct ahead *ahead)
 {
 	struct product product = {
 		.n = block->columns,
@@ -84,10 +88,10 @@ static void multiply_block(const struct gemm *g, const struct block *block,
 		.end_column = NO_END,
 		.end_term = NO_END,
 		.begin_term = NO_BEGIN,
+		.ahead = ahead,
 	};
 
 	for (int64_t i = 0; i < block->rows; i += TILE_ROWS) {
-		fetch_ahead(ahead, i / TILE_ROWS, (block->rows + TILE_ROWS - 1) / TILE_ROWS);
 		product.m = smaller(TILE_ROWS, block->rows - i);
 		product.a = panels->data + i / TILE_ROWS * panels->next;
 		product.c = (float *)g->c + (block->row + i) * g->ldc + block->column;
@@ -99,12 +103,13 @@ static void multiply_block(const struct gemm *g, const struct block *block,
 static struct ahead next_of(const struct gemm *g, const struct block *block, int64_t first)
 {
 	int64_t column = block->column + BLOCK_COLS, term = block->term + block->terms;
+	int64_t steps = tiles_of(block->rows, block->columns) * block->terms;
 
 	if (column < g->n)
-		return ahead_of(g, block->term, block->terms, column, BLOCK_COLS);
+		return ahead_of(g, block->term, block->terms, column, BLOCK_COLS, steps);
 	if (block->row + block->rows < g->m || term == g->k)
 		return (struct ahead){0};
-	return ahead_of(g, term, BLOCK_K, first, BLOCK_COLS);
+	return ahead_of(g, term, BLOCK_K, first, BLOCK_COLS, steps);
 }
 
 static void row_block(const struct gemm *g, struct block *block, struct panels *panels,

@@ -12,9 +12,9 @@
 
 enum {
 	BLOCK_K = BLOCK_TERMS_BF16,
-	BLOCK_COLS = 192, /* a multiple of every TILE_COLS */
+	BLOCK_COLS = 64, /* a multiple of every TILE_COLS */
 	BLOCK_ROWS = 1536,
-	CHUNK_COLS = 8 * BLOCK_COLS, /* of sums */
+	CHUNK_COLS = 24 * BLOCK_COLS, /* of sums */
 	ROW_PADDING = 16,
 	LEAST_ROWS = 48, /* a multiple of every TILE_ROWS */
 	/* Where a block starts is rounded to an even term: it may have one pair more. */
@@ -127,7 +127,7 @@ static void round_panel(const struct gemm *g, const struct block *block, int64_t
 }
 
 static void multiply_block(const struct gemm *g, const struct block *block,
-	const struct space *space, int64_t chunk, const struct ahead *ahead)
+	const struct space *space, int64_t chunk, struct ahead *ahead)
 {
 	bool rounds = g->c_dtype == DTYPE_BF16;
 	struct product_bf16 product = {
@@ -139,12 +139,12 @@ static void multiply_block(const struct gemm *g, const struct block *block,
 		.ldc = rounds ? space->sums_row : g->ldc,
 		.accumulate = !block->first || (g->accumulate && !rounds),
 		.padded = rounds,
+		.ahead = ahead,
 	};
 
 	for (int64_t i = 0; i < block->rows; i += TILE_ROWS) {
 		float *sums = space->sums;
 
-		fetch_ahead(ahead, i / TILE_ROWS, (block->rows + TILE_ROWS - 1) / TILE_ROWS);
 		if (space->several)
 			sums += i * space->sums_row + block->column - chunk;
 		product.rows = smaller(TILE_ROWS, block->rows - i);
@@ -162,12 +162,13 @@ static struct ahead next_of(
 	const struct gemm *g, const struct block *block, int64_t chunk, int64_t end)
 {
 	int64_t column = block->column + BLOCK_COLS, term = block->term + block->terms;
+	int64_t steps = tiles_of(block->rows, block->columns) * pairs_of(block);
 
 	if (column < end)
-		return ahead_of(g, block->term, block->terms, column, BLOCK_COLS);
+		return ahead_of(g, block->term, block->terms, column, BLOCK_COLS, steps);
 	if (block->row + block->rows < g->m || term == g->k)
 		return (struct ahead){0};
-	return ahead_of(g, term, BLOCK_K, chunk, BLOCK_COLS);
+	return ahead_of(g, term, BLOCK_K, chunk, BLOCK_COLS, steps);
 }
 
 /* One block of rows, one block of k, the columns [chunk, end). */

@@ -8,16 +8,17 @@
 #include "kernels/cpu/tiles.h"
 #include "kernels/cpu/transpose.h"
 
-typedef void tile_function(int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b,
+typedef void tile_function(const struct product *product, int64_t k, const float *a, const float *b,
 	float *c, int64_t ldc, bool accumulate);
 
-INLINE void tile(const int rows, int64_t k, const float *a, int64_t a_row, int64_t a_step,
+INLINE void tile(const int rows, const struct product *product, int64_t k, const float *a,
 	const float *b, float *c, int64_t ldc, bool accumulate)
 {
+	const int64_t a_row = product->a_row, a_step = product->a_step;
 	vec sum[TILE_ROWS][2] = {0};
 
-	tile_expect(rows, c, ldc);
 	for (int64_t p = 0; p < k; p++) {
+		tile_fetch(rows, p, c, ldc, product->ahead);
 		vec b0 = load(b), b1 = load(b + LANES);
 #pragma GCC unroll 12
 		for (int i = 0; i < rows; i++) {
@@ -32,10 +33,10 @@ INLINE void tile(const int rows, int64_t k, const float *a, int64_t a_row, int64
 }
 
 #define TILE(rows)                                                                                 \
-	static void tile_##rows(int64_t k, const float *a, int64_t a_row, int64_t a_step,          \
+	static void tile_##rows(const struct product *product, int64_t k, const float *a,          \
 		const float *b, float *c, int64_t ldc, bool accumulate)                            \
 	{                                                                                          \
-		tile(rows, k, a, a_row, a_step, b, c, ldc, accumulate);                            \
+		tile(rows, product, k, a, b, c, ldc, accumulate);                                  \
 	}
 TILES(TILE)
 #undef TILE
@@ -50,7 +51,7 @@ static void tile_edge(const struct product *p, int64_t rows, int64_t columns, in
 {
 	float block[TILE_ROWS * TILE_COLS];
 
-	tiles[rows](k, a, p->a_row, p->a_step, b, block, TILE_COLS, false);
+	tiles[rows](p, k, a, b, block, TILE_COLS, false);
 	tile_store_edge(block, rows, columns, c, p->ldc, p->accumulate);
 }
 
@@ -84,7 +85,7 @@ void CPU(multiply)(const struct product *p)
 			float *c = p->c + i * p->ldc + j;
 
 			if (p->n - j >= TILE_COLS)
-				tiles[rows](k, a, p->a_row, p->a_step, b, c, p->ldc, p->accumulate);
+				tiles[rows](p, k, a, b, c, p->ldc, p->accumulate);
 			else
 				tile_edge(p, rows, p->n - j, k, a, b, c);
 		}

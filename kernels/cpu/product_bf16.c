@@ -24,8 +24,8 @@ INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b
 	const uint32_t *a = p->a;
 	const int64_t row = p->a_row, step = p->a_step;
 
-	tile_expect(rows, c, ldc);
-	for (int64_t i = p->pairs; i > 0; i--) {
+	for (int64_t i = 0; i < p->pairs; i++) {
+		tile_fetch(rows, i, c, ldc, p->ahead);
 		uvec b0 = load_words(b), b1 = load_words(b + LANES);
 #pragma GCC unroll 12
 		for (int r = 0; r < rows; r++) {

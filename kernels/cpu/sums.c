@@ -12,56 +12,84 @@ enum {
 	CUT_BITS = 40,
 	CUTS = 3,
 	HALF = LANES / 2,
+	TOPS = 4,
 };
 
 typedef double dvec __attribute__((vector_size(8 * HALF), may_alias));
-typedef int64_t lvec __attribute__((vector_size(8 * HALF), may_alias));
+typedef uint64_t lvec __attribute__((vector_size(8 * HALF), may_alias));
 typedef float half_vec __attribute__((vector_size(4 * HALF), may_alias, aligned(4)));
 
-/* Bits of the largest |x|: as integers they are ordered, NaN above infinity above numbers. */
+INLINE ivec larger(ivec top, ivec bits)
+{
+	ivec more = bits > top;
+
+	return (more & bits) | (~more & top);
+}
+
+/* Bits of the largest |x|: as integers they are ordered, NaN above infinity above numbers. Several
+ * tops, so that none waits for itself. */
 static int32_t largest(const float *x, int64_t n)
 {
-	ivec top = {0};
+	ivec top[TOPS] = {0};
 	int32_t most = 0;
+	int64_t i = 0;
 
-	for (int64_t i = 0; i < n; i += LANES) {
-		ivec bits = (ivec)load_some(x + i, n - i) & 0x7fffffff;
-		ivec more = bits > top;
-
-		top = (more & bits) | (~more & top);
-	}
-	for (int i = 0; i < LANES; i++)
-		most = top[i] > most ? top[i] : most;
+	for (; i + TOPS * LANES <= n; i += TOPS * LANES)
+		for (int j = 0; j < TOPS; j++)
+			top[j] = larger(top[j], (ivec)load(x + i + j * LANES) & INT32_MAX);
+	for (; i < n; i += LANES)
+		top[0] = larger(top[0], (ivec)load_some(x + i, n - i) & INT32_MAX);
+	for (int j = 1; j < TOPS; j++)
+		top[0] = larger(top[0], top[j]);
+	for (int j = 0; j < LANES; j++)
+		most = top[0][j] > most ? top[0][j] : most;
 	return most;
 }
 
+/* big + high has one exponent whatever high is, so that its bits as an integer count units of the
+ * last place: they are summed, which is exact too, beside the additions of double. */
 struct cuts {
-	dvec big[CUTS], sum[CUTS];
-	lvec rest; /* any bit that is left */
+	dvec big[CUTS];
+	lvec sum[CUTS]; /* of bits */
+	lvec rest;      /* any bit that is left */
 };
 
 INLINE void cut(struct cuts *cuts, const float *x)
 {
-	dvec value = __builtin_convertvector(*(const half_vec *)x, dvec);
+	dvec value = __builtin_convertvector(*(const half_vec *)x, dvec), rest;
 
-	value *= value;
 	for (int i = 0; i < CUTS; i++) {
-		dvec high = (cuts->big[i] + value) - cuts->big[i];
+		/* x^2 has 48 bits, so fused or not it is as exact. */
+		dvec moved = i == 0 ? cuts->big[i] + value * value : cuts->big[i] + rest;
+		dvec high = moved - cuts->big[i];
 
-		cuts->sum[i] += high;
-		value -= high;
+		cuts->sum[i] += (lvec)moved;
+		rest = i == 0 ? value * value - high : rest - high;
 	}
-	cuts->rest |= (lvec)value & INT64_MAX;
+	cuts->rest |= (lvec)rest & (uint64_t)INT64_MAX;
 }
 
-static void prepare(struct cuts *cuts, double top)
+/* The binary place of a cut, where no square needs more than 2^exponent. */
+static int place_of(int exponent, int cut)
 {
-	int exponent;
+	return exponent - (cut + 1) * CUT_BITS;
+}
 
+static void prepare(struct cuts *cuts, int exponent)
+{
 	*cuts = (struct cuts){0};
-	frexp(top * top, &exponent);
 	for (int i = 0; i < CUTS; i++)
-		cuts->big[i] = ldexp(1.5, exponent - (i + 1) * CUT_BITS + 52) - (dvec){0};
+		cuts->big[i] = ldexp(1.5, place_of(exponent, i) + 52) - (dvec){0};
+}
+
+/* The sum of so many cut-off parts in each lane. */
+static double total_of(const struct cuts *cuts, int i, uint64_t terms, int exponent)
+{
+	uint64_t units = 0;
+
+	for (int lane = 0; lane < HALF; lane++)
+		units += cuts->sum[i][lane] - terms * ((lvec)cuts->big[i])[lane];
+	return ldexp((double)(int64_t)units, place_of(exponent, i));
 }
 
 /* False, and nothing added, when three cuts are not enough or a value is no number. */
@@ -70,25 +98,24 @@ static bool add_chunk(struct exact_sum *sum, const float *x, int64_t n)
 	int32_t bits = largest(x, n);
 	struct cuts cuts;
 	float top, padded[LANES] = {0};
+	int exponent;
 
 	memcpy(&top, &bits, sizeof(top));
 	if (bits >= 0x7f800000)
 		return false;
-	prepare(&cuts, (double)top);
-	for (int64_t i = 0; i + HALF <= n; i += HALF)
+	frexp((double)top * (double)top, &exponent);
+	prepare(&cuts, exponent);
+	for (int64_t i = 0; i + HALF <= n; i += HALF) {
+		__builtin_prefetch(x + CHUNK + i);
 		cut(&cuts, x + i);
+	}
 	memcpy(padded, x + n / HALF * HALF, (size_t)(n % HALF) * sizeof(*x));
 	cut(&cuts, padded);
 	for (int lane = 0; lane < HALF; lane++)
 		if (cuts.rest[lane] != 0)
 			return false;
-	for (int i = 0; i < CUTS; i++) {
-		double total = 0;
-
-		for (int lane = 0; lane < HALF; lane++)
-			total += cuts.sum[i][lane];
-		exact_sum_add(sum, total);
-	}
+	for (int i = 0; i < CUTS; i++)
+		exact_sum_add(sum, total_of(&cuts, i, (uint64_t)(n / HALF) + 1, exponent));
 	return true;
 }
 

@@ -3,7 +3,7 @@
 #ifndef KERNELS_CPU_TILES_H
 #define KERNELS_CPU_TILES_H
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/ahead.h"
 
 /* One function per number of rows, so that the last rows of a matrix keep their sums in registers.
  */
@@ -13,14 +13,20 @@
 #define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #endif
 
-/* Where the sums will go comes near while they are made. */
-INLINE void tile_expect(const int rows, const float *c, int64_t ldc)
+/* Every so many steps, where the sums of a row will go comes near, and what is packed next: a few
+ * lines at a time, or the tile would wait for them. */
+INLINE void tile_fetch(
+	const int rows, int64_t step, const float *c, int64_t ldc, struct ahead *ahead)
 {
-#pragma GCC unroll 12
-	for (int i = 0; i < rows; i++) {
-		__builtin_prefetch(c + i * ldc, 1);
-		__builtin_prefetch(c + i * ldc + TILE_COLS - 1, 1);
+	int64_t row = step / FETCH_STEPS;
+
+	if (step % FETCH_STEPS != 0)
+		return;
+	if (row < rows) {
+		__builtin_prefetch(c + row * ldc, 1);
+		__builtin_prefetch(c + row * ldc + TILE_COLS - 1, 1);
 	}
+	fetch_ahead(ahead);
 }
 
 INLINE void tile_store(
