@@ -114,6 +114,20 @@ bool module_trains_bias(const struct model *model, const struct module *module)
 	return module_has_bias(module) && model->parameters[module->first_parameter + 1].trainable;
 }
 
+bool model_joins_qkv(const struct model *model, int query)
+{
+	static const enum module_kind kinds[] = {MODULE_QUERY, MODULE_KEY, MODULE_VALUE};
+
+	for (int i = 0; i < COUNT_OF(kinds); i++) {
+		const struct module *m = &model->modules[query + i];
+
+		if (query + i >= model->n_modules || m->kind != kinds[i] || m->n_parameters != 1 ||
+			m->adapter >= 0)
+			return false;
+	}
+	return !model->architecture.qk_norm && model_goes_back(model, query);
+}
+
 bool model_leaves_are_alike(const struct model *model, int one, int two)
 {
 	const struct module *a = &model->modules[one], *b = &model->modules[two];

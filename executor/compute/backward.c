@@ -66,6 +66,43 @@ static void weight_gradients(const struct leaf *leaf, const struct gemm *gemm)
 		bias_gradient(leaf, bias, &product);
 }
 
+/* --- queries, keys and values --- */
+
+/* Does the weight of `second` lie right behind that of `first`? */
+static bool adjoins(const struct compute *c, int first, int second)
+{
+	int weights[] = {c->model->modules[first].first_parameter,
+		c->model->modules[second].first_parameter};
+	const struct location *a = &c->locations[weights[0]], *b = &c->locations[weights[1]];
+
+	return a->unit == b->unit &&
+	       a->offset + c->model->parameters[weights[0]].elements == b->offset;
+}
+
+/* dx of the three projections is one product where their weights lie one behind the other. Which do
+ * depends on units: only where bits need not be those of other plans. */
+static bool joins_qkv(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct siblings *s = leaf_siblings(leaf);
+	int query = s->of[MODULE_QUERY], key = s->of[MODULE_KEY], value = s->of[MODULE_VALUE];
+
+	return c->any_rounding && query >= 0 && model_joins_qkv(c->model, query) &&
+	       adjoins(c, query, key) && adjoins(c, key, value);
+}
+
+/* Elements between rows of the gradient of what a projection of width `out` writes. */
+static int64_t gradient_stride(const struct leaf *leaf, int64_t out)
+{
+	const struct architecture *a = architecture_of(leaf);
+	enum module_kind kind = leaf_module(leaf)->kind;
+	bool of_attention = kind == MODULE_QUERY || kind == MODULE_KEY || kind == MODULE_VALUE;
+
+	if (of_attention && joins_qkv(leaf))
+		return (a->heads + 2 * a->kv_heads) * a->head_dim;
+	return leaf_stride(leaf, out);
+}
+
 struct gemm leaf_weight_gradient(
 	const struct leaf *leaf, const void *dy, const void *x, int64_t rows)
 {
@@ -77,7 +114,7 @@ struct gemm leaf_weight_gradient(
 		.n = in,
 		.k = rows,
 		.a = dy,
-		.lda = leaf_stride(leaf, out),
+		.lda = gradient_stride(leaf, out),
 		.transpose_a = true,
 		.b = x,
 		.ldb = in,
@@ -97,7 +134,7 @@ static void parameter_gradients(const struct leaf *leaf, const void *dy)
 	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
 	const void *x = operand_input(leaf);
 	int64_t parts = gradient_parts(c), rows = c->tokens / parts;
-	int64_t stride = leaf_stride(leaf, out);
+	int64_t stride = gradient_stride(leaf, out);
 	for (int64_t i = 0; i < parts && dy != NULL && x != NULL; i++) {
 		const struct gemm product =
 			leaf_weight_gradient(leaf, compute_at(c, dy, i * rows * stride),
@@ -172,7 +209,7 @@ struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *d
 		.n = in,
 		.k = out,
 		.a = dy,
-		.lda = leaf_stride(leaf, out),
+		.lda = gradient_stride(leaf, out),
 		.b = operand_parameter(leaf, leaf_parameter(leaf, 0)),
 		.ldb = in,
 		.c = dx,
@@ -193,8 +230,8 @@ static void project_backward(const struct leaf *leaf, const void *dy, void *dx, 
 	adapter_backward(leaf, &gemm);
 }
 
-/* Gradients of q, k, v. A fused projection has them as columns of one matrix, as q, k, v are; three
- * projections have three matrices one after the other. */
+/* Gradients of q, k, v. A fused projection has them as columns of one matrix, as q, k, v are, and
+ * so has one product for three; else three projections have three matrices one after the other. */
 struct qkv_gradients {
 	void *q, *k, *v;
 	int64_t q_stride, kv_stride;
@@ -204,7 +241,8 @@ static struct qkv_gradients qkv_gradients(const struct leaf *leaf)
 {
 	const struct architecture *a = architecture_of(leaf);
 	int64_t q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim;
-	int64_t rows = a->fused_qkv ? 1 : leaf->compute->tokens;
+	bool joined = a->fused_qkv || joins_qkv(leaf);
+	int64_t rows = joined ? 1 : leaf->compute->tokens;
 	void *base = operand_work(leaf, TENSOR_D_QKV);
 
 	if (base == NULL)
@@ -212,8 +250,8 @@ static struct qkv_gradients qkv_gradients(const struct leaf *leaf)
 	return (struct qkv_gradients){.q = base,
 		.k = compute_at(leaf->compute, base, rows * q),
 		.v = compute_at(leaf->compute, base, rows * (q + kv)),
-		.q_stride = a->fused_qkv ? q + 2 * kv : q,
-		.kv_stride = a->fused_qkv ? q + 2 * kv : kv};
+		.q_stride = joined ? q + 2 * kv : q,
+		.kv_stride = joined ? q + 2 * kv : kv};
 }
 
 static void *output_gradient(const struct leaf *leaf, enum module_kind kind)
@@ -234,6 +272,24 @@ static void backward_projection(const struct leaf *leaf)
 
 	project_backward(
 		leaf, output_gradient(leaf, kind), operand_work(leaf, TENSOR_D_NORM), more);
+}
+
+/* The query's is the last to come: [dq dk dv] times the three weights. */
+static void backward_query_key_value(const struct leaf *leaf)
+{
+	enum module_kind kind = leaf_module(leaf)->kind;
+	const void *dy = output_gradient(leaf, kind);
+
+	if (!joins_qkv(leaf)) {
+		backward_projection(leaf);
+		return;
+	}
+	parameter_gradients(leaf, dy);
+	if (kind != MODULE_QUERY)
+		return;
+	struct gemm gemm = leaf_input_gradient(leaf, dy, operand_work(leaf, TENSOR_D_NORM));
+	gemm.k = gemm.lda;
+	leaf->compute->kernels->gemm(leaf->compute->context, &gemm);
 }
 
 /* On the way out of the projection behind it the activation's gradient may be computed, where any
@@ -495,9 +551,9 @@ static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
 	[MODULE_POSITION_EMBEDDING] = backward_position_embedding,
 	[MODULE_NORM] = backward_norm,
 	[MODULE_QKV] = backward_projection,
-	[MODULE_QUERY] = backward_projection,
-	[MODULE_KEY] = backward_projection,
-	[MODULE_VALUE] = backward_projection,
+	[MODULE_QUERY] = backward_query_key_value,
+	[MODULE_KEY] = backward_query_key_value,
+	[MODULE_VALUE] = backward_query_key_value,
 	[MODULE_QUERY_NORM] = backward_query_norm,
 	[MODULE_KEY_NORM] = backward_key_norm,
 	[MODULE_ATTENTION_CORE] = backward_attention_core,

@@ -372,6 +372,28 @@ static void add_chunked_head(const struct machine *machine, const struct schedul
 	*kernels += add_loss(machine, schedule, model, cost);
 }
 
+/* Where any rounding will do, `train` makes the input gradients of query, key and value in one
+ * product, that of the query, when their weights are in one unit (executor/compute/backward.c). */
+static void join_qkv(const struct plan *plan, const struct model *model, int module, enum pass pass,
+	struct module_work *work)
+{
+	const struct architecture *a = &model->architecture;
+	int place = (int)model->modules[module].kind - MODULE_QUERY, query = module - place;
+
+	if ((pass != PASS_BACKWARD && pass != PASS_BACKWARD_INPUT) ||
+		plan->gelu != GELU_IN_PRODUCT || plan->wrap.kind == WRAP_SIZE || place < 0 ||
+		place > MODULE_VALUE - MODULE_QUERY || query <= model->first_trained ||
+		!model_joins_qkv(model, query))
+		return;
+	if (place == 0) {
+		work->gemms[0].k = (a->heads + 2 * a->kv_heads) * a->head_dim;
+		return;
+	}
+	work->n_gemms--;
+	for (int i = 0; i < work->n_gemms; i++)
+		work->gemms[i] = work->gemms[i + 1];
+}
+
 double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
 	const struct model *model, const struct op *op, struct cost *cost)
 {
@@ -394,6 +416,8 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 			dtype_bytes(plan->param_dtype), plan->attention, &work);
 		if (work.attention_flops > 0 && plan_attention_rounds(plan) > 1)
 			take_round(plan, model, pass, &work);
+		if (own_kernels(machine, schedule))
+			join_qkv(plan, model, i, pass, &work);
 		add_module_work(machine, schedule, model, i, pass, &work, &kernels, cost);
 	}
 	add_exact_sums(machine, schedule, op, elements, cost);

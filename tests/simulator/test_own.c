@@ -21,20 +21,18 @@ static void add(enum calibration_kernel_kind kind, int64_t width, int64_t length
 	assert_true(calibration_add_kernel(&gpu.calibration, &kernel));
 }
 
-/* Of a GPT-2 124M on one H100, of which these kernels are known and nothing else. */
-static void open_case_with(struct case_ *c, const char *runtime, const char *more)
+/* On one H100, of which these kernels are known and nothing else. */
+static void open_case_of(struct case_ *c, const char *model, const char *more)
 {
 	char choices[240];
 
-	case_load(c, "gpt2-124m", "dgx-h100");
+	case_load(c, model, "dgx-h100");
 	gpu = *c->topology;
 	gpu.nodes = gpu.devices_per_node = 1;
 	gpu.calibration = (struct calibration){.measured = true, .kernels = kernels};
 	c->topology = &gpu;
 	snprintf(choices, sizeof(choices),
-		"runtime=%s strategy=NO_SHARD micro_batch=64 seq_len=1024 param_dtype=bf16 "
-		"activation_checkpointing=none %s",
-		runtime, more);
+		"strategy=NO_SHARD param_dtype=bf16 activation_checkpointing=none %s", more);
 	case_plan(c, choices);
 }
 
@@ -46,6 +44,15 @@ static int64_t workspace_of(const struct case_ *c)
 		if (program->buffers[i].role == BUFFER_KERNEL_WORKSPACE)
 			return program->buffers[i].bytes;
 	return 0;
+}
+
+static void open_case_with(struct case_ *c, const char *runtime, const char *more)
+{
+	char choices[120];
+
+	snprintf(choices, sizeof(choices), "runtime=%s micro_batch=64 seq_len=1024 %s", runtime,
+		more);
+	open_case_of(c, "gpt2-124m", choices);
 }
 
 static void open_case(struct case_ *c, const char *runtime)
@@ -184,6 +191,29 @@ static void gelu_in_products(void **state)
 	case_finish(&c);
 }
 
+/* The input gradients of q, k and v: one product where one unit has all three weights. */
+static void one_product_for_three(void **state)
+{
+	const int64_t hidden = 4096;
+	const struct gemm_shape one = {8192, hidden, 3 * hidden, 1},
+				third = {8192, hidden, hidden, 1};
+	struct case_ c;
+
+	(void)state;
+	open_case_of(&c, "llama-2-7b", "runtime=shardplan gelu=product micro_batch=2 seq_len=4096");
+	add(KERNEL_RMSNORM, hidden, 0, 7e11);
+	double joined = seconds_of(&c, OP_BACKWARD, true);
+	c.schedule->plan.wrap.kind = WRAP_SIZE;
+	double apart = seconds_of(&c, OP_BACKWARD, true);
+	c.schedule->plan.wrap.kind = WRAP_BLOCK;
+	c.schedule->plan.gelu = GELU_IN_KERNEL;
+	assert_true(seconds_of(&c, OP_BACKWARD, true) == apart);
+	double more = 3 * cost_gemm(&gpu, DTYPE_BF16, &third) - cost_gemm(&gpu, DTYPE_BF16, &one);
+	assert_true(more > 0);
+	assert_true(fabs((apart - joined) / more - 1) < 0.2);
+	case_finish(&c);
+}
+
 /* In a straight line of logarithms between two sizes, constant beyond them. */
 static void rates_between(void **state)
 {
@@ -287,6 +317,7 @@ int main(void)
 		cmocka_unit_test(each_kernel_counts),
 		cmocka_unit_test(backward_by_the_library),
 		cmocka_unit_test(gelu_in_products),
+		cmocka_unit_test(one_product_for_three),
 		cmocka_unit_test(rates_between),
 		cmocka_unit_test(others_do_not_run_them),
 		cmocka_unit_test(large_products),

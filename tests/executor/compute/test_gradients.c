@@ -223,12 +223,81 @@ static void qwen(void **state)
 			       "sync_each_micro_batch=off");
 }
 
+/* --- queries, keys and values in one product --- */
+
+static int products;
+
+static void count_gemm(struct kernel_context *context, const struct gemm *gemm)
+{
+	products++;
+	kernels_reference()->gemm(context, gemm);
+}
+
+enum { MOST_GRADIENTS = 1 << 16 };
+
+/* Gradients of a step of one unit, and how many products it took. */
+static int64_t gradients_of(
+	const char *text, const char *options, bool any_rounding, float *gradients)
+{
+	const struct training still = {.steps = 1, .epsilon = 1, .beta1 = 0.9, .beta2 = 0.9};
+	struct kernels counting = *kernels_reference();
+	const int64_t starts[] = {0};
+	struct run run;
+	struct solo solo;
+
+	counting.gemm = count_gemm;
+	run_plan(&run, text, 1, options);
+	int64_t n = run.schedule->programs->units[0].gathered;
+	assert_int_equal(run.schedule->programs->n_units, 1);
+	assert_true(n <= MOST_GRADIENTS);
+	solo_open(&solo, &run, &counting, false, still);
+	solo.compute.any_rounding = any_rounding;
+	struct recording recording = {&solo.compute, gradients, starts};
+	weights_init(&(struct weights){run.schedule, &run.schedule->programs[0], &solo.buffers, 0},
+		1, 3);
+	enlarge(solo_shard(&solo, 0), n, 5);
+	solo.interpreter.backend.run = record;
+	solo.interpreter.backend.data = &recording;
+	products = 0;
+	solo_step(&solo, 0);
+	solo_close(&solo);
+	run_finish(&run);
+	return n;
+}
+
+/* Of two blocks: two products less each, where nothing stands between the weights. */
+static void joined_products(void **state)
+{
+	static const struct {
+		const char *model;
+		int fewer;
+	} cases[] = {{TINY_LLAMA, 4}, {TINY_GPT2, 0}, {TINY_QWEN, 0}};
+	static float apart[MOST_GRADIENTS], joined[MOST_GRADIENTS];
+	static const char options[] = "strategy=NO_SHARD micro_batch=2 seq_len=9 wrap=model";
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		int64_t n = gradients_of(cases[i].model, options, false, apart);
+		int before = products;
+		double difference = 0, length = 0;
+
+		assert_int_equal(gradients_of(cases[i].model, options, true, joined), n);
+		assert_int_equal(before - products, cases[i].fewer);
+		for (int64_t e = 0; e < n; e++) {
+			difference += pow((double)apart[e] - (double)joined[e], 2);
+			length += pow((double)apart[e], 2);
+		}
+		assert_true(length > 0 && sqrt(difference / length) < 1e-6);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gpt2),
 		cmocka_unit_test(llama),
 		cmocka_unit_test(qwen),
+		cmocka_unit_test(joined_products),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
