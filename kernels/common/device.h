@@ -5,8 +5,18 @@
 #include "kernels/common/algorithms.h"
 #include "kernels/common/arguments.h"
 #include "kernels/common/exact_sum.h"
+#include "kernels/plain/plain.h"
 
 struct kernel_context;
+
+/* How a GEMM multiplies in fp8 (kernels/plain/fp8.h): formats of its operands, a scale of each row
+ * along k or of all, and memory for the copies (fp8_product_bytes, aligned to 256 bytes). m, n and
+ * k are multiples of 16, operands are bf16, and c is aligned to 16 bytes. */
+struct gemm_fp8 {
+	enum fp8_format a, b;
+	bool by_rows;
+	void *copies;
+};
 
 /* The kernels that every device has besides, in the same form. */
 #define DEVICE_KERNELS(X)                                                                          \
@@ -35,6 +45,10 @@ struct device_kernels {
 		struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
 	bool (*prepare_gemm_epilogue)(
 		struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
+	/* C (+)= op(A) op(B) of copies in fp8; or only what that needs is made ready. */
+	void (*gemm_fp8)(struct kernel_context *, const struct gemm *, const struct gemm_fp8 *);
+	void (*prepare_gemm_fp8)(
+		struct kernel_context *, const struct gemm *, const struct gemm_fp8 *);
 	/* Algorithms for a GEMM of that shape (pointers unused) that give the same bits every time,
 	 * in the order of the library's heuristic. How many; 0 also where it has none. */
 	int (*gemm_algorithms)(struct kernel_context *, const struct gemm *,

@@ -35,6 +35,8 @@ struct cuda_backend {
 bool cuda_gemm_epilogue(struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
 bool cuda_prepare_gemm_epilogue(
 	struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
+void cuda_gemm_fp8(struct kernel_context *, const struct gemm *, const struct gemm_fp8 *);
+void cuda_prepare_gemm_fp8(struct kernel_context *, const struct gemm *, const struct gemm_fp8 *);
 int cuda_gemm_algorithms(
 	struct kernel_context *, const struct gemm *, struct gemm_algorithm *algorithms, int most);
 void cuda_choose_gemms(struct kernel_context *, struct gemm_choice *choices, int n);

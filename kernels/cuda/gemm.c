@@ -19,6 +19,11 @@ enum {
 	MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
 	MATMUL_DESC_EPILOGUE_AUX_LD = 12,
 	MATMUL_DESC_SM_COUNT_TARGET = 15,
+	MATMUL_DESC_A_SCALE_POINTER = 17,
+	MATMUL_DESC_B_SCALE_POINTER = 18,
+	MATMUL_DESC_A_SCALE_MODE = 31,
+	MATMUL_DESC_B_SCALE_MODE = 32,
+	MATRIX_SCALE_OUTER_VEC_32F = 3,
 	PREFERENCE_MAX_WORKSPACE_BYTES = 1,
 	PREFERENCE_MIN_ALIGNMENT_A_BYTES = 5,
 	PREFERENCE_MIN_ALIGNMENT_D_BYTES = 8,
@@ -111,11 +116,29 @@ static bool set_multiprocessors(struct kernel_context *context, const struct cud
 	       set(context, p->description, MATMUL_DESC_SM_COUNT_TARGET, &target, sizeof(target));
 }
 
+/* One scale of each row along k; else of all, which is what cuBLASLt assumes. */
+static bool set_scale_modes(struct kernel_context *context, const struct cuda_product *p)
+{
+	int32_t mode = MATRIX_SCALE_OUTER_VEC_32F;
+
+	return !p->key.by_rows ||
+	       (set(context, p->description, MATMUL_DESC_A_SCALE_MODE, &mode, sizeof(mode)) &&
+		       set(context, p->description, MATMUL_DESC_B_SCALE_MODE, &mode, sizeof(mode)));
+}
+
+static int operand_type(const struct key *key, int8_t format)
+{
+	if (key->dtype != DTYPE_FP8)
+		return cuda_type((enum dtype)key->dtype);
+	return format == FP8_E4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
+}
+
 bool cuda_describe_product(struct kernel_context *context, struct cuda_product *p)
 {
 	const struct cuda_api *api = cuda_backend(context)->api;
 	const struct key *key = &p->key;
-	int type = cuda_type((enum dtype)key->dtype), c_type = cuda_type((enum dtype)key->c_dtype);
+	int type_a = operand_type(key, key->b_format), type_b = operand_type(key, key->a_format);
+	int c_type = cuda_type((enum dtype)key->c_dtype);
 	int32_t ours_a = key->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
 	int32_t ours_b = key->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
 	uint32_t epilogue = (uint32_t)key->epilogue;
@@ -127,14 +150,14 @@ bool cuda_describe_product(struct kernel_context *context, struct cuda_product *
 	       set(context, p->description, MATMUL_DESC_TRANSA, &ours_b, sizeof(ours_b)) &&
 	       set(context, p->description, MATMUL_DESC_TRANSB, &ours_a, sizeof(ours_a)) &&
 	       set(context, p->description, MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)) &&
-	       set_multiprocessors(context, p) &&
+	       set_multiprocessors(context, p) && set_scale_modes(context, p) &&
 	       check(context,
-		       api->cublasLtMatrixLayoutCreate(&p->a, type,
+		       api->cublasLtMatrixLayoutCreate(&p->a, type_a,
 			       (uint64_t)(key->transpose_b ? key->k : key->n),
 			       (uint64_t)(key->transpose_b ? key->n : key->k), key->ldb),
 		       "cublasLtMatrixLayoutCreate") &&
 	       check(context,
-		       api->cublasLtMatrixLayoutCreate(&p->b, type,
+		       api->cublasLtMatrixLayoutCreate(&p->b, type_b,
 			       (uint64_t)(key->transpose_a ? key->m : key->k),
 			       (uint64_t)(key->transpose_a ? key->k : key->m), key->lda),
 		       "cublasLtMatrixLayoutCreate") &&
@@ -192,8 +215,9 @@ static bool take_first(struct kernel_context *context, struct cuda_product *p, i
 		return false;
 	if (none)
 		return error_set(&context->error, EXIT_CODE_FAULT,
-			"cuda: cuBLASLt has no algorithm for a product of %lld x %lld x %lld",
-			(long long)p->key.m, (long long)p->key.n, (long long)p->key.k);
+			"cuda: cuBLASLt has no algorithm for a product of %lld x %lld x %lld%s",
+			(long long)p->key.m, (long long)p->key.n, (long long)p->key.k,
+			p->key.dtype == DTYPE_FP8 ? " in fp8" : "");
 	p->algo = found[n - 1].algo;
 	return true;
 }
@@ -321,23 +345,50 @@ static void write_zeros(struct kernel_context *context, const struct gemm *g)
 			g->n);
 }
 
-static bool multiply(
-	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *e)
+static void run(struct kernel_context *context, const struct cuda_product *p, const struct gemm *g,
+	const struct gemm_epilogue *e)
 {
 	struct cuda_backend *b = cuda_backend(context);
-	struct key key = key_of(context, g, e, least_alignment(g, e));
-	const struct cuda_product *p = product(context, &key, e);
-	float one = 1.0f, beta = key.accumulate ? 1.0f : 0.0f;
+	float one = 1.0f, beta = p->key.accumulate ? 1.0f : 0.0f;
 
-	/* An error is the context's business; the caller has nothing else to try. */
-	if (!p || p->refused)
-		return !p;
 	check(context,
 		b->api->cublasLtMatmul(b->cublaslt, p->description, &one, g->b, p->a, g->a, p->b,
 			&beta, e->addend ? e->addend : g->c, p->c, g->c, p->c, &p->algo,
 			context->workspace, (size_t)context->workspace_bytes, context->stream),
 		"cublasLtMatmul");
+}
+
+static bool multiply(
+	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *e)
+{
+	struct key key = key_of(context, g, e, least_alignment(g, e));
+	const struct cuda_product *p = product(context, &key, e);
+
+	/* An error is the context's business; the caller has nothing else to try. */
+	if (!p || p->refused)
+		return !p;
+	run(context, p, g, e);
 	return true;
+}
+
+void cuda_multiply_fp8(struct kernel_context *context, const struct gemm *g,
+	const struct fp8_operands *o, bool now)
+{
+	static const struct gemm_epilogue none;
+	struct key key = key_of(context, g, &none, least_alignment(g, &none));
+	const struct cuda_product *p;
+
+	key.a_format = (int8_t)o->how.a;
+	key.b_format = (int8_t)o->how.b;
+	key.by_rows = o->how.by_rows;
+	p = product(context, &key, &none);
+	if (!p || !now ||
+		!set(context, p->description, MATMUL_DESC_A_SCALE_POINTER, &o->undo_b,
+			sizeof(o->undo_b)) ||
+		!set(context, p->description, MATMUL_DESC_B_SCALE_POINTER, &o->undo_a,
+			sizeof(o->undo_a)))
+		return;
+	run(context, p, g, &none);
 }
 
 bool cuda_gemm_epilogue(

@@ -9,6 +9,8 @@
 enum {
 	CUDA_R_32F = 0,
 	CUDA_R_16BF = 14,
+	CUDA_R_8F_E4M3 = 28,
+	CUDA_R_8F_E5M2 = 29,
 	CUBLAS_COMPUTE_32F = 68,
 };
 
@@ -19,8 +21,9 @@ struct key {
 	int64_t m, n, k, lda, ldb, ldc;
 	int32_t epilogue;
 	int8_t transpose_a, transpose_b, accumulate;
-	int8_t dtype, c_dtype, alignment, unused[4];
-	int16_t beside; /* multiprocessors that are not there for it */
+	int8_t dtype, c_dtype, alignment;
+	int8_t a_format, b_format, by_rows, unused; /* of operands in fp8 */
+	int16_t beside;                             /* multiprocessors that are not there for it */
 };
 
 struct cuda_product {
@@ -30,7 +33,16 @@ struct cuda_product {
 	struct cublaslt_algo algo;
 };
 
-/* gemm.c. The descriptors of a GEMM of that key, which cuda_forget_product frees, and cuBLASLt's
+/* Copies of a product's operands in fp8, rows along k, and what undoes their scales. */
+struct fp8_operands {
+	struct gemm_fp8 how;
+	const float *undo_a, *undo_b;
+};
+
+/* gemm.c. C (+)= A B^T of such copies; without `run` it is only made ready. */
+void cuda_multiply_fp8(struct kernel_context *, const struct gemm *copies,
+	const struct fp8_operands *operands, bool run);
+/* The descriptors of a GEMM of that key, which cuda_forget_product frees, and cuBLASLt's
  * heuristic results for it, with its status. */
 bool cuda_describe_product(struct kernel_context *, struct cuda_product *p);
 bool cuda_propose(struct kernel_context *, struct cuda_product *p, int wanted,

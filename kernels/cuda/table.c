@@ -140,6 +140,8 @@ static const int32_t *cuda_fault(struct kernel_context *context)
 
 static const struct device_kernels device = {.gemm_epilogue = cuda_gemm_epilogue,
 	.prepare_gemm_epilogue = cuda_prepare_gemm_epilogue,
+	.gemm_fp8 = cuda_gemm_fp8,
+	.prepare_gemm_fp8 = cuda_prepare_gemm_fp8,
 	.gemm_algorithms = cuda_gemm_algorithms,
 	.choose_gemms = cuda_choose_gemms,
 	.gemm_version = cuda_gemm_version,

@@ -1,9 +1,11 @@
 /* What kernels of devices read too: C and CUDA C++ include this file, so it has plain types of
- * fixed layout only, and one function. */
+ * fixed layout only, and short functions. */
 #ifndef KERNELS_PLAIN_H
 #define KERNELS_PLAIN_H
 
 #include <stdint.h>
+
+#include "kernels/plain/fp8.h"
 
 /* How what is kept in bf16 is rounded: stochastically (Gupta et al. 2015, "Deep learning with
  * limited numerical precision"), up with the probability of the distance to the value below, so

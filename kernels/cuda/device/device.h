@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/device/attention_shapes.h"
 #include "kernels/cuda/device/launches.h"
+#include "kernels/cuda/device/launches_fp8.h"
 
 #define CUDA_BOTH(X, name, launch, threads)                                                        \
 	X(name##_fp32, launch, threads) X(name##_bf16, launch, threads)
@@ -34,7 +35,9 @@
 	X(sum_squares, exact_launch, 256)                                                          \
 	X(sum_floats, exact_launch, 256)                                                           \
 	X(settle, exact_launch, 32)                                                                \
-	X(clip_scale, clip_launch, 32)
+	X(clip_scale, clip_launch, 32)                                                             \
+	X(fp8_largest, fp8_launch, 256)                                                            \
+	X(fp8_cast, fp8_launch, 256)
 
 #define CUDA_ROW_KERNELS(X)                                                                        \
 	CUDA_BOTH(X, bias_add, bias_launch, 256)                                                   \

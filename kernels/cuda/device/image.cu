@@ -1,6 +1,7 @@
 // All kernels as one image: each part is included, and named by its own file.
 #include "kernels/cuda/device/pace.cuh"
 #include "kernels/cuda/device/flat.cuh"
+#include "kernels/cuda/device/fp8.cuh"
 #include "kernels/cuda/device/exact.cuh"
 #include "kernels/cuda/device/norms.cuh"
 #include "kernels/cuda/device/rows.cuh"

@@ -3,6 +3,8 @@
 #ifndef KERNELS_CUDA_INTRINSICS_CUH
 #define KERNELS_CUDA_INTRINSICS_CUH
 
+#include "kernels/plain/plain.h"
+
 #define DEVICE __device__ __forceinline__
 
 /* KERNEL(name) { ... a is its struct ... }, with the struct and the threads of device.h. */
@@ -31,6 +33,22 @@ DEVICE uint32_t bf16_pair(float low, float high)
 
 	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
 	return pair;
+}
+
+/* Two numbers in fp8, rounded by fp8_round's rule, the first in the low byte. */
+DEVICE uint32_t fp8_pair(float low, float high, int format)
+{
+#if __CUDA_ARCH__ >= 890
+	uint16_t pair;
+
+	if (format == FP8_E4M3)
+		asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+	else
+		asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+	return pair;
+#else
+	return (uint32_t)fp8_round(low, format) | (uint32_t)fp8_round(high, format) << 8;
+#endif
 }
 
 DEVICE float shuffle_xor(float x, int mask)

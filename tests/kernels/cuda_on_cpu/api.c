@@ -9,6 +9,7 @@
 #include "kernels/cuda/device/device.h"
 #include "tests/kernels/cuda_on_cpu/machine.h"
 #include "tests/kernels/fake_cudnn.h"
+#include "tests/kernels/reference/reference.h"
 
 struct cuda_calls cuda_calls;
 
@@ -224,12 +225,21 @@ struct description {
 	void *bias; /* read, or the gradient that is written */
 	void *aux;
 	int64_t aux_ld;
+	const float *scale_a, *scale_b; /* of operands in fp8 */
+	int32_t scale_mode_a, scale_mode_b;
 };
 
 struct layout {
 	int type;
 	int64_t rows, columns, leading;
 };
+
+enum { E4M3 = 28, E5M2 = 29, OUTER_VEC = 3 };
+
+static bool is_fp8(const struct layout *layout)
+{
+	return layout->type == E4M3 || layout->type == E5M2;
+}
 
 static void *copy_of(const void *from, size_t bytes)
 {
@@ -271,7 +281,9 @@ static int description_set(void *description, int attribute, const void *value, 
 		size_t bytes;
 	} attributes[] = {{3, &d->transpose_a, 4}, {4, &d->transpose_b, 4}, {7, &d->epilogue, 4},
 		{8, &d->bias, sizeof(void *)}, {11, &d->aux, sizeof(void *)}, {12, &d->aux_ld, 8},
-		{15, &d->multiprocessors, 4}};
+		{15, &d->multiprocessors, 4}, {17, &d->scale_a, sizeof(void *)},
+		{18, &d->scale_b, sizeof(void *)}, {31, &d->scale_mode_a, 4},
+		{32, &d->scale_mode_b, 4}};
 
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)
 		if (attributes[i].attribute == attribute && attributes[i].bytes == bytes) {
@@ -285,7 +297,7 @@ static int layout_create(void **layout, int type, uint64_t rows, uint64_t column
 {
 	const struct layout fresh = {type, (int64_t)rows, (int64_t)columns, leading};
 
-	if ((type != 0 && type != 14) || leading < fresh.rows)
+	if ((type != 0 && type != 14 && !is_fp8(&fresh)) || leading < fresh.rows)
 		return 7;
 	*layout = copy_of(&fresh, sizeof(fresh));
 	return 0;
@@ -404,6 +416,9 @@ static double element(const void *x, const struct layout *l, bool transpose, int
 
 	if (row >= l->rows || column >= l->columns)
 		abort();
+	if (is_fp8(l))
+		return reference_fp8_value(((const uint8_t *)x)[column * l->leading + row],
+			l->type == E4M3 ? FP8_E4M3 : FP8_E5M2);
 	return element_get(dtype_of(l), x, column * l->leading + row);
 }
 
@@ -419,6 +434,39 @@ static double *columns_of(
 		for (int64_t i = 0; i < rows; i++)
 			all[j * rows + i] = element(x, l, transpose, i, j);
 	return all;
+}
+
+/* As Hopper has them: both operands in fp8, not both in e5m2, along k, aligned, each with a scale;
+ * and no scale of others. */
+static bool fp8_is_right(const struct description *how, const void *a, const struct layout *la,
+	const void *b, const struct layout *lb, const void *d, const struct layout *ld)
+{
+	int64_t aligned = (int64_t)((uintptr_t)a | (uintptr_t)b | (uintptr_t)d) | la->leading |
+			  lb->leading | ld->leading * dtype_bytes(dtype_of(ld)) | la->columns |
+			  lb->columns;
+	bool modes = how->scale_mode_a == how->scale_mode_b &&
+		     (how->scale_mode_a == 0 || how->scale_mode_a == OUTER_VEC);
+
+	if (!is_fp8(la) && !is_fp8(lb))
+		return how->scale_a == NULL && how->scale_b == NULL && how->scale_mode_a == 0 &&
+		       how->scale_mode_b == 0;
+	return is_fp8(la) && is_fp8(lb) && (la->type == E4M3 || lb->type == E4M3) &&
+	       how->transpose_a == 1 && how->transpose_b == 0 && how->epilogue == 1 &&
+	       aligned % 16 == 0 && how->scale_a != NULL && how->scale_b != NULL && modes;
+}
+
+/* The product of row i and column j of D added to `sum`. */
+static double add_terms(const struct description *how, double sum, const double *left,
+	const double *right, int64_t k, int64_t i, int64_t j)
+{
+	bool vectors = how->scale_mode_a == OUTER_VEC;
+	double terms = how->scale_a == NULL ? sum : 0;
+
+	for (int64_t p = 0; p < k; p++)
+		terms += left[p] * right[p];
+	if (how->scale_a == NULL)
+		return terms;
+	return sum + terms * how->scale_b[vectors ? j : 0] * how->scale_a[vectors ? i : 0];
 }
 
 /* Sums over k of what stands in the columns of op(B). */
@@ -456,9 +504,11 @@ static int matmul(void *handle, void *description, const void *alpha, const void
 	(void)handle, (void)stream, (void)workspace_bytes;
 	cuda_calls.products++;
 	cuda_calls.multiprocessors = how->multiprocessors;
+	cuda_calls.e5m2 = (la->type == E5M2) + 2 * (lb->type == E5M2);
 	cuda_calls.algorithm = attribute_of(algo, 0);
 	if (cuda_calls.algorithm < 42 || cuda_calls.algorithm == 43 || !workspace ||
 		layout_c != layout_d || *(const float *)alpha != 1.0f ||
+		!fp8_is_right(how, a, la, b, lb, d, ld) ||
 		k != (how->transpose_b ? lb->columns : lb->rows))
 		return 7;
 	/* Both by their sums: rows of op(A), columns of op(B). */
@@ -472,8 +522,7 @@ static int matmul(void *handle, void *description, const void *alpha, const void
 					     ? 0.0
 					     : element(c, ld, false, i, j);
 
-			for (int64_t p = 0; p < k; p++)
-				sum += left[i * k + p] * right[j * k + p];
+			sum = add_terms(how, sum, left + i * k, right + j * k, k, i, j);
 			if (how->epilogue & 4)
 				sum += element_get(dtype_of(ld), how->bias, i);
 			if (how->epilogue & 64)
@@ -495,7 +544,7 @@ static int matmul(void *handle, void *description, const void *alpha, const void
 
 static size_t version(void)
 {
-	return 130000;
+	return cuda_calls.version > 0 ? cuda_calls.version : 130000;
 }
 
 const struct cuda_api cuda_on_cpu = {

@@ -15,6 +15,8 @@ struct cuda_calls {
 	int64_t blocks;          /* of the last launch */
 	int64_t multiprocessors; /* that the last product may count on; 0: all */
 	int64_t algorithm;       /* of the last product: 42 is the first proposal's */
+	int e5m2;                /* of the last product: 1 its A, 2 its B, as cuBLASLt has them */
+	size_t version;          /* set by a test: of cuBLASLt; 0: 13.0 */
 	bool without_epilogues;  /* set by a test: cuBLASLt has no algorithm for any */
 };
 extern struct cuda_calls cuda_calls;

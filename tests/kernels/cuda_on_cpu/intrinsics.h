@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/cuda/device/device.h"
+#include "kernels/plain/plain.h"
 #include "tests/kernels/cuda_on_cpu/machine.h"
 
 #define DEVICE static inline __attribute__((unused))
@@ -95,6 +96,11 @@ DEVICE uint32_t bf16_of(float x)
 DEVICE uint32_t bf16_pair(float low, float high)
 {
 	return bf16_of(low) | bf16_of(high) << 16;
+}
+
+DEVICE uint32_t fp8_pair(float low, float high, int format)
+{
+	return (uint32_t)fp8_round(low, format) | (uint32_t)fp8_round(high, format) << 8;
 }
 
 DEVICE void forget(uint4 &)

@@ -10,6 +10,7 @@
 #include "kernels/cuda/device/embedding.cuh"
 #include "kernels/cuda/device/exact.cuh"
 #include "kernels/cuda/device/flat.cuh"
+#include "kernels/cuda/device/fp8.cuh"
 #include "kernels/cuda/device/norms.cuh"
 #include "kernels/cuda/device/rows.cuh"
 #include "kernels/cuda/device/tokens.cuh"
