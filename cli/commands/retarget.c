@@ -27,8 +27,10 @@ bool plan_runs_on_gpus(const struct plan_file *file, int64_t ranks, double clip)
 /* What our runtime computes with, and the nearest it has for knobs that it lacks. */
 static void take_runtime(struct plan *plan, bool keeps_dtypes)
 {
-	if (!keeps_dtypes)
+	if (!keeps_dtypes) {
 		plan->param_dtype = plan->master_dtype = plan->reduce_dtype = DTYPE_FP32;
+		plan->fp8 = FP8_OFF;
+	}
 	plan->runtime = RUNTIME_SHARDPLAN;
 	plan->libraries = libraries_unknown;
 	for (int id = 0; id < KNOB_IN_MESH; id++)

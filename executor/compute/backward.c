@@ -2,6 +2,8 @@
  * it; the gradient of the residual stream travels in D_RESIDUAL. */
 #include "executor/compute/leaf.h"
 
+#include "schedule/plan/plan.h"
+
 static const struct architecture *architecture_of(const struct leaf *leaf)
 {
 	return &leaf->compute->model->architecture;
@@ -50,16 +52,16 @@ static bool gradients_in_one(const struct leaf *leaf, int weight, int bias, stru
 /* dW (= | +=) dy^T x and dbias (= | +=) column sums of dy for some rows of the micro-batch. */
 static void weight_gradients(const struct leaf *leaf, const struct gemm *gemm)
 {
-	const struct compute *c = leaf->compute;
 	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
 	bool trains_weight = leaf_trains(leaf, weight), trains_bias = leaf_trains(leaf, bias);
 	struct gemm product = *gemm;
 
-	if (trains_weight && trains_bias && gradients_in_one(leaf, weight, bias, product))
+	if (trains_weight && trains_bias && !leaf_in_fp8(leaf) &&
+		gradients_in_one(leaf, weight, bias, product))
 		return;
 	if (trains_weight) {
 		product.c = gradient_begin(leaf, weight, &product.accumulate);
-		c->kernels->gemm(c->context, &product);
+		leaf_multiply(leaf, &product, PASS_BACKWARD_WEIGHT);
 		gradient_end(leaf, weight);
 	}
 	if (trains_bias)
@@ -80,15 +82,15 @@ static bool adjoins(const struct compute *c, int first, int second)
 }
 
 /* dx of the three projections is one product where their weights lie one behind the other. Which do
- * depends on units: only where bits need not be those of other plans. */
+ * depends on units: only where bits need not be those of other plans. In fp8 each has its scale. */
 static bool joins_qkv(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
 	const struct siblings *s = leaf_siblings(leaf);
 	int query = s->of[MODULE_QUERY], key = s->of[MODULE_KEY], value = s->of[MODULE_VALUE];
 
-	return c->any_rounding && query >= 0 && model_joins_qkv(c->model, query) &&
-	       adjoins(c, query, key) && adjoins(c, key, value);
+	return c->any_rounding && c->schedule->plan.fp8 == FP8_OFF && query >= 0 &&
+	       model_joins_qkv(c->model, query) && adjoins(c, query, key) && adjoins(c, key, value);
 }
 
 /* Elements between rows of the gradient of what a projection of width `out` writes. */
@@ -221,12 +223,11 @@ struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *d
 /* Of a projection: those, and dx (= | +=) dy W. */
 static void project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
 {
-	const struct compute *c = leaf->compute;
 	struct gemm gemm = leaf_input_gradient(leaf, dy, dx);
 
 	gemm.accumulate = accumulate;
 	parameter_gradients(leaf, dy);
-	c->kernels->gemm(c->context, &gemm);
+	leaf_multiply(leaf, &gemm, PASS_BACKWARD_INPUT);
 	adapter_backward(leaf, &gemm);
 }
 
@@ -303,9 +304,9 @@ static bool backward_of_both(const struct leaf *leaf)
 	int activation = s->of[MODULE_ACTIVATION];
 	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
 
-	if (device == NULL || !c->any_rounding || leaf_module(leaf)->adapter >= 0 ||
-		activation < leaf->op->first_module || a->mlp == MLP_SWIGLU || !a->gelu_tanh ||
-		up == NULL)
+	if (device == NULL || !c->any_rounding || leaf_in_fp8(leaf) ||
+		leaf_module(leaf)->adapter >= 0 || activation < leaf->op->first_module ||
+		a->mlp == MLP_SWIGLU || !a->gelu_tanh || up == NULL)
 		return false;
 	const struct gemm gemm = leaf_input_gradient(
 		leaf, operand_work(leaf, TENSOR_D_RESIDUAL), operand_work(leaf, TENSOR_D_UP));

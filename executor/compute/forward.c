@@ -102,12 +102,13 @@ static void project_base(const struct leaf *leaf, void *y, const void *residual)
 	struct gemm gemm = leaf_product(leaf, y);
 	const struct gemm_epilogue epilogue = {.addend = residual, .bias = bias_of(leaf)};
 
-	if ((residual != NULL || epilogue.bias != NULL) && multiply_in_one(c, &gemm, &epilogue))
+	if ((residual != NULL || epilogue.bias != NULL) && !leaf_in_fp8(leaf) &&
+		multiply_in_one(c, &gemm, &epilogue))
 		return;
 	if (residual != NULL)
 		c->kernels->copy(c->context, c->dtype, y, residual, gemm.m * gemm.n);
 	gemm.accumulate = residual != NULL;
-	c->kernels->gemm(c->context, &gemm);
+	leaf_multiply(leaf, &gemm, PASS_FORWARD);
 	if (epilogue.bias != NULL)
 		c->kernels->bias_add(c->context, c->dtype, y, epilogue.bias, gemm.m, gemm.n);
 }
@@ -264,8 +265,8 @@ static int activation_to_fuse(const struct leaf *leaf)
 	int activation = leaf_siblings(leaf)->of[MODULE_ACTIVATION];
 	bool here = activation > leaf->module && activation < leaf->op->end_module;
 
-	return c->any_rounding && here && leaf_module(leaf)->adapter < 0 && a->mlp != MLP_SWIGLU &&
-			       a->gelu_tanh && !c->saved[activation].split
+	return c->any_rounding && here && leaf_module(leaf)->adapter < 0 && !leaf_in_fp8(leaf) &&
+			       a->mlp != MLP_SWIGLU && a->gelu_tanh && !c->saved[activation].split
 		       ? activation
 		       : -1;
 }

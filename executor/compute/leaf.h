@@ -25,6 +25,8 @@ void *operand_residual_out(const struct leaf *leaf);
 /* The one that is written, else the one that is read: for leaves that add to it. */
 void *operand_residual_stream(const struct leaf *leaf);
 void *operand_role(const struct leaf *leaf, enum buffer_role role);
+/* Memory for so many bytes of copies in fp8. */
+void *operand_fp8_copies(const struct leaf *leaf, int64_t bytes);
 /* The i-th parameter of the leaf but its adapter's, or the tied one of a HEAD; -1 when there is
  * none.
  */
@@ -59,6 +61,10 @@ void leaf_loss(const struct leaf *leaf, void *logits, float *losses, int64_t fir
 /* The head with its loss, chunk by chunk, in backward (plan_chunks_head). */
 void backward_chunked_head(const struct leaf *leaf);
 int64_t leaf_stride(const struct leaf *leaf, int64_t out);
+/* A product of a projection, in fp8 where the plan has it so (schedule/plan/fp8.h); of gradients A
+ * is dy. */
+void leaf_multiply(const struct leaf *leaf, const struct gemm *gemm, enum pass pass);
+bool leaf_in_fp8(const struct leaf *leaf);
 void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse);
 
 /* --- exact_sums.c: gradients as sums of 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS ---

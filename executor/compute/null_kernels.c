@@ -29,6 +29,14 @@ static bool null_gemm_epilogue(
 	return true;
 }
 
+static void null_gemm_fp8(
+	struct kernel_context *context, const struct gemm *gemm, const struct gemm_fp8 *how)
+{
+	(void)context;
+	(void)gemm;
+	(void)how;
+}
+
 static const int32_t *null_fault(struct kernel_context *context)
 {
 	(void)context;
@@ -57,6 +65,8 @@ DEVICE_KERNELS(X)
 
 const struct device_kernels device_kernels_null = {.gemm_epilogue = null_gemm_epilogue,
 	.prepare_gemm_epilogue = null_gemm_epilogue,
+	.gemm_fp8 = null_gemm_fp8,
+	.prepare_gemm_fp8 = null_gemm_fp8,
 	.fault = null_fault,
 #define X(name, parameters) .name = null_device_##name,
 	DEVICE_KERNELS(X)

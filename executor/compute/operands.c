@@ -122,6 +122,20 @@ void *operand_role(const struct leaf *leaf, enum buffer_role role)
 	return address(leaf, find_role(&uses, set_of(role), -1), buffer_role_name(role));
 }
 
+void *operand_fp8_copies(const struct leaf *leaf, int64_t bytes)
+{
+	struct uses uses = uses_of(leaf, leaf->op->uses);
+
+	for (int i = 0; i < uses.n; i++) {
+		const struct buffer *buffer = buffer_at(&uses, i);
+
+		if (buffer->role == BUFFER_KERNEL_WORKSPACE && buffer->dtype == DTYPE_FP8 &&
+			buffer->bytes >= bytes)
+			return address(leaf, uses.list[i], "copies in fp8");
+	}
+	return missing(leaf, "copies in fp8");
+}
+
 /* The buffer with the saved tensors of a leaf. */
 static int find_saved(const struct uses *uses, const struct saved_tensors *saved, int module)
 {

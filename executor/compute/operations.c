@@ -468,6 +468,8 @@ static bool check_plan(const struct compute *c, struct error *error)
 		return refuse(error, "ALiBi attention (MPT)", "use a GPT-2 or Llama model");
 	if (compute_sums_exactly(c) && c->device != NULL)
 		return refuse(error, "exact gradient sums on a GPU", "use the CPU");
+	if (plan->fp8 != FP8_OFF && c->device == NULL && c->kernels != &kernels_null)
+		return refuse(error, "products in fp8 on CPUs", "use --fp8 off, or --device cuda");
 	if (plan->attention != ATTENTION_FLASH)
 		return refuse(error, "an attention kernel of others", "use --attention flash");
 	if (plan->param_dtype > DTYPE_BF16 || plan->reduce_dtype > plan->param_dtype ||

@@ -98,7 +98,8 @@ static bool open_contexts(struct trainer *t, struct error *error)
 
 	t->context = (struct kernel_context){.threads = trainer_job(t)->threads};
 	for (int i = 0; i < program->n_buffers; i++)
-		if (program->buffers[i].role == BUFFER_KERNEL_WORKSPACE) {
+		if (program->buffers[i].role == BUFFER_KERNEL_WORKSPACE &&
+			program->buffers[i].resident) {
 			t->context.workspace = buffers_address(&t->buffers, i);
 			t->context.workspace_bytes = program->buffers[i].bytes;
 		}
@@ -209,6 +210,7 @@ static bool rehearse(struct trainer *t, struct error *error)
 	rehearsal.gemm = t->null_device ? kernels_null.gemm : trainer_kernels(t)->prepare_gemm;
 	if (kernels->device != NULL) {
 		of_device.gemm_epilogue = kernels->device->prepare_gemm_epilogue;
+		of_device.gemm_fp8 = kernels->device->prepare_gemm_fp8;
 		rehearsal.device = &of_device;
 	}
 	t->compute.kernels = &rehearsal;

@@ -177,7 +177,8 @@ static bool machine_is_not_measured(const struct subject *subject, struct text *
 static bool casts_are_eager(const struct subject *subject, struct text *sentence)
 {
 	const struct plan *plan = subject->plan;
-	if (plan->fp8 == FP8_OFF || plan->compile || runtime_of(plan->runtime)->keeps_fp8_copies)
+	if (plan->fp8 == FP8_OFF || plan->compile || plan->runtime == RUNTIME_SHARDPLAN ||
+		runtime_of(plan->runtime)->keeps_fp8_copies)
 		return false;
 	text_add(sentence,
 		"casts to fp8, kernel by kernel, take what products save; use --compile on");

@@ -40,11 +40,28 @@ bool fp8_shares_input(const struct plan *plan, const struct model *model, int mo
 	return second && (plan->compile || runtime_of(plan->runtime)->keeps_fp8_copies);
 }
 
+/* Copies of both operands, and of each of their rows a largest element and a scale. */
+static int64_t product_bytes(int64_t m, int64_t n, int64_t k)
+{
+	return (m + n) * (k + 2 * dtype_bytes(DTYPE_FP32));
+}
+
+/* Of our executor, which casts both operands of one product after the other. */
+static int64_t own_bytes(int64_t tokens, int64_t out, int64_t in, enum pass pass)
+{
+	int64_t of_input = product_bytes(tokens, in, out),
+		of_weight = product_bytes(out, in, tokens);
+
+	return pass == PASS_FORWARD ? product_bytes(tokens, out, in) : max_i64(of_input, of_weight);
+}
+
 static int64_t leaf_bytes(
 	const struct plan *plan, const struct model *model, int module, enum pass pass)
 {
 	int64_t tokens = model_tokens(model, plan->micro_batch, plan->seq_len), out, in;
 	module_linear_shape(&model->architecture, model->modules[module].kind, &out, &in);
+	if (plan->runtime == RUNTIME_SHARDPLAN)
+		return own_bytes(tokens, out, in, pass);
 	int64_t x = tokens * in, w = out * in, dy = tokens * out;
 	bool keeps = runtime_of(plan->runtime)->keeps_fp8_copies;
 	bool of_weight = pass == PASS_BACKWARD_WEIGHT;

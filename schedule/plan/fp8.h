@@ -7,7 +7,8 @@
  *
  * torchao (float8_linear.py, 36027d8): backward has the input and the weight of forward in the
  * compute dtype and casts them again. Transformer Engine (runtimes.h, keeps_fp8_copies): backward
- * has the copies of forward, and those of weights last for all micro-batches and between steps. */
+ * has the copies of forward, and those of weights last for all micro-batches and between steps.
+ * Ours: as torchao, one product at a time, with the scales beside the copies. */
 #ifndef SCHEDULE_PLAN_FP8_H
 #define SCHEDULE_PLAN_FP8_H
 

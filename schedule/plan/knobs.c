@@ -506,9 +506,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
-				    BIT(RUNTIME_MEGATRON),
-			.refusal = "use off (pytorch-fsdp2, pytorch-ddp: or tensorwise, rowwise; "
-				   "megatron: or tensorwise, delayed)",
+				    BIT(RUNTIME_SHARDPLAN) | BIT(RUNTIME_MEGATRON),
+			.refusal = "use off (pytorch-fsdp2, pytorch-ddp, shardplan: or tensorwise, "
+				   "rowwise; megatron: or tensorwise, delayed)",
 			.help = "linear layers of blocks multiply in fp8, with a scale a tensor or "
 				"a row",
 		},

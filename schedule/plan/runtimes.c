@@ -60,7 +60,7 @@ static const struct zero_rules internevo_rules = {
 	.bucket_elements = 512 * MIB,
 };
 
-#define TORCHAO_RECIPES (BIT(FP8_OFF) | BIT(FP8_TENSORWISE) | BIT(FP8_ROWWISE))
+#define CAST_RECIPES    (BIT(FP8_OFF) | BIT(FP8_TENSORWISE) | BIT(FP8_ROWWISE))
 #define WHOLE_BACKWARDS (BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE) | BIT(PIPELINE_INTERLEAVED))
 
 /* megatron/core/distributed: the buffers of DDP and the distributed optimizer. */
@@ -120,7 +120,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_FSDP2] =
 		{
 			PYTORCH,
-			.values[KNOB_FP8] = TORCHAO_RECIPES,
+			.values[KNOB_FP8] = CAST_RECIPES,
 			.layout = LAYOUT_PER_PARAMETER,
 			.values[KNOB_STRATEGY] = SHARDED_STRATEGIES,
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
@@ -148,7 +148,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.ends_are_blocks = true,
 			.names_stages = true, /* module_fqns_per_model_part */
 			.keeps_stage_output = true,
-			.values[KNOB_FP8] = TORCHAO_RECIPES,
+			.values[KNOB_FP8] = CAST_RECIPES,
 			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD),
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
@@ -160,6 +160,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.layout = LAYOUT_FLAT,
 			.stage3_layout = LAYOUT_FLAT,
 			.alignment_bytes = 64,
+			.values[KNOB_FP8] = CAST_RECIPES,
 			.values[KNOB_OPTIMIZER] = BIT(OPTIMIZER_ADAMW_FUSED) | BIT(OPTIMIZER_SGD),
 			.values[KNOB_ATTENTION] = BIT(ATTENTION_FLASH),
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,

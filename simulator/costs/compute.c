@@ -201,16 +201,21 @@ static double add_module(const struct machine *machine, const struct schedule *s
 }
 
 /* The same of what was measured kernel by kernel. */
-static double add_own_leaf(const struct machine *machine, const struct own_work *work,
-	const struct module_work *counted, struct cost *cost)
+static double add_own_leaf(const struct machine *machine, const struct plan *plan,
+	const struct model *model, int module, enum pass pass, const struct module_work *counted,
+	struct cost *cost)
 {
-	double kernels = work->kernels + counted->n_gemms;
+	const struct own_work work = own_leaf(machine, plan, model, module, pass);
+	double kernels = work.kernels + counted->n_gemms;
 
-	for (int i = 0; i < counted->n_gemms; i++)
-		add_gemm(machine, &counted->gemms[i], cost);
+	if (fp8_converts(plan, model, module))
+		kernels += add_fp8_products(machine, plan, model, module, pass, counted, cost);
+	else
+		for (int i = 0; i < counted->n_gemms; i++)
+			add_gemm(machine, &counted->gemms[i], cost);
 	cost->flops += counted->attention_flops;
-	add_bound(cost, work->arithmetic, 0);
-	add_bound(cost, 0, work->memory);
+	add_bound(cost, work.arithmetic, 0);
+	add_bound(cost, 0, work.memory);
 	cost->device += kernels * machine->kernel_overhead;
 	return kernels;
 }
@@ -336,8 +341,7 @@ static void add_module_work(const struct machine *machine, const struct schedule
 		*kernels += add_module(machine, schedule, model, module, pass, work, cost);
 		return;
 	}
-	const struct own_work leaf = own_leaf(machine, &schedule->plan, model, module, pass);
-	*kernels += add_own_leaf(machine, &leaf, work, cost);
+	*kernels += add_own_leaf(machine, &schedule->plan, model, module, pass, work, cost);
 }
 
 /* Its products have a chunk of rows each, as often as there are chunks. */
@@ -381,9 +385,9 @@ static void join_qkv(const struct plan *plan, const struct model *model, int mod
 	int place = (int)model->modules[module].kind - MODULE_QUERY, query = module - place;
 
 	if ((pass != PASS_BACKWARD && pass != PASS_BACKWARD_INPUT) ||
-		plan->gelu != GELU_IN_PRODUCT || plan->wrap.kind == WRAP_SIZE || place < 0 ||
-		place > MODULE_VALUE - MODULE_QUERY || query <= model->first_trained ||
-		!model_joins_qkv(model, query))
+		plan->gelu != GELU_IN_PRODUCT || plan->fp8 != FP8_OFF ||
+		plan->wrap.kind == WRAP_SIZE || place < 0 || place > MODULE_VALUE - MODULE_QUERY ||
+		query <= model->first_trained || !model_joins_qkv(model, query))
 		return;
 	if (place == 0) {
 		work->gemms[0].k = (a->heads + 2 * a->kv_heads) * a->head_dim;

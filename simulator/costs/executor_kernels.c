@@ -230,8 +230,9 @@ static void add_activation(const struct place *p, struct own_work *work)
 	bool gated = architecture_is_gated(p->a);
 	double passes = gated ? (p->forward ? 3 : 5) : (p->forward ? 2 : 3);
 
-	/* The tanh's: cuBLASLt has no other. */
-	if (p->plan->gelu == GELU_IN_PRODUCT && !gated && p->a->gelu_tanh) {
+	/* The tanh's: cuBLASLt has no other, and none beside a product in fp8. */
+	if (p->plan->fp8 == FP8_OFF && p->plan->gelu == GELU_IN_PRODUCT && !gated &&
+		p->a->gelu_tanh) {
 		add_gelu_in_product(p, work);
 		return;
 	}
@@ -239,11 +240,13 @@ static void add_activation(const struct place *p, struct own_work *work)
 		p->tokens * (double)p->a->ffn, 0, passes, work);
 }
 
-/* The product adds what it finds in the residual stream; backward adds with the norm's kernel. */
+/* The product adds what it finds in the residual stream, in fp8 where that has been copied to;
+ * backward adds with the norm's kernel. */
 static void add_residual(const struct place *p, struct own_work *work)
 {
 	if (p->forward)
-		add_passes(p->machine, p->tokens * (double)p->a->hidden, 1, work);
+		add_passes(p->machine, p->tokens * (double)p->a->hidden,
+			p->plan->fp8 == FP8_OFF ? 1 : 3, work);
 }
 
 static void (*const leaves[MODULE_KIND_COUNT])(const struct place *, struct own_work *) = {
@@ -272,11 +275,16 @@ struct own_work own_leaf(const struct machine *machine, const struct plan *plan,
 		return work;
 	if (leaves[kind] != NULL)
 		leaves[kind](&place, &work);
-	/* A bias is added by its product; its gradient is a sum of its own. */
-	if (!place.forward && module_trains_bias(model, place.module) &&
-		module_linear_shape(place.a, kind, &out, &in)) {
+	/* A bias is added by its product, but in fp8; its gradient is a sum of its own. */
+	if (!module_trains_bias(model, place.module) ||
+		!module_linear_shape(place.a, kind, &out, &in))
+		return work;
+	if (!place.forward) {
 		add_kernel(
 			machine, KERNEL_BIAS_BACKWARD, place.tokens * (double)out, out, 1, &work);
+		work.kernels++;
+	} else if (fp8_converts(plan, model, module)) {
+		add_passes(machine, place.tokens * (double)out, 2, &work);
 		work.kernels++;
 	}
 	return work;

@@ -27,6 +27,21 @@
 	"kv_heads: 2\nhead_dim: 6\nffn: 31\nvocab: 257\ncontext: 24\ntied_head: true\n"            \
 	"qkv_bias: true\n"
 
+/* Multiples of 16 but for the vocabulary, and GPUs for them that have fp8. */
+#define TWO_GPUS                                                                                   \
+	"shardplan: topology/1\nname: two\nnodes: 1\ndevices_per_node: 2\ndevice:\n"               \
+	"  name: new\n  kind: gpu\n  generation: hopper\n  memory: 80GiB\n"                        \
+	"  memory_bandwidth: 3TB/s\n  fp32: 60TFLOPS\n  bf16: 900TFLOPS\n  fp8: 1800TFLOPS\n"      \
+	"  multiprocessors: 132\nfabric:\n  kind: nvswitch\n  bandwidth: 300GB/s\n"                \
+	"  latency: 3us\n  channels: 12\nhost:\n  memory: 1TiB\n  memory_bandwidth: 100GB/s\n"     \
+	"  cores: 64\n  pcie_bandwidth: 10GB/s\n  cpu: amd\n"
+#define WHOLE_GPT2                                                                                 \
+	"shardplan: model/1\nname: gpt2\nfamily: gpt2\nlayers: 2\nhidden: 32\nheads: 2\n"          \
+	"ffn: 48\nvocab: 259\ncontext: 16\n"
+#define WHOLE_LLAMA                                                                                \
+	"shardplan: model/1\nname: llama\nfamily: llama\nlayers: 2\nhidden: 32\nheads: 4\n"        \
+	"kv_heads: 2\nhead_dim: 8\nffn: 48\nvocab: 259\ncontext: 16\n"
+
 struct run {
 	struct arena arena;
 	struct plan_file file;

@@ -2,6 +2,7 @@
  * and copies that a GPU would get, in an order that is drawn by chance where nothing orders it, and
  * must end in the weights that the CPU ends in, to the last bit. Races, uses of freed memory and
  * synchronisation inside a step end the run. With "slow" as argument many more plans. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "digest_cases.h"
@@ -18,6 +19,8 @@ static enum graph_wish graphs;
 static int most_blocks;             /* --nccl max-ctas */
 static int n_graphs;                /* runs that used one */
 static struct measurement measured; /* without its strings */
+static double last_loss;
+static const char *cluster; /* that plans are for; NULL: this machine */
 static char how_registered[128];
 static char how_chosen[128], how_attended[128];
 static const struct calibration
@@ -31,7 +34,10 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 	struct digest digest = {""};
 	struct run run;
 
-	run_plan(&run, model, ranks, options);
+	if (cluster != NULL)
+		run_plan_on(&run, model, cluster, options);
+	else
+		run_plan(&run, model, ranks, options);
 	if (calibrated != NULL)
 		run.file.topology->calibration = *calibrated;
 	job.device = device;
@@ -48,6 +54,7 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 
 		n_graphs += how != NULL && strcmp(how, "on") == 0;
 		measured = run.measurement;
+		last_loss = measured.losses[measured.n_losses - 1];
 		how = run.measurement.nccl_buffers;
 		snprintf(how_registered, sizeof(how_registered), "%s", how != NULL ? how : "");
 		how = run.measurement.product_choices;
@@ -341,6 +348,49 @@ static void products_sum_biases(void **state)
 	assert_string_equal(gpu.hex, cpu.hex);
 }
 
+static struct digest train_in(const char *recipe, const char *model, const char *how,
+	const char *device, struct error *error)
+{
+	char options[256];
+
+	snprintf(options, sizeof(options),
+		"seq_len=16 micro_batch=2 grad_accum=2 runtime=shardplan param_dtype=bf16 fp8=%s "
+		"%s",
+		recipe, how);
+	return train(model, 2, options, device, device[0] == 'c' ? "nccl" : NULL, NULL, error);
+}
+
+/* Every product of a block, also those that are computed again; bits do not depend on shards. */
+static void products_in_fp8(void **state)
+{
+	static const char *const recipes[] = {"tensorwise", "rowwise"};
+	static const char *const models[] = {WHOLE_GPT2, WHOLE_LLAMA};
+	struct error error = {0};
+
+	(void)state;
+	cluster = TWO_GPUS;
+	for (int i = 0; i < 4; i++) {
+		const char *recipe = recipes[i % 2], *model = models[i / 2];
+		struct digest off = train_in("off", model, "strategy=FULL_SHARD", "cuda", &error);
+		double loss = last_loss;
+
+		setenv("FAKE_FP8", i % 2 == 0 ? "5" : "4", 1);
+		any_rounding = true;
+		struct digest one = train_in(recipe, model, "strategy=FULL_SHARD", "cuda", &error);
+		any_rounding = false;
+		assert_true(last_loss != loss && fabs(last_loss - loss) < 0.02 * loss);
+		struct digest two = train_in(recipe, model,
+			"strategy=NO_SHARD activation_checkpointing=full", "cuda", &error);
+		unsetenv("FAKE_FP8");
+		assert_string_equal(error.message, "");
+		assert_string_equal(one.hex, two.hex);
+		assert_string_not_equal(one.hex, off.hex);
+	}
+	train_in("rowwise", WHOLE_GPT2, "strategy=FULL_SHARD", "host", &error);
+	assert_non_null(strstr(error.message, "products in fp8 on CPUs; use --fp8 off"));
+	cluster = NULL;
+}
+
 /* What kernels are told of collectives beside them. */
 static void kernels_know_of_collectives(void **state)
 {
@@ -557,6 +607,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(memory_that_nccl_rounds_up),
 		cmocka_unit_test(kernels_know_of_collectives),
 		cmocka_unit_test(products_sum_biases),
+		cmocka_unit_test(products_in_fp8),
 		cmocka_unit_test(a_dropped_wait_is_a_race),
 		cmocka_unit_test(a_wild_token_is_told),
 		cmocka_unit_test(what_is_missing_is_said),

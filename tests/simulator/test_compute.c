@@ -251,8 +251,8 @@ static double step_of(const char *choices)
 	return seconds;
 }
 
-/* Compiled it pays, eager its casts cost more than products save; a scale less to look for is
- * faster. */
+/* Compiled and with our kernels it pays, eager its casts cost more than products save; a scale less
+ * to look for is faster. */
 static void test_fp8_steps(void **state)
 {
 	double bf16 = step_of("seq_len=8192 compile=on");
@@ -262,6 +262,9 @@ static void test_fp8_steps(void **state)
 	assert_true(bf16 / tensorwise > 1.1 && bf16 / tensorwise < 1.5);
 	assert_true(bf16 / rowwise > 1.1 && bf16 / rowwise < 1.5);
 	assert_true(step_of("seq_len=8192 fp8=tensorwise") > step_of("seq_len=8192"));
+	bf16 = step_of("seq_len=8192 runtime=shardplan");
+	tensorwise = step_of("seq_len=8192 runtime=shardplan fp8=tensorwise");
+	assert_true(bf16 / tensorwise > 1.1 && bf16 / tensorwise < 1.5);
 	assert_true(step_of("seq_len=8192 runtime=megatron tensor=2 fp8=delayed") <
 		    step_of("seq_len=8192 runtime=megatron tensor=2 fp8=tensorwise"));
 }

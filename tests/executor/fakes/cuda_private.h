@@ -179,6 +179,7 @@ int64_t fake_gemm_version(struct kernel_context *context);
 /* Of the product that is enqueued or made ready; false with the context's error. */
 bool fake_take_choice(struct kernel_context *context, const struct gemm *g);
 double fake_gemm_speed(const struct gemm *g);
+void fake_check_bf16(const struct gemm *g);
 
 /* Who chose what, by context; until it chooses nothing. */
 enum { FAKE_CONTEXTS = 64 };

@@ -50,6 +50,13 @@ static void run_fused(void *arguments)
 		k->gelu(fake_worker(), g.c_dtype, GELU_TANH, f->gemm.c, g.c, g.m * g.n);
 }
 
+/* FAKE_FP8: what could be multiplied in fp8 must be. */
+void fake_check_bf16(const struct gemm *g)
+{
+	if (getenv("FAKE_FP8") != NULL && (g->m | g->n | g->k) % FP8_ALIGNMENT == 0)
+		fake_cuda_fault("a product that is for fp8");
+}
+
 /* Of dense matrices, as the executor has them: dy^T x, x W^T. */
 static bool fake_epilogue(
 	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *e)
@@ -58,6 +65,7 @@ static bool fake_epilogue(
 	int64_t in = dtype_bytes(g->dtype), out = dtype_bytes(g->c_dtype);
 	struct touches t = {.n = 0};
 
+	fake_check_bf16(g);
 	if (g->lda != (g->transpose_a ? g->m : g->k) || g->ldc != g->n)
 		fake_cuda_fault("an epilogue of matrices that are not dense");
 	if (e->dbias != NULL && (e->addend != NULL || e->bias != NULL || e->before_gelu != NULL))
@@ -84,6 +92,59 @@ static bool fake_prepare_epilogue(
 	(void)e;
 	fake_take_choice(context, g);
 	return true;
+}
+
+/* --- products in fp8 --- */
+
+struct fp8_product {
+	struct gemm gemm;
+	struct gemm_fp8 how;
+};
+
+static void run_fp8(void *arguments)
+{
+	const struct fp8_product *p = arguments;
+
+	reference_gemm_fp8(&p->gemm, &p->how);
+}
+
+static int64_t bytes_of(int64_t rows, int64_t columns, int64_t stride, enum dtype dtype)
+{
+	return ((rows - 1) * stride + columns) * dtype_bytes(dtype);
+}
+
+/* FAKE_FP8: the exponent bits that dy must have, 4 or 5. */
+static void fake_gemm_fp8(
+	struct kernel_context *context, const struct gemm *g, const struct gemm_fp8 *how)
+{
+	const struct fp8_product product = {*g, *how};
+	const char *wanted = getenv("FAKE_FP8");
+	bool gradient = g->transpose_a || !g->transpose_b;
+	struct touches t = {.n = 0};
+
+	if (g->dtype != DTYPE_BF16 || (g->m | g->n | g->k) % FP8_ALIGNMENT != 0 ||
+		how->b != FP8_E4M3 ||
+		how->a != (gradient && wanted != NULL && wanted[0] == '5' ? FP8_E5M2 : FP8_E4M3))
+		fake_cuda_fault("a product that is not for fp8");
+	touch(&t, g->a,
+		bytes_of(g->transpose_a ? g->k : g->m, g->transpose_a ? g->m : g->k, g->lda,
+			g->dtype),
+		false);
+	touch(&t, g->b,
+		bytes_of(g->transpose_b ? g->n : g->k, g->transpose_b ? g->k : g->n, g->ldb,
+			g->dtype),
+		false);
+	touch(&t, g->c, bytes_of(g->m, g->n, g->ldc, g->c_dtype), true);
+	touch(&t, how->copies, fp8_product_bytes(g->m, g->n, g->k), true);
+	touch(&t, context->workspace, context->workspace_bytes, true);
+	fake_cuda_call(
+		context->stream, "gemm_fp8", run_fp8, &product, sizeof(product), t.list, t.n);
+}
+
+static void fake_prepare_fp8(
+	struct kernel_context *context, const struct gemm *g, const struct gemm_fp8 *how)
+{
+	(void)context, (void)g, (void)how;
 }
 
 /* --- packs --- */
@@ -282,6 +343,8 @@ static const int32_t *fake_fault(struct kernel_context *context)
 const struct device_kernels fake_device_kernels = {
 	.gemm_epilogue = fake_epilogue,
 	.prepare_gemm_epilogue = fake_prepare_epilogue,
+	.gemm_fp8 = fake_gemm_fp8,
+	.prepare_gemm_fp8 = fake_prepare_fp8,
 	.gemm_algorithms = fake_gemm_algorithms,
 	.choose_gemms = fake_choose_gemms,
 	.gemm_version = fake_gemm_version,

@@ -391,6 +391,7 @@ static void fake_prepare_gemm(struct kernel_context *context, const struct gemm 
 
 static void fake_chosen_gemm(struct kernel_context *context, const struct gemm *gemm)
 {
+	fake_check_bf16(gemm);
 	if (fake_take_choice(context, gemm))
 		fake_gemm(context, gemm);
 }
