@@ -164,7 +164,6 @@ class Determinism(Case):
 
     def test_same_input_same_bytes(self):
         first = self.outputs()
-        self.assertEqual(first, self.outputs())
         self.assertEqual(first, self.outputs(TZ='Asia/Kathmandu', PADDING='x' * 5000))
 
     def test_in_any_locale(self):
@@ -357,7 +356,8 @@ class Documents(Case):
         self.run_ok(*PREDICT, '-o', 'plan.yaml')
         for name, start in (('r.html', '<!'), ('r.md', '#'), ('r.csv', 'case,fits,'),
                             ('r.json', '{'), ('r.trace.json', '{')):
-            self.run_ok('report', 'plan.yaml', '-o', name)
+            rest = [] if name == 'r.html' else ['--no-alternatives']
+            self.run_ok('report', 'plan.yaml', '-o', name, *rest)
             self.assertTrue(self.box.read(name).lstrip().startswith(start), name)
         trace = json.loads(self.box.read('r.trace.json'))
         self.assertGreater(len(trace['traceEvents']), 10)
