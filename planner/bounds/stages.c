@@ -67,24 +67,26 @@ static double moment_bytes(const struct plan *plan)
 	return plan->optimizer == OPTIMIZER_SGD ? 0 : 2 * (double)dtype_bytes(plan->master_dtype);
 }
 
-/* Of a parameter between steps and in the last backward: master, moments, gradient; and what stays
- * whole. */
-static double state_bytes(const struct plan *plan)
+/* Of a parameter between steps and in the last backward: master, moments, gradient. */
+static double sharded_bytes(const struct plan *plan)
 {
 	double master = (double)dtype_bytes(plan->master_dtype);
 	double gradient = (double)dtype_bytes(plan_gradient_shard_dtype(plan));
+	return (master + moment_bytes(plan) + gradient) / most_shards(plan);
+}
+
+/* The same, and what stays whole. */
+static double state_bytes(const struct plan *plan)
+{
 	double whole = strategy_shards(plan->strategy) && !strategy_reshards(plan->strategy)
 			       ? (double)dtype_bytes(plan->param_dtype)
 			       : 0;
-	return (master + moment_bytes(plan) + gradient) / most_shards(plan) + whole;
+	return sharded_bytes(plan) + whole;
 }
 
 double bound_states(const struct plan *plan)
 {
-	double master = (double)dtype_bytes(plan->master_dtype);
-	double gradient = (double)dtype_bytes(plan_gradient_shard_dtype(plan));
-	double states = (master + moment_bytes(plan) + gradient) / most_shards(plan);
-	return plan_offloads_any(plan) ? 0 : states;
+	return plan_offloads_any(plan) ? 0 : sharded_bytes(plan);
 }
 
 double bound_block_states(const struct plan *plan, const struct model *part)

@@ -26,10 +26,9 @@ static bool plan_again(
 	struct search search;
 	struct exposure exposure;
 	struct error mine = {0};
-	struct question *best_of = ARENA_NEW(l->arena, struct question);
-	*best_of = *question;
-	best_of->wanted = WANTED_BEST;
-	bool ok = search_run(best_of, l->arena, &search, &mine);
+	struct question best_only = *question;
+	best_only.wanted = WANTED_BEST;
+	bool ok = search_run(&best_only, l->arena, &search, &mine);
 	const struct ranked *best =
 		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
 	*fits = best != NULL;

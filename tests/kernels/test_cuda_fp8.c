@@ -188,23 +188,31 @@ static void test_products(void **state)
 	close_buffers(&b);
 }
 
+/* Y = X W^T, rows one behind the other. */
+static struct gemm forward_of(const struct buffers *b, int64_t m, int64_t n, int64_t k)
+{
+	return (struct gemm){.m = m,
+		.n = n,
+		.k = k,
+		.a = b->a,
+		.b = b->b,
+		.c = b->c,
+		.lda = k,
+		.ldb = k,
+		.ldc = n,
+		.transpose_b = true,
+		.dtype = DTYPE_BF16,
+		.c_dtype = DTYPE_BF16};
+}
+
 /* A number that is none is in the result: a run that went wrong ends. */
 static void test_what_is_no_number(void **state)
 {
 	struct buffers b;
-	struct gemm g = {.m = 16,
-		.n = 16,
-		.k = 16,
-		.lda = 16,
-		.ldb = 16,
-		.ldc = 16,
-		.transpose_b = true,
-		.dtype = DTYPE_BF16,
-		.c_dtype = DTYPE_BF16};
 
 	(void)state;
 	open_buffers(&b);
-	g.a = b.a, g.b = b.b, g.c = b.c;
+	const struct gemm g = forward_of(&b, 16, 16, 16);
 	for (int i = 0; i < 2; i++) {
 		fill(b.a, 256, 1);
 		fill(b.b, 256, 2);
@@ -220,16 +228,13 @@ static void test_what_is_no_number(void **state)
 static void test_products_are_kept(void **state)
 {
 	struct buffers b;
-	struct gemm g = {.m = 16, .n = 32, .k = 16, .lda = 16, .ldb = 16, .ldc = 32};
 	int64_t before = cuda_calls.heuristics, launches;
 
 	(void)state;
 	open_buffers(&b);
 	fill(b.a, MOST, 1);
 	fill(b.b, MOST, 2);
-	g.a = b.a, g.b = b.b, g.c = b.c;
-	g.transpose_b = true;
-	g.dtype = g.c_dtype = DTYPE_BF16;
+	const struct gemm g = forward_of(&b, 16, 32, 16);
 	const struct gemm_fp8 ways[] = {{FP8_E4M3, FP8_E4M3, false, b.copies},
 		{FP8_E5M2, FP8_E4M3, false, b.copies}, {FP8_E4M3, FP8_E4M3, true, b.copies}};
 
@@ -257,19 +262,10 @@ static void expect_error(const struct gemm *g, const struct gemm_fp8 *how, const
 static void test_what_is_refused(void **state)
 {
 	struct buffers b;
-	struct gemm g = {.m = 32,
-		.n = 32,
-		.k = 48,
-		.lda = 48,
-		.ldb = 48,
-		.ldc = 32,
-		.transpose_b = true,
-		.dtype = DTYPE_BF16,
-		.c_dtype = DTYPE_BF16};
 
 	(void)state;
 	open_buffers(&b);
-	g.a = b.a, g.b = b.b, g.c = b.c;
+	struct gemm g = forward_of(&b, 32, 32, 48);
 	struct gemm_fp8 how = {FP8_E4M3, FP8_E4M3, true, b.copies};
 
 	cuda_calls.version = 120803;

@@ -327,6 +327,17 @@ static void test_idle_options(void **state)
 	arena_finish(&arena);
 }
 
+/* `message`: what a refusal says; NULL: nothing is refused. */
+static void check_words(struct arena *arena, const struct model *model,
+	const struct topology *topology, const char *words, const char *message)
+{
+	struct plan plan;
+	struct error error = {0};
+	bool ok = try_words(arena, model, topology, words, &plan, &error);
+	if (ok != (message == NULL) || (!ok && strstr(error.message, message) == NULL))
+		fail_msg("%s: %s", words, error.message);
+}
+
 /* Numbers of expert and of context ranks that do not go with the model or the other axes, with the
  * nearest that do. */
 static void test_experts_and_context(void **state)
@@ -389,12 +400,7 @@ static void test_experts_and_context(void **state)
 		struct arena arena = {0};
 		struct model *model = preset_model(&arena, cases[c].model);
 		struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
-		struct plan plan;
-		struct error error = {0};
-		bool ok = try_words(&arena, model, topology, cases[c].words, &plan, &error);
-		if (ok != (cases[c].message == NULL) ||
-			(!ok && strstr(error.message, cases[c].message) == NULL))
-			fail_msg("%s: %s", cases[c].words, error.message);
+		check_words(&arena, model, topology, cases[c].words, cases[c].message);
 		arena_finish(&arena);
 	}
 }
@@ -440,12 +446,7 @@ static void test_fp8(void **state)
 		struct arena arena = {0};
 		struct model *model = fp8_model(&arena, cases[c].model);
 		struct topology *topology = cluster(&arena, "2xdgx-h100");
-		struct plan plan;
-		struct error error = {0};
-		bool ok = try_words(&arena, model, topology, cases[c].words, &plan, &error);
-		if (ok != (cases[c].message == NULL) ||
-			(!ok && strstr(error.message, cases[c].message) == NULL))
-			fail_msg("%s: %s", cases[c].words, error.message);
+		check_words(&arena, model, topology, cases[c].words, cases[c].message);
 		arena_finish(&arena);
 	}
 }
