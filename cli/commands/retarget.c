@@ -128,8 +128,17 @@ static bool settle_mesh(struct arena *arena, const struct plan_file *file,
 	return plan_check(&adaptation->plan, file->model, adaptation->topology, error);
 }
 
-static void note_change(struct adaptation *adaptation, struct arena *arena, const char *name,
-	const struct field *field, const void *from, const void *to)
+static void note_knob(struct adaptation *adaptation, struct arena *arena, enum knob_id id,
+	const struct plan *from, const struct plan *to)
+{
+	if (!knob_equal(id, from, to))
+		adaptation->changes[adaptation->n_changes++] =
+			arena_printf(arena, "%s: %s -> %s", knob_table[id].field.name,
+				knob_typed(id, from, arena), knob_typed(id, to, arena));
+}
+
+static void note_axis(struct adaptation *adaptation, struct arena *arena, const struct field *field,
+	const struct mesh *from, const struct mesh *to)
 {
 	struct text before = {0}, after = {0};
 
@@ -138,7 +147,7 @@ static void note_change(struct adaptation *adaptation, struct arena *arena, cons
 	fields_print_one(field, from, &before);
 	fields_print_one(field, to, &after);
 	adaptation->changes[adaptation->n_changes++] = arena_printf(
-		arena, "%s: %s -> %s", name, text_string(&before), text_string(&after));
+		arena, "mesh %s: %s -> %s", field->name, text_string(&before), text_string(&after));
 	text_finish(&before);
 	text_finish(&after);
 }
@@ -158,11 +167,9 @@ static void note_changes(
 				(long long)plan_ranks(to), adaptation->topology->device.name,
 				adaptation->topology->emulated ? ", emulated" : "");
 	for (int id = 0; id < KNOB_IN_MESH; id++)
-		note_change(adaptation, arena, knob_table[id].field.name, &knob_table[id].field,
-			from, to);
+		note_knob(adaptation, arena, (enum knob_id)id, from, to);
 	for (int i = 0; mesh_fields[i].name != NULL; i++)
-		note_change(adaptation, arena, arena_printf(arena, "mesh %s", mesh_fields[i].name),
-			&mesh_fields[i], &from->mesh, &to->mesh);
+		note_axis(adaptation, arena, &mesh_fields[i], &from->mesh, &to->mesh);
 }
 
 /* GPUs issue operations as the devices that they emulate do: such a topology is not `emulated`. */

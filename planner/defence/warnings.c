@@ -180,8 +180,8 @@ static bool casts_are_eager(const struct subject *subject, struct text *sentence
 	if (plan->fp8 == FP8_OFF || plan->compile || plan->runtime == RUNTIME_SHARDPLAN ||
 		runtime_of(plan->runtime)->keeps_fp8_copies)
 		return false;
-	text_add(sentence,
-		"casts to fp8, kernel by kernel, take what products save; use --compile on");
+	text_add(sentence, "casts to fp8 that are not compiled cost more than products save; use "
+			   "--compile on");
 	return true;
 }
 

@@ -171,7 +171,7 @@ class RoundTrip(contract.Case):
                     '--cpu-offload', 'all', '--reshard-after-forward', '2', '-o', 'gpu.yaml')
         self.assertIn('cpu_offload: parameters', self.box.read('gpu.yaml'))
         result = self.train('gpu.yaml', '--ranks', '2')
-        self.assertIn('reshard_after_forward: "2" -> "true"', result.err)
+        self.assertIn('reshard_after_forward: 2 -> true', result.err)
         self.assertNotIn('cpu_offload', result.err)
         self.check('measured.plan.yaml', 'measured.json')
 

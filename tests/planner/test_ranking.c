@@ -180,6 +180,27 @@ static void test_plain(void **state)
 	ranking_finish(&ranking);
 }
 
+/* The best of a strategy that has none yet, a runner-up of one that has, and a faster plan. */
+static void test_wanted(void **state)
+{
+	static const struct {
+		enum wanted wanted;
+		bool other, runner_up;
+	} cases[] = {{WANTED_ALL, true, true}, {WANTED_WINNERS, true, false},
+		{WANTED_BEST, false, false}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct ranking ranking;
+		ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
+		ranking.wanted = cases[i].wanted;
+		add(&ranking, make_simple(0, 1000, 0));
+		assert_int_equal(needs(&ranking, STRATEGY_NO_SHARD, 1500, false), cases[i].other);
+		assert_int_equal(needs_simple(&ranking, 1020, 0), cases[i].runner_up);
+		assert_true(needs_simple(&ranking, 900, 0));
+		ranking_finish(&ranking);
+	}
+}
+
 /* The Pareto front and what cannot be on it. */
 static void test_pareto(void **state)
 {
@@ -311,6 +332,7 @@ int main(void)
 		cmocka_unit_test(test_tight),
 		cmocka_unit_test(test_simple),
 		cmocka_unit_test(test_plain),
+		cmocka_unit_test(test_wanted),
 		cmocka_unit_test(test_pareto),
 		cmocka_unit_test(test_needs),
 		cmocka_unit_test(test_front),
