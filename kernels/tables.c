@@ -26,26 +26,28 @@ static bool always(void)
 	return true;
 }
 
-#if HAVE_X86_LEVELS
+#if HAVE_V3 || HAVE_V4
 static bool has_v3(void)
 {
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
 	       __builtin_cpu_supports("bmi2");
 }
+#endif
 
+#if HAVE_V4
 static bool has_v4(void)
 {
 	return has_v3() && __builtin_cpu_supports("avx512f") &&
 	       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
 	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+#endif
 
 #if HAVE_V4BF16
 static bool has_v4bf16(void)
 {
 	return has_v4() && __builtin_cpu_supports("avx512bf16");
 }
-#endif
 #endif
 
 #if HAVE_ONEDNN
@@ -66,10 +68,10 @@ static const struct level levels[] = {
 #if HAVE_V4BF16
 	LEVEL(v4bf16, has_v4bf16)
 #endif
-#if HAVE_X86_LEVELS
 #if HAVE_V4
 		LEVEL(v4, has_v4)
 #endif
+#if HAVE_V3
 			LEVEL(v3, has_v3)
 #endif
 				LEVEL(base, always)};

@@ -15,6 +15,11 @@
 #define CPU_PASTE(name, level)  cpu_##name##_##level
 #define CPU_EXPAND(name, level) CPU_PASTE(name, level)
 #define CPU(name)               CPU_EXPAND(name, KERNELS_LEVEL)
+/* What has no product of bf16: v4bf16 takes it from v4. */
+#ifndef KERNELS_REST
+#define KERNELS_REST KERNELS_LEVEL
+#endif
+#define REST(name) CPU_EXPAND(name, KERNELS_REST)
 
 /* The register tile of the matrix kernels: TILE_ROWS x TILE_COLS sums, as many as the level's
  * registers hold beside one row of B. */
@@ -37,7 +42,7 @@ INLINE int64_t packed_size(int64_t k, int64_t n)
 
 /* Packs B ([k, n], or [n, k] when transposed) into panels of TILE_COLS columns, zero-padded: panel
  * j starts at packed + j * k * TILE_COLS. */
-void CPU(pack)(float *packed, const float *b, int64_t ldb, bool transpose, int64_t k, int64_t n);
+void REST(pack)(float *packed, const float *b, int64_t ldb, bool transpose, int64_t k, int64_t n);
 
 /* C[m,n] (= | +=) A[m,k] packed B[k,n], A's element (i, p) at a[i * a_row + p * a_step].
  * For each element the products are summed in the order of p with fused multiply-adds where the
@@ -55,7 +60,7 @@ struct product {
 	int64_t begin_term;  /* row i of A is zero before column i + begin_term (or NO_BEGIN) */
 	struct ahead *ahead; /* what is fetched meanwhile (ahead.h), or NULL */
 };
-void CPU(multiply)(const struct product *product);
+void REST(multiply)(const struct product *product);
 
 /* Products of bf16: a register tile that takes the terms in pairs (product_bf16.c). Packed operands
  * are words, each a pair of consecutive terms, the earlier one in its lower half. A is walked by
@@ -94,14 +99,15 @@ INLINE int64_t block_term(const enum dtype dtype, int64_t k, int64_t block)
 
 /* The first columns of a product of so few rows, as many as it says; the others are left. */
 enum { THIN_ROWS = TILE_ROWS == 12 ? 7 : 6 };
-int64_t CPU(multiply_thin)(const struct gemm *g, float *workspace, int64_t floats);
+int64_t REST(multiply_thin)(const struct gemm *g, float *workspace, int64_t floats);
+int64_t CPU(multiply_thin_bf16)(const struct gemm *g, float *workspace, int64_t floats);
 
 /* The whole of a product of bf16 in `floats` of workspace, of which it needs so many. */
 enum { GEMM_BF16_LEAST_FLOATS = 1 << 18 };
 void CPU(multiply_bf16)(const struct gemm *g, float *workspace, int64_t floats);
 
 void CPU(gemm)(struct kernel_context *, const struct gemm *);
-#define X(name, parameters) void CPU(name) parameters;
+#define X(name, parameters) void REST(name) parameters;
 KERNELS(X)
 #undef X
 /* The updates of what is kept in bf16 (optimizer_bf16.c). */

@@ -1,5 +1,23 @@
 /* Flat arrays and the reduction over ranks. */
+#include <string.h>
+
+#include "kernels/common/common.h"
 #include "kernels/cpu/cpu.h"
+
+/* zero and copy are what the C library does best. */
+void CPU(zero)(struct kernel_context *context, enum dtype dtype, void *y, int64_t n)
+{
+	(void)context;
+	if (n > 0)
+		memset(y, 0, (size_t)(n * dtype_bytes(dtype)));
+}
+
+void CPU(copy)(struct kernel_context *context, enum dtype dtype, void *y, const void *x, int64_t n)
+{
+	(void)context;
+	if (n > 0)
+		memmove(y, x, (size_t)(n * dtype_bytes(dtype)));
+}
 
 INLINE void add(const enum dtype dtype, void *y, const void *a, const void *b, int64_t n)
 {
@@ -49,6 +67,21 @@ void CPU(scale)(struct kernel_context *context, float *y, float factor, int64_t 
 	(void)context;
 	for (int64_t i = 0; i < n; i += LANES)
 		store_some(y + i, load_some(y + i, n - i) * factor, n - i);
+}
+
+void CPU(sum)(struct kernel_context *context, struct exact_sum *total, const float *x, int64_t n)
+{
+	(void)context;
+	exact_sum_add_floats(total, x, n);
+}
+
+void CPU(clip)(struct kernel_context *context, float *y, int64_t n, const struct exact_sum *squares,
+	double most)
+{
+	double factor = exact_sum_clip_factor(squares, most);
+
+	if (factor < 1)
+		CPU(scale)(context, y, (float)factor, n);
 }
 
 /* The tree is walked once per strip: a strip of every source stays in the first-level cache while

@@ -95,7 +95,7 @@ static void multiply_block(const struct gemm *g, const struct block *block,
 		product.m = smaller(TILE_ROWS, block->rows - i);
 		product.a = panels->data + i / TILE_ROWS * panels->next;
 		product.c = (float *)g->c + (block->row + i) * g->ldc + block->column;
-		CPU(multiply)(&product);
+		REST(multiply)(&product);
 	}
 }
 
@@ -125,7 +125,7 @@ static void row_block(const struct gemm *g, struct block *block, struct panels *
 						 : block->term * g->ldb + block->column);
 
 		block->columns = smaller(BLOCK_COLS, g->n - block->column);
-		CPU(pack)(packed, b, g->ldb, g->transpose_b, block->terms, block->columns);
+		REST(pack)(packed, b, g->ldb, g->transpose_b, block->terms, block->columns);
 		struct ahead ahead = next_of(g, block, first);
 		multiply_block(g, block, panels, packed, &ahead);
 	}
@@ -145,7 +145,7 @@ static void multiply_fp32(const struct gemm *g, float *workspace, int64_t floats
 	int64_t room = (floats - PACKED_FLOATS) / (BLOCK_K + ROW_PADDING) / LEAST_ROWS * LEAST_ROWS;
 	struct panels panels = {.data = workspace + PACKED_FLOATS};
 	struct block block = {0};
-	int64_t first = CPU(multiply_thin)(g, workspace, floats);
+	int64_t first = REST(multiply_thin)(g, workspace, floats);
 
 	for (int64_t i = 0; i < blocks && first < g->n; i++) {
 		block.term = block_term(DTYPE_FP32, g->k, i);

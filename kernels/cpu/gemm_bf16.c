@@ -250,7 +250,7 @@ void CPU(multiply_bf16)(const struct gemm *g, float *workspace, int64_t floats)
 	space.panels = (uint32_t *)(workspace + PACKED_WORDS + PANEL_SUMS);
 	if (sums)
 		space.sums = (float *)(space.panels + rows * PANEL_ROW);
-	for (int64_t chunk = CPU(multiply_thin)(g, workspace, floats); chunk < g->n;
+	for (int64_t chunk = CPU(multiply_thin_bf16)(g, workspace, floats); chunk < g->n;
 		chunk += chunk_columns) {
 		int64_t end = smaller(g->n, chunk + chunk_columns);
 

@@ -1,7 +1,5 @@
 /* The tables of one level: the same kernels, with the matrix product by the built-in code or by a
  * library. */
-#include <string.h>
-
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/library.h"
 
@@ -26,37 +24,7 @@ static void prepare_nothing(struct kernel_context *context, const struct gemm *g
 	(void)g;
 }
 
-/* zero and copy are what the C library does best. */
-void CPU(zero)(struct kernel_context *context, enum dtype dtype, void *y, int64_t n)
-{
-	(void)context;
-	if (n > 0)
-		memset(y, 0, (size_t)(n * dtype_bytes(dtype)));
-}
-
-void CPU(copy)(struct kernel_context *context, enum dtype dtype, void *y, const void *x, int64_t n)
-{
-	(void)context;
-	if (n > 0)
-		memmove(y, x, (size_t)(n * dtype_bytes(dtype)));
-}
-
-void CPU(sum)(struct kernel_context *context, struct exact_sum *total, const float *x, int64_t n)
-{
-	(void)context;
-	exact_sum_add_floats(total, x, n);
-}
-
-void CPU(clip)(struct kernel_context *context, float *y, int64_t n, const struct exact_sum *squares,
-	double most)
-{
-	double factor = exact_sum_clip_factor(squares, most);
-
-	if (factor < 1)
-		CPU(scale)(context, y, (float)factor, n);
-}
-
-#define ROW(name, parameters) .name = CPU(name),
+#define ROW(name, parameters) .name = REST(name),
 #define TABLE(                                                                                     \
 	table_name, library_name, open_function, close_function, prepare_function, gemm_function)  \
 	{                                                                                          \

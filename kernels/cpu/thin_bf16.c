@@ -1,0 +1,31 @@
+/* Products of a few rows of bf16. */
+#include "kernels/cpu/thin.h"
+
+#define GROUP(rows) THIN_GROUP(DTYPE_BF16, rows)
+FOR_ROWS(GROUP)
+#undef GROUP
+static group_function *const groups[THIN_ROWS + 1][2] = {FOR_ROWS(THIN_ROW)};
+
+/* A as words [steps][m]; the last term of an odd number stands beside zero. */
+static void gather(const struct gemm *g, uint32_t *to)
+{
+	int64_t row = g->transpose_a ? 1 : g->lda, term = g->transpose_a ? g->lda : 1;
+
+	for (int64_t p = 0; p < g->k; p += 2)
+		for (int64_t i = 0; i < g->m; i++) {
+			const uint16_t *a = (const uint16_t *)g->a + i * row + p * term;
+
+			*to++ = a[0] | (p + 1 < g->k ? (uint32_t)a[term] << 16 : 0);
+		}
+}
+
+int64_t CPU(multiply_thin_bf16)(const struct gemm *g, float *workspace, int64_t floats)
+{
+	uint32_t *words = (uint32_t *)workspace;
+	int64_t at_once, n = thin_columns(g, floats, &at_once);
+
+	if (n > 0)
+		gather(g, words);
+	multiply_groups(groups, g, words, n, at_once);
+	return n;
+}
