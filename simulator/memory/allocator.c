@@ -28,8 +28,13 @@ void allocator_init(
 {
 	*allocator = (struct allocator){
 		.limit = limit, .expandable = expandable, .arena = arena, .unused = -1};
-	for (int s = 0; s < ALLOCATOR_STREAMS; s++)
-		allocator->growing[s][0].tail = allocator->growing[s][1].tail = -1;
+	struct free_size *sizes =
+		ARENA_ARRAY(arena, struct free_size, 2 * ALLOCATOR_STREAMS * (FIRST_SIZES + 1));
+	for (int i = 0; i < 2 * ALLOCATOR_STREAMS; i++, sizes += FIRST_SIZES + 1) {
+		*sizes = (struct free_size){INT64_MAX, -1};
+		allocator->free[i / 2][i % 2] = (struct free_list){0, FIRST_SIZES, sizes};
+		allocator->growing[i / 2][i % 2].tail = -1;
+	}
 }
 
 static void *grow(struct arena *arena, const void *old, int n, int capacity, size_t size)
@@ -79,113 +84,124 @@ static struct free_list *list_of(struct allocator *a, const struct allocator_blo
 /* --- free blocks --------------------------------------------------------------------------------
  */
 
-enum { STRIDE = 8 };
-
 /* The first size that is not smaller. There are about ten, and blocks repeat: a processor foresees
  * how far a walk goes, while a search by halves waits for each step. */
-static inline int place_of(const struct free_list *list, int64_t bytes)
+static inline struct free_size *size_from(const struct free_list *list, int64_t bytes)
 {
-	int place = 0;
-	while (place + STRIDE < list->n && list->sizes[place + STRIDE - 1] < bytes)
-		place += STRIDE;
-	while (place < list->n && list->sizes[place] < bytes)
-		place++;
-	return place;
+	struct free_size *size = list->sizes;
+	while (size->bytes < bytes)
+		size++;
+	return size;
 }
 
-static bool has_size(const struct free_list *list, int place, int64_t bytes)
+static void more_sizes(struct allocator *a, struct free_list *list)
 {
-	return place < list->n && list->sizes[place] == bytes;
+	int n = list->n + 1;
+	list->capacity *= 2;
+	list->sizes = grow(a->arena, list->sizes, n, list->capacity + 1, sizeof(*list->sizes));
 }
 
-static void make_room(struct allocator *a, struct free_list *list)
+/* Before `at`. There is room for one more. */
+static inline void size_new(struct free_list *list, struct free_size *at, struct free_size size)
 {
-	if (list->n < list->capacity)
-		return;
-	list->capacity = list->n > 0 ? 2 * list->n : FIRST_SIZES;
-	list->sizes = grow(a->arena, list->sizes, list->n, list->capacity, sizeof(int64_t));
-	list->first = grow(a->arena, list->first, list->n, list->capacity, sizeof(int));
+	for (struct free_size *s = list->sizes + ++list->n; s > at; s--)
+		s[0] = s[-1];
+	*at = size;
 }
 
-/* There are about ten sizes: a loop is faster than memmove. */
-static void size_new(struct allocator *a, struct free_list *list, int place, int64_t bytes)
+static inline void size_drop(struct free_list *list, struct free_size *size)
 {
-	make_room(a, list);
-	for (int i = list->n++; i > place; i--) {
-		list->sizes[i] = list->sizes[i - 1];
-		list->first[i] = list->first[i - 1];
-	}
-	list->sizes[place] = bytes;
-	list->first[place] = -1;
+	for (struct free_size *end = list->sizes + list->n--; size < end; size++)
+		size[0] = size[1];
 }
 
-static void size_drop(struct free_list *list, int place)
+/* A block becomes the first of its size. */
+static inline void push(struct allocator *a, struct free_size *size, int index)
 {
-	list->n--;
-	for (int i = place; i < list->n; i++) {
-		list->sizes[i] = list->sizes[i + 1];
-		list->first[i] = list->first[i + 1];
-	}
+	a->blocks[index].free_next = size->first;
+	a->blocks[size->first].free_previous = index;
+	size->first = index;
+}
+
+/* `next` is the first of a size now, where there is one. */
+static inline void pop(
+	struct allocator *a, struct free_list *list, struct free_size *size, int next)
+{
+	size->first = next;
+	if (next >= 0)
+		a->blocks[next].free_previous = -1;
+	else
+		size_drop(list, size);
 }
 
 static void list_put(struct allocator *a, int index)
 {
 	struct allocator_block *block = &a->blocks[index];
 	struct free_list *list = list_of(a, block);
-	int place = place_of(list, block->bytes);
-	if (!has_size(list, place, block->bytes))
-		size_new(a, list, place, block->bytes);
-	int first = list->first[place];
-	block->free_previous = -1;
-	block->free_next = first;
-	if (first >= 0)
-		a->blocks[first].free_previous = index;
-	list->first[place] = index;
+	if (list->n == list->capacity)
+		more_sizes(a, list);
+	struct free_size *size = size_from(list, block->bytes);
 	block->is_free = true;
-}
-
-/* The first of its size. */
-static void list_cut_first(struct allocator *a, struct free_list *list, int place)
-{
-	struct allocator_block *block = &a->blocks[list->first[place]];
-	block->is_free = false;
-	list->first[place] = block->free_next;
-	if (block->free_next >= 0)
-		a->blocks[block->free_next].free_previous = -1;
+	block->free_previous = block->free_next = -1;
+	if (size->bytes == block->bytes)
+		push(a, size, index);
 	else
-		size_drop(list, place);
+		size_new(list, size, (struct free_size){block->bytes, index});
 }
 
 static void list_cut(struct allocator *a, int index)
 {
 	struct allocator_block *block = &a->blocks[index];
 	struct free_list *list = list_of(a, block);
+	block->is_free = false;
 	if (block->free_previous < 0) {
-		list_cut_first(a, list, place_of(list, block->bytes));
+		pop(a, list, size_from(list, block->bytes), block->free_next);
 		return;
 	}
-	block->is_free = false;
 	a->blocks[block->free_previous].free_next = block->free_next;
 	if (block->free_next >= 0)
 		a->blocks[block->free_next].free_previous = block->free_previous;
 }
 
-/* Whether the block at the head of a size could have another one without changing places. */
-static bool stays(const struct allocator *a, const struct free_list *list, int place, int64_t bytes)
+/* The first of a size goes, `next` follows it there, and a smaller block comes: sizes between the
+ * two make way. */
+static inline void list_sink(
+	struct allocator *a, struct free_list *list, struct free_size *from, int next, int index)
 {
-	return a->blocks[list->first[place]].free_next < 0 &&
-	       (place == 0 || list->sizes[place - 1] < bytes) &&
-	       (place + 1 == list->n || list->sizes[place + 1] > bytes);
+	struct allocator_block *block = &a->blocks[index];
+	struct free_size *to = from;
+	while (to > list->sizes && to[-1].bytes >= block->bytes)
+		to--;
+	block->is_free = true;
+	if (to->bytes == block->bytes || next >= 0) {
+		pop(a, list, from, next);
+		list_put(a, index);
+		return;
+	}
+	block->free_previous = block->free_next = -1;
+	for (; from > to; from--)
+		from[0] = from[-1];
+	*to = (struct free_size){block->bytes, index};
 }
 
-/* `index` instead of the only block of a size. */
-static void size_replace(struct allocator *a, struct free_list *list, int place, int index)
+/* The same for a larger one. */
+static inline void list_rise(
+	struct allocator *a, struct free_list *list, struct free_size *from, int next, int index)
 {
-	a->blocks[list->first[place]].is_free = false;
-	list->sizes[place] = a->blocks[index].bytes;
-	list->first[place] = index;
-	a->blocks[index].free_previous = a->blocks[index].free_next = -1;
-	a->blocks[index].is_free = true;
+	struct allocator_block *block = &a->blocks[index];
+	struct free_size *to = from;
+	while (to[1].bytes < block->bytes)
+		to++;
+	block->is_free = true;
+	if (to[1].bytes == block->bytes || next >= 0) {
+		pop(a, list, from, next);
+		list_put(a, index);
+		return;
+	}
+	block->free_previous = block->free_next = -1;
+	for (; from < to; from++)
+		from[0] = from[1];
+	*to = (struct free_size){block->bytes, index};
 }
 
 static int64_t segment_bytes(int64_t bytes)
@@ -204,7 +220,7 @@ static void release_list(struct allocator *a, const struct free_list *list)
 {
 	/* Blocks of a size go one by one, and the size with the last of them. */
 	for (int i = list->n - 1; i >= 0; i--) {
-		for (int block = list->first[i], next; block >= 0; block = next) {
+		for (int block = list->sizes[i].first, next; block >= 0; block = next) {
 			next = a->blocks[block].free_next;
 			if (!is_segment(&a->blocks[block]))
 				continue;
@@ -359,83 +375,71 @@ static int segment_grow(struct allocator *a, int stream, int64_t bytes)
 	return growing->tail;
 }
 
-/* What a block of `bytes` for a request is cut down by: 0 when that is not worth it. */
-static int64_t left_over(
-	const struct allocator *a, const struct allocator_block *block, int64_t bytes)
+/* What a block of `bytes` more than a request must have for the rest to be split off. */
+static int64_t least_rest(const struct allocator *a, bool small)
 {
-	int64_t left = block->bytes - bytes;
-	bool fine = block->small || a->expandable;
-	return (fine ? left < ROUND : left <= SMALL_REQUEST) ? 0 : left;
+	return small || a->expandable ? ROUND : SMALL_REQUEST + 1;
 }
 
 /* Makes the last `left` bytes of a block a block of their own, which is in no list. */
-static int split(struct allocator *a, int index, int64_t left)
+static inline int split(struct allocator *a, int index, int64_t left)
 {
 	int second = block_take(a);
 	struct allocator_block *block = &a->blocks[index], *rest = &a->blocks[second];
+	int next = block->next;
 	block->bytes -= left;
-	rest->bytes = left;
-	rest->offset = block->offset + block->bytes;
-	rest->segment = block->segment;
-	rest->previous = index;
-	rest->next = block->next;
-	rest->stream = block->stream;
-	rest->small = block->small;
-	rest->is_free = false;
 	block->next = second;
-	if (rest->next >= 0)
-		a->blocks[rest->next].previous = second;
+	*rest = (struct allocator_block){.bytes = left,
+		.offset = block->offset + block->bytes,
+		.segment = block->segment,
+		.previous = index,
+		.next = next,
+		.stream = block->stream,
+		.small = block->small};
+	if (next >= 0)
+		a->blocks[next].previous = second;
 	else if (a->expandable && growing_of(a, rest)->tail == index)
 		growing_of(a, rest)->tail = second;
 	return second;
 }
 
-/* The smallest free block that is large enough, of equal ones the one freed last; -1. */
-static int take_cached(struct allocator *a, struct free_list *list, int64_t bytes)
-{
-	int place = place_of(list, bytes);
-	if (place == list->n)
-		return -1;
-	int index = list->first[place];
-	int64_t left = left_over(a, &a->blocks[index], bytes);
-	if (left == 0) {
-		list_cut_first(a, list, place);
-		return index;
-	}
-	bool in_place = stays(a, list, place, left);
-	if (!in_place)
-		list_cut_first(a, list, place);
-	int rest = split(a, index, left);
-	if (in_place)
-		size_replace(a, list, place, rest);
-	else
-		list_put(a, rest);
-	return index;
-}
-
 static int take_new(struct allocator *a, int stream, int64_t bytes)
 {
 	int index = a->expandable ? segment_grow(a, stream, bytes) : segment_new(a, stream, bytes);
-	int64_t left = index >= 0 ? left_over(a, &a->blocks[index], bytes) : 0;
-	if (left > 0)
+	int64_t left = index >= 0 ? a->blocks[index].bytes - bytes : 0;
+	if (left >= least_rest(a, bytes <= SMALL_REQUEST))
 		list_put(a, split(a, index, left));
 	return index;
 }
 
+/* The smallest free block that is large enough, of equal ones the one freed last. */
 int allocator_take(struct allocator *a, int stream, int64_t bytes)
 {
-	bytes = round_up(max_i64(bytes, 1), ROUND);
-	int index = take_cached(a, &a->free[stream][bytes <= SMALL_REQUEST], bytes);
-	if (index < 0)
+	bytes = allocator_rounded(bytes);
+	bool small = bytes <= SMALL_REQUEST;
+	struct free_list *list = &a->free[stream][small];
+	struct free_size *size = size_from(list, bytes);
+	int64_t left = size->bytes - bytes;
+	int index = size->first;
+	if (index < 0) {
 		index = take_new(a, stream, bytes);
-	if (index >= 0)
-		a->active += a->blocks[index].bytes;
+		if (index < 0)
+			return index;
+	} else {
+		int next = a->blocks[index].free_next;
+		a->blocks[index].is_free = false;
+		if (left < least_rest(a, small))
+			pop(a, list, size, next);
+		else
+			list_sink(a, list, size, next, split(a, index, left));
+	}
+	a->active += a->blocks[index].bytes;
 	a->peak_active = max_i64(a->peak_active, a->active);
 	return index;
 }
 
 /* `second` follows `first`. */
-static void merge(struct allocator *a, int first, int second)
+static inline void merge(struct allocator *a, int first, int second)
 {
 	int next = a->blocks[second].next;
 	a->blocks[first].bytes += a->blocks[second].bytes;
@@ -447,25 +451,26 @@ static void merge(struct allocator *a, int first, int second)
 	block_drop(a, second);
 }
 
-static bool is_free(const struct allocator *a, int index)
+static inline bool is_free(const struct allocator *a, int index)
 {
 	return index >= 0 && a->blocks[index].is_free;
 }
 
 /* Makes two neighbours one free block; `listed`, one of the two, is free already. */
-static void join(struct allocator *a, int first, int second, int listed)
+static inline void join(struct allocator *a, int first, int second, int listed)
 {
-	struct free_list *list = list_of(a, &a->blocks[listed]);
-	int place = place_of(list, a->blocks[listed].bytes);
-	bool in_place = list->first[place] == listed &&
-			stays(a, list, place, a->blocks[first].bytes + a->blocks[second].bytes);
-	if (!in_place)
+	const struct allocator_block *block = &a->blocks[listed];
+	struct free_list *list = list_of(a, block);
+	int next = block->free_next;
+	if (block->free_previous >= 0) {
 		list_cut(a, listed);
-	merge(a, first, second);
-	if (in_place)
-		size_replace(a, list, place, first);
-	else
+		merge(a, first, second);
 		list_put(a, first);
+		return;
+	}
+	struct free_size *size = size_from(list, block->bytes);
+	merge(a, first, second);
+	list_rise(a, list, size, next, first);
 }
 
 void allocator_give(struct allocator *a, int index)
@@ -499,8 +504,8 @@ uint64_t allocator_state(const struct allocator *a, int stream, bool small)
 	const struct free_list *list = &a->free[stream][small];
 	uint64_t hash = mix(0, (uint64_t)a->growing[stream][small].end);
 	for (int i = 0; i < list->n; i++) {
-		hash = mix(hash, (uint64_t)list->sizes[i]);
-		for (int b = list->first[i]; b >= 0; b = a->blocks[b].free_next) {
+		hash = mix(hash, (uint64_t)list->sizes[i].bytes);
+		for (int b = list->sizes[i].first; b >= 0; b = a->blocks[b].free_next) {
 			const struct allocator_block *block = &a->blocks[b];
 			uint64_t place = ((uint64_t)block->segment << 40) + (uint64_t)block->offset;
 			hash = mix(hash, is_segment(block) ? 1 : place);

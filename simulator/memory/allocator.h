@@ -15,11 +15,17 @@
 
 enum { ALLOCATOR_STREAMS = 16 };
 
-/* Free blocks by size, ascending: of each size the one freed last. */
+/* Free blocks of a size: the one freed last. */
+struct free_size {
+	int64_t bytes;
+	int first;
+};
+
+/* Ascending; behind the last one a size that is larger than all, with no block: a walk ends there.
+ */
 struct free_list {
 	int n, capacity;
-	int64_t *sizes;
-	int *first;
+	struct free_size *sizes;
 };
 
 /* An expandable segment: its last block (-1: none) and its end, a multiple of the page. */
@@ -59,6 +65,12 @@ void allocator_give(struct allocator *allocator, int block);
 static inline bool allocator_is_small(int64_t bytes)
 {
 	return bytes <= (INT64_C(1) << 20);
+}
+
+/* Bytes of the block that a request gets, at least. */
+static inline int64_t allocator_rounded(int64_t bytes)
+{
+	return (max_i64(bytes, 1) + 511) & ~INT64_C(511);
 }
 
 /* A hash of all segments, whatever their order: sizes of their blocks, and which are free. Equal
