@@ -13,72 +13,68 @@ enum {
 };
 
 struct allocator_block {
-	int64_t bytes, offset;        /* offset: in its segment */
-	int segment;                  /* its number; 0 in an expandable one */
-	int previous, next;           /* in the segment; -1 */
-	int free_previous, free_next; /* of its size in the free list; -1 */
-	int16_t stream;
-	bool small, is_free; /* in its free list */
+	int64_t bytes, offset;                            /* offset: in its segment */
+	struct allocator_block *previous, *next;          /* in the segment */
+	struct allocator_block *free_before, *free_after; /* of its size in the free list */
+	struct free_list *list;                           /* that it is in when it is free */
+	int segment;                                      /* its number; 0 in an expandable one */
+	bool is_free;
 };
 
-enum { FIRST_SIZES = 16, FIRST_BLOCKS = 512 };
+enum { FIRST_SIZES = 16, CHUNK = 256 };
+
+struct block_chunk {
+	int n;
+	struct block_chunk *next;
+	struct allocator_block blocks[CHUNK];
+};
+
+static struct block_chunk *chunk_new(struct allocator *a)
+{
+	struct block_chunk *chunk = ARENA_NEW(a->arena, struct block_chunk);
+	if (a->last_chunk != NULL)
+		a->last_chunk->next = chunk;
+	return a->last_chunk = chunk;
+}
 
 void allocator_init(
 	struct allocator *allocator, int64_t limit, bool expandable, struct arena *arena)
 {
-	*allocator = (struct allocator){
-		.limit = limit, .expandable = expandable, .arena = arena, .unused = -1};
 	struct free_size *sizes =
 		ARENA_ARRAY(arena, struct free_size, 2 * ALLOCATOR_STREAMS * (FIRST_SIZES + 1));
+	*allocator = (struct allocator){.limit = limit, .expandable = expandable, .arena = arena};
+	allocator->chunks = chunk_new(allocator);
 	for (int i = 0; i < 2 * ALLOCATOR_STREAMS; i++, sizes += FIRST_SIZES + 1) {
-		*sizes = (struct free_size){INT64_MAX, -1};
-		allocator->free[i / 2][i % 2] = (struct free_list){0, FIRST_SIZES, sizes};
-		allocator->growing[i / 2][i % 2].tail = -1;
+		bool small = i % 2 != 0;
+		sizes->bytes = INT64_MAX;
+		allocator->lists[i / 2][small] = (struct free_list){.capacity = FIRST_SIZES,
+			.sizes = sizes,
+			.least_rest = small || expandable ? ROUND : SMALL_REQUEST + 1,
+			.stream = i / 2,
+			.small = small};
 	}
-}
-
-static void *grow(struct arena *arena, const void *old, int n, int capacity, size_t size)
-{
-	void *array = arena_alloc(arena, (size_t)capacity, size);
-	if (n > 0)
-		memcpy(array, old, (size_t)n * size);
-	return array;
 }
 
 /* Of any content. */
-static int block_take(struct allocator *a)
+static inline struct allocator_block *block_new(struct allocator *a)
 {
-	int index = a->unused;
-	if (index >= 0) {
-		a->unused = a->blocks[index].next;
-		return index;
+	struct allocator_block *block = a->unused;
+	if (block != NULL) {
+		a->unused = block->next;
+		return block;
 	}
-	if (a->n_blocks == a->block_capacity) {
-		a->block_capacity = a->n_blocks > 0 ? 2 * a->n_blocks : FIRST_BLOCKS;
-		a->blocks = grow(
-			a->arena, a->blocks, a->n_blocks, a->block_capacity, sizeof(*a->blocks));
-	}
-	return a->n_blocks++;
+	struct block_chunk *chunk = a->last_chunk;
+	if (chunk->n == CHUNK)
+		chunk = chunk_new(a);
+	return &chunk->blocks[chunk->n++];
 }
 
-static int block_new(struct allocator *a, struct allocator_block block)
+static inline void block_drop(struct allocator *a, struct allocator_block *block)
 {
-	int index = block_take(a);
-	a->blocks[index] = block;
-	return index;
-}
-
-static void block_drop(struct allocator *a, int index)
-{
-	a->blocks[index].next = a->unused;
-	a->blocks[index].bytes = 0;
-	a->blocks[index].is_free = false;
-	a->unused = index;
-}
-
-static struct free_list *list_of(struct allocator *a, const struct allocator_block *block)
-{
-	return &a->free[block->stream][block->small];
+	block->next = a->unused;
+	block->bytes = 0;
+	block->is_free = false;
+	a->unused = block;
 }
 
 /* --- free blocks --------------------------------------------------------------------------------
@@ -96,17 +92,10 @@ static inline struct free_size *size_from(const struct free_list *list, int64_t 
 
 static void more_sizes(struct allocator *a, struct free_list *list)
 {
-	int n = list->n + 1;
+	const struct free_size *old = list->sizes;
 	list->capacity *= 2;
-	list->sizes = grow(a->arena, list->sizes, n, list->capacity + 1, sizeof(*list->sizes));
-}
-
-/* Before `at`. There is room for one more. */
-static inline void size_new(struct free_list *list, struct free_size *at, struct free_size size)
-{
-	for (struct free_size *s = list->sizes + ++list->n; s > at; s--)
-		s[0] = s[-1];
-	*at = size;
+	list->sizes = ARENA_ARRAY(a->arena, struct free_size, list->capacity + 1);
+	memcpy(list->sizes, old, (size_t)(list->n + 1) * sizeof(*old));
 }
 
 static inline void size_drop(struct free_list *list, struct free_size *size)
@@ -115,94 +104,93 @@ static inline void size_drop(struct free_list *list, struct free_size *size)
 		size[0] = size[1];
 }
 
-/* A block becomes the first of its size. */
-static inline void push(struct allocator *a, struct free_size *size, int index)
-{
-	a->blocks[index].free_next = size->first;
-	a->blocks[size->first].free_previous = index;
-	size->first = index;
-}
-
-/* `next` is the first of a size now, where there is one. */
-static inline void pop(
-	struct allocator *a, struct free_list *list, struct free_size *size, int next)
+/* The first of a size goes, and `next` follows it. */
+static inline void pop(struct free_list *list, struct free_size *size, struct allocator_block *next)
 {
 	size->first = next;
-	if (next >= 0)
-		a->blocks[next].free_previous = -1;
+	if (next != NULL)
+		next->free_before = NULL;
 	else
 		size_drop(list, size);
 }
 
-static void list_put(struct allocator *a, int index)
+/* The only block of its size. */
+static inline void stand_alone(struct free_size *size, struct allocator_block *block)
 {
-	struct allocator_block *block = &a->blocks[index];
-	struct free_list *list = list_of(a, block);
+	block->is_free = true;
+	block->free_before = block->free_after = NULL;
+	*size = (struct free_size){block->bytes, block};
+}
+
+static inline void list_put(struct allocator *a, struct allocator_block *block)
+{
+	struct free_list *list = block->list;
 	if (list->n == list->capacity)
 		more_sizes(a, list);
 	struct free_size *size = size_from(list, block->bytes);
-	block->is_free = true;
-	block->free_previous = block->free_next = -1;
-	if (size->bytes == block->bytes)
-		push(a, size, index);
-	else
-		size_new(list, size, (struct free_size){block->bytes, index});
-}
-
-static void list_cut(struct allocator *a, int index)
-{
-	struct allocator_block *block = &a->blocks[index];
-	struct free_list *list = list_of(a, block);
-	block->is_free = false;
-	if (block->free_previous < 0) {
-		pop(a, list, size_from(list, block->bytes), block->free_next);
+	if (size->bytes == block->bytes) {
+		block->is_free = true;
+		block->free_before = NULL;
+		block->free_after = size->first;
+		size->first->free_before = block;
+		size->first = block;
 		return;
 	}
-	a->blocks[block->free_previous].free_next = block->free_next;
-	if (block->free_next >= 0)
-		a->blocks[block->free_next].free_previous = block->free_previous;
+	for (struct free_size *s = list->sizes + ++list->n; s > size; s--)
+		s[0] = s[-1];
+	stand_alone(size, block);
 }
 
-/* The first of a size goes, `next` follows it there, and a smaller block comes: sizes between the
- * two make way. */
-static inline void list_sink(
-	struct allocator *a, struct free_list *list, struct free_size *from, int next, int index)
+static inline void list_cut(struct allocator_block *block)
 {
-	struct allocator_block *block = &a->blocks[index];
+	block->is_free = false;
+	if (block->free_before == NULL) {
+		pop(block->list, size_from(block->list, block->bytes), block->free_after);
+		return;
+	}
+	block->free_before->free_after = block->free_after;
+	if (block->free_after != NULL)
+		block->free_after->free_before = block->free_before;
+}
+
+/* The first of a size goes, `next` follows it there, and a smaller block comes: the sizes between
+ * the two make way. */
+static inline void list_sink(struct allocator *a, struct free_size *from,
+	struct allocator_block *next, struct allocator_block *block)
+{
+	struct free_list *list = block->list;
 	struct free_size *to = from;
 	while (to > list->sizes && to[-1].bytes >= block->bytes)
 		to--;
-	block->is_free = true;
-	if (to->bytes == block->bytes || next >= 0) {
-		pop(a, list, from, next);
-		list_put(a, index);
+	if (to->bytes == block->bytes || next != NULL) {
+		pop(list, from, next);
+		list_put(a, block);
 		return;
 	}
-	block->free_previous = block->free_next = -1;
 	for (; from > to; from--)
 		from[0] = from[-1];
-	*to = (struct free_size){block->bytes, index};
+	stand_alone(to, block);
 }
 
 /* The same for a larger one. */
-static inline void list_rise(
-	struct allocator *a, struct free_list *list, struct free_size *from, int next, int index)
+static inline void list_rise(struct allocator *a, struct free_size *from,
+	struct allocator_block *next, struct allocator_block *block)
 {
-	struct allocator_block *block = &a->blocks[index];
 	struct free_size *to = from;
 	while (to[1].bytes < block->bytes)
 		to++;
-	block->is_free = true;
-	if (to[1].bytes == block->bytes || next >= 0) {
-		pop(a, list, from, next);
-		list_put(a, index);
+	if (to[1].bytes == block->bytes || next != NULL) {
+		pop(block->list, from, next);
+		list_put(a, block);
 		return;
 	}
-	block->free_previous = block->free_next = -1;
 	for (; from < to; from++)
 		from[0] = from[1];
-	*to = (struct free_size){block->bytes, index};
+	stand_alone(to, block);
 }
+
+/* --- segments -----------------------------------------------------------------------------------
+ */
 
 static int64_t segment_bytes(int64_t bytes)
 {
@@ -213,85 +201,84 @@ static int64_t segment_bytes(int64_t bytes)
 
 static bool is_segment(const struct allocator_block *block)
 {
-	return block->previous < 0 && block->next < 0;
+	return block->previous == NULL && block->next == NULL;
 }
 
 static void release_list(struct allocator *a, const struct free_list *list)
 {
 	/* Blocks of a size go one by one, and the size with the last of them. */
 	for (int i = list->n - 1; i >= 0; i--) {
-		for (int block = list->sizes[i].first, next; block >= 0; block = next) {
-			next = a->blocks[block].free_next;
-			if (!is_segment(&a->blocks[block]))
+		for (struct allocator_block *block = list->sizes[i].first, *next; block != NULL;
+			block = next) {
+			next = block->free_after;
+			if (!is_segment(block))
 				continue;
-			a->reserved -= a->blocks[block].bytes;
+			a->reserved -= block->bytes;
 			a->n_given_back++;
-			list_cut(a, block);
+			list_cut(block);
 			block_drop(a, block);
 		}
 	}
 }
 
-static struct growing *growing_of(struct allocator *a, const struct allocator_block *block)
+static int64_t page_of(const struct free_list *list)
 {
-	return &a->growing[block->stream][block->small];
-}
-
-static int64_t page_of(bool small)
-{
-	return small ? SMALL_SEGMENT : LARGE_SEGMENT;
+	return list->small ? SMALL_SEGMENT : LARGE_SEGMENT;
 }
 
 /* What follows an unmapped stretch: the rest of a free block, or the block behind it. */
-static void cut_behind(struct allocator *a, struct allocator_block block, int64_t offset)
+static void cut_behind(struct allocator *a, const struct allocator_block *block, int64_t offset)
 {
-	int64_t bytes = block.offset + block.bytes - offset;
-	int next = block.next;
-	block.bytes = bytes;
-	block.offset = offset;
-	block.previous = -1;
-	int rest = bytes > 0 ? block_new(a, block) : -1;
-	if (next >= 0)
-		a->blocks[next].previous = rest;
-	if (rest >= 0)
+	int64_t bytes = block->offset + block->bytes - offset;
+	struct allocator_block *next = block->next, *rest = NULL;
+	if (bytes > 0) {
+		rest = block_new(a);
+		*rest = *block;
+		rest->bytes = bytes;
+		rest->offset = offset;
+		rest->previous = NULL;
 		list_put(a, rest);
+	}
+	if (next != NULL)
+		next->previous = rest;
 }
 
 /* The pages that are wholly in a free block go back. Their addresses are used again only at the end
  * of the segment; the real one fills holes first. */
-static void unmap(struct allocator *a, int index)
+static void unmap(struct allocator *a, struct allocator_block *block)
 {
-	struct allocator_block block = a->blocks[index];
-	struct growing *growing = growing_of(a, &block);
-	int64_t page = page_of(block.small), first = round_up(block.offset, page);
-	int64_t end = block.offset + block.bytes, last = end / page * page;
+	struct free_list *list = block->list;
+	int64_t page = page_of(list), first = round_up(block->offset, page);
+	int64_t last = (block->offset + block->bytes) / page * page;
 	if (last <= first)
 		return;
 	a->reserved -= last - first;
 	a->n_given_back += (last - first) / page;
-	list_cut(a, index);
-	if (growing->tail == index) {
-		growing->end = first;
-		growing->tail = first > block.offset ? index : block.previous;
+	list_cut(block);
+	if (list->tail == block) {
+		list->end = first;
+		list->tail = first > block->offset ? block : block->previous;
 	} else {
 		cut_behind(a, block, last);
 	}
-	a->blocks[index].bytes = first - block.offset;
-	a->blocks[index].next = -1;
-	if (first > block.offset) {
-		list_put(a, index);
+	block->bytes = first - block->offset;
+	block->next = NULL;
+	if (block->bytes > 0) {
+		list_put(a, block);
 		return;
 	}
-	if (block.previous >= 0)
-		a->blocks[block.previous].next = -1;
-	block_drop(a, index);
+	if (block->previous != NULL)
+		block->previous->next = NULL;
+	block_drop(a, block);
 }
 
+/* What is made meanwhile has no whole page. */
 static void unmap_free(struct allocator *a)
 {
-	for (int i = 0, n = a->n_blocks; i < n; i++)
-		if (a->blocks[i].is_free)
-			unmap(a, i);
+	for (struct block_chunk *chunk = a->chunks; chunk != NULL; chunk = chunk->next)
+		for (int i = 0; i < chunk->n; i++)
+			if (chunk->blocks[i].is_free)
+				unmap(a, &chunk->blocks[i]);
 }
 
 /* All segments that are wholly free go back to the device; of expandable ones, all pages. */
@@ -303,8 +290,8 @@ static void release_cached(struct allocator *a)
 	if (a->expandable)
 		unmap_free(a);
 	for (int s = 0; s < ALLOCATOR_STREAMS && !a->expandable; s++) {
-		release_list(a, &a->free[s][0]);
-		release_list(a, &a->free[s][1]);
+		release_list(a, &a->lists[s][0]);
+		release_list(a, &a->lists[s][1]);
 	}
 }
 
@@ -313,184 +300,170 @@ static bool has_room(const struct allocator *a, int64_t bytes)
 	return a->limit == 0 || bytes <= a->limit - a->reserved;
 }
 
-static int segment_new(struct allocator *a, int stream, int64_t bytes)
+static struct allocator_block *segment_new(
+	struct allocator *a, struct free_list *list, int64_t bytes)
 {
 	int64_t segment = segment_bytes(bytes);
 	if (!has_room(a, segment))
 		release_cached(a);
 	if (!has_room(a, segment)) {
 		a->failed = true;
-		return -1;
+		return NULL;
 	}
 	a->reserved += segment;
 	a->n_taken++;
 	a->peak_reserved = max_i64(a->peak_reserved, a->reserved);
-	return block_new(a, (struct allocator_block){.bytes = segment,
-				    .previous = -1,
-				    .next = -1,
-				    .segment = a->n_segments++,
-				    .stream = stream,
-				    .small = bytes <= SMALL_REQUEST});
+	struct allocator_block *block = block_new(a);
+	*block = (struct allocator_block){
+		.bytes = segment, .segment = a->n_segments++, .list = list};
+	return block;
 }
 
-/* What the segment of this stream must grow by, in whole pages, to hold the request behind what is
- * free at its end. */
-static int64_t growth_for(const struct allocator *a, const struct growing *growing, int64_t bytes)
+/* What a segment must grow by, in whole pages, to hold the request behind what is free at its end.
+ */
+static int64_t growth_for(const struct free_list *list, int64_t bytes)
 {
-	bool free_tail = growing->tail >= 0 && a->blocks[growing->tail].is_free;
-	int64_t there = free_tail ? a->blocks[growing->tail].bytes : 0;
-	return round_up(max_i64(segment_bytes(bytes) - there, 1), page_of(bytes <= SMALL_REQUEST));
+	bool free_tail = list->tail != NULL && list->tail->is_free;
+	int64_t there = free_tail ? list->tail->bytes : 0;
+	return round_up(max_i64(segment_bytes(bytes) - there, 1), page_of(list));
 }
 
 /* The last block of the segment, in no list and large enough. */
-static int segment_grow(struct allocator *a, int stream, int64_t bytes)
+static struct allocator_block *segment_grow(
+	struct allocator *a, struct free_list *list, int64_t bytes)
 {
-	bool small = bytes <= SMALL_REQUEST;
-	struct growing *growing = &a->growing[stream][small];
-	if (!has_room(a, growth_for(a, growing, bytes)))
+	if (!has_room(a, growth_for(list, bytes)))
 		release_cached(a);
-	int64_t more = growth_for(a, growing, bytes);
+	int64_t more = growth_for(list, bytes);
 	if (!has_room(a, more)) {
 		a->failed = true;
-		return -1;
+		return NULL;
 	}
 	a->reserved += more;
-	a->n_taken += more / page_of(small);
+	a->n_taken += more / page_of(list);
 	a->peak_reserved = max_i64(a->peak_reserved, a->reserved);
-	int tail = growing->tail;
-	if (tail >= 0 && a->blocks[tail].is_free) {
-		list_cut(a, tail);
-		a->blocks[tail].bytes += more;
+	struct allocator_block *tail = list->tail;
+	if (tail != NULL && tail->is_free) {
+		list_cut(tail);
+		tail->bytes += more;
 	} else {
-		growing->tail = block_new(a, (struct allocator_block){.bytes = more,
-						     .offset = growing->end,
-						     .previous = tail,
-						     .next = -1,
-						     .stream = stream,
-						     .small = small});
-		if (tail >= 0)
-			a->blocks[tail].next = growing->tail;
+		list->tail = block_new(a);
+		*list->tail = (struct allocator_block){
+			.bytes = more, .offset = list->end, .previous = tail, .list = list};
+		if (tail != NULL)
+			tail->next = list->tail;
 	}
-	growing->end += more;
-	return growing->tail;
+	list->end += more;
+	return list->tail;
 }
 
-/* What a block of `bytes` more than a request must have for the rest to be split off. */
-static int64_t least_rest(const struct allocator *a, bool small)
-{
-	return small || a->expandable ? ROUND : SMALL_REQUEST + 1;
-}
+/* --- requests -----------------------------------------------------------------------------------
+ */
 
 /* Makes the last `left` bytes of a block a block of their own, which is in no list. */
-static inline int split(struct allocator *a, int index, int64_t left)
+static inline struct allocator_block *split(
+	struct allocator *a, struct allocator_block *block, int64_t left)
 {
-	int second = block_take(a);
-	struct allocator_block *block = &a->blocks[index], *rest = &a->blocks[second];
-	int next = block->next;
+	struct allocator_block *rest = block_new(a), *next = block->next;
 	block->bytes -= left;
-	block->next = second;
-	*rest = (struct allocator_block){.bytes = left,
-		.offset = block->offset + block->bytes,
-		.segment = block->segment,
-		.previous = index,
-		.next = next,
-		.stream = block->stream,
-		.small = block->small};
-	if (next >= 0)
-		a->blocks[next].previous = second;
-	else if (a->expandable && growing_of(a, rest)->tail == index)
-		growing_of(a, rest)->tail = second;
-	return second;
+	block->next = rest;
+	rest->bytes = left;
+	rest->offset = block->offset + block->bytes;
+	rest->previous = block;
+	rest->next = next;
+	rest->list = block->list;
+	rest->segment = block->segment;
+	if (next != NULL)
+		next->previous = rest;
+	else if (block->list->tail == block)
+		block->list->tail = rest;
+	return rest;
 }
 
-static int take_new(struct allocator *a, int stream, int64_t bytes)
+static struct allocator_block *take_new(struct allocator *a, struct free_list *list, int64_t bytes)
 {
-	int index = a->expandable ? segment_grow(a, stream, bytes) : segment_new(a, stream, bytes);
-	int64_t left = index >= 0 ? a->blocks[index].bytes - bytes : 0;
-	if (left >= least_rest(a, bytes <= SMALL_REQUEST))
-		list_put(a, split(a, index, left));
-	return index;
+	struct allocator_block *block =
+		a->expandable ? segment_grow(a, list, bytes) : segment_new(a, list, bytes);
+	if (block != NULL && block->bytes - bytes >= list->least_rest)
+		list_put(a, split(a, block, block->bytes - bytes));
+	return block;
 }
 
 /* The smallest free block that is large enough, of equal ones the one freed last. */
-int allocator_take(struct allocator *a, int stream, int64_t bytes)
+struct allocator_block *allocator_take(struct allocator *a, int stream, int64_t bytes)
 {
 	bytes = allocator_rounded(bytes);
-	bool small = bytes <= SMALL_REQUEST;
-	struct free_list *list = &a->free[stream][small];
+	struct free_list *list = &a->lists[stream][bytes <= SMALL_REQUEST];
 	struct free_size *size = size_from(list, bytes);
+	struct allocator_block *block = size->first;
 	int64_t left = size->bytes - bytes;
-	int index = size->first;
-	if (index < 0) {
-		index = take_new(a, stream, bytes);
-		if (index < 0)
-			return index;
+	if (block == NULL) {
+		block = take_new(a, list, bytes);
+		if (block == NULL)
+			return NULL;
+	} else if (left < list->least_rest) {
+		block->is_free = false;
+		pop(list, size, block->free_after);
 	} else {
-		int next = a->blocks[index].free_next;
-		a->blocks[index].is_free = false;
-		if (left < least_rest(a, small))
-			pop(a, list, size, next);
-		else
-			list_sink(a, list, size, next, split(a, index, left));
+		block->is_free = false;
+		list_sink(a, size, block->free_after, split(a, block, left));
 	}
-	a->active += a->blocks[index].bytes;
+	a->active += block->bytes;
 	a->peak_active = max_i64(a->peak_active, a->active);
-	return index;
+	return block;
 }
 
 /* `second` follows `first`. */
-static inline void merge(struct allocator *a, int first, int second)
+static inline void merge(
+	struct allocator *a, struct allocator_block *first, struct allocator_block *second)
 {
-	int next = a->blocks[second].next;
-	a->blocks[first].bytes += a->blocks[second].bytes;
-	a->blocks[first].next = next;
-	if (next >= 0)
-		a->blocks[next].previous = first;
-	else if (a->expandable && growing_of(a, &a->blocks[first])->tail == second)
-		growing_of(a, &a->blocks[first])->tail = first;
+	struct allocator_block *next = second->next;
+	first->bytes += second->bytes;
+	first->next = next;
+	if (next != NULL)
+		next->previous = first;
+	else if (first->list->tail == second)
+		first->list->tail = first;
 	block_drop(a, second);
 }
 
-static inline bool is_free(const struct allocator *a, int index)
-{
-	return index >= 0 && a->blocks[index].is_free;
-}
-
 /* Makes two neighbours one free block; `listed`, one of the two, is free already. */
-static inline void join(struct allocator *a, int first, int second, int listed)
+static inline void join(struct allocator *a, struct allocator_block *first,
+	struct allocator_block *second, struct allocator_block *listed)
 {
-	const struct allocator_block *block = &a->blocks[listed];
-	struct free_list *list = list_of(a, block);
-	int next = block->free_next;
-	if (block->free_previous >= 0) {
-		list_cut(a, listed);
+	if (listed->free_before != NULL) {
+		list_cut(listed);
 		merge(a, first, second);
 		list_put(a, first);
 		return;
 	}
-	struct free_size *size = size_from(list, block->bytes);
+	struct free_size *size = size_from(listed->list, listed->bytes);
+	struct allocator_block *next = listed->free_after;
 	merge(a, first, second);
-	list_rise(a, list, size, next, first);
+	list_rise(a, size, next, first);
 }
 
-void allocator_give(struct allocator *a, int index)
+void allocator_give(struct allocator *a, struct allocator_block *block)
 {
-	if (index < 0)
+	if (block == NULL)
 		return;
-	int previous = a->blocks[index].previous, next = a->blocks[index].next;
-	a->active -= a->blocks[index].bytes;
-	bool after = is_free(a, next), before = is_free(a, previous);
+	struct allocator_block *previous = block->previous, *next = block->next;
+	a->active -= block->bytes;
+	bool after = next != NULL && next->is_free, before = previous != NULL && previous->is_free;
 	if (after && before) {
-		list_cut(a, next);
-		merge(a, index, next);
+		list_cut(next);
+		merge(a, block, next);
 	}
 	if (before)
-		join(a, previous, index, previous);
+		join(a, previous, block, previous);
 	else if (after)
-		join(a, index, next, next);
+		join(a, block, next, next);
 	else
-		list_put(a, index);
+		list_put(a, block);
 }
+
+/* --- states -------------------------------------------------------------------------------------
+ */
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -501,12 +474,12 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 /* Segments that are wholly free can stand for one another. */
 uint64_t allocator_state(const struct allocator *a, int stream, bool small)
 {
-	const struct free_list *list = &a->free[stream][small];
-	uint64_t hash = mix(0, (uint64_t)a->growing[stream][small].end);
+	const struct free_list *list = &a->lists[stream][small];
+	uint64_t hash = mix(0, (uint64_t)list->end);
 	for (int i = 0; i < list->n; i++) {
 		hash = mix(hash, (uint64_t)list->sizes[i].bytes);
-		for (int b = list->sizes[i].first; b >= 0; b = a->blocks[b].free_next) {
-			const struct allocator_block *block = &a->blocks[b];
+		for (const struct allocator_block *block = list->sizes[i].first; block != NULL;
+			block = block->free_after) {
 			uint64_t place = ((uint64_t)block->segment << 40) + (uint64_t)block->offset;
 			hash = mix(hash, is_segment(block) ? 1 : place);
 		}
@@ -514,18 +487,21 @@ uint64_t allocator_state(const struct allocator *a, int stream, bool small)
 	return hash;
 }
 
-/* Blocks that are no more have no neighbour before them either: they are marked. */
+static uint64_t segment_layout(const struct allocator_block *block)
+{
+	uint64_t hash = (uint64_t)(2 * block->list->stream + block->list->small);
+	for (; block != NULL; block = block->next)
+		hash = mix(hash, (uint64_t)(2 * block->bytes) | block->is_free);
+	return hash;
+}
+
+/* Blocks that are no more are marked. */
 uint64_t allocator_layout(const struct allocator *a)
 {
 	uint64_t sum = mix(0, (uint64_t)a->retries);
-	for (int i = 0; i < a->n_blocks; i++) {
-		if (a->blocks[i].previous >= 0 || a->blocks[i].bytes == 0)
-			continue;
-		uint64_t hash = (uint64_t)(2 * a->blocks[i].stream + a->blocks[i].small);
-		for (int block = i; block >= 0; block = a->blocks[block].next)
-			hash = mix(hash,
-				(uint64_t)(2 * a->blocks[block].bytes) | a->blocks[block].is_free);
-		sum += hash;
-	}
+	for (const struct block_chunk *chunk = a->chunks; chunk != NULL; chunk = chunk->next)
+		for (int i = 0; i < chunk->n; i++)
+			if (chunk->blocks[i].previous == NULL && chunk->blocks[i].bytes > 0)
+				sum += segment_layout(&chunk->blocks[i]);
 	return sum;
 }

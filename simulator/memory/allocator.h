@@ -15,22 +15,25 @@
 
 enum { ALLOCATOR_STREAMS = 16 };
 
+struct allocator_block;
+
 /* Free blocks of a size: the one freed last. */
 struct free_size {
 	int64_t bytes;
-	int first;
+	struct allocator_block *first;
 };
 
-/* Ascending; behind the last one a size that is larger than all, with no block: a walk ends there.
- */
+/* The small or the large requests of a stream: free blocks by size, ascending, and behind the last
+ * one a size that is larger than all, with no block: a walk ends there. */
 struct free_list {
 	int n, capacity;
 	struct free_size *sizes;
-};
-
-/* An expandable segment: its last block (-1: none) and its end, a multiple of the page. */
-struct growing {
-	int tail;
+	int64_t least_rest; /* that is split off a block */
+	int stream;
+	bool small;
+	/* An expandable segment: its last block (NULL: none) and its end, a multiple of the page.
+	 */
+	struct allocator_block *tail;
 	int64_t end;
 };
 
@@ -46,19 +49,19 @@ struct allocator {
 	void *self;
 	bool failed; /* a request did not fit even after a retry */
 	struct arena *arena;
-	struct allocator_block *blocks;
-	int n_segments;                       /* that were taken so far, none of them expandable */
-	int n_blocks, block_capacity, unused; /* `unused`: list of blocks that are no more, -1 */
-	struct free_list free[ALLOCATOR_STREAMS][2]; /* [1]: of small requests */
-	struct growing growing[ALLOCATOR_STREAMS][2];
+	struct block_chunk *chunks, *last_chunk;      /* of blocks, in the order of their making */
+	struct allocator_block *unused;               /* list of blocks that are no more */
+	int n_segments;                               /* taken so far, none of them expandable */
+	struct free_list lists[ALLOCATOR_STREAMS][2]; /* [1]: of small requests */
 };
 
 /* What it needs comes from `arena`. */
 void allocator_init(
 	struct allocator *allocator, int64_t limit, bool expandable, struct arena *arena);
-/* A block; -1 after a failure. */
-int allocator_take(struct allocator *allocator, int stream, int64_t bytes);
-void allocator_give(struct allocator *allocator, int block);
+/* A block; NULL after a failure. */
+struct allocator_block *allocator_take(struct allocator *allocator, int stream, int64_t bytes);
+/* `block` may be NULL. */
+void allocator_give(struct allocator *allocator, struct allocator_block *block);
 
 /* Whether a request is kept apart from larger ones. Of one stream, small and large requests touch
  * one another only by way of the limit. */

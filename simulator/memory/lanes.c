@@ -15,7 +15,7 @@ static const struct stretch *stretch_at(const struct lanes *lanes, int64_t posit
 }
 
 /* The slot of what another stretch, or the step before, has taken; NULL: that step was not. */
-static int *slot_of(
+static struct allocator_block **slot_of(
 	struct lanes *lanes, int l, const struct reference *reference, int step, int64_t position)
 {
 	struct lane *lane = &lanes->lanes[l];
@@ -33,19 +33,20 @@ static int *slot_of(
 	return &lane->slots[step & 1][slot + into / s->length * tape->n_slots];
 }
 
-static void give(struct lanes *lanes, int *slot)
+static void give(struct lanes *lanes, struct allocator_block **slot)
 {
 	if (slot == NULL)
 		return;
 	allocator_give(&lanes->allocator, *slot);
-	*slot = -1;
+	*slot = NULL;
 }
 
 /* One that is played: in which step and micro-batch, and how much of its levels is known. */
 struct playing {
 	struct lanes *lanes;
 	struct tape *tape;
-	int lane, step, round, *slots;
+	int lane, step, round;
+	struct allocator_block **slots;
 	int64_t before; /* bytes that were taken when it began */
 	int n_levels;
 };
@@ -56,7 +57,7 @@ static void fill_levels(struct playing *p, int point)
 		p->tape->levels[p->n_levels] = p->lanes->allocator.active - p->before;
 }
 
-static int *own_slot(const struct playing *p, const struct event *e, int turn)
+static struct allocator_block **own_slot(const struct playing *p, const struct event *e, int turn)
 {
 	return &p->slots[p->tape->slots[e->at + turn * e->step] + e->slot];
 }
@@ -194,10 +195,9 @@ static void make_slots(struct lanes *lanes)
 {
 	for (int l = 0; l < lanes->n; l++) {
 		struct lane *lane = &lanes->lanes[l];
-		for (int odd = 0; odd < 2; odd++) {
-			lane->slots[odd] = ARENA_ARRAY(lanes->arena, int, lane->n_slots);
-			memset(lane->slots[odd], -1, (size_t)lane->n_slots * sizeof(int));
-		}
+		for (int odd = 0; odd < 2; odd++)
+			lane->slots[odd] =
+				ARENA_ARRAY(lanes->arena, struct allocator_block *, lane->n_slots);
 		lane->state = allocator_state(&lanes->allocator, lane->stream, lane->small);
 	}
 	int most = 0;

@@ -66,7 +66,8 @@ struct lane {
 	int stream;
 	bool small;
 	uint64_t state;
-	int n_slots, *slots[2]; /* blocks, of even and odd steps; -1 */
+	int n_slots;
+	struct allocator_block **slots[2]; /* of even and odd steps; NULL */
 };
 
 struct lanes {

@@ -54,7 +54,7 @@ static void make_room(struct pools *pools, struct taken *taken, int n)
 	if (n <= taken->capacity)
 		return;
 	taken->capacity = n;
-	taken->blocks = ARENA_ARRAY(pools->arena, int, n);
+	taken->blocks = ARENA_ARRAY(pools->arena, struct allocator_block *, n);
 }
 
 /* Which of all it has; 0: it takes nothing that is given back. */
@@ -86,9 +86,9 @@ static void release(struct pools *pools, int buffer, int *index)
 		return;
 	struct taken *taken = &pools->all[*index];
 	for (int i = first; i < first + c->n; i++) {
-		taken->left -= taken->blocks[i] >= 0;
+		taken->left -= taken->blocks[i] != NULL;
 		allocator_give(&pools->allocator, taken->blocks[i]);
-		taken->blocks[i] = -1;
+		taken->blocks[i] = NULL;
 	}
 	if (taken->left > 0)
 		return;

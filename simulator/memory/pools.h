@@ -8,7 +8,8 @@
 /* What an operation has taken and not given back, in one iteration: the blocks of all its buffers.
  */
 struct taken {
-	int *blocks, capacity;
+	struct allocator_block **blocks;
+	int capacity;
 	int left; /* of them, to be given back; 0: it serves another operation */
 	int next; /* of those that serve again */
 };

@@ -24,7 +24,7 @@ static void test_segments(void **state)
 		struct arena arena = {0};
 		struct allocator a;
 		allocator_init(&a, 0, false, &arena);
-		assert_true(allocator_take(&a, 0, cases[c].bytes) >= 0);
+		assert_non_null(allocator_take(&a, 0, cases[c].bytes));
 		assert_int_equal(a.reserved, cases[c].reserved);
 		arena_finish(&arena);
 	}
@@ -45,15 +45,15 @@ static void test_split(void **state)
 	assert_int_equal(a.reserved, 4 * MIB);
 	arena_finish(&arena);
 	allocator_init(&a, 0, false, &arena);
-	int block = allocator_take(&a, 0, 100 * MIB);
+	struct allocator_block *block = allocator_take(&a, 0, 100 * MIB);
 	allocator_give(&a, block);
 	allocator_take(&a, 0, 99 * MIB); /* 1 MiB is left: not split, so nothing is free */
-	assert_int_equal(a.free[0][0].n, 0);
+	assert_int_equal(a.lists[0][0].n, 0);
 	arena_finish(&arena);
 	allocator_init(&a, 0, false, &arena);
 	allocator_give(&a, allocator_take(&a, 0, 100 * MIB));
 	allocator_take(&a, 0, 98 * MIB);
-	assert_int_equal(a.free[0][0].n, 1);
+	assert_int_equal(a.lists[0][0].n, 1);
 	allocator_take(&a, 0, 2 * MIB);
 	assert_int_equal(a.reserved, 100 * MIB);
 	arena_finish(&arena);
@@ -66,10 +66,11 @@ static void test_best_fit(void **state)
 	struct arena arena = {0};
 	struct allocator a;
 	allocator_init(&a, 0, false, &arena);
-	int big = allocator_take(&a, 0, 64 * MIB), small = allocator_take(&a, 0, 32 * MIB);
+	struct allocator_block *big = allocator_take(&a, 0, 64 * MIB);
+	struct allocator_block *small = allocator_take(&a, 0, 32 * MIB);
 	allocator_give(&a, big);
 	allocator_give(&a, small);
-	assert_int_equal(allocator_take(&a, 0, 30 * MIB + 512 * KIB), small);
+	assert_ptr_equal(allocator_take(&a, 0, 30 * MIB + 512 * KIB), small);
 	assert_int_equal(a.reserved, 96 * MIB);
 	allocator_take(&a, 1, 30 * MIB);
 	assert_int_equal(a.reserved, 126 * MIB);
@@ -87,7 +88,7 @@ static void test_merge(void **state)
 	for (int o = 0; o < 6; o++) {
 		struct arena arena = {0};
 		struct allocator a;
-		int blocks[3];
+		struct allocator_block *blocks[3];
 		allocator_init(&a, 0, false, &arena);
 		allocator_give(&a, allocator_take(&a, 0, 90 * MIB));
 		for (int i = 0; i < 3; i++)
@@ -95,7 +96,7 @@ static void test_merge(void **state)
 		assert_int_equal(a.reserved, 90 * MIB);
 		for (int i = 0; i < 3; i++)
 			allocator_give(&a, blocks[orders[o][i]]);
-		assert_int_equal(a.free[0][0].n, 1);
+		assert_int_equal(a.lists[0][0].n, 1);
 		allocator_take(&a, 0, 90 * MIB);
 		assert_int_equal(a.reserved, 90 * MIB);
 		arena_finish(&arena);
@@ -109,7 +110,7 @@ static void test_fragmentation(void **state)
 	struct arena arena = {0};
 	struct allocator a;
 	allocator_init(&a, 0, false, &arena);
-	int first = allocator_take(&a, 0, 100 * MIB);
+	struct allocator_block *first = allocator_take(&a, 0, 100 * MIB);
 	allocator_give(&a, first);
 	allocator_take(&a, 0, 20 * MIB);
 	allocator_take(&a, 0, 100 * MIB);
@@ -125,20 +126,20 @@ static void test_retry(void **state)
 	struct arena arena = {0};
 	struct allocator a;
 	allocator_init(&a, 100 * MIB, false, &arena);
-	int block = allocator_take(&a, 0, 60 * MIB);
+	struct allocator_block *block = allocator_take(&a, 0, 60 * MIB);
 	allocator_give(&a, block);
-	assert_true(allocator_take(&a, 1, 60 * MIB) >= 0);
+	assert_non_null(allocator_take(&a, 1, 60 * MIB));
 	assert_int_equal(a.retries, 1);
 	assert_int_equal(a.reserved, 60 * MIB);
 	assert_int_equal(a.peak_reserved, 60 * MIB);
 	assert_false(a.failed);
-	assert_int_equal(allocator_take(&a, 0, 60 * MIB), -1);
+	assert_null(allocator_take(&a, 0, 60 * MIB));
 	assert_true(a.failed);
 	arena_finish(&arena);
 	allocator_init(&a, 100 * MIB, false, &arena);
 	allocator_give(&a, allocator_take(&a, 0, 60 * MIB));
 	allocator_take(&a, 0, 2 * MIB); /* a part of it */
-	assert_int_equal(allocator_take(&a, 1, 60 * MIB), -1);
+	assert_null(allocator_take(&a, 1, 60 * MIB));
 	arena_finish(&arena);
 }
 
@@ -149,11 +150,12 @@ static void test_expandable(void **state)
 	struct arena arena = {0};
 	struct allocator a;
 	allocator_init(&a, 0, true, &arena);
-	int first = allocator_take(&a, 0, 100 * MIB);
+	struct allocator_block *first = allocator_take(&a, 0, 100 * MIB);
 	allocator_give(&a, first);
 	allocator_take(&a, 0, 20 * MIB);
 	assert_int_equal(a.reserved, 100 * MIB);
-	int second = allocator_take(&a, 0, 100 * MIB); /* 80 are free at the end */
+	struct allocator_block *second =
+		allocator_take(&a, 0, 100 * MIB); /* 80 are free at the end */
 	assert_int_equal(a.reserved, 120 * MIB);
 	allocator_take(&a, 0, 21 * MIB); /* 40 more: pages of 20 */
 	assert_int_equal(a.reserved, 160 * MIB);
@@ -178,12 +180,12 @@ static void test_expandable_retry(void **state)
 	struct arena arena = {0};
 	struct allocator a;
 	allocator_init(&a, 100 * MIB, true, &arena);
-	int first = allocator_take(&a, 0, 30 * MIB);
-	int second = allocator_take(&a, 0, 30 * MIB);
-	int third = allocator_take(&a, 0, 10 * MIB);
+	struct allocator_block *first = allocator_take(&a, 0, 30 * MIB);
+	struct allocator_block *second = allocator_take(&a, 0, 30 * MIB);
+	struct allocator_block *third = allocator_take(&a, 0, 10 * MIB);
 	assert_int_equal(a.reserved, 80 * MIB);
 	allocator_give(&a, second); /* 30 to 60: the page from 40 to 60 is free as a whole */
-	assert_true(allocator_take(&a, 1, 40 * MIB) >= 0);
+	assert_non_null(allocator_take(&a, 1, 40 * MIB));
 	assert_int_equal(a.retries, 1);
 	assert_int_equal(a.reserved, 100 * MIB);
 	allocator_take(&a, 0, 10 * MIB); /* what is left of the second */
@@ -193,7 +195,7 @@ static void test_expandable_retry(void **state)
 	assert_int_equal(a.reserved, 100 * MIB);
 	assert_false(a.failed);
 	allocator_give(&a, first);
-	assert_int_equal(allocator_take(&a, 1, 60 * MIB), -1);
+	assert_null(allocator_take(&a, 1, 60 * MIB));
 	assert_true(a.failed);
 	arena_finish(&arena);
 }
