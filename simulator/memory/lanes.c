@@ -57,43 +57,49 @@ static void fill_levels(struct playing *p, int point)
 		p->tape->levels[p->n_levels] = p->lanes->allocator.active - p->before;
 }
 
-static struct allocator_block **own_slot(const struct playing *p, const struct event *e, int turn)
-{
-	return &p->slots[p->tape->slots[e->at + turn * e->step] + e->slot];
-}
-
-static void play_event(struct playing *p, const struct event *e, int turn)
+/* Of another stretch, or for good. */
+static void play_other(const struct playing *p, const struct event *e, int turn)
 {
 	struct lanes *lanes = p->lanes;
-	struct allocator *a = &lanes->allocator;
-	int stream = lanes->lanes[p->lane].stream;
-	if (e->bytes == 0) {
-		give(lanes, own_slot(p, e, turn));
-	} else if (e->bytes < 0) {
+	if (e->bytes < 0) {
 		const struct reference *r = &p->tape->references[e->slot];
 		int64_t position = r->position + turn * r->inner + p->round * r->outer;
 		give(lanes, slot_of(lanes, p->lane, r, p->step, position));
-	} else if (e->slot >= 0) {
-		*own_slot(p, e, turn) = allocator_take(a, stream, e->bytes);
 	} else if (p->step == 0) {
-		allocator_take(a, stream, e->bytes);
+		allocator_take(&lanes->allocator, lanes->lanes[p->lane].stream, e->bytes);
 	}
 }
 
-/* Until the limit of interest is passed. */
+/* False: the limit of interest is passed. */
+static bool play_turn(struct playing *p, const struct run *run, int turn)
+{
+	struct allocator *a = &p->lanes->allocator;
+	const struct event *e = &p->tape->events[run->first], *end = e + run->n;
+	int stream = p->lanes->lanes[p->lane].stream, further = turn * run->points;
+	int64_t limit = p->lanes->limit;
+	for (; e < end && a->reserved <= limit; e++) {
+		struct allocator_block **slot = p->slots + e->slot + turn * e->further;
+		if (p->n_levels < e->point + further)
+			fill_levels(p, e->point + further);
+		if (e->bytes == 0) {
+			allocator_give(a, *slot);
+			*slot = NULL;
+		} else if (e->bytes > 0 && e->slot >= 0) {
+			*slot = allocator_take(a, stream, e->bytes);
+		} else {
+			play_other(p, e, turn);
+		}
+	}
+	return e == end;
+}
+
 static void play_runs(struct playing *p)
 {
 	const struct tape *tape = p->tape;
-	for (const struct run *run = tape->runs; run < tape->runs + tape->n_runs; run++) {
-		const struct event *first = &tape->events[run->first];
+	for (const struct run *run = tape->runs; run < tape->runs + tape->n_runs; run++)
 		for (int turn = 0; turn < run->times; turn++)
-			for (const struct event *e = first; e < first + run->n; e++) {
-				if (p->lanes->allocator.reserved > p->lanes->limit)
-					return;
-				fill_levels(p, e->point + turn * run->points);
-				play_event(p, e, turn);
-			}
-	}
+			if (!play_turn(p, run, turn))
+				return;
 }
 
 static void play(struct lanes *lanes, const struct stretch *s, int l, int step, int round)

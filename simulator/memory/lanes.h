@@ -14,10 +14,9 @@ enum { LANES_MAX = 2 * STREAM_COUNT };
  * what this stretch has taken, 0, or what another one has, -1, is given back. */
 struct event {
 	int64_t bytes;
-	/* The operation that takes it, by its place in the stretch, and in the next iteration of
-	 * the run so much later; among its own slots this one. Of another stretch: which of the
-	 * references. */
-	int at, step, slot;
+	/* Of the tape, and in the next iteration of the run so much further on. Of another stretch:
+	 * which of the references. */
+	int slot, further;
 	int point; /* operations that take something and are issued before, since the stretch began;
 		    * its own is one of them when it gives */
 };

@@ -193,6 +193,14 @@ struct recording {
 	int place, point; /* of the operation in the stretch, when it is carried out first */
 };
 
+/* What is taken at a place, and in the next iteration so many places further on. */
+static struct event event_of(const struct tape *tape, int64_t place, int64_t step, int point)
+{
+	int first = tape->slots[place];
+	return (struct event){
+		.slot = first, .further = tape->slots[place + step] - first, .point = point};
+}
+
 /* Requests, in order, for good or to be given back. */
 static void record_take(struct recording *r, int buffer, bool for_good)
 {
@@ -204,12 +212,11 @@ static void record_take(struct recording *r, int buffer, bool for_good)
 	for (int i = 0; i < c->n; i++) {
 		bool small = allocator_is_small(c->bytes[i]);
 		struct tape *tape = lanes->spare[lane_of(lanes, buffer, small)];
-		add_event(lanes, tape,
-			(struct event){.bytes = c->bytes[i],
-				.at = r->place,
-				.step = r->length,
-				.slot = for_good ? -1 : slots[small]++,
-				.point = r->point});
+		int step = r->times > 1 ? r->length : 0;
+		struct event e = event_of(tape, r->place, step, r->point);
+		e.bytes = c->bytes[i];
+		e.slot = for_good ? -1 : e.slot + slots[small]++;
+		add_event(lanes, tape, e);
 		tape->keeps = tape->keeps || for_good;
 	}
 }
@@ -290,18 +297,20 @@ static void give_pieces(struct recording *r, const struct reference *taken, bool
 {
 	struct lanes *lanes = r->lanes;
 	int n = pieces_in(lanes, taken->buffer, small);
-	struct tape *tape = n > 0 ? lanes->spare[lane_of(lanes, taken->buffer, small)] : NULL;
+	if (n == 0)
+		return;
+	struct tape *tape = lanes->spare[lane_of(lanes, taken->buffer, small)];
 	struct reference reference = *taken;
-	struct event e = {.bytes = own ? 0 : -1, .point = r->point};
+	struct event e = {.bytes = -1, .point = r->point};
 	if (own) {
-		e.at = (int)(taken->position - r->stretch->position);
-		e.step = (int)taken->inner;
+		e = event_of(tape, taken->position - r->stretch->position, taken->inner, r->point);
+		e.slot += lanes->offsets[taken->buffer][small];
 	}
-	for (; reference.piece < n; reference.piece++) {
-		e.slot = own ? lanes->offsets[taken->buffer][small] + reference.piece
-			     : tape->n_references;
-		if (!own)
+	for (; reference.piece < n; reference.piece++, e.slot++) {
+		if (!own) {
+			e.slot = tape->n_references;
 			refer(lanes, tape, &reference);
+		}
 		add_event(lanes, tape, e);
 	}
 }
@@ -386,7 +395,7 @@ static void find_open(struct lanes *lanes, struct tape *tape)
 		for (int i = run->first; i < run->first + run->n; i++) {
 			const struct event *e = &tape->events[i];
 			for (int turn = 0; turn < run->times && e->bytes == 0; turn++, left--) {
-				bool *one = &given[tape->slots[e->at + turn * e->step] + e->slot];
+				bool *one = &given[e->slot + turn * e->further];
 				tape->open = tape->open || *one;
 				*one = true;
 			}
@@ -414,23 +423,12 @@ static void record(struct lanes *lanes, struct stretch *s)
  */
 
 /* Of the same slots, whatever stands between the operations that take them. */
-static bool has_same_slots(
-	const struct tape *a, const struct tape *b, const struct run *run, int event)
-{
-	const struct event *left = &a->events[event], *right = &b->events[event];
-	for (int turn = 0; turn < run->times && left->slot >= 0; turn++)
-		if (a->slots[left->at + turn * left->step] !=
-			b->slots[right->at + turn * right->step])
-			return false;
-	return true;
-}
-
 static bool run_is_alike(const struct tape *a, const struct tape *b, const struct run *run)
 {
 	for (int i = run->first; i < run->first + run->n; i++) {
 		const struct event *left = &a->events[i], *right = &b->events[i];
 		if (left->bytes != right->bytes || left->slot != right->slot ||
-			left->point != right->point || !has_same_slots(a, b, run, i))
+			left->further != right->further || left->point != right->point)
 			return false;
 	}
 	return true;
