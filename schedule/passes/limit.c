@@ -1,5 +1,5 @@
 /* What the host itself waits for before it issues more: the rate limiter of FSDP1 and of ours, the
- * reductions of ZeRO-3, the counts of rows for experts (docs/runtimes.md). */
+ * reductions of ZeRO-3, the counts of rows for experts, messages (docs/runtimes.md). */
 #include "schedule/passes/step.h"
 
 #include <stdlib.h>
@@ -14,7 +14,8 @@ struct limiting {
 	struct numbers queue; /* frees that have not been waited for: operation + walk x n_ops */
 	int first;            /* the oldest one */
 	struct numbers reductions;
-	struct numbers pending; /* waits that the next operation inherits */
+	struct numbers messages; /* issued together, and not waited for */
+	struct numbers pending;  /* waits that the next operation inherits */
 };
 
 /* At most one free is waited for, and only when two or more are pending. */
@@ -39,6 +40,19 @@ static void wait_for_reduction(struct limiting *l, int op)
 		number_add(
 			&l->pending, l->reductions.items[l->reductions.n - 1 - REDUCTIONS_AHEAD]);
 	number_add(&l->reductions, op);
+}
+
+/* The device is synchronised behind messages that were posted together. What goes and what comes
+ * may be waiting for one another on two ranks: none is waited for alone. */
+static void wait_for_messages(struct limiting *l, int op)
+{
+	if (op_kind_class(l->step->ops[op].kind) == OP_CLASS_MESSAGE) {
+		number_add(&l->messages, op);
+		return;
+	}
+	for (int i = 0; i < l->messages.n; i++)
+		number_add(&l->pending, l->messages.items[i]);
+	l->messages.n = 0;
 }
 
 static void keep_waits(struct limiting *l, int op)
@@ -70,6 +84,8 @@ static void visit(struct limiting *l, const struct action *action, int op)
 		l->reductions.n = 0;
 	}
 	if (op >= 0) {
+		if (l->step->method.waits_for_messages)
+			wait_for_messages(l, op);
 		l->step->frees_pending[op] = l->queue.n - l->first;
 		keep_waits(l, op);
 	}
@@ -91,5 +107,6 @@ void pass_limit(struct step *step)
 			visit(&l, &step->actions.items[i], step->of_action[i]);
 	free(l.queue.items);
 	free(l.reductions.items);
+	free(l.messages.items);
 	free(l.pending.items);
 }

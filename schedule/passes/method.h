@@ -45,6 +45,7 @@ struct method {
 	bool casts_shard, copies_out, stages_again, flattens, divides, recomputes_by_unit;
 	bool flattens_to_gather; /* on the stream of gathers */
 	bool update_per_unit, delays_post_backward, has_limiter;
+	bool waits_for_messages;   /* the host, before it issues compute again */
 	bool reshards_always;      /* after every backward, whatever becomes of the gradient */
 	bool two_communicators;    /* one to gather, one to reduce */
 	bool one_communicator;     /* one thread carries out all collectives */

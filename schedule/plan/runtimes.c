@@ -247,6 +247,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_ZERO_1),
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
+			.waits_for_messages = WHOLE_BACKWARDS, /* p2p.py, all of its exchanges */
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.measures_norm = true,
@@ -280,6 +281,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.keeps_gather_buffer = true,
 			.overlaps_exchanges = true,
 			.keeps_messages = true,
+			/* batch_p2p_sync; interleaved stages overlap_p2p_comm (October 2023) */
+			.waits_for_messages = BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE),
 			.names_stages = true, /* --pipeline-model-parallel-layout */
 			.projection_keeps_input = true,
 			.recomputes_attention = true,

@@ -135,6 +135,7 @@ struct runtime {
 	/* Pipelines: embedding and head count as a block each, or costs do; a script may name each
 	 * stage's blocks; a stage's output is there until its backward, though it was sent. */
 	bool ends_are_blocks, cuts_by_cost, names_stages, keeps_stage_output;
+	unsigned waits_for_messages; /* bit s: the host does, in pipeline schedule s */
 	bool ties_stages; /* first and last stage add up the gradients of a table that both have */
 	/* And tensors of its messages live on between steps: three halves of one for the rank, and
 	 * as much for each of its stages. */
@@ -154,9 +155,8 @@ struct runtime {
 	bool chunks_head;       /* LOSS_FUSED_LINEAR goes by plan_chunks_head */
 	int64_t logits_row;     /* elements that a row of logits is a multiple of; 0: any */
 	bool parallel_loss;     /* its own is that of tensor parallel models */
-	/* What a token of a batch takes on its way to a GPU, bytes (ids, labels, masks); and
-	 * whether the script then waits for the compute stream: `.to(device)` without non_blocking.
-	 */
+	/* Bytes of a batch's token on its way to a GPU (ids, labels, masks); the script then waits
+	 * for the compute stream: `.to(device)` without non_blocking. */
 	int batch_token_bytes;
 	bool batch_has_mask; /* and a byte for every pair of tokens of a sequence */
 	bool waits_for_batch;
