@@ -39,13 +39,6 @@ static void choose_zero(
 	method->reuse_elements = zero->reuse_elements;
 }
 
-/* Whoever cut messages (2021 to 2023) waited for those of interleaved stages too. */
-static bool waits_for_messages(const struct plan *plan)
-{
-	unsigned schedules = runtime_of(plan->runtime)->waits_for_messages;
-	return schedules != 0 && (schedules >> plan->pipeline_schedule & 1 || plan->scatter_gather);
-}
-
 struct method method_of(const struct plan *plan, const struct topology *topology)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
@@ -64,7 +57,7 @@ struct method method_of(const struct plan *plan, const struct topology *topology
 		.update_per_unit = runtime->optimizer_per_unit,
 		.delays_post_backward = runtime->delays_post_backward && plan->forward_prefetch,
 		.has_limiter = plan->limit_all_gathers,
-		.waits_for_messages = waits_for_messages(plan),
+		.waits_for_messages = runtime->waits_for_messages >> plan->pipeline_schedule & 1,
 		.reshards_always = !strategy_shards(plan->strategy) || runtime->copies_out,
 		.one_communicator = runtime->one_engine && topology_issues_inline(topology),
 		.needed_tensors_only = runtime->needed_tensors_only,

@@ -61,6 +61,7 @@ static const struct zero_rules internevo_rules = {
 };
 
 #define CAST_RECIPES    (BIT(FP8_OFF) | BIT(FP8_TENSORWISE) | BIT(FP8_ROWWISE))
+#define LINEAR_ORDERS   (BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE))
 #define WHOLE_BACKWARDS (BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE) | BIT(PIPELINE_INTERLEAVED))
 
 /* megatron/core/distributed: the buffers of DDP and the distributed optimizer. */
@@ -247,7 +248,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_ZERO_1),
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
-			.waits_for_messages = WHOLE_BACKWARDS, /* p2p.py, all of its exchanges */
+			.waits_for_messages = LINEAR_ORDERS, /* p2p.py; others are not modelled */
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.measures_norm = true,
@@ -282,7 +283,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.overlaps_exchanges = true,
 			.keeps_messages = true,
 			/* batch_p2p_sync; interleaved stages overlap_p2p_comm (October 2023) */
-			.waits_for_messages = BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE),
+			.waits_for_messages = LINEAR_ORDERS,
 			.names_stages = true, /* --pipeline-model-parallel-layout */
 			.projection_keeps_input = true,
 			.recomputes_attention = true,

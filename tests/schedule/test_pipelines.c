@@ -276,6 +276,70 @@ static void test_parts_of_messages(void **state)
 	}
 }
 
+/* --- what the host waits for ---------------------------------------------------------------------
+ */
+
+/* Behind messages that were issued one after the other the next operation waits for each of them,
+ * and nothing else waits for a message. How many? */
+static int64_t waits_for_messages(const struct program *p)
+{
+	int64_t n = 0;
+	for (int o = 0, first = 0; o < p->n_ops; o++) {
+		const struct op *op = &p->ops[o];
+		const int *waits = slice_of(p, op->host_waits);
+		int here = 0;
+		if (op_kind_class(op->kind) == OP_CLASS_MESSAGE) {
+			assert_int_equal(op->host_waits.count, 0);
+			continue;
+		}
+		for (int w = 0; w < op->host_waits.count; w++) {
+			int on = waits[w];
+			if (on < 0 || op_kind_class(p->ops[on].kind) != OP_CLASS_MESSAGE)
+				continue;
+			assert_in_range(on, first, o - 1);
+			here++;
+		}
+		assert_true(here == 0 || here == o - first);
+		n += here;
+		first = o + 1;
+	}
+	return n;
+}
+
+/* Megatron-LM and InternEvo synchronise the device behind what stages exchange, unless interleaved
+ * stages overlap it (batch_p2p_sync, overlap_p2p_comm). */
+static void test_host_waits(void **state)
+{
+	static const struct {
+		const char *words;
+		bool waits;
+	} rows[] = {
+		{"runtime=megatron", true},
+		{"runtime=megatron pipeline_schedule=gpipe", true},
+		{"runtime=megatron overlap=all strategy=ZERO_1", true},
+		{"runtime=megatron tensor=4 sequence_parallel=off scatter_gather=on", true},
+		{"runtime=megatron activation_checkpointing=full context=2", true},
+		{"runtime=megatron pipeline_schedule=interleaved virtual_stages=2", false},
+		{"runtime=internevo", true},
+		{"runtime=nanotron", false},
+		{"runtime=pytorch-fsdp2", false},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *schedule = built(&arena, "llama-2-7b",
+			arena_printf(&arena, "%s pipeline=4 grad_accum=8 seq_len=%d", rows[i].words,
+				SEQ_LEN));
+		for (int c = 0; c < schedule->n_classes; c++) {
+			struct exchanged out = of_class(schedule, c, OP_SEND, GROUP_PIPELINE);
+			struct exchanged in = of_class(schedule, c, OP_RECV, GROUP_PIPELINE);
+			assert_int_equal(waits_for_messages(&schedule->programs[c]),
+				rows[i].waits ? out.n + in.n : 0);
+		}
+		arena_finish(&arena);
+	}
+}
+
 /* A tied table is on the first stage and on the last one, which add up its gradients. */
 static void test_table(void **state)
 {
@@ -508,6 +572,7 @@ int main(void)
 		cmocka_unit_test(test_work),
 		cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_parts_of_messages),
+		cmocka_unit_test(test_host_waits),
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_in_flight),
 		cmocka_unit_test(test_reductions_come_behind),
