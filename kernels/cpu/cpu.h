@@ -61,6 +61,10 @@ struct product {
 	struct ahead *ahead; /* what is fetched meanwhile (ahead.h), or NULL */
 };
 void REST(multiply)(const struct product *product);
+/* The same of the first rows, at most TILE_ROWS and without limits, where B ([k, n], or [n, k] when
+ * transposed) is not packed yet. Rows that only have to be copied are, behind the products. */
+void REST(pack_and_multiply)(
+	const struct product *product, float *packed, const float *b, int64_t ldb, bool transpose);
 
 /* Products of bf16: a register tile that takes the terms in pairs (product_bf16.c). Packed operands
  * are words, each a pair of consecutive terms, the earlier one in its lower half. A is walked by
@@ -79,6 +83,10 @@ void CPU(product_bf16)(const struct product_bf16 *product);
 /* Panels of B ([k, n], or [n, k] when transposed); an odd k is padded with a zero. */
 void CPU(pack_bf16)(
 	uint32_t *packed, const uint16_t *b, int64_t ldb, bool transpose, int64_t k, int64_t n);
+
+/* Of the first rows, as pack_and_multiply. */
+void CPU(pack_and_multiply_bf16)(const struct product_bf16 *product, uint32_t *packed,
+	const uint16_t *b, int64_t ldb, bool transpose, int64_t k);
 
 /* Terms are summed up block by block: how many blocks k of them make, and the first term of each.
  * It depends on k only, so bits depend on no other size. A block of bf16 begins with a pair. */

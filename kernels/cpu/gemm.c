@@ -1,11 +1,10 @@
 /* The built-in matrix product: blocks of A and B are copied into the workspace so that the register
  * tile reads B from the second-level cache and A from the first.
  *
- *   for each block of k
- *     for each block of rows: copy A's panels          (third-level cache, up to BLOCK_ROWS x
- * BLOCK_K) for each block of columns: pack B               (second-level cache, BLOCK_COLS x
- * BLOCK_K) multiply
- */
+ *   for each block of rows
+ *     for each block of k: copy A's panels       (third-level cache, up to BLOCK_ROWS x BLOCK_K)
+ *       for each block of columns: pack B        (second-level cache, BLOCK_COLS x BLOCK_K),
+ *         multiply                               (the first rows do both) */
 #include "kernels/common/common.h"
 #include "kernels/cpu/ahead.h"
 #include "kernels/cpu/cpu.h"
@@ -25,6 +24,8 @@ enum {
 	LEAST_THREAD_WORK = 1 << 20,
 	/* A row or column of a block is copied in the time of so many of its products. */
 	COPY_COST = 8,
+	/* So much of B is still near when it is read for the next rows. */
+	NEAR_FLOATS = 1 << 19,
 };
 
 struct block {
@@ -75,8 +76,11 @@ static void copy_columns(const struct gemm *g, const struct block *block, struct
 }
 
 static void multiply_block(const struct gemm *g, const struct block *block,
-	const struct panels *panels, const float *packed, struct ahead *ahead)
+	const struct panels *panels, float *packed, struct ahead *ahead)
 {
+	const float *b =
+		(const float *)g->b + (g->transpose_b ? block->column * g->ldb + block->term
+						      : block->term * g->ldb + block->column);
 	struct product product = {
 		.n = block->columns,
 		.k = block->terms,
@@ -95,19 +99,24 @@ static void multiply_block(const struct gemm *g, const struct block *block,
 		product.m = smaller(TILE_ROWS, block->rows - i);
 		product.a = panels->data + i / TILE_ROWS * panels->next;
 		product.c = (float *)g->c + (block->row + i) * g->ldc + block->column;
-		REST(multiply)(&product);
+		if (i == 0)
+			REST(pack_and_multiply)(&product, packed, b, g->ldb, g->transpose_b);
+		else
+			REST(multiply)(&product);
 	}
 }
 
-/* The block of B that is packed next: that of other rows is near already. */
+/* The block of B that is packed next, where it is not near already. */
 static struct ahead next_of(const struct gemm *g, const struct block *block, int64_t first)
 {
 	int64_t column = block->column + BLOCK_COLS, term = block->term + block->terms;
 	int64_t steps = tiles_of(block->rows, block->columns) * block->terms;
 
+	if (block->row > 0 && g->n * g->k <= NEAR_FLOATS)
+		return (struct ahead){0};
 	if (column < g->n)
 		return ahead_of(g, block->term, block->terms, column, BLOCK_COLS, steps);
-	if (block->row + block->rows < g->m || term == g->k)
+	if (term == g->k)
 		return (struct ahead){0};
 	return ahead_of(g, term, BLOCK_K, first, BLOCK_COLS, steps);
 }
@@ -120,12 +129,7 @@ static void row_block(const struct gemm *g, struct block *block, struct panels *
 	else
 		copy_rows(g, block, panels);
 	for (block->column = first; block->column < g->n; block->column += BLOCK_COLS) {
-		const float *b = (const float *)g->b +
-				 (g->transpose_b ? block->column * g->ldb + block->term
-						 : block->term * g->ldb + block->column);
-
 		block->columns = smaller(BLOCK_COLS, g->n - block->column);
-		REST(pack)(packed, b, g->ldb, g->transpose_b, block->terms, block->columns);
 		struct ahead ahead = next_of(g, block, first);
 		multiply_block(g, block, panels, packed, &ahead);
 	}
@@ -147,12 +151,12 @@ static void multiply_fp32(const struct gemm *g, float *workspace, int64_t floats
 	struct block block = {0};
 	int64_t first = REST(multiply_thin)(g, workspace, floats);
 
-	for (int64_t i = 0; i < blocks && first < g->n; i++) {
-		block.term = block_term(DTYPE_FP32, g->k, i);
-		block.terms = block_term(DTYPE_FP32, g->k, i + 1) - block.term;
-		block.accumulate = g->accumulate || i > 0;
-		for (block.row = 0; block.row < g->m; block.row += block.rows) {
-			block.rows = smaller(smaller(BLOCK_ROWS, room), g->m - block.row);
+	for (block.row = 0; block.row < g->m && first < g->n; block.row += block.rows) {
+		block.rows = smaller(smaller(BLOCK_ROWS, room), g->m - block.row);
+		for (int64_t i = 0; i < blocks; i++) {
+			block.term = block_term(DTYPE_FP32, g->k, i);
+			block.terms = block_term(DTYPE_FP32, g->k, i + 1) - block.term;
+			block.accumulate = g->accumulate || i > 0;
 			row_block(g, &block, &panels, workspace, first);
 		}
 	}

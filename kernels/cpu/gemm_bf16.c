@@ -5,7 +5,8 @@
  *   for each chunk of columns                    (bf16 C of several blocks of k: its sums fit)
  *     for each block of rows
  *       for each block of k: copy A's panels
- *         for each block of columns: pack B, multiply, and after the last block of k round */
+ *         for each block of columns: pack B, multiply (the first rows do both), and after the last
+ *           block of k round */
 #include "kernels/common/common.h"
 #include "kernels/cpu/ahead.h"
 #include "kernels/cpu/cpu.h"
@@ -16,7 +17,8 @@ enum {
 	BLOCK_ROWS = 1536,
 	CHUNK_COLS = 24 * BLOCK_COLS, /* of sums */
 	ROW_PADDING = 16,
-	LEAST_ROWS = 48, /* a multiple of every TILE_ROWS */
+	NEAR_ELEMENTS = 1 << 20, /* so much of B is still near when it is read for the next rows */
+	LEAST_ROWS = 48,         /* a multiple of every TILE_ROWS */
 	/* Where a block starts is rounded to an even term: it may have one pair more. */
 	PACKED_WORDS = BLOCK_COLS * (BLOCK_K / 2 + 1),
 	PANEL_ROW = BLOCK_K / 2 + ROW_PADDING,
@@ -130,6 +132,9 @@ static void multiply_block(const struct gemm *g, const struct block *block,
 	const struct space *space, int64_t chunk, struct ahead *ahead)
 {
 	bool rounds = g->c_dtype == DTYPE_BF16;
+	const uint16_t *b =
+		(const uint16_t *)g->b + (g->transpose_b ? block->column * g->ldb + block->term
+							 : block->term * g->ldb + block->column);
 	struct product_bf16 product = {
 		.columns = block->columns,
 		.pairs = pairs_of(block),
@@ -151,19 +156,26 @@ static void multiply_block(const struct gemm *g, const struct block *block,
 		product.a = space->panels + i / TILE_ROWS * space->next;
 		product.c =
 			rounds ? sums : (float *)g->c + (block->row + i) * g->ldc + block->column;
-		CPU(product_bf16)(&product);
+		if (i == 0) {
+			CPU(pack_and_multiply_bf16)
+			(&product, space->packed, b, g->ldb, g->transpose_b, block->terms);
+		} else {
+			CPU(product_bf16)(&product);
+		}
 		if (rounds && block->last)
 			round_panel(g, block, i, product.rows, sums, space->sums_row);
 	}
 }
 
-/* The block of B that is packed next: that of other rows is near already. */
+/* The block of B that is packed next, where it is not near already. */
 static struct ahead next_of(
 	const struct gemm *g, const struct block *block, int64_t chunk, int64_t end)
 {
 	int64_t column = block->column + BLOCK_COLS, term = block->term + block->terms;
 	int64_t steps = tiles_of(block->rows, block->columns) * pairs_of(block);
 
+	if (block->row > 0 && g->n * g->k <= NEAR_ELEMENTS)
+		return (struct ahead){0};
 	if (column < end)
 		return ahead_of(g, block->term, block->terms, column, BLOCK_COLS, steps);
 	if (block->row + block->rows < g->m || term == g->k)
@@ -175,19 +187,12 @@ static struct ahead next_of(
 static void row_block(
 	const struct gemm *g, struct block *block, struct space *space, int64_t chunk, int64_t end)
 {
-	const uint16_t *b = g->b;
-
 	if (g->transpose_a)
 		copy_columns(g, block, space);
 	else
 		copy_rows(g, block, space);
 	for (block->column = chunk; block->column < end; block->column += BLOCK_COLS) {
-		int64_t at = g->transpose_b ? block->column * g->ldb + block->term
-					    : block->term * g->ldb + block->column;
-
 		block->columns = smaller(BLOCK_COLS, end - block->column);
-		CPU(pack_bf16)
-		(space->packed, b + at, g->ldb, g->transpose_b, block->terms, block->columns);
 		struct ahead ahead = next_of(g, block, chunk, end);
 		multiply_block(g, block, space, chunk, &ahead);
 	}

@@ -11,8 +11,9 @@
 typedef void tile_function(const struct product *product, int64_t k, const float *a, const float *b,
 	float *c, int64_t ldc, bool accumulate);
 
+/* `panel`: where B is left as it is packed, when it comes as it is stored; else NULL. */
 INLINE void tile(const int rows, const struct product *product, int64_t k, const float *a,
-	const float *b, float *c, int64_t ldc, bool accumulate)
+	const float *b, int64_t b_step, float *panel, float *c, int64_t ldc, bool accumulate)
 {
 	const int64_t a_row = product->a_row, a_step = product->a_step;
 	vec sum[TILE_ROWS][2] = {0};
@@ -20,6 +21,10 @@ INLINE void tile(const int rows, const struct product *product, int64_t k, const
 	for (int64_t p = 0; p < k; p++) {
 		tile_fetch(rows, p, c, ldc, product->ahead);
 		vec b0 = load(b), b1 = load(b + LANES);
+		if (panel != NULL) {
+			store(panel + p * TILE_COLS, b0);
+			store(panel + p * TILE_COLS + LANES, b1);
+		}
 #pragma GCC unroll 12
 		for (int i = 0; i < rows; i++) {
 			vec element = splat(a[i * a_row]);
@@ -27,7 +32,7 @@ INLINE void tile(const int rows, const struct product *product, int64_t k, const
 			sum[i][1] += element * b1;
 		}
 		a += a_step;
-		b += TILE_COLS;
+		b += b_step;
 	}
 	tile_store(rows, sum, c, ldc, accumulate);
 }
@@ -36,7 +41,7 @@ INLINE void tile(const int rows, const struct product *product, int64_t k, const
 	static void tile_##rows(const struct product *product, int64_t k, const float *a,          \
 		const float *b, float *c, int64_t ldc, bool accumulate)                            \
 	{                                                                                          \
-		tile(rows, product, k, a, b, c, ldc, accumulate);                                  \
+		tile(rows, product, k, a, b, TILE_COLS, NULL, c, ldc, accumulate);                 \
 	}
 TILES(TILE)
 #undef TILE
@@ -134,4 +139,25 @@ void CPU(pack)(float *packed, const float *b, int64_t ldb, bool transpose, int64
 		else
 			pack_rows(packed + j * k, b + j, ldb, k, columns);
 	}
+}
+
+/* Of TILE_ROWS rows and TILE_COLS columns. */
+static void pack_tile(const struct product *p, const float *b, int64_t ldb, float *panel, float *c)
+{
+	tile(TILE_ROWS, p, p->k, p->a, b, ldb, panel, c, p->ldc, p->accumulate);
+}
+
+void CPU(pack_and_multiply)(
+	const struct product *p, float *packed, const float *b, int64_t ldb, bool transpose)
+{
+	int64_t whole = p->m == TILE_ROWS && !transpose ? p->n / TILE_COLS * TILE_COLS : 0;
+	struct product rest = *p;
+
+	for (int64_t j = 0; j < whole; j += TILE_COLS)
+		pack_tile(p, b + j, ldb, packed + j * p->k, p->c + j);
+	rest.n -= whole;
+	rest.b = packed + whole * p->k;
+	rest.c += whole;
+	CPU(pack)(packed + whole * p->k, b + whole, ldb, transpose, p->k, rest.n);
+	CPU(multiply)(&rest);
 }

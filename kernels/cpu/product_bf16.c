@@ -17,16 +17,50 @@ INLINE uvec load_words(const uint32_t *p)
 	return *(const uvec_unaligned *)p;
 }
 
-INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b, float *c,
-	int64_t ldc, bool accumulate)
+/* Word j: column j of two consecutive rows of B. */
+INLINE uvec zip(const uint16_t *b, int64_t ldb)
+{
+	uvec low = __builtin_convertvector(*(const hvec_unaligned *)b, uvec);
+	uvec high = __builtin_convertvector(*(const hvec_unaligned *)(b + ldb), uvec);
+
+	return low | high << 16;
+}
+
+INLINE void store_words(uint32_t *p, uvec words)
+{
+	*(uvec_unaligned *)p = words;
+}
+
+/* Rows of B as they are stored, and the panel where they are left packed; none: it is packed. */
+struct stored {
+	const uint16_t *b;
+	int64_t ldb;
+	uint32_t *panel;
+};
+
+INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b,
+	struct stored stored, float *c, int64_t ldc, bool accumulate)
 {
 	vec sum[TILE_ROWS][2] = {0};
 	const uint32_t *a = p->a;
 	const int64_t row = p->a_row, step = p->a_step;
 
 	for (int64_t i = 0; i < p->pairs; i++) {
+		uvec b0, b1;
+
 		tile_fetch(rows, i, c, ldc, p->ahead);
-		uvec b0 = load_words(b), b1 = load_words(b + LANES);
+		if (stored.b != NULL) {
+			b0 = zip(stored.b, stored.ldb);
+			b1 = zip(stored.b + LANES, stored.ldb);
+			store_words(stored.panel, b0);
+			store_words(stored.panel + LANES, b1);
+			stored.b += 2 * stored.ldb;
+			stored.panel += TILE_COLS;
+		} else {
+			b0 = load_words(b);
+			b1 = load_words(b + LANES);
+			b += TILE_COLS;
+		}
 #pragma GCC unroll 12
 		for (int r = 0; r < rows; r++) {
 			uvec element = a[r * row] - (uvec){0};
@@ -34,7 +68,6 @@ INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b
 			sum[r][1] = add_pair(sum[r][1], element, b1);
 		}
 		a += step;
-		b += TILE_COLS;
 	}
 	tile_store(rows, sum, c, ldc, accumulate);
 }
@@ -43,7 +76,7 @@ INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b
 	static void tile_##rows(const struct product_bf16 *p, const uint32_t *b, float *c,         \
 		int64_t ldc, bool accumulate)                                                      \
 	{                                                                                          \
-		tile(rows, p, b, c, ldc, accumulate);                                              \
+		tile(rows, p, b, (struct stored){0}, c, ldc, accumulate);                          \
 	}
 TILES(TILE)
 #undef TILE
@@ -81,12 +114,8 @@ static void pack_rows(uint32_t *panel, const uint16_t *b, int64_t ldb, int64_t k
 	for (int64_t p = 0; p < k; p += 2, panel += TILE_COLS, b += 2 * ldb) {
 		const uint16_t *next = p + 1 < k ? b + ldb : NULL;
 
-		for (int64_t j = 0; j < TILE_COLS && columns == TILE_COLS && next; j += LANES) {
-			uvec low = __builtin_convertvector(*(const hvec_unaligned *)(b + j), uvec);
-			uvec high =
-				__builtin_convertvector(*(const hvec_unaligned *)(next + j), uvec);
-			*(uvec_unaligned *)(panel + j) = low | high << 16;
-		}
+		for (int64_t j = 0; j < TILE_COLS && columns == TILE_COLS && next; j += LANES)
+			store_words(panel + j, zip(b + j, ldb));
 		for (int64_t j = 0; j < TILE_COLS && (columns < TILE_COLS || !next); j++) {
 			uint32_t low = j < columns ? b[j] : 0;
 			uint32_t high = j < columns && next ? next[j] : 0;
@@ -130,4 +159,26 @@ void CPU(pack_bf16)(
 		else
 			pack_rows(packed + j * pairs, b + j, ldb, k, columns);
 	}
+}
+
+/* Of TILE_ROWS rows and TILE_COLS columns. */
+static void pack_tile(const struct product_bf16 *p, struct stored stored, float *c)
+{
+	tile(TILE_ROWS, p, NULL, stored, c, p->ldc, p->accumulate);
+}
+
+void CPU(pack_and_multiply_bf16)(const struct product_bf16 *p, uint32_t *packed, const uint16_t *b,
+	int64_t ldb, bool transpose, int64_t k)
+{
+	bool zips = p->rows == TILE_ROWS && !transpose && k % 2 == 0;
+	int64_t whole = zips ? p->columns / TILE_COLS * TILE_COLS : 0;
+	struct product_bf16 rest = *p;
+
+	for (int64_t j = 0; j < whole; j += TILE_COLS)
+		pack_tile(p, (struct stored){b + j, ldb, packed + j * p->pairs}, p->c + j);
+	rest.columns -= whole;
+	rest.b = packed + whole * p->pairs;
+	rest.c += whole;
+	CPU(pack_bf16)(packed + whole * p->pairs, b + whole, ldb, transpose, k, rest.columns);
+	CPU(product_bf16)(&rest);
 }
