@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "kernels/common/tokens.h"
 #include "kernels/plain/plain.h"
 
 /* C[m,n] (= | +=) op(A)[m,k] op(B)[k,n]. A is stored [m,k], or [k,m] when transposed; B is stored
@@ -98,53 +99,6 @@ struct attention_backward {
 
 /* tanh: GPT-2's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf: x Phi(x). */
 enum gelu { GELU_TANH, GELU_ERF };
-
-/* Where the id of token t stands: windows of ids may overlap, or be apart. length 0: side by side.
- */
-static inline int64_t id_place(int64_t t, int64_t length, int64_t stride)
-{
-	return length > 0 ? t / length * stride + t % length : t;
-}
-
-/* out[t] = table[id of t] + positions[t % length]. An id outside [0, vocabulary) sets the context's
- * error and reads as zeros. */
-struct embedding {
-	int64_t tokens, width, length, vocabulary;
-	int64_t ids_stride; /* from one sequence's ids to the next one's; 0: length */
-	const int32_t *ids;
-	const void *table, *positions; /* [vocabulary, width]; [>= length, width] or NULL */
-	void *out;                     /* [tokens, width] */
-	enum dtype dtype;
-};
-
-/* Row by row in token order, hence deterministic. bf16 gradients: the rows that one row of a table
- * gets are summed in fp32 and added at once. */
-struct embedding_backward {
-	int64_t tokens, width, length, vocabulary;
-	int64_t ids_stride;    /* as in struct embedding */
-	int64_t position_rows; /* rows of dpositions: those past `length` have gradient zero */
-	const int32_t *ids;
-	const void *dout; /* [tokens, width] */
-	void *dtable;     /* [vocabulary, width]; NULL for none, then ids may be NULL */
-	void *dpositions; /* [position_rows, width]; NULL for none */
-	bool accumulate_table, accumulate_positions;
-	enum dtype dtype, gradient_dtype;
-};
-
-/* losses[t] = logsumexp(logits[t]) - logits[t, target], then logits become
- * (softmax - one_hot) * scale. Tokens with target < 0 are ignored: loss 0, gradient 0. */
-struct cross_entropy {
-	int64_t tokens, vocabulary, stride; /* logits rows are `stride` elements apart */
-	/* Tokens of a sequence, and from one sequence's targets to the next one's; 0: one sequence
-	 */
-	int64_t length, targets_stride;
-	void *logits;
-	const int32_t *targets;
-	float *losses;    /* [tokens] */
-	float scale;      /* usually 1 / tokens of the whole batch */
-	bool keep_logits; /* evaluation: losses only, logits stay as they are */
-	enum dtype dtype;
-};
 
 /* AdamW (Loshchilov and Hutter 2019) in PyTorch's order: w -= lr * weight_decay * w;
  * m += (1-beta1)(g-m); v = beta2 v + (1-beta2) g^2; w -= lr/c1 * m / (sqrt(v)/sqrt(c2) + epsilon)

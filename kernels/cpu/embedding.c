@@ -21,7 +21,9 @@ void CPU(embedding)(struct kernel_context *context, const struct embedding *e)
 		int64_t id = e->ids[id_place(t, e->ids_stride > 0 ? e->length : 0, e->ids_stride)];
 		const void *row = NULL, *position = NULL;
 
-		if (embedding_knows(id, e->vocabulary, &context->error))
+		bool others = e->of_part && id < 0;
+
+		if (!others && embedding_knows(id, e->vocabulary, &context->error))
 			row = element_of(e->dtype, e->table, id * e->width);
 		if (e->positions)
 			position = element_of(e->dtype, e->positions, t % e->length * e->width);
@@ -72,7 +74,7 @@ void CPU(embedding_backward)(struct kernel_context *context, const struct embedd
 	for (int64_t t = 0; e->dtable && t < e->tokens; t++) {
 		int64_t id = embedding_row(e, true, t);
 
-		if (!embedding_knows(id, e->vocabulary, &context->error))
+		if ((e->of_part && id < 0) || !embedding_knows(id, e->vocabulary, &context->error))
 			continue;
 		if (!together)
 			add_one(e, e->dtable, id, t);

@@ -203,6 +203,131 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* --- parts of tensor ranks --- */
+
+static float number(int i)
+{
+	return sinf((float)(i * i % 1009)) / 4.0f;
+}
+
+static void multiply(float *y, int64_t stride, const float *x, const float *w, int64_t n, int64_t k)
+{
+	kernels->gemm(&context, &(struct gemm){.m = 7,
+					.n = n,
+					.k = k,
+					.a = x,
+					.lda = 40,
+					.b = w,
+					.ldb = 40,
+					.transpose_b = true,
+					.c = y,
+					.ldc = stride});
+}
+
+/* Column-parallel: each result has its K in the same order. Row-parallel: two sums of half as many
+ * terms, added. */
+static void test_products_in_parts(void **state)
+{
+	float x[7 * 40], w[48 * 40], whole[7 * 48], parts[7 * 48], more[7 * 48];
+
+	(void)state;
+	for (int i = 0; i < 7 * 40; i++)
+		x[i] = number(i);
+	for (int i = 0; i < 48 * 40; i++)
+		w[i] = number(3 * i + 1);
+	multiply(whole, 48, x, w, 48, 40);
+	for (int n = 1; n < 48; n++) {
+		multiply(parts, 48, x, w, n, 40);
+		multiply(parts + n, 48, x, w + (ptrdiff_t)n * 40, 48 - n, 40);
+		assert_memory_equal(parts, whole, sizeof(whole));
+	}
+	multiply(parts, 48, x, w, 48, 20);
+	multiply(more, 48, x + 20, w + 20, 48, 20);
+	for (int i = 0; i < 7 * 48; i++)
+		assert_true(fabsf(parts[i] + more[i] - whole[i]) < 1e-6f);
+}
+
+enum { WORDS = 67, FIRST_WORDS = 34, ROWS = 6, FIGURES = 3 };
+
+/* Each word's row is one part's: the other adds zeros. */
+static void test_embedding_in_parts(void **state)
+{
+	float table[WORDS * 4], whole[ROWS * 4], parts[2][ROWS * 4];
+	const int32_t ids[ROWS] = {0, 33, 34, 66, 5, 50};
+
+	(void)state;
+	for (int i = 0; i < WORDS * 4; i++)
+		table[i] = number(i);
+	struct embedding of = {.tokens = ROWS,
+		.width = 4,
+		.length = ROWS,
+		.vocabulary = WORDS,
+		.ids = ids,
+		.table = table,
+		.out = whole};
+	kernels->embedding(&context, &of);
+	for (int p = 0; p < 2; p++) {
+		int first = p * FIRST_WORDS, n = p == 0 ? FIRST_WORDS : WORDS - FIRST_WORDS;
+		int32_t own[ROWS];
+
+		for (int t = 0; t < ROWS; t++)
+			own[t] = ids[t] >= first && ids[t] < first + n ? ids[t] - first : -1;
+		of.vocabulary = n;
+		of.ids = own;
+		of.table = table + (ptrdiff_t)first * 4;
+		of.out = parts[p];
+		of.of_part = true;
+		kernels->embedding(&context, &of);
+	}
+	for (int i = 0; i < ROWS * 4; i++)
+		assert_true(parts[0][i] + parts[1][i] == whole[i]);
+	assert_int_equal(context.error.message[0], 0);
+}
+
+static struct cross_entropy loss_of(float *logits, const int32_t *targets, float *losses)
+{
+	return (struct cross_entropy){.tokens = ROWS,
+		.vocabulary = WORDS,
+		.stride = WORDS,
+		.logits = logits,
+		.targets = targets,
+		.losses = losses,
+		.scale = 0.25f};
+}
+
+static void test_loss_in_parts(void **state)
+{
+	static const int firsts[] = {0, FIRST_WORDS, WORDS, WORDS}; /* the last part is empty */
+	float logits[ROWS * WORDS], whole[ROWS * WORDS], losses[ROWS], joined[ROWS];
+	float parts[3 * ROWS * FIGURES];
+	const int32_t targets[ROWS] = {0, 33, 34, 66, 5, 50};
+
+	(void)state;
+	for (int i = 0; i < ROWS * WORDS; i++)
+		logits[i] = whole[i] = 40.0f * number(i);
+	struct cross_entropy loss = loss_of(whole, targets, losses);
+	kernels->cross_entropy(&context, &loss);
+	for (int pass = 0; pass < 2; pass++)
+		for (int p = 0; p < 3; p++) {
+			int32_t own[ROWS];
+
+			loss = loss_of(logits + firsts[p], own, joined);
+			loss.vocabulary = firsts[p + 1] - firsts[p];
+			for (int t = 0; t < ROWS; t++)
+				own[t] = targets[t] >= firsts[p] && targets[t] < firsts[p + 1]
+						 ? targets[t] - firsts[p]
+						 : -1;
+			loss.part = pass == 0 ? parts + (ptrdiff_t)p * ROWS * FIGURES : NULL;
+			loss.parts = pass == 1 ? parts : NULL;
+			loss.n_parts = 3;
+			kernels->cross_entropy(&context, &loss);
+		}
+	for (int t = 0; t < ROWS; t++)
+		assert_true(fabsf(joined[t] - losses[t]) <= 1e-6f * fabsf(losses[t]));
+	for (int i = 0; i < ROWS * WORDS; i++)
+		assert_true(fabsf(logits[i] - whole[i]) < 1e-7f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -214,6 +339,9 @@ int main(void)
 		cmocka_unit_test(test_unknown_token),
 		cmocka_unit_test(test_declared_trees),
 		cmocka_unit_test(test_first_adamw_step),
+		cmocka_unit_test(test_products_in_parts),
+		cmocka_unit_test(test_embedding_in_parts),
+		cmocka_unit_test(test_loss_in_parts),
 	};
 
 	kernels = kernels_cpu();
