@@ -87,6 +87,25 @@ static bool check_stages(const struct executor_job *job, struct error *error)
 	return true;
 }
 
+/* What tensor ranks hold is no run of a parameter's elements, which is what checkpoints are made
+ * of. */
+static bool check_tensor(const struct executor_job *job, struct error *error)
+{
+	long long tensor = (long long)job->plan->plan.mesh.tensor;
+
+	if (tensor == 1)
+		return true;
+	if (on_gpu(job))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--device cuda: tensor ranks are executed on CPUs only; use --device host, "
+			"or a plan of --tensor 1");
+	return (job->checkpoint == NULL && job->resume == NULL) ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--%s: a plan of --tensor %lld has no checkpoints yet; leave it out, or use "
+		       "a plan of --tensor 1",
+		       job->checkpoint != NULL ? "checkpoint" : "resume", tensor);
+}
+
 /* Opened here too, so that bad input is told before anything starts. */
 static bool check_data(const struct executor_job *job, struct error *error)
 {
@@ -559,7 +578,8 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 	const char *plan_text = job->plan_text;
 
 	if (!check_launcher(job, error) || !check_names(job, error) || !check_stages(job, error) ||
-		!check_gpus(&run, error) || !check_model(job, error) || !check_data(job, error) ||
+		!check_tensor(job, error) || !check_gpus(&run, error) || !check_model(job, error) ||
+		!check_data(job, error) ||
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;

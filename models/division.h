@@ -61,6 +61,19 @@ struct row_counts model_rows(const struct model *model, int64_t sequences, int64
  * compute on the residual stream, not between a column-parallel layer, which reads the stream, and
  * the row-parallel one that returns to it? */
 bool module_is_on_stream(const struct division *division, enum module_kind kind);
+/* Elements of a parameter that lie one behind the other in a rank's part of it and in the whole. */
+struct parameter_run {
+	int64_t whole; /* the first one's number in the whole parameter; -1: padding, which is 0 */
+	int64_t n;
+};
+/* Of tensor rank `rank` of a dense model, from an element of its part on. */
+struct parameter_run model_parameter_run(
+	const struct model *part, int parameter, int64_t rank, int64_t element);
+/* Or has every tensor rank all of it? */
+bool model_parameter_is_cut(const struct model *part, int parameter);
+/* Words that the rank has the rows of: the first, and how many, which may be none. */
+int64_t model_first_word(const struct model *part, int64_t rank);
+int64_t model_words(const struct model *part, int64_t rank);
 /* Do experts compute rows of other ranks? */
 bool division_sends_rows(const struct division *division);
 

@@ -21,7 +21,8 @@ bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip)
 bool plan_runs_on_gpus(const struct plan_file *file, int64_t ranks, double clip)
 {
 	return file->plan.runtime == RUNTIME_SHARDPLAN && plan_ranks(&file->plan) == ranks &&
-	       file->plan.clip == clip && file->plan.mesh.pipeline == 1;
+	       file->plan.clip == clip && file->plan.mesh.pipeline == 1 &&
+	       file->plan.mesh.tensor == 1;
 }
 
 /* What our runtime computes with, and the nearest it has for knobs that it lacks. */
@@ -92,14 +93,16 @@ static void take_batch(struct plan *plan)
 	plan->global_batch = plan->grad_accum * together;
 }
 
-/* The ranks with or without the plan's stages, and what follows for the rest. */
-static void take_mesh(struct arena *arena, struct plan *plan, int64_t ranks, bool stages)
+/* The ranks with or without the plan's stages and tensor ranks, and what follows for the rest. */
+static void take_mesh(struct arena *arena, struct plan *plan, int64_t ranks, bool divides)
 {
-	const int64_t pipeline = stages ? plan->mesh.pipeline : 1;
+	const int64_t pipeline = divides ? plan->mesh.pipeline : 1;
+	const int64_t tensor = divides ? plan->mesh.tensor : 1;
 
-	take_ranks(plan, ranks / pipeline);
+	take_ranks(plan, ranks / (pipeline * tensor));
 	plan->mesh.pipeline = pipeline;
-	if (!stages) {
+	plan->mesh.tensor = tensor;
+	if (pipeline == 1) {
 		plan->pipeline_schedule = PIPELINE_1F1B;
 		plan->virtual_stages = 0;
 		plan->layers_per_stage = (struct rows){0};
@@ -108,19 +111,20 @@ static void take_mesh(struct arena *arena, struct plan *plan, int64_t ranks, boo
 	take_batch(plan);
 }
 
-/* Stages stay where they can be executed: of CPUs, of a model that our runtime cuts. */
+/* Stages and tensor ranks stay where they can be executed: of CPUs, of a model that our runtime
+ * cuts. */
 static bool settle_mesh(struct arena *arena, const struct plan_file *file,
 	const struct adaptation_target *target, struct adaptation *adaptation, struct error *error)
 {
 	int64_t ranks = topology_devices(adaptation->topology);
-	int64_t pipeline = adaptation->plan.mesh.pipeline;
-	struct plan staged = adaptation->plan;
+	int64_t divides = adaptation->plan.mesh.pipeline * adaptation->plan.mesh.tensor;
+	struct plan divided = adaptation->plan;
 	struct error ignored = {0};
 
-	if (pipeline > 1 && !target->gpus && ranks % pipeline == 0) {
-		take_mesh(arena, &staged, ranks, true);
-		if (plan_check(&staged, file->model, adaptation->topology, &ignored)) {
-			adaptation->plan = staged;
+	if (divides > 1 && !target->gpus && ranks % divides == 0) {
+		take_mesh(arena, &divided, ranks, true);
+		if (plan_check(&divided, file->model, adaptation->topology, &ignored)) {
+			adaptation->plan = divided;
 			return true;
 		}
 	}

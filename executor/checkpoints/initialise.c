@@ -16,8 +16,9 @@ struct init {
 	int thread, threads;
 };
 
-/* How deep the whole model is counts, of which this may be a stage. */
-static void fill(
+/* Elements of the whole parameter. How deep the whole model is counts, of which this may be a
+ * stage. */
+static void fill_run(
 	const struct model *model, int index, int64_t seed, int64_t first, int64_t n, float *out)
 {
 	const struct parameter *parameter = &model->parameters[index];
@@ -45,6 +46,23 @@ static void fill(
 	}
 }
 
+/* Elements of the rank's part of it. */
+static void fill(const struct init *init, int parameter, int64_t first, int64_t n, float *out)
+{
+	const struct weights *w = init->weights;
+	const struct model *model = w->program->model;
+	int64_t place = plan_tensor_place(&w->schedule->plan, w->rank), count;
+
+	for (int64_t at = 0; at < n; at += count) {
+		const struct parameter_run run =
+			model_parameter_run(model, parameter, place, first + at);
+
+		count = min_i64(run.n, n - at);
+		if (run.whole >= 0)
+			fill_run(model, parameter, init->seed, run.whole, count, out + at);
+	}
+}
+
 /* Elements [first, first + n) of a unit. */
 static void init_part(
 	const struct init *init, const struct unit *unit, int64_t first, int64_t n, float *part)
@@ -56,8 +74,8 @@ static void init_part(
 		int64_t end = min_i64(slice->offset + slice->elements, first + n);
 
 		if (begin < end)
-			fill(init->weights->program->model, slice->parameter, init->seed,
-				begin - slice->offset, end - begin, part + (begin - first));
+			fill(init, slice->parameter, begin - slice->offset, end - begin,
+				part + (begin - first));
 	}
 }
 
@@ -112,7 +130,8 @@ static void *init_units(void *data)
 
 	for (int u = 0; u < weights->program->n_units; u++) {
 		const struct unit *unit = &weights->program->units[u];
-		int64_t first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk;
+		int64_t first =
+			plan_shard_place(&weights->schedule->plan, weights->rank) * unit->chunk;
 
 		init_buffer(init, unit, BUFFER_PARAMETER_SHARD, first, unit->chunk);
 		init_buffer(init, unit, BUFFER_MASTER_SHARD, first, unit->chunk);

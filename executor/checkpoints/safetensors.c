@@ -302,17 +302,38 @@ void safetensors_read(const struct safetensors *weights, const struct model *mod
 	}
 }
 
+/* Elements of the rank's part of a parameter. */
+static void read_part(const struct safetensors *weights, const struct weights *to, int parameter,
+	int64_t first, int64_t n, float *out)
+{
+	const struct model *model = to->program->model;
+	int64_t place = plan_tensor_place(&to->schedule->plan, to->rank), count;
+
+	for (int64_t at = 0; at < n; at += count) {
+		const struct parameter_run run =
+			model_parameter_run(model, parameter, place, first + at);
+
+		count = min_i64(run.n, n - at);
+		memset(out + at, 0, (size_t)count * sizeof(*out));
+		if (run.whole >= 0)
+			safetensors_read(weights, to->schedule->model,
+				model_whole_parameter(model, parameter), run.whole, count,
+				out + at);
+	}
+}
+
 /* Elements [begin, end) of the unit. */
-static void load_run(const struct safetensors *weights, const struct model *model, int parameter,
-	const struct unit_slice *slice, int64_t begin, int64_t end, const struct weights_shard *to)
+static void load_run(const struct safetensors *weights, const struct weights *to,
+	const struct unit_slice *slice, int64_t begin, int64_t end,
+	const struct weights_shard *shard)
 {
 	float strip[WEIGHTS_STRIP];
 
 	for (int64_t at = begin; at < end; at += WEIGHTS_STRIP) {
 		int64_t n = min_i64(WEIGHTS_STRIP, end - at);
 
-		safetensors_read(weights, model, parameter, at - slice->offset, n, strip);
-		weights_put(to, 0, at - to->first, n, strip);
+		read_part(weights, to, slice->parameter, at - slice->offset, n, strip);
+		weights_put(shard, 0, at - shard->first, n, strip);
 	}
 }
 
@@ -332,8 +353,7 @@ void safetensors_load(const struct safetensors *weights, const struct weights *t
 				min_i64(slice->offset + slice->elements, shard.first + unit->chunk);
 			int parameter = weights_parameter(to, slice);
 			if (weights->of_parameter[parameter] >= 0)
-				load_run(weights, to->schedule->model, parameter, slice, begin, end,
-					&shard);
+				load_run(weights, to, slice, begin, end, &shard);
 		}
 	}
 }

@@ -49,7 +49,7 @@ bool weights_shard(const struct weights *weights, int index, struct weights_shar
 	*shard = (struct weights_shard){.arrays = {master(weights, index)},
 		.dtype = unit_is_frozen(unit) ? plan->param_dtype : plan->master_dtype,
 		.n_arrays = 1,
-		.first = weights->rank % plan->mesh.shard * unit->chunk};
+		.first = plan_shard_place(plan, weights->rank) * unit->chunk};
 	if (moments != NULL) {
 		shard->arrays[1] = moments;
 		shard->arrays[2] = element_at(shard->dtype, moments, unit->chunk);
@@ -124,7 +124,8 @@ static void convert(enum dtype dtype, void *to, struct part from, int64_t n)
 static bool gather_part(const struct weights *weights, struct comm *comm, int64_t chunk,
 	struct part part, enum dtype dtype, void *output, struct error *error)
 {
-	const struct group shard = {.size = weights->schedule->plan.mesh.shard, .stride = 1};
+	const struct mesh *mesh = &weights->schedule->plan.mesh;
+	const struct group shard = {.size = mesh->shard, .stride = mesh->tensor};
 	struct heap *heap = &weights->buffers->heap;
 	struct collective c = {.kind = COLLECTIVE_ALL_GATHER,
 		.element = dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32,
@@ -220,29 +221,145 @@ static void add_elements(XXH3_state_t *state, struct part part, int64_t first, i
 	}
 }
 
+static const struct parameter *whole_parameter(
+	const struct weights *w, const struct unit_slice *slice)
+{
+	return &model_whole(w->program->model)->parameters[weights_parameter(w, slice)];
+}
+
+/* --- parts of tensor ranks --- */
+
+/* Elements that pass through the heap at once, of each of them. */
+enum { PARTS_STRIP = 1 << 14 };
+
+/* A parameter that they have parts of, and its elements of them all. */
+struct parts {
+	struct digester *digester;
+	const struct unit_slice *slice;
+	enum dtype dtype;
+	char *whole; /* NULL on ranks that do not hash */
+	void *strip; /* in the heap: of every tensor rank */
+};
+
+/* What all of them have must be the same. */
+static bool are_alike(const struct parts *p, int64_t first, int64_t n)
+{
+	const struct weights *w = p->digester->weights;
+	size_t bytes = (size_t)(n * dtype_bytes(p->dtype));
+	const char *strip = p->strip;
+
+	if (model_parameter_is_cut(w->program->model, p->slice->parameter))
+		return true;
+	for (int64_t r = 1; r < w->schedule->plan.mesh.tensor; r++)
+		if (memcmp(strip, strip + (size_t)r * bytes, bytes) != 0)
+			return error_set(p->digester->error, EXIT_CODE_FAULT,
+				"tensor ranks differ after the last step: 0 and %lld hold other %s "
+				"from element %lld on",
+				(long long)r, whole_parameter(w, p->slice)->name, (long long)first);
+	return true;
+}
+
+/* One rank's elements [first, first + n). */
+static void place_part(const struct parts *p, int64_t rank, int64_t first, int64_t n)
+{
+	const struct model *model = p->digester->weights->program->model;
+	int64_t size = dtype_bytes(p->dtype), count;
+	const char *from = (const char *)p->strip + rank * n * size;
+
+	for (int64_t at = 0; at < n; at += count) {
+		const struct parameter_run run =
+			model_parameter_run(model, p->slice->parameter, rank, first + at);
+
+		count = min_i64(run.n, n - at);
+		if (run.whole >= 0)
+			memcpy(p->whole + run.whole * size, from + at * size,
+				(size_t)(count * size));
+	}
+}
+
+static bool gather_strip(const struct parts *p, int64_t first, int64_t n)
+{
+	const struct weights *w = p->digester->weights;
+	const struct group group = {.size = w->schedule->plan.mesh.tensor, .stride = 1};
+	bool ok = comm_run(p->digester->comm,
+		&(struct collective){.kind = COLLECTIVE_ALL_GATHER,
+			.element = p->dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32,
+			.group = comm_group_of(&group, w->rank),
+			.count = n,
+			.input = element_of(
+				p->dtype, p->digester->gathered, p->slice->offset + first),
+			.output = p->strip,
+			.step = -1,
+			.op = -1,
+			.unit = -1});
+
+	for (int64_t r = 0; r < group.size && ok && p->whole != NULL; r++)
+		place_part(p, r, first, n);
+	return ok && (p->whole == NULL || are_alike(p, first, n));
+}
+
+static bool gather_parts(struct parts *p)
+{
+	struct heap *heap = &p->digester->weights->buffers->heap;
+	int64_t tensor = p->digester->weights->schedule->plan.mesh.tensor;
+	int64_t most = min_i64(p->slice->elements, PARTS_STRIP);
+	int block = heap_take(heap, tensor * most * dtype_bytes(p->dtype), p->digester->error);
+	bool ok = block >= 0;
+
+	if (ok)
+		p->strip = heap_address(heap, block);
+	for (int64_t at = 0; ok && at < p->slice->elements; at += PARTS_STRIP)
+		ok = gather_strip(p, at, min_i64(PARTS_STRIP, p->slice->elements - at));
+	if (block >= 0)
+		heap_give(heap, block);
+	return ok;
+}
+
+/* The elements of a slice of the gathered unit, of all tensor ranks. */
+static bool add_slice(struct digester *d, const struct unit *unit, int slice, enum dtype dtype)
+{
+	const struct parameter *parameter = whole_parameter(d->weights, &unit->slices[slice]);
+	struct parts parts = {.digester = d, .slice = &unit->slices[slice], .dtype = dtype};
+	struct arena arena = {0};
+
+	if (d->leads)
+		parts.whole = arena_alloc(
+			&arena, (size_t)parameter->elements, (size_t)dtype_bytes(dtype));
+	bool ok = gather_parts(&parts);
+	if (ok && d->leads)
+		add_elements(d->states[slice], (struct part){dtype, parts.whole}, 0,
+			parameter->elements);
+	arena_finish(&arena);
+	return ok;
+}
+
 /* One of weights, first and second moments of a unit: gathered, then every parameter's part. */
 static bool add_tensor(struct digester *d, const struct unit *unit, struct part shard)
 {
 	struct part whole = {shard.dtype, d->gathered};
+	bool cut = d->weights->schedule->plan.mesh.tensor > 1, ok;
 
-	if (!gather_part(
-		    d->weights, d->comm, unit->chunk, shard, shard.dtype, d->gathered, d->error))
-		return false;
-	for (int i = 0; i < unit->n_slices && d->leads; i++)
-		add_elements(d->states[i], whole, unit->slices[i].offset, unit->slices[i].elements);
-	return true;
+	ok = gather_part(
+		d->weights, d->comm, unit->chunk, shard, shard.dtype, d->gathered, d->error);
+	for (int i = 0; ok && i < unit->n_slices; i++) {
+		if (cut)
+			ok = add_slice(d, unit, i, shard.dtype);
+		else if (d->leads)
+			add_elements(d->states[i], whole, unit->slices[i].offset,
+				unit->slices[i].elements);
+	}
+	return ok;
 }
 
 static bool add_unit(struct digester *d, int index)
 {
 	const struct weights *w = d->weights;
 	const struct unit *unit = &w->program->units[index];
-	const struct model *model = w->program->model;
 	struct weights_shard shard;
 	bool ok = weights_shard(w, index, &shard);
 
 	for (int i = 0; i < unit->n_slices; i++)
-		d->states[i] = begin_parameter(&model->parameters[unit->slices[i].parameter]);
+		d->states[i] = begin_parameter(whole_parameter(w, &unit->slices[i]));
 	for (int a = 0; ok && a < shard.n_arrays; a++)
 		ok = add_tensor(d, unit, (struct part){shard.dtype, shard.arrays[a]});
 	for (int i = 0; i < unit->n_slices; i++) {
@@ -317,7 +434,8 @@ bool weights_digest(const struct weights *weights, struct comm *comm, struct dig
 		.digests = ARENA_ARRAY(&arena, XXH128_canonical_t, n)};
 	bool ok = true;
 
-	d.leads = weights->rank % schedule->plan.mesh.shard == 0;
+	d.leads = plan_shard_place(&schedule->plan, weights->rank) == 0 &&
+		  plan_tensor_place(&schedule->plan, weights->rank) == 0;
 	for (int u = 0; u < weights->program->n_units && ok; u++)
 		ok = add_unit_in_heap(&d, u, error);
 	ok = ok && join_stages(&d, n, error);

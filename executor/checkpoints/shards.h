@@ -55,7 +55,8 @@ bool weights_spread(const struct weights *weights, struct comm *comm, struct err
 /* xxh3-128 of the concatenated xxh3-128 digests of all parameters in model order; that of one
  * parameter is over its name with the NUL, its dimensions as int64, its weights, first moments
  * and second moments as fp32 (little-endian). All ranks take part; the first rank of every shard
- * group has the result, the others get "". Gathers unit by unit through the heap. */
+ * group, of tensor ranks the first, has the result, the others get "". Gathers unit by unit through
+ * the heap. */
 bool weights_digest(const struct weights *weights, struct comm *comm, struct digest *digest,
 	struct error *error);
 

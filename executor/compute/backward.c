@@ -255,6 +255,22 @@ static struct qkv_gradients qkv_gradients(const struct leaf *leaf)
 		.kv_stride = joined ? q + 2 * kv : kv};
 }
 
+/* dx of what reads a norm: of column-parallel layers a part of a sum. */
+static void *norm_gradient(const struct leaf *leaf)
+{
+	void *part = operand_part(leaf);
+
+	return part != NULL ? part : operand_work(leaf, TENSOR_D_NORM);
+}
+
+/* As tensor ranks have summed it. */
+static const void *summed_norm_gradient(const struct leaf *leaf)
+{
+	const void *sum = operand_sum(leaf);
+
+	return sum != NULL ? sum : operand_work(leaf, TENSOR_D_NORM);
+}
+
 static void *output_gradient(const struct leaf *leaf, enum module_kind kind)
 {
 	if (kind == MODULE_HEAD)
@@ -271,8 +287,7 @@ static void backward_projection(const struct leaf *leaf)
 	enum module_kind kind = leaf_module(leaf)->kind;
 	bool more = kind == MODULE_GATE || kind == MODULE_KEY || kind == MODULE_QUERY;
 
-	project_backward(
-		leaf, output_gradient(leaf, kind), operand_work(leaf, TENSOR_D_NORM), more);
+	project_backward(leaf, output_gradient(leaf, kind), norm_gradient(leaf), more);
 }
 
 /* The query's is the last to come: [dq dk dv] times the three weights. */
@@ -288,7 +303,7 @@ static void backward_query_key_value(const struct leaf *leaf)
 	parameter_gradients(leaf, dy);
 	if (kind != MODULE_QUERY)
 		return;
-	struct gemm gemm = leaf_input_gradient(leaf, dy, operand_work(leaf, TENSOR_D_NORM));
+	struct gemm gemm = leaf_input_gradient(leaf, dy, norm_gradient(leaf));
 	gemm.k = gemm.lda;
 	leaf->compute->kernels->gemm(leaf->compute->context, &gemm);
 }
@@ -327,7 +342,7 @@ static void backward_head(const struct leaf *leaf)
 
 static void backward_down(const struct leaf *leaf)
 {
-	const void *dy = operand_work(leaf, TENSOR_D_RESIDUAL);
+	const void *dy = operand_stream_gradient(leaf);
 
 	if (backward_of_both(leaf))
 		parameter_gradients(leaf, dy);
@@ -359,7 +374,7 @@ static void backward_activation(const struct leaf *leaf)
 
 static void backward_attention_output(const struct leaf *leaf)
 {
-	project_backward(leaf, operand_work(leaf, TENSOR_D_RESIDUAL),
+	project_backward(leaf, operand_stream_gradient(leaf),
 		operand_work(leaf, TENSOR_D_ATTENTION_OUT), false);
 }
 
@@ -477,9 +492,9 @@ static void backward_norm(const struct leaf *leaf)
 	const float *statistics = operand_saved(leaf, leaf->module, TENSOR_NORM_STATISTICS);
 	bool centred = a->norm != NORM_RMSNORM;
 	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
-	int64_t parts = gradient_parts(c), rows = c->tokens / parts;
+	int64_t parts = gradient_parts(c), rows = c->stream_tokens / parts;
 	struct norm_backward norm = {.width = a->hidden,
-		.dy = operand_work(leaf, TENSOR_D_NORM),
+		.dy = summed_norm_gradient(leaf),
 		.x = operand_input(leaf),
 		.weight = operand_parameter(leaf, weight),
 		.mean = centred ? statistics : NULL,
@@ -492,59 +507,9 @@ static void backward_norm(const struct leaf *leaf)
 	if (statistics == NULL || norm.dy == NULL || norm.x == NULL || norm.dx == NULL)
 		return;
 	if (centred)
-		norm.rstd = statistics + c->tokens;
+		norm.rstd = statistics + c->stream_tokens;
 	for (int64_t i = 0; i < parts; i++)
 		norm_part(leaf, &norm, rows, i * rows, weight, bias);
-}
-
-/* A GPU takes the micro-batch at once. A CPU searches for the tokens of a row, in one sequence. */
-static int64_t embedding_parts(const struct compute *c)
-{
-	return c->device != NULL ? gradient_parts(c) : c->sequences;
-}
-
-/* `of` has what differs between the tables; ids, if any, are those of the first sequence. */
-static void table_gradient(const struct leaf *leaf, struct embedding_backward of)
-{
-	const struct compute *c = leaf->compute;
-	int parameter = leaf_parameter(leaf, 0);
-	int64_t parts = embedding_parts(c), rows = c->tokens / parts;
-	const void *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
-
-	of.tokens = rows;
-	of.width = architecture_of(leaf)->hidden;
-	of.length = c->seq_len;
-	of.dtype = c->dtype;
-	of.gradient_dtype = c->gradient_dtype;
-	for (int64_t i = 0; i < parts && dresidual != NULL; i++) {
-		bool more;
-		void *gradient = gradient_begin(leaf, parameter, &more);
-
-		of.dout = compute_at(c, dresidual, i * rows * of.width);
-		of.accumulate_table = of.accumulate_positions = more;
-		*(of.ids != NULL ? &of.dtable : &of.dpositions) = gradient;
-		c->kernels->embedding_backward(c->context, &of);
-		if (of.ids != NULL)
-			of.ids += of.ids_stride;
-		gradient_end(leaf, parameter);
-	}
-}
-
-static void backward_position_embedding(const struct leaf *leaf)
-{
-	const struct parameter *positions =
-		&leaf->compute->model->parameters[leaf_parameter(leaf, 0)];
-
-	table_gradient(leaf,
-		(struct embedding_backward){
-			.position_rows = positions->elements / architecture_of(leaf)->hidden});
-}
-
-static void backward_embedding(const struct leaf *leaf)
-{
-	table_gradient(leaf, (struct embedding_backward){.vocabulary = architecture_of(leaf)->vocab,
-				     .ids_stride = leaf->compute->seq_len + 1,
-				     .ids = (const int32_t *)operand_role(leaf, BUFFER_TOKENS)});
 }
 
 static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {

@@ -55,7 +55,8 @@ struct compute {
 	struct fault fault;
 	bool any_rounding; /* bits need not be those of other plans: an epilogue may compute GELU */
 	int rank;          /* of all */
-	int ranks;         /* that share out the sequences of a micro-batch */
+	int place, ranks;  /* among those that share out the sequences of a micro-batch */
+	int tensor_place;  /* among those that cut what they compute */
 	int64_t step;      /* from 0 */
 	/* Results of the step. */
 	struct exact_sum loss;  /* of the losses of this rank's tokens */
@@ -66,9 +67,10 @@ struct compute {
 	const struct model *model;
 	enum dtype dtype, gradient_dtype; /* of parameters and activations; of gradients */
 	int64_t sequences, seq_len, tokens, logits_stride; /* of a micro-batch */
-	struct location *locations;                        /* [n_parameters] */
-	struct siblings *siblings;                         /* [layers + 1]; [0] = layer -1 */
-	struct saved_tensors *saved;                       /* [n_modules] */
+	int64_t stream_tokens, first_token; /* of these the rank has on the residual stream */
+	struct location *locations;         /* [n_parameters] */
+	struct siblings *siblings;          /* [layers + 1]; [0] = layer -1 */
+	struct saved_tensors *saved;        /* [n_modules] */
 	/* [n_parameters]: the unit's gradient was taken, and this parameter's part of it holds
 	 * nothing yet: the first term is written over what lies there. */
 	bool *fresh;
@@ -93,6 +95,9 @@ void compute_close(struct compute *compute);
 
 /* `data` is a struct compute: the run function of a struct backend. */
 bool compute_run(void *data, int op, struct error *error);
+
+/* Of the same: where lies what the rank gives in an exchange of tokens. */
+void *compute_exchanged(void *data, int op);
 
 /* Around the operations of a step. A device tells the loss and the norm at the end only:
  * EXIT_CODE_FAULT for a norm that is not finite. */

@@ -121,6 +121,48 @@ static void project_onto(const struct leaf *leaf, void *y, const void *residual)
 	adapt(leaf, &base);
 }
 
+/* Row-parallel: the product is a part of a sum. What every tensor rank has, residual and bias, is
+ * there once. */
+static void project_part(const struct leaf *leaf, void *y, const void *residual, void *part)
+{
+	const struct compute *c = leaf->compute;
+	const void *bias = bias_of(leaf);
+	int64_t width = architecture_of(leaf)->hidden;
+	struct gemm product = leaf_product(leaf, part);
+
+	c->kernels->copy(c->context, c->dtype, y, residual, c->stream_tokens * width);
+	if (bias != NULL)
+		c->kernels->bias_add(c->context, c->dtype, y, bias, c->stream_tokens, width);
+	c->kernels->gemm(c->context, &product);
+}
+
+/* y = residual + x W^T, on the residual stream. */
+static void project_to_stream(const struct leaf *leaf, void *y, const void *residual)
+{
+	void *part = operand_part(leaf);
+
+	if (part != NULL)
+		project_part(leaf, y, residual, part);
+	else
+		project_onto(leaf, y, residual);
+}
+
+/* What was summed behind a row-parallel layer, to what the first leaf behind it reads. */
+static void add_sum(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const void *sum = operand_sum(leaf);
+	void *stream;
+
+	if (sum == NULL)
+		return;
+	stream = leaf_module(leaf)->kind == MODULE_NORM ? operand_input(leaf)
+							: operand_residual_stream(leaf);
+	if (stream != NULL)
+		c->kernels->add(c->context, c->dtype, stream, stream, sum,
+			c->stream_tokens * architecture_of(leaf)->hidden);
+}
+
 static void project(const struct leaf *leaf, void *y)
 {
 	project_onto(leaf, y, NULL);
@@ -133,10 +175,15 @@ static void forward_embedding(const struct leaf *leaf)
 	const struct architecture *a = architecture_of(leaf);
 	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
 	const void *table = operand_parameter(leaf, leaf_parameter(leaf, 0));
-	void *out = operand_residual_out(leaf);
+	void *out = operand_residual_out(leaf), *part = operand_part(leaf);
 
 	if (out == NULL)
 		return;
+	/* Tensor ranks add up what they have the words of. */
+	if (part != NULL) {
+		c->kernels->zero(c->context, c->dtype, out, c->stream_tokens * a->hidden);
+		out = part;
+	}
 	c->kernels->embedding(c->context, &(struct embedding){.tokens = c->tokens,
 						  .width = a->hidden,
 						  .length = c->seq_len,
@@ -145,20 +192,38 @@ static void forward_embedding(const struct leaf *leaf)
 						  .ids = tokens,
 						  .table = table,
 						  .out = out,
+						  .of_part = part != NULL,
 						  .dtype = c->dtype});
+}
+
+/* Of the rank's tokens of the residual stream, which may begin and end inside of a sequence. */
+static void add_positions(
+	const struct compute *c, void *residual, const void *positions, int64_t width)
+{
+	for (int64_t i = 0, n; i < c->stream_tokens; i += n) {
+		int64_t at = (c->first_token + i) % c->seq_len;
+		void *row = compute_at(c, residual, i * width);
+
+		n = min_i64(c->seq_len - at, c->stream_tokens - i);
+		c->kernels->add(c->context, c->dtype, row, row,
+			compute_at(c, positions, at * width), n * width);
+	}
 }
 
 /* Apart from the embedding, which may be in another unit: the bits are the same either way. */
 static void forward_position_embedding(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
-	int64_t n = c->seq_len * architecture_of(leaf)->hidden;
+	int64_t width = architecture_of(leaf)->hidden;
 	const void *positions = operand_parameter(leaf, leaf_parameter(leaf, 0));
 	void *residual = operand_residual_stream(leaf);
 
 	/* A sequence is a row here, all positions the bias. */
-	if (residual != NULL)
-		c->kernels->bias_add(c->context, c->dtype, residual, positions, c->sequences, n);
+	if (residual != NULL && c->stream_tokens == c->tokens)
+		c->kernels->bias_add(c->context, c->dtype, residual, positions, c->sequences,
+			c->seq_len * width);
+	else if (residual != NULL)
+		add_positions(c, residual, positions, width);
 }
 
 static void forward_norm(const struct leaf *leaf)
@@ -167,7 +232,7 @@ static void forward_norm(const struct leaf *leaf)
 	const struct architecture *a = architecture_of(leaf);
 	float *statistics = operand_saved(leaf, leaf->module, TENSOR_NORM_STATISTICS);
 	int bias = leaf_parameter(leaf, 1);
-	struct norm norm = {.rows = c->tokens,
+	struct norm norm = {.rows = c->stream_tokens,
 		.width = a->hidden,
 		.epsilon = (float)a->norm_epsilon,
 		.x = operand_input(leaf),
@@ -182,7 +247,7 @@ static void forward_norm(const struct leaf *leaf)
 	}
 	norm.bias = bias >= 0 ? operand_parameter(leaf, bias) : NULL;
 	norm.mean = statistics;
-	norm.rstd = statistics != NULL ? statistics + c->tokens : NULL;
+	norm.rstd = statistics != NULL ? statistics + c->stream_tokens : NULL;
 	c->kernels->layernorm(c->context, &norm);
 }
 
@@ -252,7 +317,7 @@ static void forward_attention_core(const struct leaf *leaf)
 
 static void forward_attention_output(const struct leaf *leaf)
 {
-	project_onto(leaf, operand_saved(leaf, leaf->module, TENSOR_RESIDUAL_MIDDLE),
+	project_to_stream(leaf, operand_saved(leaf, leaf->module, TENSOR_RESIDUAL_MIDDLE),
 		operand_residual_in(leaf));
 }
 
@@ -321,14 +386,20 @@ static void forward_down(const struct leaf *leaf)
 		compress(leaf, &base);
 		return;
 	}
-	project_onto(leaf, operand_residual_out(leaf),
+	project_to_stream(leaf, operand_residual_out(leaf),
 		operand_saved(leaf, s->of[MODULE_ATTENTION_OUTPUT], TENSOR_RESIDUAL_MIDDLE));
 }
 
 static void forward_head(const struct leaf *leaf)
 {
-	if (!plan_chunks_head(&leaf->compute->schedule->plan))
-		project(leaf, operand_role(leaf, BUFFER_LOGITS));
+	void *logits, *part = operand_part(leaf);
+
+	if (plan_chunks_head(&leaf->compute->schedule->plan))
+		return;
+	logits = operand_role(leaf, BUFFER_LOGITS);
+	project(leaf, logits);
+	if (part != NULL)
+		leaf_loss_part(leaf, logits, part);
 }
 
 /* Containers have no entry: they do nothing themselves. */
@@ -353,6 +424,7 @@ static void (*const forward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
 
 void forward_leaves(struct compute *compute, const struct op *op)
 {
+	add_sum(&(struct leaf){.compute = compute, .op = op, .module = op->first_module});
 	for (int m = op->first_module; m < op->end_module; m++) {
 		enum module_kind kind = compute->model->modules[m].kind;
 

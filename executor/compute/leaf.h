@@ -20,6 +20,12 @@ void *operand_parameter(const struct leaf *leaf, int parameter);
 void *operand_gradient(const struct leaf *leaf, int parameter);
 void *operand_saved(const struct leaf *leaf, int module, enum tensor_role role);
 void *operand_work(const struct leaf *leaf, enum tensor_role role);
+/* Tensor ranks: what they have summed before the operation, and what it leaves them to sum, or to
+ * put together; NULL: nothing. */
+void *operand_sum(const struct leaf *leaf);
+void *operand_part(const struct leaf *leaf);
+/* Of the residual stream, of all tokens. */
+void *operand_stream_gradient(const struct leaf *leaf);
 void *operand_residual_in(const struct leaf *leaf);
 void *operand_residual_out(const struct leaf *leaf);
 /* The one that is written, else the one that is read: for leaves that add to it. */
@@ -37,6 +43,9 @@ const struct siblings *leaf_siblings(const struct leaf *leaf);
 void *operand_input(const struct leaf *leaf);
 bool leaf_trains(const struct leaf *leaf, int parameter); /* false for -1 */
 void operands_init(struct compute *compute);
+/* Enqueued on the operation's stream where a device carries it out. */
+void compute_move(
+	struct compute *compute, const struct op *op, void *to, const void *from, int64_t bytes);
 
 static inline bool compute_on_device(const struct compute *compute, const struct op *op)
 {
@@ -55,9 +64,6 @@ struct gemm leaf_product(const struct leaf *leaf, void *y);
 struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *dx);
 struct gemm leaf_weight_gradient(
 	const struct leaf *leaf, const void *dy, const void *x, int64_t rows);
-/* Losses of so many tokens from the `first` of the micro-batch on, which are added up; their logits
- * become gradients. */
-void leaf_loss(const struct leaf *leaf, void *logits, float *losses, int64_t first, int64_t rows);
 /* The head with its loss, chunk by chunk, in backward (plan_chunks_head). */
 void backward_chunked_head(const struct leaf *leaf);
 int64_t leaf_stride(const struct leaf *leaf, int64_t out);
@@ -83,6 +89,19 @@ void gradient_end(const struct leaf *leaf, int parameter);
 void gradient_round(struct compute *compute, int buffer);
 /* sum[0..n) += more. */
 void gradient_add(int64_t *sum, const int64_t *more, int64_t n);
+
+/* --- tables.c --- */
+void backward_embedding(const struct leaf *leaf);
+void backward_position_embedding(const struct leaf *leaf);
+
+/* --- loss.c --- */
+void compute_loss(struct compute *compute, const struct op *op);
+/* Losses of so many tokens from the `first` of the micro-batch on, which are added up; their logits
+ * become gradients. */
+void leaf_loss(const struct leaf *leaf, void *logits, float *losses, int64_t first, int64_t rows);
+/* What the loss needs of the logits of the rank's part of the vocabulary, whose other parts come
+ * from the other tensor ranks. */
+void leaf_loss_part(const struct leaf *leaf, void *logits, float *part);
 
 /* --- optimizer.c --- */
 bool compute_norm_is_finite(const struct compute *compute, struct error *error);

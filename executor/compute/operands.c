@@ -200,15 +200,36 @@ static bool contains(const struct uses *uses, int buffer)
 }
 
 /* What the operation takes it writes; the other one it reads. */
-static int find_residual(const struct leaf *leaf, bool taken)
+static int find_taken(const struct leaf *leaf, enum buffer_role role, bool taken)
 {
 	struct uses uses = uses_of(leaf, leaf->op->uses), takes = uses_of(leaf, leaf->op->takes);
 
 	for (int i = 0; i < uses.n; i++)
-		if (buffer_at(&uses, i)->role == BUFFER_RESIDUAL &&
-			contains(&takes, uses.list[i]) == taken)
+		if (buffer_at(&uses, i)->role == role && contains(&takes, uses.list[i]) == taken)
 			return uses.list[i];
 	return -1;
+}
+
+static int find_residual(const struct leaf *leaf, bool taken)
+{
+	return find_taken(leaf, BUFFER_RESIDUAL, taken);
+}
+
+static void *partial_sums(const struct leaf *leaf, bool taken)
+{
+	int buffer = find_taken(leaf, BUFFER_PARTIAL_SUMS, taken);
+
+	return buffer >= 0 ? buffers_address(leaf->compute->buffers, buffer) : NULL;
+}
+
+void *operand_sum(const struct leaf *leaf)
+{
+	return partial_sums(leaf, false);
+}
+
+void *operand_part(const struct leaf *leaf)
+{
+	return partial_sums(leaf, true);
 }
 
 void *operand_residual_in(const struct leaf *leaf)
@@ -225,6 +246,72 @@ void *operand_residual_stream(const struct leaf *leaf)
 {
 	return find_residual(leaf, true) >= 0 ? operand_residual_out(leaf)
 					      : operand_residual_in(leaf);
+}
+
+/* The result of a norm, of the rank's tokens. */
+static void *norm_result(const struct leaf *leaf)
+{
+	const struct siblings *s = leaf_siblings(leaf);
+	enum module_kind kind = leaf_module(leaf)->kind;
+	bool second = kind == MODULE_GATE || kind == MODULE_UP;
+
+	return operand_saved(leaf, second ? s->second_norm : s->of[MODULE_NORM], TENSOR_NORM_OUT);
+}
+
+/* What was gathered for an operation: a gradient, then an input. */
+static int find_gathered(const struct leaf *leaf, bool last)
+{
+	struct uses uses = uses_of(leaf, leaf->op->uses);
+	int found = -1;
+
+	for (int i = 0; i < uses.n && (found < 0 || last); i++)
+		if (buffer_at(&uses, i)->role == BUFFER_GATHERED_TOKENS)
+			found = uses.list[i];
+	return found;
+}
+
+static bool cuts_stream(const struct leaf *leaf)
+{
+	return leaf->compute->schedule->plan.sequence_parallel;
+}
+
+/* Of all tokens: column-parallel layers read it. */
+static void *column_input(const struct leaf *leaf)
+{
+	return cuts_stream(leaf) ? address(leaf, find_gathered(leaf, true), "gathered input")
+				 : norm_result(leaf);
+}
+
+void *operand_stream_gradient(const struct leaf *leaf)
+{
+	return cuts_stream(leaf) ? address(leaf, find_gathered(leaf, false), "gathered gradient")
+				 : operand_work(leaf, TENSOR_D_RESIDUAL);
+}
+
+/* Of a norm, or a table of positions: one parameter behind the other. */
+static void *leaf_gradients(const struct leaf *leaf)
+{
+	return operand_gradient(leaf, leaf_parameter(leaf, 0));
+}
+
+void *compute_exchanged(void *data, int op)
+{
+	struct compute *compute = data;
+	const struct op *o = &compute->program->ops[op];
+	const struct leaf leaf = {.compute = compute, .op = o, .module = o->first_module};
+	int first = slice_of(compute->program, o->uses)[0];
+
+	switch ((int)compute->program->buffers[first].role) {
+	case BUFFER_PARTIAL_SUMS:
+		return buffers_address(compute->buffers, first);
+	case BUFFER_GRADIENT:
+	case BUFFER_GRADIENT_SHARD:
+		return leaf_gradients(&leaf);
+	case BUFFER_BACKWARD_WORK:
+		return operand_work(&leaf, TENSOR_D_RESIDUAL);
+	default:
+		return norm_result(&leaf);
+	}
 }
 
 /* Who wrote what a leaf reads. The residual stream is its own case. */
@@ -245,13 +332,10 @@ void *operand_input(const struct leaf *leaf)
 		return operand_saved(leaf, s->of[MODULE_KEY], TENSOR_KEY);
 	case MODULE_ATTENTION_OUTPUT:
 		return operand_saved(leaf, s->of[MODULE_ATTENTION_CORE], TENSOR_ATTENTION_OUT);
-	case MODULE_GATE:
-	case MODULE_UP:
-		return operand_saved(leaf, s->second_norm, TENSOR_NORM_OUT);
 	case MODULE_DOWN:
 		return operand_saved(leaf, s->of[MODULE_ACTIVATION], TENSOR_PRODUCT);
-	default: /* the projections of attention, and the head after the final norm */
-		return operand_saved(leaf, s->of[MODULE_NORM], TENSOR_NORM_OUT);
+	default: /* projections, and the head after the final norm */
+		return column_input(leaf);
 	}
 }
 
@@ -336,4 +420,12 @@ void operands_init(struct compute *compute)
 void *compute_at(const struct compute *compute, const void *activations, int64_t i)
 {
 	return activations != NULL ? (char *)activations + i * dtype_bytes(compute->dtype) : NULL;
+}
+
+void compute_move(struct compute *c, const struct op *op, void *to, const void *from, int64_t bytes)
+{
+	if (compute_on_device(c, op))
+		device_copy(c->device, to, from, bytes, op->stream, &c->error);
+	else
+		memcpy(to, from, (size_t)bytes);
 }

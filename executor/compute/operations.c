@@ -35,20 +35,30 @@ static void fault_end(const struct compute *c, const struct op *op)
 
 /* --- operations --- */
 
-/* Enqueued on the operation's stream where a device carries it out. */
-static void move(struct compute *c, const struct op *op, void *to, const void *from, int64_t bytes)
+/* Of the rank's part of the vocabulary: others' are -1. */
+static bool name_words(const struct compute *c, int32_t *tokens, int64_t n, struct error *error)
 {
-	if (compute_on_device(c, op))
-		device_copy(c->device, to, from, bytes, op->stream, &c->error);
-	else
-		memcpy(to, from, (size_t)bytes);
+	int64_t first = model_first_word(c->model, c->tensor_place);
+	int64_t words = model_words(c->model, c->tensor_place);
+	int64_t vocabulary = model_whole(c->model)->architecture.vocab;
+
+	for (int64_t i = 0; i < n && c->schedule->plan.mesh.tensor > 1; i++) {
+		int64_t word = tokens[i] - first;
+
+		if (tokens[i] < 0 || tokens[i] >= vocabulary)
+			return error_set(error, EXIT_CODE_INTERNAL,
+				"token %d is outside the vocabulary of %lld", (int)tokens[i],
+				(long long)vocabulary);
+		tokens[i] = word >= 0 && word < words ? (int32_t)word : -1;
+	}
+	return true;
 }
 
 /* Sequences of the global batch are dealt to micro-batches, then to ranks. */
 static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, struct error *error)
 {
 	const struct plan *plan = &c->schedule->plan;
-	int64_t rank = c->rank % c->ranks;
+	int64_t rank = c->place;
 
 	if (fault_hits(&c->fault, FAULT_WRONG_SEQUENCE, c->rank, c->step))
 		rank = 0;
@@ -58,8 +68,8 @@ static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, str
 		if (!data_window(c->data, first + i, tokens + i * (c->seq_len + 1), error))
 			return false;
 	if (fault_hits(&c->fault, FAULT_WILD_TOKEN, c->rank, c->step))
-		tokens[0] = (int32_t)c->model->architecture.vocab + 5;
-	return true;
+		tokens[0] = (int32_t)model_whole(c->model)->architecture.vocab + 5;
+	return name_words(c, tokens, c->sequences * (c->seq_len + 1), error);
 }
 
 /* A device gets them through pinned memory, where each micro-batch of a step has its place. */
@@ -78,7 +88,7 @@ static bool fill_tokens(
 	if (!load_tokens(c, op->micro_batch, (int32_t *)staged, error))
 		return false;
 	if (c->device != NULL)
-		move(c, op, address, staged, bytes);
+		compute_move(c, op, address, staged, bytes);
 	return true;
 }
 
@@ -130,75 +140,6 @@ static bool begin_buffers(struct compute *c, const struct op *op, struct error *
 			return false;
 	}
 	return true;
-}
-
-/* 1 / (tokens of the whole global batch): the only division in the step. */
-static float loss_scale(const struct compute *c)
-{
-	const struct plan *plan = &c->schedule->plan;
-	double scale = 1 / ((double)c->tokens * (double)plan->grad_accum * c->ranks);
-
-	if (fault_hits(&c->fault, FAULT_MISSING_DIVIDE, c->rank, c->step))
-		scale *= c->ranks;
-	if (fault_hits(&c->fault, FAULT_SCALE_GRADIENT, c->rank, c->step))
-		scale *= 1.001;
-	return (float)scale;
-}
-
-/* As fp32, and its first half as bf16. */
-static const uint32_t not_a_number = 0x7fc07fc0;
-
-/* The end of a sequence, whole ones, or the beginning of one: what a kernel takes at once. */
-static int64_t rows_at_once(const struct compute *c, int64_t first, int64_t rows)
-{
-	int64_t left = c->seq_len - first % c->seq_len;
-
-	if (first % c->seq_len == 0 && rows >= c->seq_len)
-		return rows / c->seq_len * c->seq_len;
-	return rows < left ? rows : left;
-}
-
-void leaf_loss(const struct leaf *leaf, void *logits, float *losses, int64_t first, int64_t rows)
-{
-	struct compute *c = leaf->compute;
-	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
-
-	if (tokens == NULL || logits == NULL)
-		return;
-	for (int64_t i = 0, n; i < rows; i += n) {
-		int64_t length = c->seq_len, stride = length + 1;
-
-		n = rows_at_once(c, first + i, rows - i);
-		c->kernels->cross_entropy(c->context,
-			&(struct cross_entropy){.tokens = n,
-				.vocabulary = c->model->architecture.vocab,
-				.stride = c->logits_stride,
-				.length = length,
-				.targets_stride = stride,
-				.logits = compute_at(c, logits, i * c->logits_stride),
-				.targets = tokens + 1 + id_place(first + i, length, stride),
-				.losses = losses + i,
-				.scale = loss_scale(c),
-				.dtype = c->dtype});
-	}
-	if (c->rehearsal)
-		return;
-	c->kernels->sum(
-		c->context, c->device != NULL ? &c->device->scalars->loss : &c->loss, losses, rows);
-	if (fault_hits(&c->fault, FAULT_NAN, c->rank, c->step))
-		move(c, leaf->op, logits, &not_a_number, dtype_bytes(c->dtype));
-}
-
-static void run_loss(struct compute *c, const struct op *op)
-{
-	const struct leaf leaf = {.compute = c, .op = op, .module = op->first_module};
-	float *losses = c->losses;
-
-	if (plan_chunks_head(&c->schedule->plan))
-		return;
-	if (op_buffer(c->program, op, BUFFER_LOSS_WORK) >= 0)
-		losses = operand_role(&leaf, BUFFER_LOSS_WORK);
-	leaf_loss(&leaf, operand_role(&leaf, BUFFER_LOGITS), losses, 0, c->tokens);
 }
 
 /* What the communication thread runs has a context of its own. */
@@ -273,8 +214,8 @@ static void run_copy(struct compute *c, const struct op *op)
 	if (c->rehearsal || (c->step > 0 && op->kind == OP_COPY_H2D &&
 				    fault_hits(&c->fault, FAULT_STALE_COPY, c->rank, c->step)))
 		return;
-	move(c, op, buffers_address(c->buffers, uses[1]), buffers_address(c->buffers, uses[0]),
-		op->bytes);
+	compute_move(c, op, buffers_address(c->buffers, uses[1]),
+		buffers_address(c->buffers, uses[0]), op->bytes);
 }
 
 /* With a smaller group each rank keeps its part of the unit. */
@@ -288,7 +229,8 @@ static void run_reshard(struct compute *c, const struct op *op)
 	int64_t bytes = c->program->buffers[part].bytes;
 	int64_t ranks = c->program->buffers[uses[0]].bytes / bytes;
 	const char *whole = buffers_address(c->buffers, uses[0]);
-	move(c, op, buffers_address(c->buffers, part), whole + c->rank % ranks * bytes, bytes);
+	int64_t place = plan_shard_place(&c->schedule->plan, c->rank) % ranks;
+	compute_move(c, op, buffers_address(c->buffers, part), whole + place * bytes, bytes);
 }
 
 static void run_nothing(struct compute *c, const struct op *op)
@@ -301,7 +243,7 @@ static void run_nothing(struct compute *c, const struct op *op)
 static void (*const runs[OP_KIND_COUNT])(struct compute *c, const struct op *op) = {
 	[OP_FORWARD] = forward_leaves,
 	[OP_RECOMPUTE] = run_recompute,
-	[OP_LOSS] = run_loss,
+	[OP_LOSS] = compute_loss,
 	[OP_BACKWARD] = backward_leaves,
 	[OP_END_BACKWARD] = run_nothing,
 	[OP_ACCUMULATE_GRADIENTS] = run_accumulate,
@@ -491,6 +433,8 @@ bool compute_open(struct compute *c, struct error *error)
 	c->seq_len = plan->seq_len;
 	c->logits_stride = plan_logits_stride(plan, c->model->architecture.vocab);
 	c->tokens = plan->micro_batch * plan->seq_len;
+	c->stream_tokens = model_stream_tokens(c->model, c->sequences, c->seq_len);
+	c->first_token = plan->sequence_parallel ? c->tensor_place * c->stream_tokens : 0;
 	if (!check_plan(c, error))
 		return false;
 	if (c->device != NULL && c->kernels->device != NULL)

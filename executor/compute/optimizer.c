@@ -31,6 +31,27 @@ static struct exact_sum *squares_for(
 	return &compute->on_host;
 }
 
+/* Of a gradient shard. Parameters that all tensor ranks have count on the first of them. */
+static void add_squares(struct compute *c, struct exact_sum *squares, int buffer)
+{
+	const float *shard = buffers_address(c->buffers, buffer);
+	const struct unit *unit = &c->program->units[c->program->buffers[buffer].unit];
+	int64_t first = plan_shard_place(&c->schedule->plan, c->rank) * unit->chunk;
+
+	if (c->tensor_place == 0) {
+		c->kernels->sum_squares(c->context, squares, shard, floats_in(c, buffer));
+		return;
+	}
+	for (int i = 0; i < unit->n_slices; i++) {
+		const struct unit_slice *slice = &unit->slices[i];
+		int64_t begin = max_i64(slice->offset - first, 0);
+		int64_t end = min_i64(slice->offset + slice->elements - first, unit->chunk);
+
+		if (begin < end && model_parameter_is_cut(c->model, slice->parameter))
+			c->kernels->sum_squares(c->context, squares, shard + begin, end - begin);
+	}
+}
+
 /* The squares of all gradient shards, exactly; padding is zero. Other ranks' parts come with the
  * all-reduce of the scalars. */
 void compute_norm(struct compute *compute, const struct op *op)
@@ -54,8 +75,7 @@ void compute_norm(struct compute *compute, const struct op *op)
 	for (int i = 0; i < op->uses.count - 1 && compute_sums_exactly(compute); i++)
 		gradient_round(compute, uses[i]);
 	for (int i = 0; i < op->uses.count - 1; i++)
-		compute->kernels->sum_squares(compute->context, squares,
-			buffers_address(compute->buffers, uses[i]), floats_in(compute, uses[i]));
+		add_squares(compute, squares, uses[i]);
 	if (!compute_on_device(compute, op))
 		exact_sum_normalise(squares);
 	if (squares != compute->scalars)
@@ -292,7 +312,7 @@ void compute_update(struct compute *compute, const struct op *op)
 		.state = use_of(compute, op, BUFFER_OPTIMIZER_STATE),
 		.g = use_of(compute, op, BUFFER_GRADIENT_SHARD),
 		.chunk = unit->chunk};
-	int64_t first = compute->rank % compute->schedule->plan.mesh.shard * unit->chunk;
+	int64_t first = plan_shard_place(&compute->schedule->plan, compute->rank) * unit->chunk;
 
 	if (!learn_norm(compute, op, &compute->error))
 		return;

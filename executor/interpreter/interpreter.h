@@ -17,6 +17,8 @@
 struct backend {
 	const char *name;
 	bool (*run)(void *data, int op, struct error *error);
+	/* Where lies what the rank gives in an exchange between tensor ranks; may be NULL. */
+	void *(*exchanged)(void *data, int op);
 	void *data;
 	const struct device_ops *asynchronous; /* NULL: `run` returns when the work is done */
 	void *device;

@@ -92,6 +92,17 @@ static double held_on_device(const struct interpreter *in, int index)
 	return on_device && in->expected != NULL && !in->rehearsal ? in->expected->held[index] : 0;
 }
 
+/* Tensor ranks exchange parts of buffers, which who computes with them finds. */
+static void *operand_of(const struct interpreter *in, int index, int use)
+{
+	const struct op *op = &in->program->ops[index];
+	/* Before the first step there are no buffers. */
+	bool part = use == 0 && op_exchanges(op) && in->backend.exchanged != NULL && in->pass > 0;
+
+	return part ? in->backend.exchanged(in->backend.data, index)
+		    : buffers_address(in->buffers, slice_of(in->program, op->uses)[use]);
+}
+
 static void fill_collective(const struct interpreter *in, int index, struct collective *c)
 {
 	const struct op *op = &in->program->ops[index];
@@ -101,8 +112,8 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 	*c = (struct collective){.kind = forms[op->kind].kind,
 		.element = element_type_of(in, uses),
 		.group = comm_group_of(&in->schedule->groups[op->group], in->comm->rank),
-		.input = buffers_address(in->buffers, uses[0]),
-		.output = buffers_address(in->buffers, uses[in_place ? 0 : 1]),
+		.input = operand_of(in, index, 0),
+		.output = operand_of(in, index, in_place ? 0 : op->uses.count - 1),
 		.step = in->step,
 		.op = index,
 		.unit = op->unit,
@@ -136,7 +147,7 @@ static bool check_collective(const struct interpreter *in, int index, struct err
 	int64_t in_bytes = forms[op->kind].whole_in && !in_place ? whole : chunk;
 	int64_t out_bytes = forms[op->kind].whole_out && !in_place ? whole : chunk;
 	if (in->program->buffers[uses[0]].bytes < in_bytes ||
-		in->program->buffers[uses[in_place ? 0 : 1]].bytes < out_bytes)
+		in->program->buffers[uses[in_place ? 0 : op->uses.count - 1]].bytes < out_bytes)
 		return error_set(error, EXIT_CODE_INTERNAL,
 			"operation %d (%s of %lld bytes) is larger than its buffers", index,
 			op_kind_name(op->kind), (long long)op->bytes);

@@ -11,7 +11,7 @@
 /* --- steps --- */
 
 /* The mean over all tokens of the global batch: summed exactly, so it depends on neither the number
- * of ranks nor their order. */
+ * of ranks nor their order. Tensor ranks have the same tokens. */
 static bool exchange_loss(struct trainer *t, double *loss, struct error *error)
 {
 	const struct plan *plan = &t->schedule->plan;
@@ -19,7 +19,7 @@ static bool exchange_loss(struct trainer *t, double *loss, struct error *error)
 	struct exact_sum sum = {0};
 
 	exact_sum_normalise(&t->compute.loss);
-	mine->loss = t->compute.loss;
+	mine->loss = t->compute.tensor_place == 0 ? t->compute.loss : (struct exact_sum){0};
 	mine->stop = atomic_load(&t->segment->header->stop);
 	if (!comm_exchange(&t->comm, t->scratch, t->exchanged, sizeof(*t->exchanged)))
 		return false;

@@ -142,7 +142,9 @@ static bool open_compute(struct trainer *t, struct error *error)
 		.fault = t->fault,
 		.any_rounding = trainer_job(t)->any_rounding,
 		.rank = t->segment->rank,
-		.ranks = t->program_ranks};
+		.place = (int)plan_data_place(plan, t->segment->rank),
+		.ranks = (int)plan_data_parallel(plan),
+		.tensor_place = (int)plan_tensor_place(plan, t->segment->rank)};
 	return compute_open(&t->compute, error);
 }
 
@@ -190,6 +192,7 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 				    : t->on_gpu    ? "cuda"
 						   : "host",
 			.run = compute_run,
+			.exchanged = compute_exchanged,
 			.data = &t->compute,
 			.asynchronous = t->on_gpu ? &device_cuda_ops : NULL,
 			.device = &t->gpu.device},

@@ -82,6 +82,22 @@ static bool check_in_place(const struct schedule *schedule, const struct program
 		i, op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
 }
 
+/* What a rank gives to a gather, and keeps of a sum. */
+static bool is_part_of(const struct op *op, int use)
+{
+	return op->uses.count > 1 && ((op->kind == OP_ALL_GATHER && use == 0) ||
+					     (op->kind == OP_REDUCE_SCATTER && use == 1));
+}
+
+/* Saved tensors, and gradients of parameters that tensor ranks have alike. */
+static bool is_among(const struct op *op, const struct buffer *buffer)
+{
+	enum category category = buffer_role_category(buffer->role);
+	return category == CATEGORY_ACTIVATIONS || category == CATEGORY_TEMPORARY_BUFFERS ||
+	       (category == CATEGORY_GRADIENTS && op->kind == OP_ALL_REDUCE &&
+		       buffer->bytes >= op->bytes);
+}
+
 /* Tokens between the ranks that divide the model, or the norm of their gradients. What a rank gives
  * or keeps lies among its saved tensors, of which it is a part; the whole is a buffer of its own,
  * or among them too. */
@@ -97,10 +113,8 @@ static bool check_tokens(
 		bool is_whole = buffer->role == BUFFER_GATHERED_TOKENS ||
 				buffer->role == BUFFER_PARTIAL_SUMS ||
 				buffer->role == BUFFER_NORM_SCALARS;
-		sound = is_whole ? buffer->bytes == op->bytes
-				 : buffer_role_category(buffer->role) == CATEGORY_ACTIVATIONS ||
-					   buffer_role_category(buffer->role) ==
-						   CATEGORY_TEMPORARY_BUFFERS;
+		bool is_part = is_part_of(op, k) && buffer->bytes == op->bytes / group->size;
+		sound = is_whole ? is_part || buffer->bytes == op->bytes : is_among(op, buffer);
 	}
 	return sound ||
 	       law_broken(error, "op %d: %s of %lld bytes of tokens over %lld ranks", i,

@@ -44,6 +44,7 @@
 	X(SCATTER_TOKENS, REDUCE_SCATTER, TENSOR, NOTHING, COMPUTE)                                \
 	X(REDUCE_TOKENS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                     \
 	X(REDUCE_LOSS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                       \
+	X(GATHER_LOSS, ALL_GATHER, TENSOR, NOTHING, COMPUTE)                                       \
 	/* keys and values between context ranks; their gradients */                               \
 	X(GATHER_KEYS, ALL_GATHER, CONTEXT, NOTHING, COMPUTE)                                      \
 	X(SCATTER_KEYS, REDUCE_SCATTER, CONTEXT, NOTHING, COMPUTE)                                 \
@@ -92,6 +93,8 @@
 	X(KEEP_UNSHARDED, ACCUMULATE_GRADIENTS, COMPUTE, NOTHING, NOTHING)                         \
 	X(CAST_FLAT, CAST_GRADIENTS, REDUCE, NOTHING, COMPUTE)                                     \
 	X(COPY_IN, CAST_GRADIENTS, COMPUTE, NOTHING, NOTHING)                                      \
+	/* of leaves of which tensor ranks have other tokens, or other heads */                    \
+	X(REDUCE_STREAM, ALL_REDUCE, REDUCE, REDUCED, COMPUTE)                                     \
 	X(SCATTER, REDUCE_SCATTER, REDUCE, SCATTERED, COMPUTE)                                     \
 	/* FSDP2's partial_reduce_output */                                                        \
 	X(KEEP_PARTIAL, ACCUMULATE_GRADIENTS, REDUCE, NOTHING, NOTHING)                            \

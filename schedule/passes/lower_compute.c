@@ -99,6 +99,8 @@ static void use_gathered(struct lowering *l)
 static void use_exchanged(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
+	op_use(l, flight->partial);
+	op_give(l, &flight->partial);
 	if (goes_on(l))
 		op_use(l, flight->gathered[0]);
 	else
@@ -201,6 +203,18 @@ static void take_logits(struct lowering *l)
 		l, BUFFER_LOGITS, -1, logits_bytes(l->step), l->step->plan->param_dtype);
 }
 
+/* What the loss needs of the logits of the rank's part of the vocabulary. */
+static void take_loss_parts(struct lowering *l)
+{
+	const struct step *step = l->step;
+	if (!range_has_head(step, l->at->range) || step->group_tensor < 0 ||
+		!step->method.adds_in_compute)
+		return;
+	op_use(l, flight_of(l)->tokens);
+	flight_of(l)->partial = op_take_new(
+		l, BUFFER_PARTIAL_SUMS, -1, LOSS_PARTS * exchanged_loss_bytes(step), DTYPE_FP32);
+}
+
 void lower_FORWARD(struct lowering *l)
 {
 	op_set_range(l, l->at->range);
@@ -212,6 +226,7 @@ void lower_FORWARD(struct lowering *l)
 	use_exchanged(l);
 	if (range_has_head(l->step, l->at->range) && !l->step->method.chunks_head)
 		take_logits(l);
+	take_loss_parts(l);
 	/* FSDP2: the root's post-forward releases the last gathered buffer */
 	if (range_of(l)->last_of_chunk)
 		op_give(l, &l->implicit_gathered);
@@ -226,6 +241,8 @@ void lower_LOSS(struct lowering *l)
 	l->op.end_module = l->step->model->n_modules;
 	op_use(l, flight_of(l)->logits);
 	op_use(l, flight_of(l)->tokens);
+	op_use(l, flight_of(l)->gathered[0]);
+	op_give(l, &flight_of(l)->gathered[0]);
 	if (l->step->method.chunks_head)
 		return;
 	int work = op_take_new(l, BUFFER_LOSS_WORK, -1, loss_work_bytes(l->step), DTYPE_FP32);

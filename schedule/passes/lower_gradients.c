@@ -112,6 +112,26 @@ void lower_FLATTEN(struct lowering *l)
 /* --- on the way into a reduction -----------------------------------------------------------------
  */
 
+/* Its parameters lie one behind the other, aligned. The operation is of no unit: no gradient
+ * leaves. */
+void lower_REDUCE_STREAM(struct lowering *l)
+{
+	const struct model *model = l->step->model;
+	const struct module *module = &model->modules[l->at->first_module];
+	int64_t row = runtime_of(l->step->plan->runtime)->alignment_bytes / compute_bytes(l);
+	int64_t elements = 0;
+	for (int i = 0; i < module->n_parameters; i++)
+		elements = round_up(elements, row) +
+			   model->parameters[module->first_parameter + i].elements;
+	l->op.unit = -1;
+	l->op.group = l->step->group_tensor;
+	l->op.dtype = gradient_dtype(l);
+	l->op.bytes = elements * reduce_bytes(l);
+	l->op.first_module = l->at->first_module;
+	l->op.end_module = l->at->end_module;
+	op_use(l, live_of(l)->gradient);
+}
+
 /* FSDP2 without synchronisation: unsharded gradients are kept in the reduce dtype. */
 void lower_KEEP_UNSHARDED(struct lowering *l)
 {

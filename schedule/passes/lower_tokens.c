@@ -16,6 +16,19 @@ static void take_gathered(struct lowering *l, int *buffer)
 		op_take_new(l, BUFFER_GATHERED_TOKENS, -1, l->op.bytes, l->step->plan->param_dtype);
 }
 
+/* The rank's part of what is gathered: the result of the norm before, or the gradient of the
+ * residual stream. */
+static void use_own_tokens(struct lowering *l, bool is_input)
+{
+	struct flight *flight = flight_of(l);
+	if (!is_input) {
+		op_use(l, flight->backward_work);
+		return;
+	}
+	op_use(l, flight->saved[l->at->range - 1]);
+	op_use(l, flight->results[l->at->range - 1]);
+}
+
 /* Where autograd keeps the gathered input, it is among the tensors of the norm before. */
 void lower_GATHER_TOKENS(struct lowering *l)
 {
@@ -23,6 +36,8 @@ void lower_GATHER_TOKENS(struct lowering *l)
 	const struct range *range = &l->step->ranges[l->at->range];
 	bool is_input = l->at->flags & OF_INPUT;
 	set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
+	if (l->step->method.adds_in_compute)
+		use_own_tokens(l, is_input);
 	if (is_input && l->step->rules.keeps_gathered_input && !range->first_of_slot)
 		op_use(l, flight->saved[l->at->range - 1]);
 	else if (range_has_head(l->step, l->at->range) && l->step->gather_buffer >= 0)
@@ -33,14 +48,22 @@ void lower_GATHER_TOKENS(struct lowering *l)
 
 void lower_SCATTER_TOKENS(struct lowering *l)
 {
+	int *partial = &flight_of(l)->partial, sums = -1;
 	set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
-	op_use(l, flight_of(l)->partial);
-	op_give(l, &flight_of(l)->partial);
+	op_use(l, *partial);
+	if (l->step->method.adds_in_compute)
+		sums = op_take_new(l, BUFFER_PARTIAL_SUMS, -1,
+			l->op.bytes / l->step->plan->mesh.tensor, l->step->plan->param_dtype);
+	op_give(l, partial);
+	*partial = sums;
 }
 
 void lower_REDUCE_TOKENS(struct lowering *l)
 {
-	lower_SCATTER_TOKENS(l);
+	set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
+	op_use(l, flight_of(l)->partial);
+	if (!l->step->method.adds_in_compute)
+		op_give(l, &flight_of(l)->partial);
 }
 
 void lower_REDUCE_LOSS(struct lowering *l)
@@ -50,6 +73,17 @@ void lower_REDUCE_LOSS(struct lowering *l)
 	l->op.bytes = exchanged_loss_bytes(l->step);
 	int sums = op_take_new(l, BUFFER_PARTIAL_SUMS, -1, l->op.bytes, DTYPE_FP32);
 	op_give(l, &sums);
+}
+
+void lower_GATHER_LOSS(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	l->op.group = l->step->group_tensor;
+	l->op.dtype = DTYPE_FP32;
+	l->op.bytes = l->step->plan->mesh.tensor * LOSS_PARTS * exchanged_loss_bytes(l->step);
+	op_use(l, flight->partial);
+	flight->gathered[0] = op_take_new(l, BUFFER_GATHERED_TOKENS, -1, l->op.bytes, DTYPE_FP32);
+	op_give(l, &flight->partial);
 }
 
 void lower_GATHER_KEYS(struct lowering *l)

@@ -63,6 +63,7 @@ struct method method_of(const struct plan *plan, const struct topology *topology
 		.needed_tensors_only = runtime->needed_tensors_only,
 		.keeps_work = runtime->keeps_backward_work,
 		.keeps_losses = runtime->keeps_losses,
+		.adds_in_compute = runtime->adds_in_compute,
 		.chunks_head = plan_chunks_head(plan),
 		.recomputes_to_end =
 			!runtime->recompute_stops_early && !runtime->needed_tensors_only,

@@ -53,6 +53,7 @@ struct method {
 				    */
 	bool keeps_work;           /* all tensors of a block's backward, until it ends */
 	bool keeps_losses;         /* one a token */
+	bool adds_in_compute;      /* sums of tensor ranks, in the next compute */
 	bool chunks_head;          /* plan_chunks_head */
 	bool recomputes_to_end;    /* what a block returns, too */
 	bool recomputes_attention; /* selective checkpointing: nothing else */

@@ -78,6 +78,13 @@ static bool ends_range(const struct action *action)
 	return action->kind == ACTION_COMBINE_ROWS && !(action->flags & IN_BACKWARD);
 }
 
+/* Ours gathers what a norm has saved before the block's backward begins. */
+static bool gathers_saved(const struct offloading *o)
+{
+	return o->step->method.adds_in_compute && o->at->kind == ACTION_GATHER_TOKENS &&
+	       (o->at->flags & IN_BACKWARD);
+}
+
 static void find_first_ranges(struct offloading *o)
 {
 	const struct step *step = o->step;
@@ -96,7 +103,8 @@ void pass_offload_activations(struct step *step)
 	find_first_ranges(&o);
 	for (int i = 0; i < old.n; i++) {
 		o.at = &old.items[i];
-		if (o.at->kind == ACTION_RECOMPUTE || o.at->kind == ACTION_BACKWARD)
+		if (o.at->kind == ACTION_RECOMPUTE || o.at->kind == ACTION_BACKWARD ||
+			gathers_saved(&o))
 			begin_backward(&o);
 		action_add(step, *o.at);
 		if (ends_range(o.at))

@@ -67,6 +67,37 @@ static void keep_partial(struct reducing *r)
 	*has_partial = true;
 }
 
+/* Tensor ranks have its parameters alike, and each a part of their gradient. */
+static bool is_partial_leaf(const struct step *step, int module)
+{
+	enum module_kind kind = step->model->modules[module].kind;
+	bool of_stream =
+		step->plan->sequence_parallel && module_is_on_stream(&step->model->division, kind);
+	return (of_stream || kind == MODULE_QUERY_NORM || kind == MODULE_KEY_NORM) &&
+	       step->model->modules[module].n_parameters > 0;
+}
+
+static void reduce_leaves(struct reducing *r, const struct range *range)
+{
+	struct action action = action_at(r->at, ACTION_REDUCE_STREAM, r->at->unit);
+	for (int m = range->first_module; m < range->end_module; m++) {
+		action.first_module = m;
+		action.end_module = m + 1;
+		if (is_partial_leaf(r->step, m))
+			action_add(r->step, action);
+	}
+}
+
+static void reduce_stream(struct reducing *r)
+{
+	const struct step *step = r->step;
+	if (step->group_tensor < 0 || !step->method.adds_in_compute)
+		return;
+	for (int i = 0; i < step->n_ranges; i++)
+		if (step->ranges[i].unit == r->at->unit)
+			reduce_leaves(r, &step->ranges[i]);
+}
+
 static void reduce(struct reducing *r)
 {
 	const struct method *method = &r->step->method;
@@ -76,6 +107,7 @@ static void reduce(struct reducing *r)
 			add(r, ACTION_KEEP_UNSHARDED, STREAM_COMPUTE, 0);
 		return;
 	}
+	reduce_stream(r);
 	if (method->copies_out)
 		add(r, ACTION_COPY_IN, STREAM_COMPUTE, 0);
 	else if (method->flattens)

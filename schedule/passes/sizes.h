@@ -19,6 +19,7 @@ int64_t logits_bytes(const struct step *step);
  * one figure a token in the loss; keys and values of all context ranks. */
 int64_t exchanged_tokens_bytes(const struct step *step);
 int64_t exchanged_loss_bytes(const struct step *step);
+enum { LOSS_PARTS = 3 }; /* such figures, of a part of the vocabulary */
 int64_t exchanged_keys_bytes(const struct step *step);
 /* A ring: keys and values of one rank; their gradients; results of rounds until they are merged. */
 int64_t key_block_bytes(const struct step *step);

@@ -3,7 +3,7 @@
  * sequence parallelism it has them on the residual stream too: partial sums are reduced behind a
  * row-parallel layer, and in backward behind a column-parallel one. With it they are scattered
  * there, and gathered on the way back. */
-#include "schedule/passes/step.h"
+#include "schedule/passes/sizes.h"
 
 static void add_gather(struct step *step, const struct action *at, unsigned flags)
 {
@@ -90,12 +90,14 @@ static void add_backward(struct step *step, const struct action *action)
 	add_summed(step, action, range->leaves_stream);
 }
 
-/* The largest logit of a token, its sum of exponentials, the logit of its target. */
+/* The largest logit of a token, its sum of exponentials, the logit of its target: one after the
+ * other, or those of every rank's part of the vocabulary at once. */
 static void add_loss(struct step *step, const struct action *action)
 {
-	enum { SUMS = 3 };
-	for (int i = 0; i < SUMS; i++)
-		action_add_beside(step, action, ACTION_REDUCE_LOSS, 0);
+	bool gathers = step->method.adds_in_compute;
+	for (int i = 0; i < (gathers ? 1 : LOSS_PARTS); i++)
+		action_add_beside(
+			step, action, gathers ? ACTION_GATHER_LOSS : ACTION_REDUCE_LOSS, 0);
 	action_add(step, *action);
 }
 

@@ -14,7 +14,7 @@
 #define DECODED(member, flags, names, decoded)                                                     \
 	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
 
-/* Runtimes with tensor ranks; with pipelines. */
+/* Runtimes with tensor ranks and with pipelines. */
 #define DIVIDED                                                                                    \
 	(BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_NANOTRON) |           \
 		BIT(RUNTIME_INTERNEVO) | BIT(RUNTIME_MEGATRON))
@@ -381,7 +381,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 				FIELD_OMIT_ZERO),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
-			.runtimes = DIVIDED,
+			.runtimes = STAGED,
 			.refusal = "it has no tensor parallelism; use off",
 			.metavar = on_off,
 			.help = "the tokens of the residual stream are cut over the tensor ranks "
@@ -527,7 +527,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
-			.runtimes = DIVIDED,
+			.runtimes = STAGED,
 			.metavar = "N",
 			.help = "ranks that heads, MLPs and vocabulary are cut over (tensor "
 				"parallelism)",

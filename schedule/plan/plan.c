@@ -77,6 +77,21 @@ enum context_method plan_usual_context_method(const struct plan *plan)
 	return ring ? CONTEXT_RING : CONTEXT_ALL_GATHER;
 }
 
+int64_t plan_tensor_place(const struct plan *plan, int64_t rank)
+{
+	return rank % plan->mesh.tensor;
+}
+
+int64_t plan_data_place(const struct plan *plan, int64_t rank)
+{
+	return rank / (plan->mesh.context * plan->mesh.tensor) % plan_data_parallel(plan);
+}
+
+int64_t plan_shard_place(const struct plan *plan, int64_t rank)
+{
+	return rank / plan->mesh.tensor % plan_shard_ranks(plan);
+}
+
 int64_t plan_attention_rounds(const struct plan *plan)
 {
 	return plan->context_method == CONTEXT_RING ? plan->mesh.context : 1;

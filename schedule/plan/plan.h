@@ -26,6 +26,11 @@ int64_t plan_expert_reduce_ranks(const struct plan *plan); /* replicate * shard 
 int64_t plan_expert_shard_ranks(const struct plan *plan);
 /* Ranks of one replica, of whose rows of context and tensor ranks expert ranks are taken. */
 int64_t plan_expert_domain(const struct plan *plan);
+/* Places of a rank: among those that cut its part of the model; among those that share out the
+ * sequences of a micro-batch; and, within its shard group, among those that share out states. */
+int64_t plan_tensor_place(const struct plan *plan, int64_t rank);
+int64_t plan_data_place(const struct plan *plan, int64_t rank);
+int64_t plan_shard_place(const struct plan *plan, int64_t rank);
 /* What attention over context ranks goes by where nobody says. */
 enum context_method plan_usual_context_method(const struct plan *plan);
 /* Rounds that the core of attention is computed in, over the keys of one rank after the other. */

@@ -174,6 +174,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.keeps_unread = true,
 			.keeps_backward_work = true,
 			.keeps_losses = true,
+			.adds_in_compute = true,
 			.synchronises_step = true,
 			.step_exchange_bytes = 552, /* an exact sum of losses, and a flag */
 			.measures_norm = true,

@@ -28,6 +28,46 @@ static bool check_axis(const struct plan *plan, enum knob_id id, struct error *e
 		knob_table[id].field.name, size, runtime_names[plan->runtime]);
 }
 
+/* Each has as many whole tokens; exact sums are made sequence by sequence. */
+static bool check_tokens(const struct plan *plan, struct error *error)
+{
+	int64_t tokens = plan->micro_batch * plan->seq_len;
+	bool exact = plan->gradient_sums == SUMS_EXACT;
+	if (!plan->sequence_parallel || (!exact && tokens % plan->mesh.tensor == 0))
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--sequence-parallel on: runtime %s does not cut %s over %lld tensor ranks; use "
+		"off",
+		runtime_names[plan->runtime],
+		exact ? "the sequences of --gradient-sums exact" : "the tokens of a micro-batch",
+		(long long)plan->mesh.tensor);
+}
+
+/* What the executor does not cut over tensor ranks. */
+static bool check_executed(const struct plan *plan, const struct model *model, struct error *error)
+{
+	const struct architecture *a = &model->architecture;
+	const struct {
+		bool has;
+		const char *what;
+	} lacks[] = {
+		{plan->mesh.pipeline > 1, "stages of a pipeline"},
+		{a->experts > 0, "experts"},
+		{a->kv_heads % plan->mesh.tensor != 0, "one key and value head"},
+		{plan_chunks_head(plan), "the chunks of --loss fused-linear"},
+	};
+	if (plan->mesh.tensor == 1 || !runtime_of(plan->runtime)->adds_in_compute)
+		return true;
+	for (int i = 0; i < COUNT_OF(lacks); i++)
+		if (lacks[i].has)
+			return error_set(error, EXIT_CODE_USAGE,
+				"--tensor %lld: runtime %s does not cut %s over tensor ranks yet; "
+				"use 1",
+				(long long)plan->mesh.tensor, runtime_names[plan->runtime],
+				lacks[i].what);
+	return check_tokens(plan, error);
+}
+
 /* Heads are whole; key and value heads are repeated where there are fewer than ranks. */
 static bool check_tensor(const struct plan *plan, const struct model *model, struct error *error)
 {
@@ -345,6 +385,6 @@ bool plan_check_axes(const struct plan *plan, const struct model *model, struct 
 			return false;
 	return check_axis(plan, KNOB_EXPERT, error) && check_experts(plan, model, error) &&
 	       check_routing(plan, model, error) && check_tensor(plan, model, error) &&
-	       check_context(plan, model, error) && check_messages(plan, error) &&
-	       check_pipeline(plan, model, error);
+	       check_executed(plan, model, error) && check_context(plan, model, error) &&
+	       check_messages(plan, error) && check_pipeline(plan, model, error);
 }

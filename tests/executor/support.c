@@ -178,7 +178,7 @@ void solo_open(struct solo *solo, struct run *run, const struct kernels *kernels
 		.data = &solo->data,
 		.training = training,
 		.fault = {.rank = -1, .step = -1},
-		.ranks = (int)plan_ranks(plan)};
+		.ranks = (int)plan_data_parallel(plan)};
 	assert_true(compute_open(&solo->compute, &error));
 	solo->interpreter = (struct interpreter){.schedule = run->schedule,
 		.program = program,

@@ -1,0 +1,127 @@
+/* Where a rank's part of a parameter lies in the whole one. */
+#include "models/model.h"
+
+/* Over what a parameter is cut: rows of [out, in], with a bias beside them; columns, of which a
+ * bias is whole. */
+enum cut { CUT_NOT, CUT_ROWS, CUT_COLUMNS };
+
+static enum cut cut_of(const struct model *part, int parameter)
+{
+	static const enum cut cuts[MODULE_KIND_COUNT] = {
+		[MODULE_EMBEDDING] = CUT_ROWS,
+		[MODULE_QKV] = CUT_ROWS,
+		[MODULE_QUERY] = CUT_ROWS,
+		[MODULE_KEY] = CUT_ROWS,
+		[MODULE_VALUE] = CUT_ROWS,
+		[MODULE_GATE] = CUT_ROWS,
+		[MODULE_UP] = CUT_ROWS,
+		[MODULE_HEAD] = CUT_ROWS,
+		[MODULE_ATTENTION_OUTPUT] = CUT_COLUMNS,
+		[MODULE_DOWN] = CUT_COLUMNS,
+	};
+	const struct parameter *p = &part->parameters[parameter];
+	enum cut cut = cuts[part->modules[p->module].kind];
+
+	if (part->division.tensor <= 1 || (cut == CUT_COLUMNS && p->n_dims == 1))
+		return CUT_NOT;
+	return cut;
+}
+
+bool model_parameter_is_cut(const struct model *part, int parameter)
+{
+	return cut_of(part, parameter) != CUT_NOT;
+}
+
+/* Rows that are cut by themselves: `first` is that of the rank's part in the whole. */
+struct band {
+	int64_t rows, first;
+};
+
+/* Fewer key heads than ranks are repeated. */
+static struct band key_band(const struct model *part, int64_t rank, int64_t before)
+{
+	const struct architecture *own = &part->architecture;
+	const struct architecture *all = &model_whole(part)->architecture;
+	int64_t head = rank * all->kv_heads / part->division.tensor;
+
+	return (struct band){own->kv_heads * own->head_dim, before + head * own->head_dim};
+}
+
+/* One behind the other, as they lie in both. */
+static int find_bands(
+	const struct model *part, const struct parameter *p, int64_t rank, struct band bands[3])
+{
+	const struct architecture *own = &part->architecture;
+	const struct architecture *all = &model_whole(part)->architecture;
+	enum module_kind kind = part->modules[p->module].kind;
+	int64_t queries = all->heads * all->head_dim, keys = all->kv_heads * all->head_dim;
+
+	bands[0] = (struct band){p->shape[0], rank * p->shape[0]};
+	if (kind == MODULE_KEY || kind == MODULE_VALUE)
+		bands[0] = key_band(part, rank, 0);
+	if (kind != MODULE_QKV)
+		return 1;
+	bands[0].rows = own->heads * own->head_dim;
+	bands[0].first = rank * bands[0].rows;
+	bands[1] = key_band(part, rank, queries);
+	bands[2] = key_band(part, rank, queries + keys);
+	return 3;
+}
+
+/* The last part of a vocabulary may end before its rows do. */
+static struct parameter_run run_of_rows(
+	const struct model *part, const struct parameter *p, int64_t rank, int64_t element)
+{
+	const struct parameter *all =
+		&model_whole(part)
+			 ->parameters[model_whole_parameter(part, (int)(p - part->parameters))];
+	int64_t columns = p->n_dims == 2 ? p->shape[1] : 1, row = element / columns;
+	struct band bands[3];
+	int n = find_bands(part, p, rank, bands), b = 0;
+	int64_t before = 0;
+
+	while (b < n - 1 && row >= before + bands[b].rows)
+		before += bands[b++].rows;
+	int64_t end = (before + bands[b].rows) * columns;
+	int64_t whole = element + (bands[b].first - before) * columns;
+	if (whole >= all->elements)
+		return (struct parameter_run){-1, end - element};
+	return (struct parameter_run){whole, min_i64(end - element, all->elements - whole)};
+}
+
+static struct parameter_run run_of_columns(
+	const struct model *part, const struct parameter *p, int64_t rank, int64_t element)
+{
+	int64_t columns = p->shape[1], row = element / columns, column = element % columns;
+	int64_t whole = (row * part->division.tensor + rank) * columns + column;
+
+	return (struct parameter_run){whole, columns - column};
+}
+
+struct parameter_run model_parameter_run(
+	const struct model *part, int parameter, int64_t rank, int64_t element)
+{
+	const struct parameter *p = &part->parameters[parameter];
+
+	switch (cut_of(part, parameter)) {
+	case CUT_ROWS:
+		return run_of_rows(part, p, rank, element);
+	case CUT_COLUMNS:
+		return run_of_columns(part, p, rank, element);
+	case CUT_NOT:
+		break;
+	}
+	return (struct parameter_run){element, p->elements - element};
+}
+
+int64_t model_first_word(const struct model *part, int64_t rank)
+{
+	return rank * part->architecture.vocab;
+}
+
+int64_t model_words(const struct model *part, int64_t rank)
+{
+	int64_t left = model_whole(part)->architecture.vocab - model_first_word(part, rank);
+
+	return max_i64(0, min_i64(left, part->architecture.vocab));
+}

@@ -1,0 +1,324 @@
+/* Tensor ranks, executed: what they end with is what one rank does but for roundings, in the same
+ * bits whatever the strategy; the whole model's weights are those of any mesh. */
+#include "digest_cases.h"
+#include "tests/sampled.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Vocabularies that no number of ranks divides; biases, queries that share keys. */
+#define CUT_LLAMA                                                                                  \
+	"shardplan: model/1\nname: cut-llama\nfamily: llama\nlayers: 2\nhidden: 20\nheads: 4\n"    \
+	"kv_heads: 2\nhead_dim: 6\nffn: 32\nvocab: 257\ncontext: 24\n"
+#define CUT_GPT2                                                                                   \
+	"shardplan: model/1\nname: cut-gpt2\nfamily: gpt2\nlayers: 2\nhidden: 24\nheads: 4\n"      \
+	"ffn: 40\nvocab: 259\ncontext: 16\n"
+#define CUT_QWEN                                                                                   \
+	"shardplan: model/1\nname: cut-qwen\nfamily: qwen3\nlayers: 2\nhidden: 20\nheads: 4\n"     \
+	"kv_heads: 4\nhead_dim: 6\nffn: 32\nvocab: 257\ncontext: 24\ntied_head: true\n"            \
+	"qkv_bias: true\n"
+
+enum { CUT_STEPS = 4 };
+
+struct outcome {
+	struct digest digest;
+	double losses[CUT_STEPS], norms[CUT_STEPS];
+};
+
+static struct outcome outcome_of(
+	const char *model, int64_t ranks, const char *options, struct executor_job job)
+{
+	struct outcome outcome = {0};
+	struct run run;
+	char all[512];
+
+	snprintf(all, sizeof(all), "seq_len=8 %s", options);
+	run_plan(&run, model, ranks, all);
+	if (!run_train(&run, &job))
+		fail_msg("%lld ranks, %s: %s", (long long)ranks, all, run.error.message);
+	const struct measurement *m = &run.measurement;
+	snprintf(outcome.digest.hex, sizeof(outcome.digest.hex), "%s", m->weights_digest);
+	for (int i = 0; i < m->n_losses && i < CUT_STEPS; i++) {
+		outcome.losses[i] = m->losses[i];
+		outcome.norms[i] = m->gradient_norms[i];
+	}
+	assert_int_equal(m->undeclared_bytes, 0);
+	assert_string_equal(m->values.schedule_digest, run.file.schedule_digest);
+	run_finish(&run);
+	return outcome;
+}
+
+static void expect_near(const char *what, double a, double b, double most)
+{
+	if (!(fabs(a - b) <= most * fabs(b)))
+		fail_msg("%s: %.17g and %.17g differ by %.2g", what, a, b, fabs(a / b - 1));
+}
+
+static void expect_alike(
+	const char *what, const struct outcome *a, const struct outcome *b, double most)
+{
+	for (int i = 0; i < CUT_STEPS; i++) {
+		expect_near(what, a->losses[i], b->losses[i], most);
+		expect_near(what, a->norms[i], b->norms[i], most);
+	}
+}
+
+/* --- training --- */
+
+static const struct {
+	const char *model;
+	int64_t tensor;
+} cuts[] = {{CUT_LLAMA, 2}, {CUT_GPT2, 2}, {CUT_GPT2, 4}, {CUT_QWEN, 4}};
+
+/* One rank, tensor ranks that have all tokens, and those that share them out; whose forward pass
+ * adds up the same parts, and ends in the same bits. */
+static void expect_parity(const char *model, int64_t tensor, int64_t data)
+{
+	/* Parts of the stream begin and end inside of sequences. */
+	const char *common = "micro_batch=3 grad_accum=2 clip=0.5";
+	char alone[128], cut[192];
+	struct outcome outs[2];
+
+	snprintf(alone, sizeof(alone), "strategy=%s %s", data == 1 ? "NO_SHARD" : "FULL_SHARD",
+		common);
+	struct outcome one = outcome_of(model, data, alone, run_job(CUT_STEPS));
+	for (int i = 0; i < 2; i++) {
+		snprintf(cut, sizeof(cut), "%s tensor=%lld sequence_parallel=%s", alone,
+			(long long)tensor, i == 0 ? "off" : "on");
+		outs[i] = outcome_of(model, data * tensor, cut, run_job(CUT_STEPS));
+		expect_alike(cut, &outs[i], &one, 1e-6);
+	}
+	assert_memory_equal(&outs[0].losses[0], &outs[1].losses[0], sizeof(double));
+}
+
+static void losses_and_norms_are_those_of_one_rank(void **state)
+{
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cuts); i++)
+		for (int64_t data = 1; data <= 2; data++)
+			expect_parity(cuts[i].model, cuts[i].tensor, data);
+}
+
+/* Two tensor ranks of two, or of four that share out the data. */
+static void bits_are_those_of_any_strategy(void **state)
+{
+	static const char *const plans[] = {"strategy=FULL_SHARD",
+		"strategy=NO_SHARD activation_checkpointing=selective",
+		"strategy=SHARD_GRAD_OP activation_checkpointing=full wrap=model",
+		"strategy=ZERO_1 prefetch=post", "strategy=FULL_SHARD wrap=blocks:2 prefetch=none",
+		"strategy=FULL_SHARD cpu_offload=optimizer",
+		"strategy=FULL_SHARD cpu_offload=parameters activation_offload=all"};
+	static const char common[] =
+		"micro_batch=2 grad_accum=2 sync_each_micro_batch=off tensor=2 clip=0.5";
+
+	(void)state;
+	for (int m = 0; m < 2; m++) {
+		const char *model = m == 0 ? CUT_LLAMA : CUT_GPT2;
+		struct outcome first = {0};
+
+		for (int i = 0; i < COUNT_OF(plans); i++) {
+			char options[256];
+
+			if (i > 0 && i % SAMPLED_EACH != m)
+				continue;
+			snprintf(options, sizeof(options), "%s %s sequence_parallel=%s", common,
+				plans[i], m == 0 ? "on" : "off");
+			struct outcome out = outcome_of(model, 4, options, run_job(CUT_STEPS));
+			if (i == 0)
+				first = out;
+			if (strcmp(out.digest.hex, first.digest.hex) != 0)
+				fail_msg("%s: weights %s and %s", options, out.digest.hex,
+					first.digest.hex);
+		}
+	}
+}
+
+static void bits_are_those_of_hybrid_groups(void **state)
+{
+	static const char common[] = "micro_batch=1 grad_accum=1 tensor=2";
+	struct outcome outs[2];
+	char options[256];
+
+	(void)state;
+	snprintf(options, sizeof(options), "strategy=HYBRID_SHARD shard_group=2 %s", common);
+	outs[0] = outcome_of(CUT_LLAMA, 8, options, run_job(CUT_STEPS));
+	snprintf(
+		options, sizeof(options), "strategy=FULL_SHARD reshard_after_forward=2 %s", common);
+	outs[1] = outcome_of(CUT_LLAMA, 8, options, run_job(CUT_STEPS));
+	assert_string_equal(outs[0].digest.hex, outs[1].digest.hex);
+}
+
+/* In bf16 parts of sums are rounded; stochastic roundings of cut parameters have other numbers. */
+static void other_arithmetic_is_near(void **state)
+{
+	static const struct {
+		const char *options;
+		double most;
+	} cases[] = {{"gradient_sums=exact sequence_parallel=off", 1e-6},
+		{"param_dtype=bf16", 1e-2},
+		{"param_dtype=bf16 reduce_dtype=bf16 master_dtype=bf16", 1e-2}};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		char alone[128], cut[192];
+
+		snprintf(alone, sizeof(alone), "strategy=NO_SHARD micro_batch=2 grad_accum=2 %s",
+			cases[i].options);
+		snprintf(cut, sizeof(cut), "%s tensor=2", alone);
+		struct outcome one = outcome_of(CUT_LLAMA, 1, alone, run_job(CUT_STEPS));
+		struct outcome other = outcome_of(CUT_LLAMA, 2, cut, run_job(CUT_STEPS));
+		expect_alike(cut, &other, &one, cases[i].most);
+	}
+}
+
+/* A machine each, and the ranks of a model on both. */
+static void over_nodes_too(void **state)
+{
+	struct digest_variant variant = {.strategy = "FULL_SHARD",
+		.wrap = "block",
+		.prefetch = "pre",
+		.checkpointing = "none"};
+	static const int per_node[] = {0, 2, 1};
+	struct digest digests[COUNT_OF(per_node)];
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(per_node); i++) {
+		struct error error = {0};
+
+		variant.per_node = per_node[i];
+		digests[i] =
+			digest_train(CUT_LLAMA, 4, "micro_batch=2 grad_accum=2 clip=0.5 tensor=2",
+				&variant, CUT_STEPS, NULL, &error);
+		if (digests[i].hex[0] == '\0')
+			fail_msg("%d to a node: %s", per_node[i], error.message);
+		assert_string_equal(digests[i].hex, digests[0].hex);
+	}
+}
+
+/* --- weights --- */
+
+/* Without moments, and steps of length 0. */
+static struct digest initial_digest(const char *model, int64_t tensor, const char *weights)
+{
+	struct executor_job job = run_job(1);
+	char options[128];
+
+	job.training.learning_rate = 0;
+	job.weights = weights;
+	snprintf(options, sizeof(options),
+		"strategy=%s micro_batch=1 grad_accum=1 optimizer=sgd tensor=%lld",
+		tensor > 1 ? "FULL_SHARD" : "NO_SHARD", (long long)tensor);
+	return outcome_of(model, tensor > 1 ? 2 * tensor : 1, options, job).digest;
+}
+
+static void weights_are_those_of_the_whole_model(void **state)
+{
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cuts); i++)
+		assert_string_equal(initial_digest(cuts[i].model, cuts[i].tensor, NULL).hex,
+			initial_digest(cuts[i].model, 1, NULL).hex);
+}
+
+/* --- gradients --- */
+
+/* One window of text, of which a small step along the gradient takes lr |g|^2 off the loss. */
+static void a_step_takes_off_the_loss_what_the_norm_says(void **state)
+{
+	static const double lr = 1e-3;
+	char path[] = "/tmp/shardplan-tensor-XXXXXX";
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "Of Man's ", 9), 9);
+	close(fd);
+	for (int i = 0; i < COUNT_OF(cuts); i++) {
+		struct executor_job job = run_job(CUT_STEPS);
+		char options[128];
+
+		job.data = path;
+		job.training.learning_rate = lr;
+		job.training.weight_decay = 0;
+		job.training.warmup = 0;
+		snprintf(options, sizeof(options),
+			"strategy=NO_SHARD micro_batch=1 grad_accum=1 optimizer=sgd tensor=%lld",
+			(long long)cuts[i].tensor);
+		struct outcome out = outcome_of(cuts[i].model, cuts[i].tensor, options, job);
+		/* The mean of the squares at both ends: the second order is gone. */
+		for (int s = 0; s + 1 < CUT_STEPS; s++)
+			expect_near(options, (out.losses[s] - out.losses[s + 1]) / lr,
+				out.norms[s] * (out.norms[s] + out.norms[s + 1]) / 2, 2e-3);
+	}
+	unlink(path);
+}
+
+/* --- the controls --- */
+
+static void what_breaks_a_part_shows(void **state)
+{
+	static const char *const faults[] = {
+		"scale_gradient=1", "drop_last_element=1", "wrong_sequence=2"};
+	const char *options = "strategy=FULL_SHARD micro_batch=2 grad_accum=1 tensor=2";
+	struct outcome good = outcome_of(CUT_GPT2, 4, options, run_job(CUT_STEPS));
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(faults); i++) {
+		struct executor_job job = run_job(CUT_STEPS);
+		struct run run;
+		char all[256];
+
+		job.fault = faults[i];
+		snprintf(all, sizeof(all), "seq_len=8 %s", options);
+		run_plan(&run, CUT_GPT2, 4, all);
+		/* Norms that tensor ranks have alike must stay so. */
+		if (run_train(&run, &job))
+			assert_string_not_equal(run.measurement.weights_digest, good.digest.hex);
+		else if (strstr(run.error.message, "tensor ranks differ") == NULL &&
+			 strstr(run.error.message, "replicas differ") == NULL)
+			fail_msg("%s: %s", faults[i], run.error.message);
+		run_finish(&run);
+	}
+}
+
+static void what_cannot_be_executed_is_refused(void **state)
+{
+	struct executor_job jobs[] = {run_job(1), run_job(1), run_job(1)};
+	static const char *const messages[] = {"executed on CPUs only; use --device host",
+		"--checkpoint: a plan of --tensor 2 has no checkpoints yet",
+		"--resume: a plan of --tensor 2 has no checkpoints yet"};
+	struct run run;
+
+	(void)state;
+	jobs[0].device = "cuda";
+	jobs[1].checkpoint = "/tmp/none";
+	jobs[2].resume = "/tmp/none";
+	run_plan(&run, CUT_LLAMA, 2,
+		"strategy=NO_SHARD micro_batch=1 grad_accum=1 seq_len=8 tensor=2");
+	for (int i = 0; i < COUNT_OF(jobs); i++) {
+		run.error = (struct error){0};
+		assert_false(run_train(&run, &jobs[i]));
+		assert_int_equal(run.error.code, EXIT_CODE_USAGE);
+		if (strstr(run.error.message, messages[i]) == NULL)
+			fail_msg("%s", run.error.message);
+	}
+	run_finish(&run);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(losses_and_norms_are_those_of_one_rank),
+		cmocka_unit_test(bits_are_those_of_any_strategy),
+		cmocka_unit_test(bits_are_those_of_hybrid_groups),
+		cmocka_unit_test(other_arithmetic_is_near),
+		cmocka_unit_test(over_nodes_too),
+		cmocka_unit_test(weights_are_those_of_the_whole_model),
+		cmocka_unit_test(a_step_takes_off_the_loss_what_the_norm_says),
+		cmocka_unit_test(what_breaks_a_part_shows),
+		cmocka_unit_test(what_cannot_be_executed_is_refused),
+	};
+
+	run_as_rank(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
