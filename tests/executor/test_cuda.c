@@ -105,7 +105,7 @@ static int check_group(const struct digest_model *model, int64_t ranks, int mode
 static void every_strategy(const char *transport)
 {
 	struct digest_variant variants[64];
-	int plans = 0, each = thorough || SAMPLED_EACH > 1 ? SAMPLED_EACH : 2;
+	int plans = 0, each = thorough ? SAMPLED_EACH : 2 * SAMPLED_EACH;
 
 	n_graphs = 0;
 
@@ -160,6 +160,8 @@ static void states_in_bf16(void **state)
 			"seq_len=11 param_dtype=bf16 master_dtype=bf16 %s", plans[i]);
 		seen[i] = train(TINY_GPT2, 4, options, "host", NULL, NULL, &error);
 		for (int transport = 0; transport < 2; transport++) {
+			if (SAMPLED_EACH > 1 && transport != i % 2)
+				continue;
 			struct digest gpu = train(TINY_GPT2, 4, options, "cuda",
 				transport == 0 ? "device" : "nccl", NULL, &error);
 
@@ -167,7 +169,7 @@ static void states_in_bf16(void **state)
 			assert_string_equal(gpu.hex, seen[i].hex);
 		}
 	}
-	assert_int_equal(n_graphs, COUNT_OF(plans) - 1);
+	assert_int_equal(n_graphs, SAMPLED_EACH > 1 ? 1 : COUNT_OF(plans) - 1);
 	assert_string_not_equal(seen[0].hex, seen[1].hex);
 }
 
@@ -369,7 +371,7 @@ static void products_in_fp8(void **state)
 
 	(void)state;
 	cluster = TWO_GPUS;
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i<4; i += SAMPLED_EACH> 1 ? 3 : 1) {
 		const char *recipe = recipes[i % 2], *model = models[i / 2];
 		struct digest off = train_in("off", model, "strategy=FULL_SHARD", "cuda", &error);
 		double loss = last_loss;
