@@ -209,6 +209,22 @@ static bool find_laps(struct folding *f)
 	return true;
 }
 
+/* Tensor ranks add up what they have alike leaf by leaf, behind all blocks of a unit: of a unit
+ * that holds several, this is no part of a block's sweep, and blocks are not folded. */
+static bool leaves_are_in_laps(const struct folding *f)
+{
+	const struct shorter *shorter = f->shorter;
+	for (int x = 0; x < f->program->n_ops; x++) {
+		const struct op *op = &f->program->ops[x];
+		if (op->kind != OP_ALL_REDUCE || op->end_module == 0 || f->laps_of[x] >= 0)
+			continue;
+		int layer = shorter->model.modules[op->first_module].layer;
+		if (layer >= 0 && is_repeated(shorter, layer))
+			return false;
+	}
+	return true;
+}
+
 static void find_bases(struct folding *f)
 {
 	int base = 0;
@@ -306,7 +322,7 @@ bool fold_find_loops(struct folding *f)
 	memset(f->laps_of, -1, (size_t)n_ops * sizeof(int));
 	f->bases = ARENA_ARRAY(f->arena, int, n_ops + 1);
 	find_sweeps(f);
-	if (f->n_sweeps == f->sweep_capacity || !find_laps(f))
+	if (f->n_sweeps == f->sweep_capacity || !find_laps(f) || !leaves_are_in_laps(f))
 		return false;
 	find_bases(f);
 	find_takers(f);

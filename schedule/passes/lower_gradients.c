@@ -127,6 +127,7 @@ void lower_REDUCE_STREAM(struct lowering *l)
 	l->op.group = l->step->group_tensor;
 	l->op.dtype = gradient_dtype(l);
 	l->op.bytes = elements * reduce_bytes(l);
+	l->op.layer = module->layer;
 	l->op.first_module = l->at->first_module;
 	l->op.end_module = l->at->end_module;
 	op_use(l, live_of(l)->gradient);

@@ -393,6 +393,27 @@ static void test_fp8(void **state)
 	arena_finish(&arena);
 }
 
+/* Ranks of a tensor group add up what they have alike: leaf by leaf, behind all blocks of a unit.
+ */
+static void test_shared_leaves(void **state)
+{
+	static const char *const words[] = {"runtime=shardplan tensor=2 wrap=model grad_accum=6",
+		"runtime=shardplan tensor=2 wrap=block", "runtime=shardplan tensor=2 wrap=blocks:3",
+		"runtime=shardplan tensor=2 wrap=size:500000000 strategy=ZERO_1",
+		"runtime=shardplan tensor=2 wrap=model strategy=NO_SHARD sequence_parallel=off"};
+	struct arena arena = {0};
+	const struct model *model = preset_model(&arena, "llama-2-7b");
+	const struct topology *topology = cluster(&arena, "2xdgx-h100");
+	struct counts counts = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct plan plan = plan_of_words(&arena, model, topology, words[i]);
+		check(&plan, model, topology, i, &counts);
+	}
+	assert_true(counts.blocks >= 3);
+	arena_finish(&arena);
+}
+
 /* --- damage --------------------------------------------------------------------------------------
  */
 
@@ -502,8 +523,9 @@ static void test_lengths(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
-		cmocka_unit_test(test_fp8), cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_damaged_unfolding), cmocka_unit_test(test_lengths)};
+		cmocka_unit_test(test_fp8), cmocka_unit_test(test_shared_leaves),
+		cmocka_unit_test(test_damage), cmocka_unit_test(test_damaged_unfolding),
+		cmocka_unit_test(test_lengths)};
 	if (argc > 2)
 		n_plans = atoi(argv[2]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
