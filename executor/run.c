@@ -101,8 +101,8 @@ static bool check_tensor(const struct executor_job *job, struct error *error)
 			"or a plan of --tensor 1");
 	return (job->checkpoint == NULL && job->resume == NULL) ||
 	       error_set(error, EXIT_CODE_USAGE,
-		       "--%s: a plan of --tensor %lld has no checkpoints yet; leave it out, or use "
-		       "a plan of --tensor 1",
+		       "--%s: a plan of --tensor %lld has no checkpoints; leave it out, or use a "
+		       "plan of --tensor 1",
 		       job->checkpoint != NULL ? "checkpoint" : "resume", tensor);
 }
 

@@ -98,7 +98,7 @@ static struct parameter_run run_of_columns(
 	return (struct parameter_run){whole, columns - column};
 }
 
-struct parameter_run model_parameter_run(
+static struct parameter_run whole_run(
 	const struct model *part, int parameter, int64_t rank, int64_t element)
 {
 	const struct parameter *p = &part->parameters[parameter];
@@ -112,6 +112,15 @@ struct parameter_run model_parameter_run(
 		break;
 	}
 	return (struct parameter_run){element, p->elements - element};
+}
+
+struct parameter_run model_parameter_run(
+	const struct model *part, int parameter, int64_t rank, int64_t element, int64_t most)
+{
+	struct parameter_run run = whole_run(part, parameter, rank, element);
+
+	run.n = min_i64(run.n, most);
+	return run;
 }
 
 int64_t model_first_word(const struct model *part, int64_t rank)

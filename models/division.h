@@ -66,9 +66,10 @@ struct parameter_run {
 	int64_t whole; /* the first one's number in the whole parameter; -1: padding, which is 0 */
 	int64_t n;
 };
-/* Of tensor rank `rank` of a dense model, from an element of its part on. */
+/* Of tensor rank `rank` of a dense model, from an element of its part on; `most` of them or fewer.
+ */
 struct parameter_run model_parameter_run(
-	const struct model *part, int parameter, int64_t rank, int64_t element);
+	const struct model *part, int parameter, int64_t rank, int64_t element, int64_t most);
 /* Or has every tensor rank all of it? */
 bool model_parameter_is_cut(const struct model *part, int parameter);
 /* Words that the rank has the rows of: the first, and how many, which may be none. */

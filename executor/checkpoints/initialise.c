@@ -51,15 +51,13 @@ static void fill(const struct init *init, int parameter, int64_t first, int64_t 
 {
 	const struct weights *w = init->weights;
 	const struct model *model = w->program->model;
-	int64_t place = plan_tensor_place(&w->schedule->plan, w->rank), count;
+	int64_t place = plan_tensor_place(&w->schedule->plan, w->rank);
+	struct parameter_run run;
 
-	for (int64_t at = 0; at < n; at += count) {
-		const struct parameter_run run =
-			model_parameter_run(model, parameter, place, first + at);
-
-		count = min_i64(run.n, n - at);
+	for (; n > 0; first += run.n, n -= run.n, out += run.n) {
+		run = model_parameter_run(model, parameter, place, first, n);
 		if (run.whole >= 0)
-			fill_run(model, parameter, init->seed, run.whole, count, out + at);
+			fill_run(model, parameter, init->seed, run.whole, run.n, out);
 	}
 }
 

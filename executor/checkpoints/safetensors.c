@@ -307,18 +307,16 @@ static void read_part(const struct safetensors *weights, const struct weights *t
 	int64_t first, int64_t n, float *out)
 {
 	const struct model *model = to->program->model;
-	int64_t place = plan_tensor_place(&to->schedule->plan, to->rank), count;
+	int64_t place = plan_tensor_place(&to->schedule->plan, to->rank);
+	int whole = model_whole_parameter(model, parameter);
+	struct parameter_run run;
 
-	for (int64_t at = 0; at < n; at += count) {
-		const struct parameter_run run =
-			model_parameter_run(model, parameter, place, first + at);
-
-		count = min_i64(run.n, n - at);
-		memset(out + at, 0, (size_t)count * sizeof(*out));
+	memset(out, 0, (size_t)n * sizeof(*out)); /* padding */
+	for (; n > 0; first += run.n, n -= run.n, out += run.n) {
+		run = model_parameter_run(model, parameter, place, first, n);
 		if (run.whole >= 0)
-			safetensors_read(weights, to->schedule->model,
-				model_whole_parameter(model, parameter), run.whole, count,
-				out + at);
+			safetensors_read(
+				weights, to->schedule->model, whole, run.whole, run.n, out);
 	}
 }
 

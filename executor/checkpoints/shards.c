@@ -263,17 +263,14 @@ static bool are_alike(const struct parts *p, int64_t first, int64_t n)
 static void place_part(const struct parts *p, int64_t rank, int64_t first, int64_t n)
 {
 	const struct model *model = p->digester->weights->program->model;
-	int64_t size = dtype_bytes(p->dtype), count;
+	int64_t size = dtype_bytes(p->dtype);
 	const char *from = (const char *)p->strip + rank * n * size;
+	struct parameter_run run;
 
-	for (int64_t at = 0; at < n; at += count) {
-		const struct parameter_run run =
-			model_parameter_run(model, p->slice->parameter, rank, first + at);
-
-		count = min_i64(run.n, n - at);
+	for (; n > 0; first += run.n, n -= run.n, from += run.n * size) {
+		run = model_parameter_run(model, p->slice->parameter, rank, first, n);
 		if (run.whole >= 0)
-			memcpy(p->whole + run.whole * size, from + at * size,
-				(size_t)(count * size));
+			memcpy(p->whole + run.whole * size, from, (size_t)(run.n * size));
 	}
 }
 

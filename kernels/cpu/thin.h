@@ -54,6 +54,12 @@ INLINE void group(const enum dtype dtype, const bool turned, const int rows, con
 
 typedef void group_function(const struct thin *t);
 
+#if TILE_ROWS == 12
+#define FOR_ROWS(X, dtype)                                                                         \
+	X(dtype, 1) X(dtype, 2) X(dtype, 3) X(dtype, 4) X(dtype, 5) X(dtype, 6) X(dtype, 7)
+#else
+#define FOR_ROWS(X, dtype) X(dtype, 1) X(dtype, 2) X(dtype, 3) X(dtype, 4) X(dtype, 5) X(dtype, 6)
+#endif
 #define THIN_GROUP(dtype, rows)                                                                    \
 	static void straight_##rows(const struct thin *t)                                          \
 	{                                                                                          \
@@ -63,28 +69,25 @@ typedef void group_function(const struct thin *t);
 	{                                                                                          \
 		group(dtype, true, rows, t);                                                       \
 	}
-#define THIN_ROW(rows) [rows] = {straight_##rows, turned_##rows},
-#if TILE_ROWS == 12
-#define FOR_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
-#else
-#define FOR_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6)
-#endif
+#define THIN_ROW(dtype, rows) [rows] = {straight_##rows, turned_##rows},
+/* By rows, and whether B is stored [n, k]. */
+#define THIN_GROUPS(dtype)                                                                         \
+	FOR_ROWS(THIN_GROUP, dtype)                                                                \
+	static group_function *const groups[THIN_ROWS + 1][2] = {FOR_ROWS(THIN_ROW, dtype)};
 
-/* How many columns of a product are thin, and how many at a time: 0 where packing is better. */
-INLINE int64_t thin_columns(const struct gemm *g, int64_t floats, int64_t *at_once)
+/* The first columns, as many as it says: 0 where packing is better. `gather` writes A as words. */
+INLINE int64_t multiply_groups(group_function *const groups[][2], const struct gemm *g,
+	float *workspace, int64_t floats, void (*gather)(const struct gemm *g, uint32_t *to))
 {
-	*at_once = g->m > 0 && g->m <= THIN_ROWS ? WIDE(g->m) * LANES : 0;
-	return *at_once > 0 && floats / g->m > g->k ? g->n / *at_once * *at_once : 0;
-}
+	int64_t at_once = g->m > 0 && g->m <= THIN_ROWS ? WIDE(g->m) * LANES : 0;
+	int64_t n = at_once > 0 && floats / g->m > g->k ? g->n / at_once * at_once : 0;
+	struct thin thin = {.g = g, .a = (uint32_t *)workspace};
 
-/* The first `n` columns, A gathered as words. */
-INLINE void multiply_groups(group_function *const groups[][2], const struct gemm *g,
-	const uint32_t *a, int64_t n, int64_t at_once)
-{
-	struct thin thin = {.g = g, .a = a};
-
+	if (n > 0)
+		gather(g, (uint32_t *)workspace);
 	for (; thin.column < n; thin.column += at_once)
 		groups[g->m][g->transpose_b](&thin);
+	return n;
 }
 
 #endif

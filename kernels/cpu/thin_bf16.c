@@ -1,10 +1,7 @@
 /* Products of a few rows of bf16. */
 #include "kernels/cpu/thin.h"
 
-#define GROUP(rows) THIN_GROUP(DTYPE_BF16, rows)
-FOR_ROWS(GROUP)
-#undef GROUP
-static group_function *const groups[THIN_ROWS + 1][2] = {FOR_ROWS(THIN_ROW)};
+THIN_GROUPS(DTYPE_BF16)
 
 /* A as words [steps][m]; the last term of an odd number stands beside zero. */
 static void gather(const struct gemm *g, uint32_t *to)
@@ -21,11 +18,5 @@ static void gather(const struct gemm *g, uint32_t *to)
 
 int64_t CPU(multiply_thin_bf16)(const struct gemm *g, float *workspace, int64_t floats)
 {
-	uint32_t *words = (uint32_t *)workspace;
-	int64_t at_once, n = thin_columns(g, floats, &at_once);
-
-	if (n > 0)
-		gather(g, words);
-	multiply_groups(groups, g, words, n, at_once);
-	return n;
+	return multiply_groups(groups, g, workspace, floats, gather);
 }

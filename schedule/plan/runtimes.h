@@ -155,8 +155,8 @@ struct runtime {
 	bool chunks_head;       /* LOSS_FUSED_LINEAR goes by plan_chunks_head */
 	int64_t logits_row;     /* elements that a row of logits is a multiple of; 0: any */
 	bool parallel_loss;     /* its own is that of tensor parallel models */
-	/* Bytes of a batch's token on its way to a GPU (ids, labels, masks); the script then waits
-	 * for the compute stream: `.to(device)` without non_blocking. */
+	/* Bytes of a batch's token on its way to a GPU (ids, labels, masks); does the script then
+	 * wait for the compute stream (`.to(device)` without non_blocking)? */
 	int batch_token_bytes;
 	bool batch_has_mask; /* and a byte for every pair of tokens of a sequence */
 	bool waits_for_batch;

@@ -31,16 +31,18 @@ static bool check_axis(const struct plan *plan, enum knob_id id, struct error *e
 /* Each has as many whole tokens; exact sums are made sequence by sequence. */
 static bool check_tokens(const struct plan *plan, struct error *error)
 {
-	int64_t tokens = plan->micro_batch * plan->seq_len;
-	bool exact = plan->gradient_sums == SUMS_EXACT;
-	if (!plan->sequence_parallel || (!exact && tokens % plan->mesh.tensor == 0))
+	int64_t tokens = plan->micro_batch * plan->seq_len, tensor = plan->mesh.tensor;
+	if (!plan->sequence_parallel)
 		return true;
-	return error_set(error, EXIT_CODE_USAGE,
-		"--sequence-parallel on: runtime %s does not cut %s over %lld tensor ranks; use "
-		"off",
-		runtime_names[plan->runtime],
-		exact ? "the sequences of --gradient-sums exact" : "the tokens of a micro-batch",
-		(long long)plan->mesh.tensor);
+	if (plan->gradient_sums == SUMS_EXACT)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--sequence-parallel on: --gradient-sums exact needs whole sequences on "
+			"every tensor rank; use off");
+	return tokens % tensor == 0 || error_set(error, EXIT_CODE_USAGE,
+					       "--sequence-parallel on: the %lld tokens of a "
+					       "micro-batch are no multiple of "
+					       "the %lld tensor ranks; use off",
+					       (long long)tokens, (long long)tensor);
 }
 
 /* What the executor does not cut over tensor ranks. */
@@ -53,7 +55,7 @@ static bool check_executed(const struct plan *plan, const struct model *model, s
 	} lacks[] = {
 		{plan->mesh.pipeline > 1, "stages of a pipeline"},
 		{a->experts > 0, "experts"},
-		{a->kv_heads % plan->mesh.tensor != 0, "one key and value head"},
+		{a->kv_heads % plan->mesh.tensor != 0, "so few key and value heads"},
 		{plan_chunks_head(plan), "the chunks of --loss fused-linear"},
 	};
 	if (plan->mesh.tensor == 1 || !runtime_of(plan->runtime)->adds_in_compute)
@@ -61,8 +63,8 @@ static bool check_executed(const struct plan *plan, const struct model *model, s
 	for (int i = 0; i < COUNT_OF(lacks); i++)
 		if (lacks[i].has)
 			return error_set(error, EXIT_CODE_USAGE,
-				"--tensor %lld: runtime %s does not cut %s over tensor ranks yet; "
-				"use 1",
+				"--tensor %lld: runtime %s does not cut %s over tensor ranks; use "
+				"1",
 				(long long)plan->mesh.tensor, runtime_names[plan->runtime],
 				lacks[i].what);
 	return check_tokens(plan, error);

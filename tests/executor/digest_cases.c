@@ -325,3 +325,44 @@ struct digest digest_train(const char *model, int64_t ranks, const char *mode,
 	run_finish(&run);
 	return digest;
 }
+
+void digest_over_nodes(const char *model, const char *mode, int64_t steps)
+{
+	struct digest_variant variant = {.strategy = "FULL_SHARD",
+		.wrap = "block",
+		.prefetch = "pre",
+		.checkpointing = "none"};
+	static const int per_node[] = {0, 2, 1};
+	struct digest digests[COUNT_OF(per_node)];
+
+	for (int i = 0; i < COUNT_OF(per_node); i++) {
+		struct error error = {0};
+
+		variant.per_node = per_node[i];
+		digests[i] = digest_train(model, 4, mode, &variant, steps, NULL, &error);
+		if (digests[i].hex[0] == '\0')
+			fail_msg("%d to a node: %s", per_node[i], error.message);
+		assert_string_equal(digests[i].hex, digests[0].hex);
+	}
+}
+
+struct outcome outcome_of(
+	const char *model, int64_t ranks, const char *options, struct executor_job job)
+{
+	struct outcome outcome = {0};
+	struct run run;
+
+	run_plan(&run, model, ranks, options);
+	if (!run_train(&run, &job))
+		fail_msg("%lld ranks, %s: %s", (long long)ranks, options, run.error.message);
+	const struct measurement *m = &run.measurement;
+	snprintf(outcome.digest.hex, sizeof(outcome.digest.hex), "%s", m->weights_digest);
+	for (int i = 0; i < m->n_losses && i < OUTCOME_STEPS; i++) {
+		outcome.losses[i] = m->losses[i];
+		outcome.norms[i] = m->gradient_norms[i];
+	}
+	assert_int_equal(m->undeclared_bytes, 0);
+	assert_string_equal(m->values.schedule_digest, run.file.schedule_digest);
+	run_finish(&run);
+	return outcome;
+}

@@ -71,4 +71,18 @@ struct digest digest_train(const char *model, int64_t ranks, const char *mode,
 	const struct digest_variant *variant, int64_t steps, const char *fault,
 	struct error *error);
 
+/* Four ranks on one machine, on two and on four end in the same bits. */
+void digest_over_nodes(const char *model, const char *mode, int64_t steps);
+
+/* What a run ends with; of its steps the first few. */
+enum { OUTCOME_STEPS = 4 };
+struct outcome {
+	struct digest digest;
+	double losses[OUTCOME_STEPS], norms[OUTCOME_STEPS];
+};
+
+/* Trains with the job as it is; the ledger and the schedule's digest are compared on the way. */
+struct outcome outcome_of(
+	const char *model, int64_t ranks, const char *options, struct executor_job job);
+
 #endif

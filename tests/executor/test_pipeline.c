@@ -18,32 +18,13 @@
 enum { STAGED_STEPS = 3 };
 #define ADDED_UP " seq_len=8 sync_each_micro_batch=off "
 
-/* What a run ends with. */
-struct outcome {
-	struct digest digest;
-	double losses[STAGED_STEPS], norm;
-};
-
-static struct outcome outcome_of(
+static struct outcome train_staged(
 	const char *model, int64_t ranks, const char *options, struct executor_job job)
 {
-	struct outcome outcome = {.norm = 0};
-	struct run run;
 	char all[512];
 
 	snprintf(all, sizeof(all), "%s" ADDED_UP, options);
-	run_plan(&run, model, ranks, all);
-	if (!run_train(&run, &job))
-		fail_msg("%lld ranks, %s: %s", (long long)ranks, all, run.error.message);
-	const struct measurement *m = &run.measurement;
-	snprintf(outcome.digest.hex, sizeof(outcome.digest.hex), "%s", m->weights_digest);
-	for (int i = 0; i < m->n_losses && i < STAGED_STEPS; i++)
-		outcome.losses[i] = m->losses[i];
-	outcome.norm = m->gradient_norms[m->n_losses - 1];
-	assert_int_equal(m->undeclared_bytes, 0);
-	assert_string_equal(m->values.schedule_digest, run.file.schedule_digest);
-	run_finish(&run);
-	return outcome;
+	return outcome_of(model, ranks, all, job);
 }
 
 /* The same micro-batches on so many data-parallel ranks, and on stages of as many each. */
@@ -55,13 +36,15 @@ static void expect_equal(const char *model, int64_t ranks, int64_t stages, const
 	snprintf(alone, sizeof(alone), "strategy=%s %s", ranks == 1 ? "NO_SHARD" : "FULL_SHARD",
 		common);
 	snprintf(staged, sizeof(staged), "strategy=%s %s %s", strategy, common, axes);
-	struct outcome one = outcome_of(model, ranks, alone, run_job(STAGED_STEPS));
-	struct outcome other = outcome_of(model, ranks * stages, staged, run_job(STAGED_STEPS));
-	if (strcmp(one.digest.hex, other.digest.hex) != 0 || one.norm != other.norm ||
+	struct outcome one = train_staged(model, ranks, alone, run_job(STAGED_STEPS));
+	struct outcome other = train_staged(model, ranks * stages, staged, run_job(STAGED_STEPS));
+	if (strcmp(one.digest.hex, other.digest.hex) != 0 ||
+		memcmp(one.norms, other.norms, sizeof(one.norms)) != 0 ||
 		memcmp(one.losses, other.losses, sizeof(one.losses)) != 0)
 		fail_msg("%s: losses %.17g and %.17g, norms %.17g and %.17g, weights %s and %s",
 			staged, one.losses[STAGED_STEPS - 1], other.losses[STAGED_STEPS - 1],
-			one.norm, other.norm, one.digest.hex, other.digest.hex);
+			one.norms[STAGED_STEPS - 1], other.norms[STAGED_STEPS - 1], one.digest.hex,
+			other.digest.hex);
 }
 
 static void two_stages_end_in_the_same_bits(void **state)
@@ -120,25 +103,10 @@ static void in_any_arithmetic(void **state)
 /* One node a stage, and a node that has parts of both. */
 static void over_nodes_too(void **state)
 {
-	struct digest_variant variant = {.strategy = "FULL_SHARD",
-		.wrap = "block",
-		.prefetch = "pre",
-		.checkpointing = "none"};
-	static const int per_node[] = {0, 2, 1};
-	struct digest digests[COUNT_OF(per_node)];
-
 	(void)state;
-	for (int i = 0; i < COUNT_OF(per_node); i++) {
-		struct error error = {0};
-
-		variant.per_node = per_node[i];
-		digests[i] = digest_train(FOUR_LLAMA, 4,
-			"micro_batch=1 grad_accum=4 sync_each_micro_batch=off clip=0.5 pipeline=2",
-			&variant, STAGED_STEPS, NULL, &error);
-		if (digests[i].hex[0] == '\0')
-			fail_msg("%d to a node: %s", per_node[i], error.message);
-		assert_string_equal(digests[i].hex, digests[0].hex);
-	}
+	digest_over_nodes(FOUR_LLAMA,
+		"micro_batch=1 grad_accum=4 sync_each_micro_batch=off clip=0.5 pipeline=2",
+		STAGED_STEPS);
 }
 
 /* The control: a stage that reads other tokens, or misses a gradient, ends otherwise. */
@@ -146,14 +114,14 @@ static void what_breaks_a_stage_shows(void **state)
 {
 	static const char *const faults[] = {"scale_gradient=1", "drop_last_element=1"};
 	const char *options = "strategy=NO_SHARD micro_batch=1 grad_accum=4 pipeline=2";
-	struct outcome good = outcome_of(FOUR_LLAMA, 2, options, run_job(STAGED_STEPS));
+	struct outcome good = train_staged(FOUR_LLAMA, 2, options, run_job(STAGED_STEPS));
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(faults); i++) {
 		struct executor_job job = run_job(STAGED_STEPS);
 
 		job.fault = faults[i];
-		struct outcome bad = outcome_of(FOUR_LLAMA, 2, options, job);
+		struct outcome bad = train_staged(FOUR_LLAMA, 2, options, job);
 		assert_string_not_equal(good.digest.hex, bad.digest.hex);
 	}
 }
@@ -209,7 +177,7 @@ static struct digest resumed(
 	job.checkpoint = folder;
 	job.checkpoint_every = EVERY;
 	job.resume = from;
-	return outcome_of(FOUR_LLAMA, ranks, options, job).digest;
+	return train_staged(FOUR_LLAMA, ranks, options, job).digest;
 }
 
 static void checkpoints_go_from_stages_to_others(void **state)
@@ -237,8 +205,8 @@ static void checkpoints_go_from_stages_to_others(void **state)
 		fail_msg("%s", error.message);
 	struct executor_job one = run_job(1), two = run_job(1);
 	one.weights = two.weights = path;
-	assert_string_equal(outcome_of(FOUR_LLAMA, 2, alone, one).digest.hex,
-		outcome_of(FOUR_LLAMA, 4, stages, two).digest.hex);
+	assert_string_equal(train_staged(FOUR_LLAMA, 2, alone, one).digest.hex,
+		train_staged(FOUR_LLAMA, 4, stages, two).digest.hex);
 	remove_folder(folder);
 }
 

@@ -374,23 +374,30 @@ static void test_random(void **state)
 	}
 }
 
+/* Of 7B on two nodes: how many of the plans fold their blocks, or their micro-batches. */
+static struct counts check_all(const char *const *words, int n)
+{
+	struct arena arena = {0};
+	const struct model *model = preset_model(&arena, "llama-2-7b");
+	const struct topology *topology = cluster(&arena, "2xdgx-h100");
+	struct counts counts = {0};
+	for (int i = 0; i < n; i++) {
+		struct plan plan = plan_of_words(&arena, model, topology, words[i]);
+		check(&plan, model, topology, i, &counts);
+	}
+	arena_finish(&arena);
+	return counts;
+}
+
 /* Copies in fp8, and those that live between steps. */
 static void test_fp8(void **state)
 {
 	static const char *const words[] = {"fp8=tensorwise grad_accum=6",
 		"fp8=rowwise compile=on activation_checkpointing=full",
 		"fp8=delayed runtime=megatron grad_accum=9 tensor=2"};
-	struct arena arena = {0};
-	const struct model *model = preset_model(&arena, "llama-2-7b");
-	const struct topology *topology = cluster(&arena, "2xdgx-h100");
-	struct counts counts = {0};
+	struct counts counts = check_all(words, COUNT_OF(words));
 	(void)state;
-	for (int i = 0; i < COUNT_OF(words); i++) {
-		struct plan plan = plan_of_words(&arena, model, topology, words[i]);
-		check(&plan, model, topology, i, &counts);
-	}
-	assert_int_equal(counts.blocks + counts.micro_batches > 0, true);
-	arena_finish(&arena);
+	assert_true(counts.blocks + counts.micro_batches > 0);
 }
 
 /* Ranks of a tensor group add up what they have alike: leaf by leaf, behind all blocks of a unit.
@@ -401,17 +408,8 @@ static void test_shared_leaves(void **state)
 		"runtime=shardplan tensor=2 wrap=block", "runtime=shardplan tensor=2 wrap=blocks:3",
 		"runtime=shardplan tensor=2 wrap=size:500000000 strategy=ZERO_1",
 		"runtime=shardplan tensor=2 wrap=model strategy=NO_SHARD sequence_parallel=off"};
-	struct arena arena = {0};
-	const struct model *model = preset_model(&arena, "llama-2-7b");
-	const struct topology *topology = cluster(&arena, "2xdgx-h100");
-	struct counts counts = {0};
 	(void)state;
-	for (int i = 0; i < COUNT_OF(words); i++) {
-		struct plan plan = plan_of_words(&arena, model, topology, words[i]);
-		check(&plan, model, topology, i, &counts);
-	}
-	assert_true(counts.blocks >= 3);
-	arena_finish(&arena);
+	assert_true(check_all(words, COUNT_OF(words)).blocks >= 3);
 }
 
 /* --- damage --------------------------------------------------------------------------------------

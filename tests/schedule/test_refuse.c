@@ -338,9 +338,9 @@ static void check_words(struct arena *arena, const struct model *model,
 		fail_msg("%s: %s", words, error.message);
 }
 
-/* Numbers of expert and of context ranks that do not go with the model or the other axes, with the
- * nearest that do. */
-static void test_experts_and_context(void **state)
+/* Numbers of ranks that do not go with the model, the runtime or the other axes, with the nearest
+ * that do. */
+static void test_axes(void **state)
 {
 	static const struct {
 		const char *model, *words, *message; /* NULL: not refused */
@@ -394,6 +394,16 @@ static void test_experts_and_context(void **state)
 		{"llama-3-8b", "runtime=megatron pipeline=2 scatter_gather=on", "one tensor rank"},
 		{"llama-3-8b", "runtime=megatron pipeline=2 tensor=2 scatter_gather=on",
 			"sends its own tokens; leave it out"},
+		{"llama-3-8b", "runtime=shardplan tensor=2 pipeline=2", "cut stages of a pipeline"},
+		{"mixtral-8x7b", "runtime=shardplan tensor=2", "does not cut experts"},
+		{"llama-3-8b", "runtime=shardplan tensor=16", "so few key and value heads"},
+		{"llama-3-8b", "runtime=shardplan tensor=2 loss=fused-linear",
+			"the chunks of --loss fused-linear"},
+		{"llama-3-8b", "runtime=shardplan tensor=2 gradient_sums=exact param_dtype=fp32",
+			"needs whole sequences on every tensor rank; use off"},
+		{"llama-3-8b", "runtime=shardplan tensor=2 seq_len=11",
+			"the 11 tokens of a micro-batch are no multiple of the 2 tensor ranks"},
+		{"llama-3-8b", "runtime=shardplan tensor=2 seq_len=11 sequence_parallel=off", NULL},
 	};
 	(void)state;
 	for (int c = 0; c < COUNT_OF(cases); c++) {
@@ -510,7 +520,7 @@ int main(void)
 		cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_runtime_knobs),
 		cmocka_unit_test(test_idle_options),
-		cmocka_unit_test(test_experts_and_context),
+		cmocka_unit_test(test_axes),
 		cmocka_unit_test(test_plan_check),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
