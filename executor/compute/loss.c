@@ -68,16 +68,8 @@ void leaf_loss_part(const struct leaf *leaf, void *logits, float *part)
 	c->kernels->cross_entropy(c->context, &loss);
 }
 
-/* Rows of words that there are not: their logits have no gradient. */
-static void zero_padding(struct compute *c, void *logits, int64_t words)
-{
-	int64_t padding = c->model->architecture.vocab - words;
-
-	for (int64_t t = 0; t < c->tokens && padding > 0; t++)
-		c->kernels->zero(c->context, c->dtype,
-			compute_at(c, logits, t * c->logits_stride + words), padding);
-}
-
+/* Rows of the head for words that there are not are zero; so are their logits, which have no
+ * gradient. */
 static void join_losses(const struct leaf *leaf, void *logits, float *losses, const float *parts)
 {
 	struct compute *c = leaf->compute;
@@ -87,7 +79,6 @@ static void join_losses(const struct leaf *leaf, void *logits, float *losses, co
 	loss.n_parts = c->schedule->plan.mesh.tensor;
 	loss.losses = losses;
 	c->kernels->cross_entropy(c->context, &loss);
-	zero_padding(c, logits, loss.vocabulary);
 	end_losses(leaf, logits, losses, c->tokens);
 }
 

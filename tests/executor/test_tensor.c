@@ -1,5 +1,6 @@
 /* Tensor ranks, executed: what they end with is what one rank does but for roundings, in the same
  * bits whatever the strategy; the whole model's weights are those of any mesh. */
+#include "checkpoint_runs.h"
 #include "digest_cases.h"
 #include "tests/sampled.h"
 
@@ -136,20 +137,20 @@ static void other_arithmetic_is_near(void **state)
 	static const struct {
 		const char *options;
 		double most;
-	} cases[] = {{"gradient_sums=exact sequence_parallel=off", 1e-6},
+	} kinds[] = {{"gradient_sums=exact sequence_parallel=off", 1e-6},
 		{"param_dtype=bf16", 1e-2},
 		{"param_dtype=bf16 reduce_dtype=bf16 master_dtype=bf16", 1e-2}};
 
 	(void)state;
-	for (int i = 0; i < COUNT_OF(cases); i++) {
+	for (int i = 0; i < COUNT_OF(kinds); i++) {
 		char alone[128], cut[192];
 
 		snprintf(alone, sizeof(alone), "strategy=NO_SHARD micro_batch=2 grad_accum=2 %s",
-			cases[i].options);
+			kinds[i].options);
 		snprintf(cut, sizeof(cut), "%s tensor=2", alone);
 		struct outcome one = train_cut(CUT_LLAMA, 1, alone, run_job(CUT_STEPS));
 		struct outcome other = train_cut(CUT_LLAMA, 2, cut, run_job(CUT_STEPS));
-		expect_alike(cut, &other, &one, cases[i].most);
+		expect_alike(cut, &other, &one, kinds[i].most);
 	}
 }
 
@@ -176,12 +177,35 @@ static struct digest initial_digest(const char *model, int64_t tensor, const cha
 	return train_cut(model, tensor > 1 ? 2 * tensor : 1, options, job).digest;
 }
 
+/* A file of weights that one rank has trained for a step. */
+static void write_weights(const char *model, const char *folder, const char *path)
+{
+	struct executor_job job = run_job(1);
+	struct error error = {0};
+
+	job.checkpoint = folder;
+	train_cut(model, 1, "strategy=NO_SHARD micro_batch=1 grad_accum=1", job);
+	if (!executor_export_safetensors(folder, path, &error))
+		fail_msg("%s", error.message);
+}
+
 static void weights_are_those_of_the_whole_model(void **state)
 {
 	(void)state;
-	for (int i = 0; i < COUNT_OF(cuts); i++)
-		assert_string_equal(initial_digest(cuts[i].model, cuts[i].tensor, NULL).hex,
-			initial_digest(cuts[i].model, 1, NULL).hex);
+	for (int i = 0; i < COUNT_OF(cuts); i++) {
+		const char *model = cuts[i].model;
+		char folder[64], path[128];
+
+		make_folder(folder);
+		snprintf(path, sizeof(path), "%s/model.safetensors", folder);
+		write_weights(model, folder, path);
+		const struct digest random = initial_digest(model, 1, NULL);
+		const struct digest read = initial_digest(model, 1, path);
+		assert_string_not_equal(read.hex, random.hex);
+		assert_string_equal(initial_digest(model, cuts[i].tensor, NULL).hex, random.hex);
+		assert_string_equal(initial_digest(model, cuts[i].tensor, path).hex, read.hex);
+		remove_folder(folder);
+	}
 }
 
 /* --- gradients --- */
