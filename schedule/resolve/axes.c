@@ -55,7 +55,6 @@ static bool check_executed(const struct plan *plan, const struct model *model, s
 	} lacks[] = {
 		{plan->mesh.pipeline > 1, "stages of a pipeline"},
 		{a->experts > 0, "experts"},
-		{a->kv_heads % plan->mesh.tensor != 0, "so few key and value heads"},
 		{plan_chunks_head(plan), "the chunks of --loss fused-linear"},
 	};
 	if (plan->mesh.tensor == 1 || !runtime_of(plan->runtime)->adds_in_compute)
@@ -67,6 +66,12 @@ static bool check_executed(const struct plan *plan, const struct model *model, s
 				"1",
 				(long long)plan->mesh.tensor, runtime_names[plan->runtime],
 				lacks[i].what);
+	if (a->kv_heads % plan->mesh.tensor != 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--tensor %lld: runtime %s does not repeat key and value heads; use a "
+			"divisor of the %lld of %s",
+			(long long)plan->mesh.tensor, runtime_names[plan->runtime],
+			(long long)a->kv_heads, a->name);
 	return check_tokens(plan, error);
 }
 
