@@ -2,7 +2,6 @@
  * collective lets all come. A row is one graph, as a step of training is: what a call costs the
  * host, tens of microseconds for a communicator that does not block, is no part of it. The memory
  * is known to NCCL as that of training is. */
-#include <time.h>
 
 #include "executor/calibration/timer.h"
 #include "executor/devices/devices.h"
@@ -10,7 +9,7 @@
 #include "executor/transports/transports.h"
 
 /* Looks at an event before the thread sleeps between looks. */
-enum { SPINS = 2000, NAP_NS = 20000, PAGE = 4096 };
+enum { SPINS = 2000, PAGE = 4096 };
 /* Collectives of a row, and rows of each size. */
 enum { REPEATS = 20, LARGE_REPEATS = 5, QUICK_REPEATS = 5, TRIES = 5, QUICK_TRIES = 3 };
 
@@ -62,12 +61,14 @@ static bool await(const struct timer *t, struct gpu_timer *g, struct error *erro
 			continue;
 		if (!nccl_world_healthy(&g->world, error))
 			return false;
-		if (clock_now() - since > patience)
+		double waited = clock_now() - since;
+
+		if (waited > patience)
 			return error_set(error, EXIT_CODE_FAULT,
 				"rank %d: nccl: a collective has not ended for %.0f s: a rank that "
 				"does not come, or a network that does not answer",
 				t->segment->rank, patience);
-		nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+		clock_nap(waited);
 	}
 	return check(g, result, "a collective", error);
 }

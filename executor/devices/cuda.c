@@ -1,29 +1,31 @@
 #include "executor/devices/cuda.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "kernels/kernels.h"
 
-/* Looks at an event before the host sleeps between looks, and how long it then sleeps. */
-enum { SPINS = 2000, NAP_NS = 20000 };
+/* Looks at an event before the host sleeps between looks. */
+enum { SPINS = 2000 };
 
 /* --- waiting --- */
 
 static bool patient(struct device_cuda *d, double since, int looks, struct error *error)
 {
+	double waited;
+
 	if (d->patience.abort != NULL && atomic_load(d->patience.abort) != 0)
 		return false;
 	if (looks < SPINS)
 		return true;
 	if (d->healthy != NULL && !d->healthy(d->health_data, error))
 		return false;
-	if (d->patience.timeout > 0 && clock_now() - since > d->patience.timeout)
+	waited = clock_now() - since;
+	if (d->patience.timeout > 0 && waited > d->patience.timeout)
 		return error_set(error, EXIT_CODE_FAULT,
 			"GPU %d has not done what it was given for %.0f s: a rank that does not "
 			"come to a collective, or a kernel that hangs",
 			d->ordinal, d->patience.timeout);
-	nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+	clock_nap(waited);
 	return true;
 }
 

@@ -3,12 +3,16 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <math.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 /* A sleeper looks at its abort flag this often: a rank that aborts need not know all sleepers. */
 #define SLICE 0.1
+
+#define NAP_SHORTEST 20e-6
+#define NAP_LONGEST  1e-3
 
 static double (*other_clock)(void);
 
@@ -28,6 +32,13 @@ double clock_of_machine(void)
 double clock_now(void)
 {
 	return other_clock != NULL ? other_clock() : clock_of_machine();
+}
+
+void clock_nap(double waited)
+{
+	double seconds = fmin(fmax(waited / 100, NAP_SHORTEST), NAP_LONGEST);
+
+	nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * seconds)}, NULL);
 }
 
 void event_wake(struct event *event)

@@ -38,6 +38,9 @@ void event_wake(struct event *event);
 
 /* Seconds on the monotonic clock, which all processes of a machine share. */
 double clock_now(void);
+/* Between two looks at what tells nobody when it ends, as a GPU does: sleeps a hundredth of the
+ * seconds waited so far, from 20 us to 1 ms. */
+void clock_nap(double waited);
 /* Not even tests set another one: for times that processes compare. */
 double clock_of_machine(void);
 /* For tests, before any thread starts: another clock, of the calling thread. */

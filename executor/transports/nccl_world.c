@@ -1,14 +1,5 @@
 #include "executor/transports/nccl_world.h"
 
-#include <time.h>
-
-enum { NAP_NS = 20000 };
-
-static void nap(void)
-{
-	nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-}
-
 /* Always false. */
 static bool fail(
 	const struct nccl_world *w, void *comm, int result, const char *what, struct error *error)
@@ -20,17 +11,18 @@ static bool fail(
 bool nccl_world_settle(
 	const struct nccl_world *w, void *comm, int result, const char *what, struct error *error)
 {
-	double since = clock_now();
+	double since = clock_now(), waited = 0;
 
 	while (result == NCCL_IN_PROGRESS) {
 		if (segment_aborted(w->segment))
 			return false;
-		if (w->patience->timeout > 0 && clock_now() - since > w->patience->timeout)
+		waited = clock_now() - since;
+		if (w->patience->timeout > 0 && waited > w->patience->timeout)
 			return error_set(error, EXIT_CODE_FAULT,
 				"rank %d: nccl: %s has not ended for %.0f s: a rank that does not "
 				"come, or a network that does not answer",
 				w->rank, what, w->patience->timeout);
-		nap();
+		clock_nap(waited);
 		if (w->api->ncclCommGetAsyncError(comm, &result) != 0)
 			return fail(w, comm, result, what, error);
 	}
