@@ -371,7 +371,7 @@ static void products_in_fp8(void **state)
 
 	(void)state;
 	cluster = TWO_GPUS;
-	for (int i = 0; i<4; i += SAMPLED_EACH> 1 ? 3 : 1) {
+	for (int i = 0; i < 4; i += thorough ? 1 : 3) {
 		const char *recipe = recipes[i % 2], *model = models[i / 2];
 		struct digest off = train_in("off", model, "strategy=FULL_SHARD", "cuda", &error);
 		double loss = last_loss;
