@@ -87,23 +87,12 @@ static bool check_stages(const struct executor_job *job, struct error *error)
 	return true;
 }
 
-/* What tensor ranks hold is no run of a parameter's elements, which is what checkpoints are made
- * of. */
 static bool check_tensor(const struct executor_job *job, struct error *error)
 {
-	long long tensor = (long long)job->plan->plan.mesh.tensor;
-
-	if (tensor == 1)
-		return true;
-	if (on_gpu(job))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--device cuda: tensor ranks are executed on CPUs only; use --device host, "
-			"or a plan of --tensor 1");
-	return (job->checkpoint == NULL && job->resume == NULL) ||
+	return job->plan->plan.mesh.tensor == 1 || !on_gpu(job) ||
 	       error_set(error, EXIT_CODE_USAGE,
-		       "--%s: a plan of --tensor %lld has no checkpoints; leave it out, or use a "
-		       "plan of --tensor 1",
-		       job->checkpoint != NULL ? "checkpoint" : "resume", tensor);
+		       "--device cuda: tensor ranks are executed on CPUs only; use --device host, "
+		       "or a plan of --tensor 1");
 }
 
 /* Opened here too, so that bad input is told before anything starts. */

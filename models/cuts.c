@@ -123,6 +123,52 @@ struct parameter_run model_parameter_run(
 	return run;
 }
 
+static struct parameter_holder holder_of_rows(
+	const struct model *part, const struct parameter *p, int64_t whole)
+{
+	int64_t columns = p->n_dims == 2 ? p->shape[1] : 1, row = whole / columns;
+	struct band bands[3];
+
+	for (int64_t rank = 0; rank < part->division.tensor; rank++) {
+		int n = find_bands(part, p, rank, bands);
+		int64_t before = 0;
+
+		for (int b = 0; b < n; before += bands[b++].rows) {
+			int64_t in = row - bands[b].first;
+
+			if (in >= 0 && in < bands[b].rows)
+				return (struct parameter_holder){rank,
+					(before + in) * columns + whole % columns,
+					(bands[b].first + bands[b].rows) * columns - whole};
+		}
+	}
+	return (struct parameter_holder){0, 0, 0}; /* all rows are somewhere */
+}
+
+static struct parameter_holder holder_of_columns(
+	const struct model *part, const struct parameter *p, int64_t whole)
+{
+	int64_t columns = p->shape[1], tensor = part->division.tensor;
+	int64_t row = whole / (columns * tensor), column = whole % (columns * tensor);
+
+	return (struct parameter_holder){
+		column / columns, row * columns, columns - column % columns};
+}
+
+struct parameter_holder model_parameter_holder(
+	const struct model *part, int parameter, int64_t whole, int64_t most)
+{
+	const struct parameter *p = &part->parameters[parameter];
+	struct parameter_holder holder = {0, whole, p->elements - whole};
+
+	if (cut_of(part, parameter) == CUT_ROWS)
+		holder = holder_of_rows(part, p, whole);
+	else if (cut_of(part, parameter) == CUT_COLUMNS)
+		holder = holder_of_columns(part, p, whole);
+	holder.n = min_i64(holder.n, most);
+	return holder;
+}
+
 int64_t model_first_word(const struct model *part, int64_t rank)
 {
 	return rank * part->architecture.vocab;

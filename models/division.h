@@ -70,6 +70,14 @@ struct parameter_run {
  */
 struct parameter_run model_parameter_run(
 	const struct model *part, int parameter, int64_t rank, int64_t element, int64_t most);
+/* Where that run of the whole lies: in whose part, from which of its elements on. Of several tensor
+ * ranks that have it, the first. */
+struct parameter_holder {
+	int64_t rank, element, n;
+};
+/* From element `whole` of the whole parameter on, `most` of them or fewer. */
+struct parameter_holder model_parameter_holder(
+	const struct model *part, int parameter, int64_t whole, int64_t most);
 /* Or has every tensor rank all of it? */
 bool model_parameter_is_cut(const struct model *part, int parameter);
 /* Words that the rank has the rows of: the first, and how many, which may be none. */

@@ -19,10 +19,11 @@
 #include "executor/job/job.h"
 #include "executor/transports/transports.h"
 
-/* Elements [begin, end) of a parameter: as many runs of fp32 as it has arrays in a file, one after
- * the other. */
+/* Elements [begin, end) of what a tensor rank has of a parameter: as many runs of fp32 as it has
+ * arrays in a file, one after the other. */
 struct checkpoint_piece {
-	int parameter; /* index in the model */
+	int parameter;       /* index in the model */
+	int64_t tensor_rank; /* 0 of what all of them have */
 	int64_t begin, end;
 	int file;
 	int64_t offset; /* bytes, of the first run */
@@ -54,10 +55,12 @@ struct manifest {
 	const char *model_digest; /* of the model as a plan file has it */
 	const char *plan;         /* in a line, for people */
 	int64_t ranks, seq_len, global_batch, data_tokens;
-	int arrays; /* 3 with moments, 1 without */
+	int64_t tensor;           /* ranks that parameters are cut over; 0 and 1: they are whole */
+	const struct model *part; /* of one of these; the model where it is whole */
+	int arrays;               /* 3 with moments, 1 without */
 	int n_files, n_pieces;
 	struct checkpoint_file *files;
-	struct checkpoint_piece *pieces; /* sorted by parameter, begin */
+	struct checkpoint_piece *pieces; /* sorted by parameter, tensor rank, begin */
 };
 
 /* xxh3-128 of a model as a plan file has it: equal digests mean the same parameters. */

@@ -78,19 +78,37 @@ static bool write_header(struct exporter *e, struct error *error)
 	return ok || io_error(e, error);
 }
 
-/* Weights of a parameter from the pieces that it lies in. */
-static bool gather(struct exporter *e, int parameter, float *values, struct error *error)
+/* A piece's elements to where they are in the whole parameter. */
+static void place(const struct manifest *m, const struct checkpoint_piece *piece, const float *from,
+	float *to)
+{
+	struct parameter_run run;
+
+	for (int64_t at = piece->begin; at < piece->end; at += run.n, from += run.n) {
+		run = model_parameter_run(
+			m->part, piece->parameter, piece->tensor_rank, at, piece->end - at);
+		if (run.whole >= 0)
+			memcpy(to + run.whole, from, (size_t)run.n * sizeof(float));
+	}
+}
+
+/* Weights of a parameter from the pieces that it lies in; `scratch` has room for each. */
+static bool gather(
+	struct exporter *e, int parameter, float *values, float *scratch, struct error *error)
 {
 	const struct manifest *m = e->manifest;
 
 	for (int i = 0; i < m->n_pieces; i++) {
 		const struct checkpoint_piece *piece = &m->pieces[i];
 		size_t bytes = (size_t)(piece->end - piece->begin) * sizeof(float);
-		if (piece->parameter == parameter &&
-			pread(e->fds[piece->file], values + piece->begin, bytes,
-				(off_t)piece->offset) != (ssize_t)bytes)
+
+		if (piece->parameter != parameter)
+			continue;
+		if (pread(e->fds[piece->file], scratch, bytes, (off_t)piece->offset) !=
+			(ssize_t)bytes)
 			return error_set(error, EXIT_CODE_INPUT, "%s/%s: cannot be read", m->folder,
 				m->files[piece->file].name);
+		place(m, piece, scratch, values);
 	}
 	return true;
 }
@@ -111,7 +129,7 @@ static bool write_parameter(struct exporter *e, int index, struct error *error)
 
 	if (values == NULL)
 		base_out_of_memory(2 * n * sizeof(float));
-	bool ok = gather(e, index, values, error);
+	bool ok = gather(e, index, values, turned, error);
 	if (ok && safetensors_is_transposed(e->model, index))
 		transpose(values, parameter->shape[0], parameter->shape[1], turned);
 	else

@@ -19,6 +19,7 @@ static const struct field manifest_fields[] = {
 	FIELD_INT(struct manifest, seq_len, "seq_len", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_INT(struct manifest, global_batch, "global_batch", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_INT(struct manifest, data_tokens, "data_tokens", FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct manifest, tensor, "tensor", FIELD_OMIT_ZERO | FIELD_NOT_NEGATIVE),
 	FIELD_INT32(struct manifest, arrays, "arrays", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_END,
 };
@@ -46,6 +47,8 @@ static const struct field file_fields[] = {
 };
 
 static const struct field piece_fields[] = {
+	FIELD_INT(struct checkpoint_piece, tensor_rank, "tensor_rank",
+		FIELD_OMIT_ZERO | FIELD_NOT_NEGATIVE),
 	FIELD_INT(struct checkpoint_piece, begin, "begin", FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
 	FIELD_INT(struct checkpoint_piece, end, "end", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_INT32(struct checkpoint_piece, file, "file", FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
@@ -177,23 +180,33 @@ static int find_parameter(const struct model *model, int from, const char *name)
 	return -1;
 }
 
-/* Pieces of a tensor come in order and leave nothing out. */
-static bool read_pieces(const struct node *list, const struct parameter *parameter, int index,
-	struct manifest *manifest, struct arena *arena, struct error *error)
+/* Pieces of a tensor come in order, of one tensor rank after the other, and leave nothing out. */
+static bool read_pieces(const struct node *list, int index, struct manifest *manifest,
+	struct arena *arena, struct error *error)
 {
 	static const char *const none[] = {NULL};
-	int64_t covered = 0;
+	const struct parameter *parameter = &manifest->part->parameters[index];
+	int64_t ranks = model_parameter_is_cut(manifest->part, index) ? manifest->tensor : 1;
+	int64_t covered = 0, rank = 0;
 
 	for (int i = 0; i < list->n_children; i++) {
 		struct checkpoint_piece *piece = &manifest->pieces[manifest->n_pieces++];
 		if (!fields_read(piece_fields, list->children[i], none, piece, arena, error))
 			return false;
 		piece->parameter = index;
-		if (piece->begin != covered || piece->end <= covered ||
-			piece->end > parameter->elements)
+		if (covered == parameter->elements && rank + 1 < ranks) {
+			covered = 0;
+			rank++;
+		}
+		if (piece->tensor_rank != rank || piece->begin != covered ||
+			piece->end <= covered || piece->end > parameter->elements)
 			return node_error(list->children[i], error,
-				"expected elements from %lld on, got %lld to %lld of %lld",
-				(long long)covered, (long long)piece->begin, (long long)piece->end,
+				"expected elements from %lld on%s, got %lld to %lld of %lld",
+				(long long)covered,
+				ranks > 1 ? arena_printf(
+						    arena, " of tensor rank %lld", (long long)rank)
+					  : "",
+				(long long)piece->begin, (long long)piece->end,
 				(long long)parameter->elements);
 		covered = piece->end;
 		int64_t bytes = (piece->end - piece->begin) *
@@ -203,9 +216,10 @@ static bool read_pieces(const struct node *list, const struct parameter *paramet
 			return node_error(
 				list->children[i], error, "lies outside of the checkpoint's files");
 	}
-	return covered == parameter->elements ||
+	return (covered == parameter->elements && rank + 1 == ranks) ||
 	       node_error(list, error, "%s: %lld of %lld elements are there", parameter->name,
-		       (long long)covered, (long long)parameter->elements);
+		       (long long)(rank * parameter->elements + covered),
+		       (long long)(ranks * parameter->elements));
 }
 
 static int count_pieces(const struct node *tensors)
@@ -240,7 +254,7 @@ static bool read_tensors(struct arena *arena, const struct node *root, const str
 			return node_error(name != NULL ? name : tensor, error,
 				"expected a parameter of %s, each once", model->architecture.name);
 		seen[index] = true;
-		if (!read_pieces(list, &model->parameters[index], index, manifest, arena, error))
+		if (!read_pieces(list, index, manifest, arena, error))
 			return false;
 	}
 	for (int p = 0; p < model->n_parameters; p++) {
@@ -299,6 +313,26 @@ static bool read_settings(const struct node *root, struct arena *arena, struct m
 	       fields_read(training_fields, training, none, &manifest->training, arena, error);
 }
 
+/* What one of the tensor ranks has. */
+static bool find_part(const struct node *root, struct arena *arena, const struct model *model,
+	struct manifest *manifest, struct error *error)
+{
+	const struct architecture *a = &model->architecture;
+	int64_t n = manifest->tensor;
+	struct model *part;
+
+	manifest->part = model;
+	if (n <= 1)
+		return true;
+	if (a->heads % n != 0 || a->kv_heads % n != 0 || a->ffn % n != 0 || a->experts > 0)
+		return node_error(node_get(root, "tensor"), error,
+			"expected a divisor of the heads and of the feed-forward width of %s",
+			a->name);
+	bool ok = model_divide(arena, model, &(struct division){.tensor = n}, &part, error);
+	manifest->part = part;
+	return ok;
+}
+
 bool manifest_parse(struct arena *arena, const char *folder, const char *text, size_t length,
 	const struct model *model, struct manifest *manifest, struct error *error)
 {
@@ -320,7 +354,8 @@ bool manifest_parse(struct arena *arena, const char *folder, const char *text, s
 	if (strcmp(manifest->model_digest, checkpoint_model_digest(model).hex) != 0)
 		return node_error(node_get(root, "model_digest"), error,
 			"the checkpoint is of another model than %s", model->architecture.name);
-	return read_files(arena, root, manifest, error) &&
+	return find_part(root, arena, model, manifest, error) &&
+	       read_files(arena, root, manifest, error) &&
 	       read_tensors(arena, root, model, manifest, error);
 }
 

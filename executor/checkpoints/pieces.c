@@ -101,9 +101,10 @@ struct digest checkpoint_model_digest(const struct model *model)
 	return digest;
 }
 
-/* The slices of a unit that lie in the rank's chunk of it. */
+/* The slices of a unit that lie in the rank's chunk of it. What tensor ranks have alike is the
+ * first one's. `place`: the file and the tensor rank. */
 static int unit_pieces(const struct model *model, const struct unit *unit, int64_t first,
-	int arrays, int file, struct checkpoint_piece *pieces, int64_t *bytes)
+	int arrays, struct checkpoint_piece place, struct checkpoint_piece *pieces, int64_t *bytes)
 {
 	int n = 0;
 
@@ -111,12 +112,15 @@ static int unit_pieces(const struct model *model, const struct unit *unit, int64
 		const struct unit_slice *slice = &unit->slices[i];
 		int64_t begin = max_i64(slice->offset, first);
 		int64_t end = min_i64(slice->offset + slice->elements, first + unit->chunk);
-		if (begin >= end)
+		if (begin >= end ||
+			(place.tensor_rank > 0 && !model_parameter_is_cut(model, slice->parameter)))
 			continue;
+		place.parameter = model_whole_parameter(model, slice->parameter);
+		place.begin = begin - slice->offset;
+		place.end = end - slice->offset;
+		place.offset = *bytes;
 		if (pieces != NULL)
-			pieces[n] = (struct checkpoint_piece){
-				model_whole_parameter(model, slice->parameter),
-				begin - slice->offset, end - slice->offset, file, *bytes};
+			pieces[n] = place;
 		*bytes += (end - begin) * (unit_is_frozen(unit) ? 1 : arrays) *
 			  (int64_t)sizeof(float);
 		n++;
@@ -127,10 +131,13 @@ static int unit_pieces(const struct model *model, const struct unit *unit, int64
 int checkpoint_pieces(const struct schedule *schedule, int rank, int arrays,
 	struct checkpoint_piece *pieces, int64_t *bytes)
 {
-	const struct mesh *mesh = &schedule->plan.mesh;
-	int64_t ranks = plan_data_parallel(&schedule->plan);
+	const struct plan *plan = &schedule->plan;
+	const struct mesh *mesh = &plan->mesh;
+	int64_t ranks = plan_data_parallel(plan) * mesh->tensor;
 	const struct program *program = &schedule->programs[rank / ranks];
-	int64_t replica = rank % ranks / mesh->shard, index = rank % mesh->shard;
+	int64_t replica = plan_data_place(plan, rank) / mesh->shard;
+	struct checkpoint_piece place = {
+		.file = rank, .tensor_rank = plan_tensor_place(plan, rank)};
 	int n = 0;
 
 	*bytes = 0;
@@ -138,7 +145,8 @@ int checkpoint_pieces(const struct schedule *schedule, int rank, int arrays,
 		const struct unit *unit = &program->units[u];
 		/* Replicas hold the same, so each writes some of the units. */
 		if (u % mesh->replicate == replica)
-			n += unit_pieces(program->model, unit, index * unit->chunk, arrays, rank,
+			n += unit_pieces(program->model, unit,
+				plan_shard_place(plan, rank) * unit->chunk, arrays, place,
 				pieces != NULL ? pieces + n : NULL, bytes);
 	}
 	return n;

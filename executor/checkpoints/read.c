@@ -60,15 +60,20 @@ static bool read_at(const struct loader *loader, int file, int64_t offset, void 
 	return true;
 }
 
-/* The first piece of a parameter that ends after `element`. */
-static int first_piece(const struct manifest *m, int parameter, int64_t element)
+/* The first piece of a tensor rank's part of a parameter that ends after `element`. */
+static int first_piece(
+	const struct manifest *m, int parameter, int64_t tensor_rank, int64_t element)
 {
 	int low = 0, high = m->n_pieces;
 
 	while (low < high) {
 		int middle = (low + high) / 2;
 		const struct checkpoint_piece *p = &m->pieces[middle];
-		if (p->parameter < parameter || (p->parameter == parameter && p->end <= element))
+		bool is_before = p->parameter != parameter       ? p->parameter < parameter
+				 : p->tensor_rank != tensor_rank ? p->tensor_rank < tensor_rank
+								 : p->end <= element;
+
+		if (is_before)
 			low = middle + 1;
 		else
 			high = middle;
@@ -97,17 +102,19 @@ static bool read_run(const struct loader *loader, int file, int64_t offset,
 	return ok;
 }
 
-/* Elements [begin, end) of a parameter into the rank's arrays, from `at` on. */
-static bool load_range(const struct loader *loader, int parameter, int64_t begin, int64_t end,
-	const struct weights_shard *to, int64_t at, struct error *error)
+/* Elements that lie one behind the other in the checkpoint into the rank's arrays, from `at` on. */
+static bool load_held(const struct loader *loader, int parameter,
+	const struct parameter_holder *held, const struct weights_shard *to, int64_t at,
+	struct error *error)
 {
 	const struct manifest *m = loader->manifest;
 	const int64_t size = (int64_t)sizeof(float);
+	int64_t begin = held->element, end = begin + held->n;
 
-	for (int i = first_piece(m, parameter, begin);
-		i < m->n_pieces && m->pieces[i].parameter == parameter && m->pieces[i].begin < end;
-		i++) {
+	for (int i = first_piece(m, parameter, held->rank, begin); i < m->n_pieces; i++) {
 		const struct checkpoint_piece *p = &m->pieces[i];
+		if (p->parameter != parameter || p->tensor_rank != held->rank || p->begin >= end)
+			break;
 		int64_t from = max_i64(begin, p->begin), until = min_i64(end, p->end);
 		int64_t run = p->end - p->begin;
 		for (int a = 0; a < to->n_arrays && a < m->arrays; a++) {
@@ -118,6 +125,32 @@ static bool load_range(const struct loader *loader, int parameter, int64_t begin
 		}
 	}
 	return true;
+}
+
+/* Elements of the rank's own part of a parameter: runs of the whole one, each of which the
+ * checkpoint's ranks have in parts of their own. Padding, at its end, stays 0. */
+static bool load_range(const struct loader *loader, const struct unit_slice *slice, int64_t begin,
+	int64_t end, const struct weights_shard *to, int64_t at, struct error *error)
+{
+	const struct weights *w = loader->weights;
+	int64_t place = plan_tensor_place(&w->schedule->plan, w->rank);
+	int parameter = weights_parameter(w, slice);
+	struct parameter_holder held;
+	bool ok = true;
+
+	while (ok && begin < end) {
+		struct parameter_run run = model_parameter_run(
+			w->program->model, slice->parameter, place, begin, end - begin);
+
+		begin += run.n;
+		for (; ok && run.whole >= 0 && run.n > 0; run.n -= held.n, run.whole += held.n) {
+			held = model_parameter_holder(
+				loader->manifest->part, parameter, run.whole, run.n);
+			ok = load_held(loader, parameter, &held, to, at, error);
+			at += held.n;
+		}
+	}
+	return ok;
 }
 
 static bool load_unit(const struct loader *loader, int index, struct error *error)
@@ -132,9 +165,8 @@ static bool load_unit(const struct loader *loader, int index, struct error *erro
 		const struct unit_slice *slice = &unit->slices[i];
 		int64_t begin = max_i64(slice->offset, shard.first);
 		int64_t end = min_i64(slice->offset + slice->elements, shard.first + unit->chunk);
-		if (begin < end &&
-			!load_range(loader, weights_parameter(w, slice), begin - slice->offset,
-				end - slice->offset, &shard, begin - shard.first, error))
+		if (begin < end && !load_range(loader, slice, begin - slice->offset,
+					   end - slice->offset, &shard, begin - shard.first, error))
 			return false;
 	}
 	return true;

@@ -29,8 +29,8 @@ bool weights_shard(const struct weights *weights, int unit, struct weights_shard
 /* Elements [at, at + n) of one of the arrays, as fp32; to bf16 they are rounded to nearest even. */
 void weights_put(
 	const struct weights_shard *shard, int array, int64_t at, int64_t n, const float *from);
-/* n elements of a parameter from `element` on, of one of the arrays, as fp32; they must be in this
- * rank's shard. */
+/* n elements of the rank's part of a parameter from `element` on, of one of the arrays, as fp32;
+ * they must be in this rank's shard. */
 void weights_get(const struct weights *weights, int parameter, int64_t element, int array,
 	int64_t n, float *to);
 /* Where they lie; NULL unless they are fp32. */

@@ -210,6 +210,8 @@ static int compare_pieces(const void *left, const void *right)
 
 	if (a->parameter != b->parameter)
 		return a->parameter < b->parameter ? -1 : 1;
+	if (a->tensor_rank != b->tensor_rank)
+		return a->tensor_rank < b->tensor_rank ? -1 : 1;
 	return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
@@ -256,6 +258,7 @@ static void describe(struct checkpointer *cp, const struct checkpoint_options *o
 		.seq_len = plan->seq_len,
 		.global_batch = plan->global_batch,
 		.data_tokens = options->data_tokens,
+		.tensor = plan->mesh.tensor > 1 ? plan->mesh.tensor : 0,
 		.arrays = plan->optimizer == OPTIMIZER_SGD ? 1 : 3};
 	text_finish(&summary);
 }
