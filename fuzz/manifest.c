@@ -55,15 +55,31 @@ static struct model *parse_model(struct arena *arena, const struct seeds *seeds)
 	return model;
 }
 
-void manifest_seeds(struct seeds *seeds)
+/* Every parameter in one piece of each rank that has a part of it. */
+static void add_pieces(struct manifest *manifest, struct checkpoint_file *file)
 {
-	static const struct target tiny = {.name = "tiny", .paths = "tests/cli/data/tiny.yaml"};
-	struct seeds models = {.root = seeds->root};
-	struct arena arena = {0};
+	const struct model *part = manifest->part;
 
-	if (!target_seeds(&tiny, &models))
-		exit(EXIT_CODE_INPUT);
-	struct model *model = parse_model(&arena, &models);
+	for (int i = 0; i < part->n_parameters; i++) {
+		int64_t ranks = model_parameter_is_cut(part, i) ? manifest->tensor : 1;
+
+		for (int64_t r = 0; r < ranks; r++) {
+			manifest->pieces[manifest->n_pieces++] =
+				(struct checkpoint_piece){.parameter = i,
+					.tensor_rank = r,
+					.end = part->parameters[i].elements,
+					.offset = file->bytes};
+			file->bytes += part->parameters[i].elements * 3 * 4;
+		}
+	}
+}
+
+/* Of `tensor` ranks that parameters are cut over. */
+static void add_seed(struct seeds *seeds, const struct model *model, int64_t tensor)
+{
+	struct arena arena = {0};
+	struct error error = {0};
+	struct model *part;
 	struct digest digest = checkpoint_model_digest(model);
 	struct checkpoint_file file = {.name = DATA_FILE, .digest = digest.hex};
 	struct manifest manifest = {.folder = folder,
@@ -77,16 +93,19 @@ void manifest_seeds(struct seeds *seeds)
 		.global_batch = 2,
 		.data_tokens = 100,
 		.arrays = 3,
+		.tensor = tensor > 1 ? tensor : 0,
 		.n_files = 1,
-		.n_pieces = model->n_parameters,
 		.files = &file,
-		.pieces = ARENA_ARRAY(&arena, struct checkpoint_piece, model->n_parameters)};
-	for (int i = 0; i < model->n_parameters; i++) {
-		manifest.pieces[i] = (struct checkpoint_piece){
-			i, 0, model->parameters[i].elements, 0, file.bytes};
-		file.bytes += model->parameters[i].elements * 3 * 4;
-	}
+		.pieces =
+			ARENA_ARRAY(&arena, struct checkpoint_piece, tensor * model->n_parameters)};
 	struct text text = {0};
+
+	if (!model_divide(&arena, model, &(struct division){.tensor = tensor}, &part, &error)) {
+		fprintf(stderr, "%s\n", error.message);
+		exit(EXIT_CODE_INPUT);
+	}
+	manifest.part = part;
+	add_pieces(&manifest, &file);
 	manifest_write(&manifest, model, &text);
 	seeds_add(seeds, text.data, text.length);
 	if (data_bytes == 0) {
@@ -94,6 +113,20 @@ void manifest_seeds(struct seeds *seeds)
 		make_folder();
 	}
 	text_finish(&text);
+	arena_finish(&arena);
+}
+
+void manifest_seeds(struct seeds *seeds)
+{
+	static const struct target tiny = {.name = "tiny", .paths = "tests/cli/data/tiny.yaml"};
+	struct seeds models = {.root = seeds->root};
+	struct arena arena = {0};
+
+	if (!target_seeds(&tiny, &models))
+		exit(EXIT_CODE_INPUT);
+	struct model *model = parse_model(&arena, &models);
+	add_seed(seeds, model, 1);
+	add_seed(seeds, model, 2);
 	seeds_finish(&models);
 	arena_finish(&arena);
 }

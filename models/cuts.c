@@ -152,7 +152,7 @@ static struct parameter_holder holder_of_columns(
 	int64_t row = whole / (columns * tensor), column = whole % (columns * tensor);
 
 	return (struct parameter_holder){
-		column / columns, row * columns, columns - column % columns};
+		column / columns, row * columns + column % columns, columns - column % columns};
 }
 
 struct parameter_holder model_parameter_holder(

@@ -184,6 +184,26 @@ static void what_0_1_0_wrote_is_read_with_a_warning(void **state)
 	arena_finish(&arena);
 }
 
+/* Parts that the model is not cut into, or that there are no pieces of. */
+static void pieces_are_those_of_the_tensor_ranks(void **state)
+{
+	struct text text = {0};
+
+	(void)state;
+	unseal(&files[0][SAVED - 1][RANKS], &text);
+	const char *rest = strstr(text.data, "  \"arrays\": ");
+	assert_non_null(rest);
+	for (int tensor = 1; tensor <= 3; tensor++) {
+		struct text other = {0};
+
+		text_add_bytes(&other, text.data, (size_t)(rest - text.data));
+		text_printf(&other, "  \"tensor\": %d,\n%s", tensor, rest);
+		assert_int_equal(parses(other.data, other.length), tensor == 1);
+		text_finish(&other);
+	}
+	text_finish(&text);
+}
+
 /* --- damage of each kind --- */
 
 static uint64_t random_state = 88172645463325252u;
@@ -463,6 +483,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_bit_of_a_manifest_can_change),
+		cmocka_unit_test(pieces_are_those_of_the_tensor_ranks),
 		cmocka_unit_test(what_0_1_0_wrote_is_read_with_a_warning),
 		cmocka_unit_test(damage_of_every_kind_is_noticed),
 		cmocka_unit_test(training_goes_on_from_the_newest_whole_one),
