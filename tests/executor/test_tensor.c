@@ -252,6 +252,8 @@ static void checkpoints_go_from_any_mesh_to_any_other(void **state)
 			struct outcome own = resumed(models[m], from, folder, NULL);
 			snprintf(path, sizeof(path), "%s/step-%08d", folder, CUT_STEPS / 2);
 			for (int to = 0; to < COUNT_OF(meshes); to++) {
+				if (SAMPLED_EACH > 1 && (m + from + to) % 3 != 0)
+					continue;
 				struct outcome out = resumed(models[m], to, NULL, path);
 
 				for (int s = CUT_STEPS / 2; s < CUT_STEPS; s++)
