@@ -41,8 +41,15 @@ struct kernel_case {
 	X(gelu, c->dtype, GELU_TANH, c->arrays[0], c->arrays[1], c->n)                             \
 	X(gelu_backward, c->dtype, GELU_TANH, c->arrays[0], c->arrays[1], c->arrays[2], c->n)      \
 	X(swiglu, c->dtype, c->arrays[0], c->arrays[1], c->arrays[2], c->n)                        \
-	X(swiglu_backward, c->dtype, c->arrays[0], c->arrays[1], c->arrays[2], c->arrays[3],       \
-		c->arrays[4], c->n)                                                                \
+	X(swiglu_backward, &(struct swiglu_backward){.rows = 1,                                    \
+				   .width = c->n,                                                  \
+				   .stride = c->n,                                                 \
+				   .dy = c->arrays[2],                                             \
+				   .gate = c->arrays[3],                                           \
+				   .up = c->arrays[4],                                             \
+				   .dgate = c->arrays[0],                                          \
+				   .dup = c->arrays[1],                                            \
+				   .dtype = c->dtype})                                             \
 	X(bias_backward, DTYPE_FP32, c->arrays[1], c->dtype, c->arrays[0], c->rows, c->width,      \
 		false)                                                                             \
 	X(add, c->dtype, c->arrays[0], c->arrays[1], c->arrays[2], c->n)                           \

@@ -358,18 +358,25 @@ static void backward_activation(const struct leaf *leaf)
 	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
 	const void *dproduct = operand_work(leaf, TENSOR_D_PRODUCT);
 	void *dup = operand_work(leaf, TENSOR_D_UP);
-	int64_t n = c->tokens * a->ffn;
 
 	if (c->gelu_done == leaf->module) {
 		c->gelu_done = -1;
 		return;
 	}
 	if (a->mlp == MLP_SWIGLU)
-		c->kernels->swiglu_backward(c->context, c->dtype, operand_work(leaf, TENSOR_D_GATE),
-			dup, dproduct, operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE), up, n);
+		c->kernels->swiglu_backward(c->context,
+			&(struct swiglu_backward){.rows = c->tokens,
+				.width = a->ffn,
+				.stride = a->ffn,
+				.dy = dproduct,
+				.gate = operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE),
+				.up = up,
+				.dgate = operand_work(leaf, TENSOR_D_GATE),
+				.dup = dup,
+				.dtype = c->dtype});
 	else
 		c->kernels->gelu_backward(c->context, c->dtype, a->gelu_tanh ? GELU_TANH : GELU_ERF,
-			dup, dproduct, up, n);
+			dup, dproduct, up, c->tokens * a->ffn);
 }
 
 static void backward_attention_output(const struct leaf *leaf)

@@ -100,6 +100,17 @@ struct attention_backward {
 /* tanh: GPT-2's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf: x Phi(x). */
 enum gelu { GELU_TANH, GELU_ERF };
 
+/* Of y = silu(gate) * up, silu(g) = g / (1 + exp(-g)), which is computed again: all arrays are
+ * [rows, width], and those that are written (=) have `stride` elements from row to row, so that
+ * they may lie side by side. With stride == width they may be any of dy, gate, up (not each other).
+ */
+struct swiglu_backward {
+	int64_t rows, width, stride;
+	const void *dy, *gate, *up;
+	void *dgate, *dup;
+	enum dtype dtype;
+};
+
 /* AdamW (Loshchilov and Hutter 2019) in PyTorch's order: w -= lr * weight_decay * w;
  * m += (1-beta1)(g-m); v = beta2 v + (1-beta2) g^2; w -= lr/c1 * m / (sqrt(v)/sqrt(c2) + epsilon)
  * with c = 1 - beta^step and g scaled by gradient_scale (clipping) first. Element-wise, in fp32;

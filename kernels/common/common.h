@@ -77,13 +77,11 @@ struct kernel_context {
 			const void *x, int64_t n))                                                 \
 	X(gelu_backward, (struct kernel_context * context, enum dtype dtype, enum gelu kind,       \
 				 void *dx, const void *dy, const void *x, int64_t n))              \
-	/* y = silu(gate) * up, silu(g) = g / (1 + exp(-g)); the backward recomputes silu.         \
-	 * y may be gate or up; dgate and dup may be any of dy, gate, up (not each other). */      \
+	/* y = silu(gate) * up, silu(g) = g / (1 + exp(-g)); y may be gate or up. */               \
 	X(swiglu, (struct kernel_context * context, enum dtype dtype, void *y, const void *gate,   \
 			  const void *up, int64_t n))                                              \
 	X(swiglu_backward,                                                                         \
-		(struct kernel_context * context, enum dtype dtype, void *dgate, void *dup,        \
-			const void *dy, const void *gate, const void *up, int64_t n))              \
+		(struct kernel_context * context, const struct swiglu_backward *swiglu))           \
 	X(embedding, (struct kernel_context * context, const struct embedding *embedding))         \
 	X(embedding_backward,                                                                      \
 		(struct kernel_context * context, const struct embedding_backward *embedding))     \

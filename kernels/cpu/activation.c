@@ -92,21 +92,33 @@ void CPU(swiglu)(struct kernel_context *context, enum dtype dtype, void *y, cons
 	BY_DTYPE(swiglu, dtype, y, gate, up, n);
 }
 
-INLINE void swiglu_backward(const enum dtype dtype, void *dgate, void *dup, const void *dy,
-	const void *gate, const void *up, int64_t n)
+/* n elements, which lie `from` on in what is read and `to` on in what is written. */
+INLINE void swiglu_row_backward(const enum dtype dtype, const struct swiglu_backward *s,
+	int64_t from, int64_t to, int64_t n)
 {
 	for (int64_t i = 0; i < n; i += LANES) {
-		vec d = load_as(dtype, dy, i, n - i), u = load_as(dtype, up, i, n - i);
-		vec g = load_as(dtype, gate, i, n - i), s = sigmoid_vec(g);
+		vec d = load_as(dtype, s->dy, from + i, n - i);
+		vec u = load_as(dtype, s->up, from + i, n - i);
+		vec g = load_as(dtype, s->gate, from + i, n - i), sigmoid = sigmoid_vec(g);
 
-		store_as(dtype, dgate, i, d * u * s * (1.0f + g * (1.0f - s)), n - i);
-		store_as(dtype, dup, i, d * g * s, n - i);
+		store_as(dtype, s->dgate, to + i, d * u * sigmoid * (1.0f + g * (1.0f - sigmoid)),
+			n - i);
+		store_as(dtype, s->dup, to + i, d * g * sigmoid, n - i);
 	}
 }
 
-void CPU(swiglu_backward)(struct kernel_context *context, enum dtype dtype, void *dgate, void *dup,
-	const void *dy, const void *gate, const void *up, int64_t n)
+INLINE void swiglu_backward(const enum dtype dtype, const struct swiglu_backward *s)
+{
+	if (s->stride == s->width) {
+		swiglu_row_backward(dtype, s, 0, 0, s->rows * s->width);
+		return;
+	}
+	for (int64_t r = 0; r < s->rows; r++)
+		swiglu_row_backward(dtype, s, r * s->width, r * s->stride, s->width);
+}
+
+void CPU(swiglu_backward)(struct kernel_context *context, const struct swiglu_backward *s)
 {
 	(void)context;
-	BY_DTYPE(swiglu_backward, dtype, dgate, dup, dy, gate, up, n);
+	BY_DTYPE(swiglu_backward, s->dtype, s);
 }

@@ -17,8 +17,7 @@ static void launch_flat(struct kernel_context *context, enum cuda_kernel kernel,
 
 static int aligned(const struct flat_launch *a)
 {
-	return cuda_aligned(a->y) && cuda_aligned(a->y2) && cuda_aligned(a->a) &&
-	       cuda_aligned(a->b) && cuda_aligned(a->c);
+	return cuda_aligned(a->y) && cuda_aligned(a->a) && cuda_aligned(a->b);
 }
 
 /* `kernel` is the fp32 one of two. */
@@ -50,11 +49,22 @@ void cuda_swiglu(struct kernel_context *context, enum dtype dtype, void *y, cons
 		(struct flat_launch){.y = y, .a = gate, .b = up, .n = n});
 }
 
-void cuda_swiglu_backward(struct kernel_context *context, enum dtype dtype, void *dgate, void *dup,
-	const void *dy, const void *gate, const void *up, int64_t n)
+void cuda_swiglu_backward(struct kernel_context *context, const struct swiglu_backward *s)
 {
-	flat(context, CUDA_swiglu_backward_fp32, dtype,
-		(struct flat_launch){.y = dgate, .y2 = dup, .a = dy, .b = gate, .c = up, .n = n});
+	int64_t lanes = cuda_lanes(s->dtype, s->dtype);
+	struct swiglu_launch a = {.dgate = s->dgate,
+		.dup = s->dup,
+		.dy = s->dy,
+		.gate = s->gate,
+		.up = s->up,
+		.n = s->rows * s->width,
+		.width = s->width,
+		.stride = s->stride};
+	bool rows = a.stride == a.width || (a.width % lanes == 0 && a.stride % lanes == 0);
+
+	a.vector = rows && cuda_aligned(a.dgate) && cuda_aligned(a.dup) && cuda_aligned(a.dy) &&
+		   cuda_aligned(a.gate) && cuda_aligned(a.up);
+	launch_flat(context, cuda_typed(CUDA_swiglu_backward_fp32, s->dtype), a.n, lanes, &a);
 }
 
 void cuda_add(struct kernel_context *context, enum dtype dtype, void *y, const void *a,

@@ -76,8 +76,15 @@ static void make_swiglu_backward(struct problem *p)
 
 static void call_swiglu_backward(struct problem *p)
 {
-	p->kernels->swiglu_backward(p->context, type(p), flat(p, 0), flat(p, 4), flat(p, 1),
-		flat(p, 2), flat(p, 3), p->dim[0]);
+	p->kernels->swiglu_backward(p->context, &(struct swiglu_backward){.rows = 1,
+							.width = p->dim[0],
+							.stride = p->dim[0],
+							.dy = flat(p, 1),
+							.gate = flat(p, 2),
+							.up = flat(p, 3),
+							.dgate = flat(p, 0),
+							.dup = flat(p, 4),
+							.dtype = type(p)});
 }
 
 static void call_add(struct problem *p)

@@ -6,6 +6,34 @@
 #include "tests/kernels/cases.h"
 #include "tests/kernels/problem.h"
 
+/* dims: rows width stride, of two gradients side by side */
+static void make_swiglu_backward(struct problem *p)
+{
+	int64_t elements = p->dim[0] * p->dim[1];
+
+	make_output(p, 0, p->dim[0] * p->dim[2], -1, 1, 1e-6);
+	for (int slot = 1; slot < 4; slot++)
+		make_input(p, slot, elements, -9, 9);
+	p->bytes = traffic(p, 5.0 * (double)elements);
+}
+
+static void call_swiglu_backward(struct problem *p)
+{
+	enum dtype dtype = p->kernel_case->dtype;
+	void *gradients = p->buffer[0].data;
+
+	p->kernels->swiglu_backward(
+		p->context, &(struct swiglu_backward){.rows = p->dim[0],
+				    .width = p->dim[1],
+				    .stride = p->dim[2],
+				    .dy = p->buffer[1].data,
+				    .gate = p->buffer[2].data,
+				    .up = p->buffer[3].data,
+				    .dgate = gradients,
+				    .dup = element_at(dtype, gradients, p->dim[1]),
+				    .dtype = dtype});
+}
+
 static bool centred(const struct problem *p)
 {
 	return p->dim[2] & 1;
@@ -245,6 +273,8 @@ static void call_sum(struct problem *p)
 	y[1] = (float)(value - (double)y[0]);
 }
 
+static const int64_t swiglu_shapes[][MOST_DIMS] = {
+	{1, 1, 2}, {3, 7, 14}, {5, 8, 17}, {17, 33, 66}, {9, 64, 128}, {4, 40, 96}, {-1}};
 static const int64_t sum_shapes[][MOST_DIMS] = {
 	{0, 0}, {1, 0}, {3, 1}, {255, 0}, {257, 1}, {1000, 0}, {4099, 1}, {-1}};
 /* Rows of one warp, of a block with 1, 2 and 4 packs a thread, and longer ones. */
@@ -268,6 +298,10 @@ static const int64_t loss_shapes[][MOST_DIMS] = {{1, 1, 0, 0}, {3, 7, 1, 0}, {17
 	{6, 50257, 47, 0, 3}, {3, 60000, 8, 0}, {3, 60001, 0, 0}, {-1}};
 
 const struct kernel_case row_cases[] = {
+	{"swiglu_backward in rows", make_swiglu_backward, call_swiglu_backward, swiglu_shapes,
+		{2048, 4096, 8192}},
+	{"swiglu_backward in rows bf16", make_swiglu_backward, call_swiglu_backward, swiglu_shapes,
+		{2048, 4096, 8192}, DTYPE_BF16},
 	{"layernorm", make_norm, call_norm, layernorm_shapes, {1024, 1024, 1}},
 	{"layernorm bf16", make_norm, call_norm, layernorm_shapes, {1024, 1024, 1}, DTYPE_BF16},
 	{"layernorm_backward", make_norm_backward, call_norm_backward, layernorm_shapes,

@@ -202,8 +202,14 @@ static void swiglu_forward(struct gradient_problem *p)
 
 static void swiglu_backward(struct gradient_problem *p)
 {
-	p->kernels->swiglu_backward(p->context, DTYPE_FP32, p->gradient[0], p->gradient[1],
-		p->doutput, p->input[0], p->input[1], p->outputs);
+	p->kernels->swiglu_backward(p->context, &(struct swiglu_backward){.rows = 1,
+							.width = p->outputs,
+							.stride = p->outputs,
+							.dy = p->doutput,
+							.gate = p->input[0],
+							.up = p->input[1],
+							.dgate = p->gradient[0],
+							.dup = p->gradient[1]});
 }
 
 static const int32_t ids[8] = {3, 0, 3, 1, 3, 4, 0, 3};

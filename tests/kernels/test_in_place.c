@@ -37,6 +37,18 @@ static void check_gelu(const struct kernels *k, enum gelu kind)
 	}
 }
 
+static void swiglu_backward(const struct kernels *k, float from[3][MOST], float *dgate, float *dup)
+{
+	k->swiglu_backward(&context, &(struct swiglu_backward){.rows = 1,
+					     .width = N,
+					     .stride = N,
+					     .dy = from[0],
+					     .gate = from[1],
+					     .up = from[2],
+					     .dgate = dgate,
+					     .dup = dup});
+}
+
 static void check_swiglu(const struct kernels *k)
 {
 	k->swiglu(&context, DTYPE_FP32, expected[0], original[0], original[1], N);
@@ -45,15 +57,14 @@ static void check_swiglu(const struct kernels *k)
 		k->swiglu(&context, DTYPE_FP32, x[into], x[0], x[1], N);
 		same(x[into], expected[0], N);
 	}
-	k->swiglu_backward(&context, DTYPE_FP32, expected[0], expected[1], original[0], original[1],
-		original[2], N);
+	swiglu_backward(k, original, expected[0], expected[1]);
 	for (int pair = 0; pair < 9; pair++) {
 		int gate = pair / 3, up = pair % 3;
 
 		if (gate == up)
 			continue;
 		restore();
-		k->swiglu_backward(&context, DTYPE_FP32, x[gate], x[up], x[0], x[1], x[2], N);
+		swiglu_backward(k, x, x[gate], x[up]);
 		same(x[gate], expected[0], N);
 		same(x[up], expected[1], N);
 	}

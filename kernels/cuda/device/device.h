@@ -19,7 +19,7 @@
 	CUDA_BOTH(X, gelu, flat_launch, 256)                                                       \
 	CUDA_BOTH(X, gelu_backward, flat_launch, 256)                                              \
 	CUDA_BOTH(X, swiglu, flat_launch, 256)                                                     \
-	CUDA_BOTH(X, swiglu_backward, flat_launch, 256)                                            \
+	CUDA_BOTH(X, swiglu_backward, swiglu_launch, 256)                                          \
 	CUDA_BOTH(X, add, flat_launch, 256)                                                        \
 	CUDA_PAIRS(X, accumulate, flat_launch, 256)                                                \
 	CUDA_PAIRS(X, convert, flat_launch, 256)                                                   \

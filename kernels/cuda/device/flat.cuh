@@ -86,16 +86,36 @@ template <typename T> DEVICE void swiglu_body(const flat_launch &a)
 }
 KERNEL_BOTH(swiglu, swiglu_body)
 
-/* a = dy, b = gate, c = up; y = dgate, y2 = dup */
-template <typename T> DEVICE void swiglu_backward_body(const flat_launch &a)
+/* Where element i of rows that follow each other lies among rows that are `stride` apart. */
+DEVICE int64_t strided(const swiglu_launch &a, int64_t i)
+{
+	return a.stride == a.width ? i : i + i / a.width * (a.stride - a.width);
+}
+
+/* A pack has elements of one row where rows allow packs; else each finds its own. */
+template <typename T, int N>
+DEVICE void store_strided(const swiglu_launch &a, T *to, const float (&v)[N], int64_t i)
+{
+	if (a.vector || a.stride == a.width) {
+		store_some(to + strided(a, i), v, a.n - i, a.vector);
+		return;
+	}
+#pragma unroll
+	for (int j = 0; j < N; j++) {
+		if (i + j < a.n)
+			put(to + strided(a, i + j), v[j]);
+	}
+}
+
+template <typename T> DEVICE void swiglu_backward_body(const swiglu_launch &a)
 {
 	const int N = lanes<T>::count;
 	float dy[N], gate[N], up[N];
 
 	FLAT_RANGE(N);
-	load_some(dy, (const T *)a.a + i, rest, vector);
-	load_some(gate, (const T *)a.b + i, rest, vector);
-	load_some(up, (const T *)a.c + i, rest, vector);
+	load_some(dy, (const T *)a.dy + i, rest, vector);
+	load_some(gate, (const T *)a.gate + i, rest, vector);
+	load_some(up, (const T *)a.up + i, rest, vector);
 #pragma unroll
 	for (int j = 0; j < N; j++) {
 		float s = sigmoid(gate[j]), g = gate[j];
@@ -103,8 +123,8 @@ template <typename T> DEVICE void swiglu_backward_body(const flat_launch &a)
 		gate[j] = dy[j] * up[j] * s * (1.0f + g * (1.0f - s));
 		up[j] = dy[j] * g * s;
 	}
-	store_some((T *)a.y + i, gate, rest, vector);
-	store_some((T *)a.y2 + i, up, rest, vector);
+	store_strided(a, (T *)a.dgate, gate, i);
+	store_strided(a, (T *)a.dup, up, i);
 }
 KERNEL_BOTH(swiglu_backward, swiglu_backward_body)
 

@@ -22,11 +22,19 @@ enum {
 
 /* Element-wise kernels; each says which members it uses. */
 struct flat_launch {
-	void *y, *y2;
-	const void *a, *b, *c;
+	void *y;
+	const void *a, *b;
 	int64_t n;
 	float factor;
 	int32_t kind; /* enum gelu */
+	int32_t vector;
+};
+
+/* Of n = rows * width elements. */
+struct swiglu_launch {
+	void *dgate, *dup;
+	const void *dy, *gate, *up;
+	int64_t n, width, stride;
 	int32_t vector;
 };
 

@@ -88,6 +88,7 @@ static void call(struct kernel_context *context, const char *name, void (*run)(v
 #define TYPE_rope               rope
 #define TYPE_attention          attention
 #define TYPE_attention_backward attention_backward
+#define TYPE_swiglu_backward    swiglu_backward
 #define TYPE_embedding          embedding
 #define TYPE_embedding_backward embedding_backward
 #define TYPE_cross_entropy      cross_entropy
@@ -161,6 +162,15 @@ static void touch_attention_backward(struct list *list, const struct attention_b
 	writes(list, a->dtype, b->dv, rows_of(rows, a->kv_heads * a->head_dim, b->dv_stride));
 }
 
+static void touch_swiglu_backward(struct list *list, const struct swiglu_backward *s)
+{
+	reads(list, s->dtype, s->dy, s->rows * s->width);
+	reads(list, s->dtype, s->gate, s->rows * s->width);
+	reads(list, s->dtype, s->up, s->rows * s->width);
+	writes(list, s->dtype, s->dgate, rows_of(s->rows, s->width, s->stride));
+	writes(list, s->dtype, s->dup, rows_of(s->rows, s->width, s->stride));
+}
+
 static int64_t place_of(int64_t t, int64_t length, int64_t stride)
 {
 	return id_place(t, stride > 0 ? length : 0, stride);
@@ -198,6 +208,7 @@ KERNEL(rmsnorm_backward, true)
 KERNEL(rope, false)
 KERNEL(attention, true)
 KERNEL(attention_backward, true)
+KERNEL(swiglu_backward, false)
 KERNEL(embedding, false)
 KERNEL(embedding_backward, true)
 KERNEL(cross_entropy, false)
@@ -230,8 +241,8 @@ static void fake_cross_entropy_checked(
 
 struct few {
 	enum dtype dtype, other;
-	void *y, *z;
-	const void *a, *b, *c;
+	void *y;
+	const void *a, *b;
 	int64_t n, width;
 	enum gelu kind;
 	bool accumulate;
@@ -286,12 +297,6 @@ FEW(swiglu,
 	(fake_worker(), f->dtype, f->y, f->a, f->b, f->n), writes(&list, dtype, y, n);
 	reads(&list, dtype, a, n); reads(&list, dtype, b, n);
 	, .dtype = dtype, .y = y, .a = a, .b = b, .n = n)
-FEW(swiglu_backward,
-	(struct kernel_context * context, enum dtype dtype, void *y, void *z, const void *a,
-		const void *b, const void *c, int64_t n),
-	(fake_worker(), f->dtype, f->y, f->z, f->a, f->b, f->c, f->n), writes(&list, dtype, y, n);
-	writes(&list, dtype, z, n); reads(&list, dtype, a, n); reads(&list, dtype, b, n);
-	reads(&list, dtype, c, n);, .dtype = dtype, .y = y, .z = z, .a = a, .b = b, .c = c, .n = n)
 FEW(add,
 	(struct kernel_context * context, enum dtype dtype, void *y, const void *a, const void *b,
 		int64_t n),

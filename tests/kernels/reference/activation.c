@@ -67,15 +67,15 @@ void reference_swiglu(struct kernel_context *context, enum dtype dtype, void *y,
 	}
 }
 
-void reference_swiglu_backward(struct kernel_context *context, enum dtype dtype, void *dgate,
-	void *dup, const void *dy, const void *gate, const void *up, int64_t n)
+void reference_swiglu_backward(struct kernel_context *context, const struct swiglu_backward *w)
 {
 	(void)context;
-	for (int64_t i = 0; i < n; i++) {
-		double d = element_get(dtype, dy, i), g = element_get(dtype, gate, i);
-		double u = element_get(dtype, up, i), s = sigmoid(g);
+	for (int64_t i = 0; i < w->rows * w->width; i++) {
+		double d = element_get(w->dtype, w->dy, i), g = element_get(w->dtype, w->gate, i);
+		double u = element_get(w->dtype, w->up, i), s = sigmoid(g);
+		int64_t to = i / w->width * w->stride + i % w->width;
 
-		element_put(dtype, dgate, i, (float)(d * u * s * (1.0 + g * (1.0 - s))));
-		element_put(dtype, dup, i, (float)(d * g * s));
+		element_put(w->dtype, w->dgate, to, (float)(d * u * s * (1.0 + g * (1.0 - s))));
+		element_put(w->dtype, w->dup, to, (float)(d * g * s));
 	}
 }
