@@ -114,18 +114,43 @@ bool module_trains_bias(const struct model *model, const struct module *module)
 	return module_has_bias(module) && model->parameters[module->first_parameter + 1].trainable;
 }
 
-bool model_joins_qkv(const struct model *model, int query)
+/* Owns its weight alone, and what it writes goes on as it is. */
+static bool is_plain(const struct model *model, const struct module *m)
 {
-	static const enum module_kind kinds[] = {MODULE_QUERY, MODULE_KEY, MODULE_VALUE};
+	bool normed = m->kind == MODULE_QUERY && model->architecture.qk_norm;
 
-	for (int i = 0; i < COUNT_OF(kinds); i++) {
-		const struct module *m = &model->modules[query + i];
+	return m->n_parameters == 1 && m->adapter < 0 && !normed;
+}
 
-		if (query + i >= model->n_modules || m->kind != kinds[i] || m->n_parameters != 1 ||
-			m->adapter >= 0)
-			return false;
+static struct joined joined_from(
+	const struct model *model, int first, enum module_kind kind, enum module_kind last)
+{
+	struct joined joined = {.first = first};
+	int64_t out, in;
+
+	for (; kind <= last; kind++, joined.n++) {
+		int i = first + joined.n;
+
+		if (i < 0 || i >= model->n_modules || model->modules[i].kind != kind ||
+			!is_plain(model, &model->modules[i]))
+			return (struct joined){0};
+		module_linear_shape(&model->architecture, kind, &out, &in);
+		joined.width += out;
 	}
-	return !model->architecture.qk_norm && model_goes_back(model, query);
+	return model_goes_back(model, first) ? joined : (struct joined){0};
+}
+
+struct joined model_joined(const struct model *model, int module)
+{
+	enum module_kind kind = model->modules[module].kind;
+
+	if (kind >= MODULE_QUERY && kind <= MODULE_VALUE)
+		return joined_from(
+			model, module - (int)(kind - MODULE_QUERY), MODULE_QUERY, MODULE_VALUE);
+	if (kind == MODULE_GATE || kind == MODULE_UP)
+		return joined_from(
+			model, module - (int)(kind - MODULE_GATE), MODULE_GATE, MODULE_UP);
+	return (struct joined){0};
 }
 
 bool model_leaves_are_alike(const struct model *model, int one, int two)

@@ -124,10 +124,14 @@ bool model_goes_back(const struct model *model, int module);
 bool module_has_bias(const struct module *module);
 bool module_trains_bias(const struct model *model, const struct module *module);
 
-/* May the input gradients of query, key and value projection be one product [dq dk dv] W, W being
- * their weights one behind the other? No biases, adapters or norms stand between. `query` is the
- * leaf before the other two. */
-bool model_joins_qkv(const struct model *model, int query);
+/* Projections of one input, whose gradients of it may be one product [dy dy ...] W, W being their
+ * weights one behind the other: query, key and value; gate and up. No biases, adapters or norms
+ * stand between. n = 0: the leaf stands alone. */
+struct joined {
+	int first, n;  /* leaves [first, first + n) */
+	int64_t width; /* of all dy */
+};
+struct joined model_joined(const struct model *model, int module);
 
 /* Whether leaves of this kind are linear: those that module_linear_shape has a shape for. */
 bool module_is_linear(enum module_kind kind);

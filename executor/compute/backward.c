@@ -68,41 +68,41 @@ static void weight_gradients(const struct leaf *leaf, const struct gemm *gemm)
 		bias_gradient(leaf, bias, &product);
 }
 
-/* --- queries, keys and values --- */
+/* --- projections of one input --- */
 
-/* Does the weight of `second` lie right behind that of `first`? */
-static bool adjoins(const struct compute *c, int first, int second)
+/* Does the weight of the leaf behind this one lie right behind its own? */
+static bool adjoins_next(const struct compute *c, int module)
 {
-	int weights[] = {c->model->modules[first].first_parameter,
-		c->model->modules[second].first_parameter};
+	int weights[] = {c->model->modules[module].first_parameter,
+		c->model->modules[module + 1].first_parameter};
 	const struct location *a = &c->locations[weights[0]], *b = &c->locations[weights[1]];
 
 	return a->unit == b->unit &&
 	       a->offset + c->model->parameters[weights[0]].elements == b->offset;
 }
 
-/* dx of the three projections is one product where their weights lie one behind the other. Which do
- * depends on units: only where bits need not be those of other plans. In fp8 each has its scale. */
-static bool joins_qkv(const struct leaf *leaf)
+/* Their dx is one product where their weights lie one behind the other. Which do depends on units:
+ * only where bits need not be those of other plans. In fp8 each has its scale. */
+static struct joined joined_with(const struct leaf *leaf, int module)
 {
 	const struct compute *c = leaf->compute;
-	const struct siblings *s = leaf_siblings(leaf);
-	int query = s->of[MODULE_QUERY], key = s->of[MODULE_KEY], value = s->of[MODULE_VALUE];
+	struct joined joined = {0};
 
-	return c->any_rounding && c->schedule->plan.fp8 == FP8_OFF && query >= 0 &&
-	       model_joins_qkv(c->model, query) && adjoins(c, query, key) && adjoins(c, key, value);
+	if (module < 0 || !c->any_rounding || c->schedule->plan.fp8 != FP8_OFF)
+		return joined;
+	joined = model_joined(c->model, module);
+	for (int i = 0; i + 1 < joined.n; i++)
+		if (!adjoins_next(c, joined.first + i))
+			return (struct joined){0};
+	return joined;
 }
 
 /* Elements between rows of the gradient of what a projection of width `out` writes. */
 static int64_t gradient_stride(const struct leaf *leaf, int64_t out)
 {
-	const struct architecture *a = architecture_of(leaf);
-	enum module_kind kind = leaf_module(leaf)->kind;
-	bool of_attention = kind == MODULE_QUERY || kind == MODULE_KEY || kind == MODULE_VALUE;
+	const struct joined joined = joined_with(leaf, leaf->module);
 
-	if (of_attention && joins_qkv(leaf))
-		return (a->heads + 2 * a->kv_heads) * a->head_dim;
-	return leaf_stride(leaf, out);
+	return joined.n > 0 ? joined.width : leaf_stride(leaf, out);
 }
 
 struct gemm leaf_weight_gradient(
@@ -242,7 +242,8 @@ static struct qkv_gradients qkv_gradients(const struct leaf *leaf)
 {
 	const struct architecture *a = architecture_of(leaf);
 	int64_t q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim;
-	bool joined = a->fused_qkv || joins_qkv(leaf);
+	bool joined =
+		a->fused_qkv || joined_with(leaf, leaf_siblings(leaf)->of[MODULE_QUERY]).n > 0;
 	int64_t rows = joined ? 1 : leaf->compute->tokens;
 	void *base = operand_work(leaf, TENSOR_D_QKV);
 
@@ -253,6 +254,24 @@ static struct qkv_gradients qkv_gradients(const struct leaf *leaf)
 		.v = compute_at(leaf->compute, base, rows * (q + kv)),
 		.q_stride = joined ? q + 2 * kv : q,
 		.kv_stride = joined ? q + 2 * kv : kv};
+}
+
+/* Gradients of gate and up: side by side for one product, else one matrix after the other. */
+struct mlp_gradients {
+	void *gate, *up;
+	int64_t stride;
+};
+
+static struct mlp_gradients mlp_gradients(const struct leaf *leaf)
+{
+	const struct joined joined = joined_with(leaf, leaf_siblings(leaf)->of[MODULE_UP]);
+	int64_t width = architecture_of(leaf)->ffn;
+	struct mlp_gradients d = {.gate = operand_work(leaf, TENSOR_D_GATE)};
+
+	d.up = joined.n > 0 ? compute_at(leaf->compute, d.gate, width)
+			    : operand_work(leaf, TENSOR_D_UP);
+	d.stride = joined.n > 0 ? joined.width : width;
+	return d;
 }
 
 /* dx of what reads a norm: of column-parallel layers a part of a sum. */
@@ -275,36 +294,35 @@ static void *output_gradient(const struct leaf *leaf, enum module_kind kind)
 {
 	if (kind == MODULE_HEAD)
 		return operand_role(leaf, BUFFER_LOGITS);
-	if (kind == MODULE_UP || kind == MODULE_GATE)
-		return operand_work(leaf, kind == MODULE_UP ? TENSOR_D_UP : TENSOR_D_GATE);
+	if (kind == MODULE_UP && architecture_of(leaf)->mlp != MLP_SWIGLU)
+		return operand_work(leaf, TENSOR_D_UP);
+	if (kind == MODULE_UP || kind == MODULE_GATE) {
+		struct mlp_gradients d = mlp_gradients(leaf);
+
+		return kind == MODULE_UP ? d.up : d.gate;
+	}
 	struct qkv_gradients d = qkv_gradients(leaf);
 	return kind == MODULE_KEY ? d.k : kind == MODULE_VALUE ? d.v : d.q;
 }
 
-/* Of what reads a norm: the last of a block to read it is the first to write its gradient. */
+/* Of what reads a norm: the last of a block to read it is the first to write its gradient. The
+ * first of those that are one product is the last to come: [dy dy ...] times all weights. */
 static void backward_projection(const struct leaf *leaf)
 {
 	enum module_kind kind = leaf_module(leaf)->kind;
 	bool more = kind == MODULE_GATE || kind == MODULE_KEY || kind == MODULE_QUERY;
-
-	project_backward(leaf, output_gradient(leaf, kind), norm_gradient(leaf), more);
-}
-
-/* The query's is the last to come: [dq dk dv] times the three weights. */
-static void backward_query_key_value(const struct leaf *leaf)
-{
-	enum module_kind kind = leaf_module(leaf)->kind;
+	const struct joined joined = joined_with(leaf, leaf->module);
 	const void *dy = output_gradient(leaf, kind);
 
-	if (!joins_qkv(leaf)) {
-		backward_projection(leaf);
+	if (joined.n == 0) {
+		project_backward(leaf, dy, norm_gradient(leaf), more);
 		return;
 	}
 	parameter_gradients(leaf, dy);
-	if (kind != MODULE_QUERY)
+	if (leaf->module > joined.first)
 		return;
 	struct gemm gemm = leaf_input_gradient(leaf, dy, norm_gradient(leaf));
-	gemm.k = gemm.lda;
+	gemm.k = joined.width;
 	leaf->compute->kernels->gemm(leaf->compute->context, &gemm);
 }
 
@@ -350,33 +368,38 @@ static void backward_down(const struct leaf *leaf)
 		project_backward(leaf, dy, operand_work(leaf, TENSOR_D_PRODUCT), false);
 }
 
+static void backward_swiglu(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct siblings *s = leaf_siblings(leaf);
+	struct mlp_gradients d = mlp_gradients(leaf);
+
+	c->kernels->swiglu_backward(
+		c->context, &(struct swiglu_backward){.rows = c->tokens,
+				    .width = architecture_of(leaf)->ffn,
+				    .stride = d.stride,
+				    .dy = operand_work(leaf, TENSOR_D_PRODUCT),
+				    .gate = operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE),
+				    .up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP),
+				    .dgate = d.gate,
+				    .dup = d.up,
+				    .dtype = c->dtype});
+}
+
 static void backward_activation(const struct leaf *leaf)
 {
 	struct compute *c = leaf->compute;
 	const struct architecture *a = architecture_of(leaf);
-	const struct siblings *s = leaf_siblings(leaf);
-	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
-	const void *dproduct = operand_work(leaf, TENSOR_D_PRODUCT);
-	void *dup = operand_work(leaf, TENSOR_D_UP);
 
-	if (c->gelu_done == leaf->module) {
+	if (c->gelu_done == leaf->module)
 		c->gelu_done = -1;
-		return;
-	}
-	if (a->mlp == MLP_SWIGLU)
-		c->kernels->swiglu_backward(c->context,
-			&(struct swiglu_backward){.rows = c->tokens,
-				.width = a->ffn,
-				.stride = a->ffn,
-				.dy = dproduct,
-				.gate = operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE),
-				.up = up,
-				.dgate = operand_work(leaf, TENSOR_D_GATE),
-				.dup = dup,
-				.dtype = c->dtype});
+	else if (a->mlp == MLP_SWIGLU)
+		backward_swiglu(leaf);
 	else
 		c->kernels->gelu_backward(c->context, c->dtype, a->gelu_tanh ? GELU_TANH : GELU_ERF,
-			dup, dproduct, up, c->tokens * a->ffn);
+			operand_work(leaf, TENSOR_D_UP), operand_work(leaf, TENSOR_D_PRODUCT),
+			operand_saved(leaf, leaf_siblings(leaf)->of[MODULE_UP], TENSOR_UP),
+			c->tokens * a->ffn);
 }
 
 static void backward_attention_output(const struct leaf *leaf)
@@ -524,9 +547,9 @@ static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
 	[MODULE_POSITION_EMBEDDING] = backward_position_embedding,
 	[MODULE_NORM] = backward_norm,
 	[MODULE_QKV] = backward_projection,
-	[MODULE_QUERY] = backward_query_key_value,
-	[MODULE_KEY] = backward_query_key_value,
-	[MODULE_VALUE] = backward_query_key_value,
+	[MODULE_QUERY] = backward_projection,
+	[MODULE_KEY] = backward_projection,
+	[MODULE_VALUE] = backward_projection,
 	[MODULE_QUERY_NORM] = backward_query_norm,
 	[MODULE_KEY_NORM] = backward_key_norm,
 	[MODULE_ATTENTION_CORE] = backward_attention_core,

@@ -376,21 +376,21 @@ static void add_chunked_head(const struct machine *machine, const struct schedul
 	*kernels += add_loss(machine, schedule, model, cost);
 }
 
-/* Where any rounding will do, `train` makes the input gradients of query, key and value in one
- * product, that of the query, when their weights are in one unit (executor/compute/backward.c). */
-static void join_qkv(const struct plan *plan, const struct model *model, int module, enum pass pass,
-	struct module_work *work)
+/* Where any rounding will do, `train` makes the gradients of the input of query, key and value, and
+ * of gate and up, in one product, that of the first of them, when their weights are in one unit
+ * (executor/compute/backward.c). */
+static void join_inputs(const struct plan *plan, const struct model *model, int module,
+	enum pass pass, struct module_work *work)
 {
-	const struct architecture *a = &model->architecture;
-	int place = (int)model->modules[module].kind - MODULE_QUERY, query = module - place;
+	const struct joined joined = model_joined(model, module);
 
 	if ((pass != PASS_BACKWARD && pass != PASS_BACKWARD_INPUT) ||
 		plan->gelu != GELU_IN_PRODUCT || plan->fp8 != FP8_OFF ||
-		plan->wrap.kind == WRAP_SIZE || place < 0 || place > MODULE_VALUE - MODULE_QUERY ||
-		query <= model->first_trained || !model_joins_qkv(model, query))
+		plan->wrap.kind == WRAP_SIZE || joined.n == 0 ||
+		joined.first <= model->first_trained)
 		return;
-	if (place == 0) {
-		work->gemms[0].k = (a->heads + 2 * a->kv_heads) * a->head_dim;
+	if (module == joined.first) {
+		work->gemms[0].k = joined.width;
 		return;
 	}
 	work->n_gemms--;
@@ -421,7 +421,7 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 		if (work.attention_flops > 0 && plan_attention_rounds(plan) > 1)
 			take_round(plan, model, pass, &work);
 		if (own_kernels(machine, schedule))
-			join_qkv(plan, model, i, pass, &work);
+			join_inputs(plan, model, i, pass, &work);
 		add_module_work(machine, schedule, model, i, pass, &work, &kernels, cost);
 	}
 	add_exact_sums(machine, schedule, op, elements, cost);

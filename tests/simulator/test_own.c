@@ -191,12 +191,14 @@ static void gelu_in_products(void **state)
 	case_finish(&c);
 }
 
-/* The input gradients of q, k and v: one product where one unit has all three weights. */
-static void one_product_for_three(void **state)
+/* The input gradients of q, k and v, and of gate and up: one product where one unit has all of
+ * these weights. */
+static void one_product_for_one_input(void **state)
 {
-	const int64_t hidden = 4096;
-	const struct gemm_shape one = {8192, hidden, 3 * hidden, 1},
-				third = {8192, hidden, hidden, 1};
+	const int64_t hidden = 4096, ffn = 11008;
+	const struct gemm_shape qkv = {8192, hidden, 3 * hidden, 1},
+				third = {8192, hidden, hidden, 1},
+				both = {8192, hidden, 2 * ffn, 1}, half = {8192, hidden, ffn, 1};
 	struct case_ c;
 
 	(void)state;
@@ -208,9 +210,10 @@ static void one_product_for_three(void **state)
 	c.schedule->plan.wrap.kind = WRAP_BLOCK;
 	c.schedule->plan.gelu = GELU_IN_KERNEL;
 	assert_true(seconds_of(&c, OP_BACKWARD, true) == apart);
-	double more = 3 * cost_gemm(&gpu, DTYPE_BF16, &third) - cost_gemm(&gpu, DTYPE_BF16, &one);
-	assert_true(more > 0);
-	assert_true(fabs((apart - joined) / more - 1) < 0.2);
+	double of_qkv = 3 * cost_gemm(&gpu, DTYPE_BF16, &third) - cost_gemm(&gpu, DTYPE_BF16, &qkv);
+	double of_mlp = 2 * cost_gemm(&gpu, DTYPE_BF16, &half) - cost_gemm(&gpu, DTYPE_BF16, &both);
+	assert_true(of_qkv > 0 && of_mlp > 0);
+	assert_true(fabs((apart - joined) / (of_qkv + of_mlp) - 1) < 0.01);
 	case_finish(&c);
 }
 
@@ -317,7 +320,7 @@ int main(void)
 		cmocka_unit_test(each_kernel_counts),
 		cmocka_unit_test(backward_by_the_library),
 		cmocka_unit_test(gelu_in_products),
-		cmocka_unit_test(one_product_for_three),
+		cmocka_unit_test(one_product_for_one_input),
 		cmocka_unit_test(rates_between),
 		cmocka_unit_test(others_do_not_run_them),
 		cmocka_unit_test(large_products),

@@ -223,7 +223,7 @@ static void qwen(void **state)
 			       "sync_each_micro_batch=off");
 }
 
-/* --- queries, keys and values in one product --- */
+/* --- projections of one input in one product --- */
 
 static int products;
 
@@ -265,13 +265,14 @@ static int64_t gradients_of(
 	return n;
 }
 
-/* Of two blocks: two products less each, where nothing stands between the weights. */
+/* Of two blocks: where nothing stands between the weights, two products less each for q, k and v,
+ * and one for gate and up. Matrices of an odd width have padding behind them. */
 static void joined_products(void **state)
 {
 	static const struct {
 		const char *model;
 		int fewer;
-	} cases[] = {{TINY_LLAMA, 4}, {TINY_GPT2, 0}, {TINY_QWEN, 0}};
+	} cases[] = {{WHOLE_LLAMA, 6}, {TINY_LLAMA, 4}, {TINY_GPT2, 0}, {TINY_QWEN, 0}};
 	static float apart[MOST_GRADIENTS], joined[MOST_GRADIENTS];
 	static const char options[] = "strategy=NO_SHARD micro_batch=2 seq_len=9 wrap=model";
 
