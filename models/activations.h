@@ -48,7 +48,7 @@
 	X(D_ATTENTION_OUT, "d_attention_out") /* T*a*d */                                          \
 	X(D_QKV, "d_qkv")                     /* T*(a+2kv)*d, q then k then v columns per token */ \
 	X(D_PRODUCT, "d_product")             /* T*f */                                            \
-	X(D_GATE, "d_gate")                   /* T*f (SwiGLU) */                                   \
+	X(D_GATE, "d_gate")                   /* T*f (SwiGLU); d_up right behind, or beside it */  \
 	X(D_UP, "d_up")                       /* T*f */                                            \
 	X(D_DISPATCHED, "d_dispatched")       /* T*k*h */                                          \
 	/* LoRA: x A^T, T*r, and its gradient. */                                                  \
