@@ -194,23 +194,30 @@ static void heads_in_chunks(void **state)
 	}
 }
 
-/* GELU as an epilogue, in every range that holds the projection too. */
-static void activations_on_the_way_out(void **state)
+/* Where any rounding will do: GELU as an epilogue, in every range that holds the projection too;
+ * products for several projections, which a CPU has as well. */
+static void products_of_any_rounding(void **state)
 {
-	static const char *const plans[] = {"strategy=FULL_SHARD param_dtype=bf16",
-		"strategy=FULL_SHARD activation_checkpointing=full",
-		"strategy=SHARD_GRAD_OP activation_checkpointing=selective",
-		"strategy=FULL_SHARD wrap=size:1500"};
+	static const struct {
+		const char *model, *options;
+		bool on_cpu;
+	} plans[] = {{TINY_GPT2, "strategy=FULL_SHARD param_dtype=bf16", false},
+		{TINY_GPT2, "strategy=FULL_SHARD activation_checkpointing=full", false},
+		{TINY_GPT2, "strategy=SHARD_GRAD_OP activation_checkpointing=selective", false},
+		{TINY_GPT2, "strategy=FULL_SHARD wrap=size:1500", false},
+		{WHOLE_LLAMA, "strategy=FULL_SHARD activation_checkpointing=full", true}};
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(plans); i++) {
 		struct error error = {0};
 		char options[256];
 
-		snprintf(options, sizeof(options), "seq_len=11 micro_batch=2 %s", plans[i]);
-		struct digest cpu = train(TINY_GPT2, 2, options, "host", NULL, NULL, &error);
+		snprintf(options, sizeof(options), "seq_len=11 micro_batch=2 %s", plans[i].options);
+		any_rounding = plans[i].on_cpu;
+		struct digest cpu = train(plans[i].model, 2, options, "host", NULL, NULL, &error);
 		any_rounding = true;
-		struct digest gpu = train(TINY_GPT2, 2, options, "cuda", "device", NULL, &error);
+		struct digest gpu =
+			train(plans[i].model, 2, options, "cuda", "device", NULL, &error);
 		any_rounding = false;
 		assert_string_equal(error.message, "");
 		assert_string_equal(gpu.hex, cpu.hex);
@@ -601,7 +608,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ranks_with_a_gpu_each),
 		cmocka_unit_test(states_in_bf16),
 		cmocka_unit_test(heads_in_chunks),
-		cmocka_unit_test(activations_on_the_way_out),
+		cmocka_unit_test(products_of_any_rounding),
 		cmocka_unit_test(graphs_change_nothing),
 		cmocka_unit_test(the_gpus_own_account),
 		cmocka_unit_test(graphs_that_cannot_be),
