@@ -308,6 +308,7 @@ void *compute_exchanged(void *data, int op)
 	case BUFFER_GRADIENT_SHARD:
 		return leaf_gradients(&leaf);
 	case BUFFER_BACKWARD_WORK:
+	case BUFFER_RESIDUAL_GRADIENT:
 		return operand_work(&leaf, TENSOR_D_RESIDUAL);
 	default:
 		return norm_result(&leaf);

@@ -233,6 +233,17 @@ static void run_reshard(struct compute *c, const struct op *op)
 	compute_move(c, op, buffers_address(c->buffers, part), whole + place * bytes, bytes);
 }
 
+static void run_add_sum(struct compute *c, const struct op *op)
+{
+	const int *uses = slice_of(c->program, op->uses);
+	void *stream = buffers_address(c->buffers, uses[0]);
+	int64_t elements = c->program->buffers[uses[0]].bytes / dtype_bytes(c->dtype);
+
+	if (!c->rehearsal)
+		c->kernels->add(c->context, c->dtype, stream, stream,
+			buffers_address(c->buffers, uses[1]), elements);
+}
+
 static void run_nothing(struct compute *c, const struct op *op)
 {
 	(void)c, (void)op;
@@ -246,6 +257,7 @@ static void (*const runs[OP_KIND_COUNT])(struct compute *c, const struct op *op)
 	[OP_LOSS] = compute_loss,
 	[OP_BACKWARD] = backward_leaves,
 	[OP_END_BACKWARD] = run_nothing,
+	[OP_ADD_SUM] = run_add_sum,
 	[OP_ACCUMULATE_GRADIENTS] = run_accumulate,
 	[OP_GRADIENT_NORM] = compute_norm,
 	[OP_CLIP_GRADIENTS] = compute_clip,

@@ -102,6 +102,7 @@ static const struct appearance appearances[OP_KIND_COUNT] = {
 	[OP_CAST_GRADIENTS] = PREPARE('c'),
 	[OP_REDUCE_SCATTER] = {'S', "k-scatter", "reduce-scatter"},
 	[OP_ALL_REDUCE] = {'A', "k-reduce", "all-reduce"},
+	[OP_ADD_SUM] = {'F', "k-forward", "forward"},
 	[OP_ALL_TO_ALL] = {'X', "k-reduce", "all-to-all"},
 	[OP_SEND_RECV] = {'R', "k-prepare", "messages"},
 	[OP_ACCUMULATE_GRADIENTS] = PREPARE('c'),

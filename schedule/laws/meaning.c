@@ -216,7 +216,7 @@ static const struct {
 					 BIT(OP_SEND_RECV),
 		BIT(OP_REDUCE_SCATTER) | BIT(OP_ALL_GATHER) | BIT(OP_ALL_REDUCE) |
 			BIT(OP_ALL_TO_ALL) | BIT(OP_SEND_RECV) | BIT(OP_FORWARD) |
-			BIT(OP_RECOMPUTE) | BACKWARDS},
+			BIT(OP_RECOMPUTE) | BACKWARDS | BIT(OP_ADD_SUM)},
 };
 _Static_assert(OP_KIND_COUNT <= 32, "one bit a kind");
 

@@ -40,9 +40,10 @@
 	X(END_COPIES, END_COPIES, COMPUTE, NOTHING, MOVED)                                         \
 	/* tokens between tensor ranks: gathered for a column-parallel layer, summed behind a      \
 	 * row-parallel one, in parts or whole; the loss's sums */                                 \
-	X(GATHER_TOKENS, ALL_GATHER, TENSOR, GATHERED, COMPUTE)                                    \
+	X(GATHER_TOKENS, ALL_GATHER, TENSOR, GATHERED, COMPUTE, MESSAGE_IF_READ)                   \
 	X(SCATTER_TOKENS, REDUCE_SCATTER, TENSOR, NOTHING, COMPUTE)                                \
 	X(REDUCE_TOKENS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                     \
+	X(ADD_SUM, ADD_SUM, COMPUTE, NOTHING, EXCHANGED)                                           \
 	X(REDUCE_LOSS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                       \
 	X(GATHER_LOSS, ALL_GATHER, TENSOR, NOTHING, COMPUTE)                                       \
 	/* keys and values between context ranks; their gradients */                               \

@@ -22,7 +22,7 @@ static void use_own_tokens(struct lowering *l, bool is_input)
 {
 	struct flight *flight = flight_of(l);
 	if (!is_input) {
-		op_use(l, flight->backward_work);
+		op_use(l, flight->backward_work >= 0 ? flight->backward_work : flight->received);
 		return;
 	}
 	op_use(l, flight->saved[l->at->range - 1]);
@@ -64,6 +64,28 @@ void lower_REDUCE_TOKENS(struct lowering *l)
 	op_use(l, flight_of(l)->partial);
 	if (!l->step->method.adds_in_compute)
 		op_give(l, &flight_of(l)->partial);
+}
+
+/* The input of the first range of the stage, or the output of the last one. */
+static int *residual_at(struct lowering *l, bool is_output)
+{
+	int range = l->step->last_ranges[l->at->chunk];
+	if (is_output)
+		return &flight_of(l)->residuals[l->step->ranges[range].slot + 1];
+	while (!l->step->ranges[range].first_of_chunk)
+		range--;
+	return &flight_of(l)->residuals[l->step->ranges[range].slot];
+}
+
+/* At the end of a stage. */
+void lower_ADD_SUM(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	op_set_range(l, l->at->range);
+	op_use(l, *residual_at(l, true));
+	op_use(l, flight->partial);
+	op_give(l, &flight->partial);
+	l->op.bytes = 3 * residual_bytes(l->step);
 }
 
 void lower_REDUCE_LOSS(struct lowering *l)
@@ -364,17 +386,6 @@ static void set_message(struct lowering *l, int distance)
 	l->op.message = (struct message){.peer = rank,
 		.chunk = l->op.kind == OP_SEND ? l->at->chunk : chunk,
 		.direction = is_back(l) ? DIRECTION_BACKWARD : DIRECTION_FORWARD};
-}
-
-/* The input of the first range of the stage, or the output of the last one. */
-static int *residual_at(struct lowering *l, bool is_output)
-{
-	int range = l->step->last_ranges[l->at->chunk];
-	if (is_output)
-		return &flight_of(l)->residuals[l->step->ranges[range].slot + 1];
-	while (!l->step->ranges[range].first_of_chunk)
-		range--;
-	return &flight_of(l)->residuals[l->step->ranges[range].slot];
 }
 
 /* What the pass through a stage of the rank begins with, before it has a flight. */

@@ -40,6 +40,10 @@ static void add_forward(struct step *step, const struct action *action)
 	if (range->leaves_stream && (!recomputed || action->flags & FIRST))
 		add_gather(step, action, OF_INPUT);
 	add_summed(step, action, range->joins_stream && ends_range(step, action) && needed);
+	/* Else it is added by what is computed next, which another stage does. */
+	if (!recomputed && range->joins_stream && range->last_of_chunk &&
+		step->method.adds_in_compute)
+		action_add_beside(step, action, ACTION_ADD_SUM, 0);
 }
 
 /* Behind the column-parallel layers that a range begins with. */

@@ -43,6 +43,7 @@ enum need {
 	INPUT,           /* of it, the input that was gathered beside the part before */
 	ROWS,            /* of it, to and from experts */
 	MESSAGE,         /* what the pass begins with */
+	MESSAGE_IF_READ, /* by ours, which gathers it: others have it in what they gather */
 };
 
 enum result {
@@ -335,6 +336,10 @@ static void wait_for_need(struct waiting *w, enum need need)
 		break;
 	case MESSAGE:
 		wait_for_message(w);
+		break;
+	case MESSAGE_IF_READ:
+		if (w->step->method.adds_in_compute && !(w->at->flags & OF_INPUT))
+			wait_for_message(w);
 		break;
 	case INPUT:
 		wait_for(w, w->input);

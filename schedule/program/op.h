@@ -63,6 +63,7 @@ enum op_class {
 	X(CAST_GRADIENTS, "cast_gradients", TRAFFIC) /* to the reduce dtype / into the bucket */   \
 	X(REDUCE_SCATTER, "reduce_scatter", COLLECTIVE)                                            \
 	X(ALL_REDUCE, "all_reduce", COLLECTIVE)                                                    \
+	X(ADD_SUM, "add_sum", TRAFFIC) /* what tensor ranks have summed, to the residual stream */ \
 	X(ALL_TO_ALL, "all_to_all", COLLECTIVE)                                                    \
 	X(SEND_RECV, "send_recv", COLLECTIVE) /* to the next rank of the group, from the one       \
 						 before */                                         \

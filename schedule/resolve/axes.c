@@ -53,7 +53,6 @@ static bool check_executed(const struct plan *plan, const struct model *model, s
 		bool has;
 		const char *what;
 	} lacks[] = {
-		{plan->mesh.pipeline > 1, "stages of a pipeline"},
 		{a->experts > 0, "experts"},
 		{plan_chunks_head(plan), "the chunks of --loss fused-linear"},
 	};

@@ -12,6 +12,9 @@
 #define CUT_LLAMA                                                                                  \
 	"shardplan: model/1\nname: cut-llama\nfamily: llama\nlayers: 2\nhidden: 20\nheads: 4\n"    \
 	"kv_heads: 2\nhead_dim: 6\nffn: 32\nvocab: 257\ncontext: 24\n"
+#define CUT_DEEP                                                                                   \
+	"shardplan: model/1\nname: cut-deep\nfamily: llama\nlayers: 4\nhidden: 20\nheads: 4\n"     \
+	"kv_heads: 4\nhead_dim: 6\nffn: 32\nvocab: 257\ncontext: 24\n"
 #define CUT_GPT2                                                                                   \
 	"shardplan: model/1\nname: cut-gpt2\nfamily: gpt2\nlayers: 2\nhidden: 24\nheads: 4\n"      \
 	"ffn: 40\nvocab: 259\ncontext: 16\n"
@@ -116,6 +119,42 @@ static void bits_are_those_of_any_strategy(void **state)
 	}
 }
 
+/* Partial sums are added before a stage's output is sent: the same bits as without stages. */
+static void stages_beside_tensor_ranks(void **state)
+{
+	static const struct {
+		const char *options, *stages;
+		int64_t n_stages;
+	} plans[] = {{"strategy=FULL_SHARD sequence_parallel=off", "", 2},
+		{"strategy=SHARD_GRAD_OP", "", 2},
+		{"strategy=FULL_SHARD activation_checkpointing=full", "", 2},
+		{"strategy=NO_SHARD activation_checkpointing=selective", "", 2},
+		{"strategy=FULL_SHARD", "pipeline_schedule=gpipe", 2},
+		{"strategy=FULL_SHARD", "pipeline_schedule=interleaved", 2},
+		{"strategy=ZERO_1 sequence_parallel=off", "", 4},
+		{"strategy=FULL_SHARD", "pipeline_schedule=interleaved layers_per_stage=0,2,1,1",
+			2}};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(plans); i++) {
+		char alone[192], all[256];
+		int64_t ranks = 4, n = plans[i].n_stages;
+
+		if (i % SAMPLED_EACH > 1)
+			continue;
+		snprintf(alone, sizeof(alone),
+			"micro_batch=1 grad_accum=4 sync_each_micro_batch=off clip=0.5 tensor=2 "
+			"%s",
+			plans[i].options);
+		snprintf(all, sizeof(all), "%s %s pipeline=%lld", alone, plans[i].stages,
+			(long long)n);
+		struct outcome one = train_cut(CUT_DEEP, ranks, alone, run_job(CUT_STEPS));
+		struct outcome out = train_cut(CUT_DEEP, n * ranks, all, run_job(CUT_STEPS));
+		expect_alike(all, &out, &one, 1e-12);
+		assert_string_equal(out.digest.hex, one.digest.hex);
+	}
+}
+
 static void bits_are_those_of_hybrid_groups(void **state)
 {
 	static const char common[] = "micro_batch=1 grad_accum=1 tensor=2";
@@ -214,20 +253,22 @@ static void weights_are_those_of_the_whole_model(void **state)
 
 /* --- checkpoints --- */
 
-/* One for each number of tensor ranks: two ranks share out the data of each. */
+/* Two ranks share out the data of each. A tied head has no stages: they come last. */
 static const struct {
-	int64_t tensor;
+	int64_t tensor, stages;
 	const char *options;
-} meshes[] = {{1, "strategy=FULL_SHARD"}, {2, "strategy=FULL_SHARD wrap=model"},
-	{4, "strategy=SHARD_GRAD_OP cpu_offload=optimizer"}};
+} meshes[] = {{1, 1, "strategy=FULL_SHARD"}, {2, 1, "strategy=FULL_SHARD wrap=model"},
+	{4, 1, "strategy=SHARD_GRAD_OP cpu_offload=optimizer"}, {2, 2, "strategy=FULL_SHARD"}};
+enum { TIED_MESHES = COUNT_OF(meshes) - 1 };
 
 static struct outcome train_mesh(const char *model, int mesh, struct executor_job job)
 {
 	char options[192];
 
-	snprintf(options, sizeof(options), "%s micro_batch=1 grad_accum=1 tensor=%lld",
-		meshes[mesh].options, (long long)meshes[mesh].tensor);
-	return train_cut(model, 2 * meshes[mesh].tensor, options, job);
+	snprintf(options, sizeof(options),
+		"%s micro_batch=1 grad_accum=2 tensor=%lld pipeline=%lld", meshes[mesh].options,
+		(long long)meshes[mesh].tensor, (long long)meshes[mesh].stages);
+	return train_cut(model, 2 * meshes[mesh].tensor * meshes[mesh].stages, options, job);
 }
 
 static struct outcome resumed(const char *model, int mesh, const char *folder, const char *from)
@@ -241,31 +282,38 @@ static struct outcome resumed(const char *model, int mesh, const char *folder, c
 }
 
 /* Under AdamW, whose moments decide the third and fourth step. */
+static void expect_resumed(const char *model, int from, int to, const char *path,
+	const struct outcome *whole, const struct outcome *own)
+{
+	struct outcome out = resumed(model, to, NULL, path);
+
+	for (int s = CUT_STEPS / 2; s < CUT_STEPS; s++)
+		expect_near(path, out.losses[s - CUT_STEPS / 2], whole->losses[s], 1e-6);
+	if (to == from)
+		assert_string_equal(out.digest.hex, own->digest.hex);
+}
+
 static void checkpoints_go_from_any_mesh_to_any_other(void **state)
 {
-	static const char *const models[] = {CUT_GPT2, CUT_QWEN};
+	static const struct {
+		const char *model;
+		int meshes;
+	} rows[] = {{CUT_GPT2, TIED_MESHES}, {CUT_DEEP, COUNT_OF(meshes)}};
 
 	(void)state;
-	for (int m = 0; m < COUNT_OF(models); m++) {
-		struct outcome whole = resumed(models[m], 0, NULL, NULL);
+	for (int c = 0; c < COUNT_OF(rows); c++) {
+		const char *model = rows[c].model;
+		struct outcome whole = resumed(model, 0, NULL, NULL);
 
-		for (int from = 0; from < COUNT_OF(meshes); from++) {
+		for (int from = 0; from < rows[c].meshes; from++) {
 			char folder[64], path[128];
 
 			make_folder(folder);
-			struct outcome own = resumed(models[m], from, folder, NULL);
+			struct outcome own = resumed(model, from, folder, NULL);
 			snprintf(path, sizeof(path), "%s/step-%08d", folder, CUT_STEPS / 2);
-			for (int to = 0; to < COUNT_OF(meshes); to++) {
-				if (SAMPLED_EACH > 1 && (m + from + to) % 3 != 0)
-					continue;
-				struct outcome out = resumed(models[m], to, NULL, path);
-
-				for (int s = CUT_STEPS / 2; s < CUT_STEPS; s++)
-					expect_near(path, out.losses[s - CUT_STEPS / 2],
-						whole.losses[s], 1e-6);
-				if (to == from)
-					assert_string_equal(out.digest.hex, own.digest.hex);
-			}
+			for (int to = 0; to < rows[c].meshes; to++)
+				if (SAMPLED_EACH == 1 || (c + from + to) % 3 == 0)
+					expect_resumed(model, from, to, path, &whole, &own);
 			remove_folder(folder);
 		}
 	}
@@ -274,11 +322,11 @@ static void checkpoints_go_from_any_mesh_to_any_other(void **state)
 /* Of steps of length 0: what is written is the initial weights, which are those of any mesh. */
 static void files_of_any_mesh_are_the_same(void **state)
 {
-	char folders[COUNT_OF(meshes)][64], command[256];
+	char folders[TIED_MESHES][64], command[256];
 	struct error error = {0};
 
 	(void)state;
-	for (int mesh = 0; mesh < COUNT_OF(meshes); mesh++) {
+	for (int mesh = 0; mesh < TIED_MESHES; mesh++) {
 		struct executor_job job = run_job(1);
 		char path[96];
 
@@ -292,7 +340,7 @@ static void files_of_any_mesh_are_the_same(void **state)
 		snprintf(command, sizeof(command), "cmp %s/model.safetensors %s", folders[0], path);
 		assert_int_equal(system(command), 0);
 	}
-	for (int mesh = 0; mesh < COUNT_OF(meshes); mesh++)
+	for (int mesh = 0; mesh < TIED_MESHES; mesh++)
 		remove_folder(folders[mesh]);
 }
 
@@ -377,6 +425,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(losses_and_norms_are_those_of_one_rank),
 		cmocka_unit_test(bits_are_those_of_any_strategy),
+		cmocka_unit_test(stages_beside_tensor_ranks),
 		cmocka_unit_test(bits_are_those_of_hybrid_groups),
 		cmocka_unit_test(other_arithmetic_is_near),
 		cmocka_unit_test(over_nodes_too),
