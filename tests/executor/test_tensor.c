@@ -82,7 +82,8 @@ static void losses_and_norms_are_those_of_one_rank(void **state)
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cuts); i++)
 		for (int64_t data = 1; data <= 2; data++)
-			expect_parity(cuts[i].model, cuts[i].tensor, data);
+			if (SAMPLED_EACH == 1 || (i + data) % 2 == 0)
+				expect_parity(cuts[i].model, cuts[i].tensor, data);
 }
 
 /* Two tensor ranks of two, or of four that share out the data. */
@@ -140,7 +141,7 @@ static void stages_beside_tensor_ranks(void **state)
 		char alone[192], all[256];
 		int64_t ranks = 4, n = plans[i].n_stages;
 
-		if (i % SAMPLED_EACH > 1)
+		if (i % SAMPLED_EACH != SAMPLED_EACH / 2)
 			continue;
 		snprintf(alone, sizeof(alone),
 			"micro_batch=1 grad_accum=4 sync_each_micro_batch=off clip=0.5 tensor=2 "
@@ -235,7 +236,7 @@ static void write_weights(const char *model, const char *folder, const char *pat
 static void weights_are_those_of_the_whole_model(void **state)
 {
 	(void)state;
-	for (int i = 0; i < COUNT_OF(cuts); i++) {
+	for (int i = 0; i<COUNT_OF(cuts); i += SAMPLED_EACH> 1 ? 3 : 1) {
 		const char *model = cuts[i].model;
 		char folder[64], path[128];
 
@@ -308,6 +309,8 @@ static void checkpoints_go_from_any_mesh_to_any_other(void **state)
 		for (int from = 0; from < rows[c].meshes; from++) {
 			char folder[64], path[128];
 
+			if (SAMPLED_EACH > 1 && (c + from) % 2 != 0)
+				continue;
 			make_folder(folder);
 			struct outcome own = resumed(model, from, folder, NULL);
 			snprintf(path, sizeof(path), "%s/step-%08d", folder, CUT_STEPS / 2);
