@@ -94,8 +94,21 @@ static bool is_among(const struct op *op, const struct buffer *buffer)
 {
 	enum category category = buffer_role_category(buffer->role);
 	return category == CATEGORY_ACTIVATIONS || category == CATEGORY_TEMPORARY_BUFFERS ||
-	       (category == CATEGORY_GRADIENTS && op->kind == OP_ALL_REDUCE &&
-		       buffer->bytes >= op->bytes);
+	       (category == CATEGORY_GRADIENTS && op->kind == OP_ALL_REDUCE);
+}
+
+/* Such gradients may lie in several buckets. */
+static bool gradients_hold(const struct program *program, const struct op *op)
+{
+	const int *uses = slice_of(program, op->uses);
+	int64_t held = 0;
+	for (int k = 0; k < op->uses.count; k++) {
+		const struct buffer *buffer = &program->buffers[uses[k]];
+		if (buffer_role_category(buffer->role) != CATEGORY_GRADIENTS)
+			return true;
+		held += buffer_times(buffer) * buffer->bytes;
+	}
+	return held >= op->bytes;
 }
 
 /* Tokens between the ranks that divide the model, or the norm of their gradients. What a rank gives
@@ -116,7 +129,7 @@ static bool check_tokens(
 		bool is_part = is_part_of(op, k) && buffer->bytes == op->bytes / group->size;
 		sound = is_whole ? is_part || buffer->bytes == op->bytes : is_among(op, buffer);
 	}
-	return sound ||
+	return (sound && gradients_hold(program, op)) ||
 	       law_broken(error, "op %d: %s of %lld bytes of tokens over %lld ranks", i,
 		       op_kind_name(op->kind), (long long)op->bytes, (long long)group->size);
 }

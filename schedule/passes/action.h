@@ -125,6 +125,7 @@
 	X(END_PARTITIONS, END_BACKWARD, COMPUTE, NOTHING, REDUCE)                                  \
 	/* the end of the step */                                                                  \
 	X(NORM, GRADIENT_NORM, COMPUTE, NOTHING, REDUCTIONS, COMPUTE_IF_SECOND)                    \
+	X(REDUCE_ALIKE, ALL_REDUCE, REDUCE, NOTHING, COMPUTE, REDUCTIONS)                          \
 	X(REDUCE_TABLE, ALL_REDUCE, REDUCE, NOTHING, COMPUTE, REDUCTIONS)                          \
 	X(REDUCE_NORM, ALL_REDUCE, REDUCE, NOTHING, COMPUTE, HOST)                                 \
 	X(REDUCE_NORM_TENSOR, ALL_REDUCE, REDUCE, NOTHING, COMPUTE)                                \

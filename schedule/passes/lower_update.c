@@ -52,6 +52,17 @@ void lower_NORM(struct lowering *l)
 	op_use(l, l->scalars);
 }
 
+/* Norms' and their like, all at once: they lie in buckets. */
+void lower_REDUCE_ALIKE(struct lowering *l)
+{
+	const struct step *step = l->step;
+	l->op.group = step->group_tensor;
+	l->op.dtype = plan_gradient_dtype(step->plan);
+	l->op.bytes = partial_parameters(step) * dtype_bytes(l->op.dtype);
+	for (int u = 0; u < step->n_units; u++)
+		op_use_another(l, step->resident[u].gradient);
+}
+
 /* The first stage begins with it, the last one ends with it; its gradient is in a bucket. */
 void lower_REDUCE_TABLE(struct lowering *l)
 {

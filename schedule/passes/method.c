@@ -19,6 +19,8 @@ static void choose_zero(
 	method->overlaps = zero->overlaps >> stage & 1 && plan->overlap != OVERLAP_NONE;
 	method->buckets = zero->fp32_gradients ? BUCKETS_ADDED_UP : BUCKETS_CUT;
 	method->adds_at_once = zero->adds_at_once;
+	method->sums_alike = zero->sums_alike;
+	method->shares_biases = zero->shares_biases;
 	method->scatters = zero->adds_at_once && method->shards;
 	if (method->scatters && (plan->overlap == OVERLAP_ALL || plan->mesh.expert > 1)) {
 		method->gathers =

@@ -58,6 +58,7 @@ struct method {
 	bool recomputes_to_end;    /* what a block returns, too */
 	bool recomputes_attention; /* selective checkpointing: nothing else */
 	bool norm_is_exact, measures_norm;
+	bool sums_alike, shares_biases;
 	bool own_copy_streams, keeps_host_gradient;
 	bool host_update_is_fused; /* the host has an Adam of its own */
 

@@ -1,6 +1,6 @@
 /* Gradients of units, from the end of a unit's backward to the shard that the optimizer reads:
  * FSDP1, FSDP2 and ours. */
-#include "schedule/passes/step.h"
+#include "schedule/passes/sizes.h"
 
 struct reducing {
 	struct step *step;
@@ -67,23 +67,13 @@ static void keep_partial(struct reducing *r)
 	*has_partial = true;
 }
 
-/* Tensor ranks have its parameters alike, and each a part of their gradient. */
-static bool is_partial_leaf(const struct step *step, int module)
-{
-	enum module_kind kind = step->model->modules[module].kind;
-	bool of_stream =
-		step->plan->sequence_parallel && module_is_on_stream(&step->model->division, kind);
-	return (of_stream || kind == MODULE_QUERY_NORM || kind == MODULE_KEY_NORM) &&
-	       step->model->modules[module].n_parameters > 0;
-}
-
 static void reduce_leaves(struct reducing *r, const struct range *range)
 {
 	struct action action = action_at(r->at, ACTION_REDUCE_STREAM, r->at->unit);
 	for (int m = range->first_module; m < range->end_module; m++) {
 		action.first_module = m;
 		action.end_module = m + 1;
-		if (is_partial_leaf(r->step, m))
+		if (leaf_is_partial(r->step, m))
 			action_add(r->step, action);
 	}
 }

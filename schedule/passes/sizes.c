@@ -310,3 +310,51 @@ struct backward_work backward_work_of(const struct step *step)
 		work.all += gradient_scratch_bytes(step->model);
 	return work;
 }
+
+/* --- parts of gradients --------------------------------------------------------------------------
+ */
+
+bool leaf_is_partial(const struct step *step, int module)
+{
+	enum module_kind kind = step->model->modules[module].kind;
+	bool of_stream = step->plan->sequence_parallel &&
+			 module_is_on_stream(&step->model->division, kind) &&
+			 !module_kind_is_of_experts(kind);
+	return (of_stream || kind == MODULE_QUERY_NORM || kind == MODULE_KEY_NORM) &&
+	       step->model->modules[module].n_parameters > 0;
+}
+
+/* It is added to the tokens that a rank has of the sum. */
+static bool is_partial_bias(const struct step *step, const struct parameter *parameter)
+{
+	enum module_kind kind = step->model->modules[parameter->module].kind;
+	return step->plan->sequence_parallel && step->method.shares_biases &&
+	       parameter->n_dims == 1 && (kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_DOWN);
+}
+
+/* Megatron-LM adds positions before it cuts the tokens: their gradient is whole. */
+static int64_t partial_parameters_of(const struct step *step, int module)
+{
+	const struct module *m = &step->model->modules[module];
+	bool all = leaf_is_partial(step, module) && m->kind != MODULE_POSITION_EMBEDDING;
+	int64_t sum = 0;
+	for (int i = 0; i < m->n_parameters; i++) {
+		const struct parameter *p = &step->model->parameters[m->first_parameter + i];
+		if (p->trainable && (all || is_partial_bias(step, p)))
+			sum += p->elements;
+	}
+	return sum;
+}
+
+int64_t partial_parameters(const struct step *step)
+{
+	int64_t sum = 0;
+	for (int r = 0; r < step->n_ranges; r++) {
+		const struct range *range = &step->ranges[r];
+		int64_t times =
+			step->times != NULL && range->layer >= 0 ? step->times[range->layer] : 1;
+		for (int m = range->first_module; m < range->end_module; m++)
+			sum += times * partial_parameters_of(step, m);
+	}
+	return sum;
+}

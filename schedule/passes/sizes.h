@@ -51,5 +51,9 @@ int64_t range_parameters(const struct step *step, int range);
 /* Of a tied weight, backward meets the head first. The embedding's own part is added to what is
  * there: it lives for one operation only. Elements of the range that are such. */
 int64_t range_tied_parameters(const struct step *step, int range);
+/* Do tensor ranks have its parameters alike, and each a part of their gradient? */
+bool leaf_is_partial(const struct step *step, int module);
+/* Of the stage's buckets, trained parameters of which this is so. */
+int64_t partial_parameters(const struct step *step);
 
 #endif

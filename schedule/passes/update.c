@@ -1,6 +1,6 @@
 /* The end of a step: gradient norm, clipping, the update, and what is gathered behind it, or in the
  * next step's forward. */
-#include "schedule/passes/step.h"
+#include "schedule/passes/sizes.h"
 
 /* Nothing at all is left to any device. */
 static bool has_work(const struct step *step, enum stream stream)
@@ -106,6 +106,12 @@ static void add_leaves(struct step *step)
 	}
 }
 
+static void add_alike(struct step *step)
+{
+	if (step->group_tensor >= 0 && step->method.sums_alike && partial_parameters(step) > 0)
+		action_add(step, action_of_step(ACTION_REDUCE_ALIKE, -1));
+}
+
 /* First and last stage: the gradients of the table that both have become one. */
 static void add_table(struct step *step)
 {
@@ -119,6 +125,7 @@ static void add_table(struct step *step)
 void pass_update(struct step *step)
 {
 	bool on_device = has_work(step, STREAM_COMPUTE), on_host = has_work(step, STREAM_HOST);
+	add_alike(step);
 	add_table(step);
 	if (step->plan->clip > 0 || step->method.measures_norm)
 		add_norm(step, on_device, on_host);

@@ -49,6 +49,7 @@ static const struct zero_rules nanotron_rules = {
 	.reduces_late = BIT(1),
 	.overlaps = BIT(0),
 	.fp32_gradients = true,
+	.sums_alike = true,      /* sync_tied_weights_gradients */
 	.copies_gathered = true, /* distributed.py, all_gather_coalesced */
 };
 
@@ -70,6 +71,8 @@ static const struct zero_rules megatron_rules = {
 	.groups = BIT(1),
 	.fp32_gradients = true,
 	.adds_at_once = true,
+	.sums_alike = true, /* finalize_model_grads.py */
+	.shares_biases = true,
 	.filled_elements = 40000000,
 	.filled_elements_a_rank = 1000000,
 };

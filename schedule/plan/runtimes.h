@@ -25,6 +25,9 @@ struct zero_rules {
 	/* Backward adds to the fp32 copies itself: nothing else holds a gradient (Megatron-LM's
 	 * fused accumulation). With shards they are reduce-scattered. */
 	bool adds_at_once;
+	/* Once a step tensor ranks add up the parts that they have of gradients of parameters that
+	 * all of them have; among these are biases behind a row-parallel product. */
+	bool sums_alike, shares_biases;
 	bool copies_back;     /* a reduced bucket goes back into all its gradients, not the slice */
 	bool copies_gathered; /* updated parameters are gathered in copies */
 	int64_t bucket_elements; /* a bucket closes before it would exceed this; 0: one for all */
@@ -82,16 +85,13 @@ struct runtime {
 	bool casts_shard;         /* a low-precision shard is made before each gather */
 	bool copies_out;          /* FSDP2: gathered buffer -> parameters, a second copy */
 	bool flattens_gradients;  /* FSDP1: per-parameter gradients, then a flat copy */
-	bool delays_post_backward; /* FSDP1 with forward prefetch: one unit late (docs/runtimes.md)
-				    */
-	bool fp32_gradient_shards; /* what the optimizer reads is fp32 whatever it updates; else of
-				    * the master dtype */
+	bool delays_post_backward; /* FSDP1, forward prefetch: a unit late (docs/runtimes.md) */
+	bool fp32_gradient_shards; /* the optimizer reads fp32; else the master dtype */
 	bool divides_separately;   /* averaging costs passes over the gradient (FSDP1) */
 	bool defers_frees; /* record_stream: a freed gather buffer is reusable only when its event
 			    * has been seen; the host is sure when it has waited for it */
 	bool synchronises_step; /* the training loop reads the loss once a step: the host waits */
-	/* What each rank tells all others when a step has ended, before the next one begins, on CPU
-	 * devices; bytes. */
+	/* On CPU devices, what each rank tells all others when a step has ended; bytes. */
 	int step_exchange_bytes;
 	bool measures_norm;            /* the gradient norm is computed even without clipping */
 	bool exact_norm;               /* and summed exactly, in a superaccumulator */
