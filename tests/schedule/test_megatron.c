@@ -288,6 +288,63 @@ static void test_beside(void **state)
 	}
 }
 
+/* --- what tensor ranks have alike ----------------------------------------------------------------
+ */
+
+/* Sums of a class's gradients over tensor ranks: how many there are, and elements of fp32. */
+static struct exchanged sums_of(const struct schedule *s, int class)
+{
+	const struct program *p = &s->programs[class];
+	struct exchanged sums = {0, 0};
+	for (int i = 0; i < p->n_ops; i++) {
+		const struct op *op = &p->ops[i];
+		if (op->kind != OP_ALL_REDUCE || s->groups[op->group].kind != GROUP_TENSOR ||
+			op->micro_batch >= 0 || op->bytes == 4) /* the gradient norm's scalar */
+			continue;
+		sums.n++;
+		sums.bytes += op->bytes;
+		assert_int_equal(op->dtype, DTYPE_FP32);
+		assert_true(i > last_of(p, OP_BACKWARD));
+		assert_true(i > last_of(p, OP_REDUCE_SCATTER));
+		assert_true(i < first_of(p, OP_OPTIMIZER));
+	}
+	return sums;
+}
+
+/* Norms, and what is added behind a row-parallel product, of a rank's tokens: once a step. Norms of
+ * queries and keys are of its heads. Routers too. */
+static void test_alike(void **state)
+{
+	static const struct {
+		const char *model, *words;
+		int64_t elements;
+	} cases[] = {
+		{"llama-2-7b", "runtime=megatron tensor=4 strategy=ZERO_1 overlap=all", 65 * 4096},
+		{"llama-2-7b", "runtime=megatron tensor=4 grad_accum=4", 65 * 4096},
+		{"llama-2-7b", "runtime=megatron tensor=4 sequence_parallel=off", 0},
+		{"llama-2-7b", "runtime=megatron", 0},
+		{"llama-2-7b", "runtime=megatron tensor=4 pipeline=4 grad_accum=8", 16 * 4096},
+		{"llama-2-7b", "runtime=nanotron tensor=4 strategy=ZERO_1", 65 * 4096},
+		{"llama-2-7b", "runtime=nanotron tensor=4 sequence_parallel=off", 0},
+		{"gpt2-355m", "runtime=megatron tensor=4", (49 * 2 + 24 * 2) * 1024},
+		{"gpt2-355m", "runtime=nanotron tensor=4", 49 * 2 * 1024},
+		{"qwen3-30b-a3b", "runtime=megatron tensor=4",
+			97 * 2048 + 48 * (2 * 128 + 128 * 2048)},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		const struct schedule *s =
+			build_words(&arena, cases[i].model, "2xdgx-a100-80gb", cases[i].words);
+		struct exchanged sums = sums_of(s, 0);
+		assert_int_equal(sums.n, cases[i].elements > 0);
+		assert_int_equal(sums.bytes, 4 * cases[i].elements);
+		if (s->n_classes > 1) /* and the final norm */
+			assert_int_equal(sums_of(s, s->n_classes - 1).bytes, sums.bytes + 4 * 4096);
+		arena_finish(&arena);
+	}
+}
+
 /* --- the vocabulary ------------------------------------------------------------------------------
  */
 
@@ -321,6 +378,7 @@ int main(void)
 		cmocka_unit_test(test_moments_of_stages),
 		cmocka_unit_test(test_instances),
 		cmocka_unit_test(test_beside),
+		cmocka_unit_test(test_alike),
 		cmocka_unit_test(test_vocabulary),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
