@@ -106,7 +106,7 @@ static bool gradients_hold(const struct program *program, const struct op *op)
 		const struct buffer *buffer = &program->buffers[uses[k]];
 		if (buffer_role_category(buffer->role) != CATEGORY_GRADIENTS)
 			return true;
-		held += buffer_times(buffer) * buffer->bytes;
+		held += buffer->bytes;
 	}
 	return held >= op->bytes;
 }

@@ -346,15 +346,12 @@ static int64_t partial_parameters_of(const struct step *step, int module)
 	return sum;
 }
 
+/* Buckets' blocks are not folded. */
 int64_t partial_parameters(const struct step *step)
 {
 	int64_t sum = 0;
-	for (int r = 0; r < step->n_ranges; r++) {
-		const struct range *range = &step->ranges[r];
-		int64_t times =
-			step->times != NULL && range->layer >= 0 ? step->times[range->layer] : 1;
-		for (int m = range->first_module; m < range->end_module; m++)
-			sum += times * partial_parameters_of(step, m);
-	}
+	for (int r = 0; r < step->n_ranges; r++)
+		for (int m = step->ranges[r].first_module; m < step->ranges[r].end_module; m++)
+			sum += partial_parameters_of(step, m);
 	return sum;
 }
