@@ -25,6 +25,20 @@ static void binomial_band(int n, int *least, int *most)
 		*most = n;
 }
 
+/* Which row is least certain, and what of its step that comes from. */
+static void print_widest(const struct row_list *rows)
+{
+	const struct row *widest = NULL;
+
+	for (int i = 0; i < rows->n; i++)
+		if (row_has_time(&rows->of[i]) &&
+			(widest == NULL || row_half_width(&rows->of[i]) > row_half_width(widest)))
+			widest = &rows->of[i];
+	if (widest != NULL)
+		printf("\nThe widest is %s: +-%.1f %% (one deviation: %s).\n", widest->name,
+			100 * row_half_width(widest), widest->prediction.uncertainty_source);
+}
+
 void report_intervals(const struct row_list *rows)
 {
 	printf("\n## Intervals\n\nHow often the measured step time lies in the predicted 80 %% "
@@ -48,4 +62,5 @@ void report_intervals(const struct row_list *rows)
 		printf("| %s | %d | %.1f | %.1f..%.1f | %.1f |\n", part_names[part], n,
 			100.0 * inside / n, 100.0 * least / n, 100.0 * most / n, 100 * width / n);
 	}
+	print_widest(rows);
 }

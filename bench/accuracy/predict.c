@@ -109,6 +109,8 @@ void row_predict(const struct catalogue *catalogue, struct row *row, struct aren
 		    catalogue, row, (struct change){NULL, NULL}, scratch, &simulation, &error)) {
 		row->prediction = simulation.prediction;
 		row->prediction.peak_at = arena_strdup(keep, simulation.prediction.peak_at);
+		row->prediction.uncertainty_source =
+			arena_strdup(keep, simulation.prediction.uncertainty_source);
 	} else {
 		row->error = arena_strdup(keep, error.message);
 	}

@@ -289,25 +289,32 @@ static void print_equals(const struct published_set *rows, struct arena *arena)
 
 	printf("\n## Cases that several sources measured\n\n| | n | others' median, as a "
 	       "prediction "
-	       "| ours |\n|---|---|---|---|\n");
+	       "| ours | rows of one source alone | ours there "
+	       "| all, theirs where there are any |\n|---|---|---|---|---|---|---|\n");
 	for (int k = 0; k < n; k++) {
-		struct sample equals = {0}, ours = {0};
+		struct sample equals = {0}, ours = {0}, alone = {0}, mixed = {0};
 
 		for (int i = 0; i < rows->n; i++) {
 			const struct published *row = &rows->of[i];
-			double others = 0;
 
-			if (row->judged && strcmp(key_part(arena, row), keys[k]) == 0)
-				others = others_measured(rows, row, arena);
-			if (others <= 0)
+			if (!row->judged || strcmp(key_part(arena, row), keys[k]) != 0)
 				continue;
-			sample_add(arena, &equals, others / row->measured - 1);
-			sample_add(arena, &ours, measurement_error(row));
+			double error = measurement_error(row);
+			double others = others_measured(rows, row, arena);
+			double theirs = others / row->measured - 1;
+			sample_add(arena, &mixed, others > 0 ? theirs : error);
+			sample_add(arena, others > 0 ? &ours : &alone, error);
+			if (others > 0)
+				sample_add(arena, &equals, theirs);
 		}
-		if (equals.n >= LISTED_BELOW)
-			printf("| %s | %d | %.1f | %.1f |\n", keys[k], equals.n,
-				100 * sample_summary(&equals).median,
-				100 * sample_summary(&ours).median);
+		if (equals.n < LISTED_BELOW)
+			continue;
+		printf("| %s | %d | %.1f | %.1f | %d | ", keys[k], equals.n,
+			100 * sample_summary(&equals).median, 100 * sample_summary(&ours).median,
+			alone.n);
+		if (alone.n > 0)
+			printf("%.1f", 100 * sample_summary(&alone).median);
+		printf(" | %.1f |\n", 100 * sample_summary(&mixed).median);
 	}
 }
 
