@@ -21,8 +21,11 @@ struct asking {
 struct slice fold_slice(const struct folding *f, int op, enum fold_list list)
 {
 	const struct op *o = &f->program->ops[op];
-	const struct slice slices[] = {o->waits, o->host_waits, o->gives, o->uses};
-	return slices[list];
+	if (list == WAITS)
+		return o->waits;
+	if (list == HOST_WAITS)
+		return o->host_waits;
+	return list == GIVES ? o->gives : o->uses;
 }
 
 static struct slice slice_asked(const struct folding *f, struct asking asking)

@@ -92,6 +92,9 @@ static int regular_launches(const struct turn *turn, const struct queue *queue, 
 	double ended = engine->now;
 	int i = 0;
 
+	/* Launches are done in order: with the last one all are. */
+	if (queue->n_issued == 0 || turn_launch(queue, queue->n_issued - 1)->done <= ended)
+		return queue->n_issued;
 	if (queue->running) {
 		ended += queue->left;
 		list_advance(&queue->list, engine->program, &cursor);

@@ -123,20 +123,16 @@ static double rate_of(
 void contention_rates(struct engine *engine)
 {
 	struct demand demand = {0};
+	struct queue *end = engine->queues + engine->n_queues;
 
 	engine->rates_stale = false;
 	if (!engine->contention)
 		return;
-	for (int i = 0; i < engine->n_queues; i++) {
-		const struct queue *queue = &engine->queues[i];
-
+	for (const struct queue *queue = engine->queues; queue < end; queue++)
 		if (queue->running && !queue->awaits)
 			add_demand(engine->topology, task_at(engine, &queue->list, &queue->next),
 				&demand);
-	}
-	for (int i = 0; i < engine->n_queues; i++) {
-		struct queue *queue = &engine->queues[i];
-
+	for (struct queue *queue = engine->queues; queue < end; queue++) {
 		if (!queue->running || queue->awaits)
 			continue;
 		queue->rate = 1;

@@ -107,7 +107,8 @@ static bool step_may_begin(struct engine *engine)
 {
 	struct issuer *host = &engine->host;
 
-	if (engine->runs_ahead || engine->n_issued % engine->n_carried_out != 0)
+	if (engine->runs_ahead || host->next.at > 0 ||
+		engine->n_issued % engine->n_carried_out != 0)
 		return true;
 	if (engine->n_completed < engine->n_issued)
 		return false;

@@ -19,8 +19,8 @@ static void find_loops(const struct program *program, struct list *list)
 
 		list->opens[l] = -1;
 		list->lengths[l] = 0;
-		for (int i = 0; i < list->n; i++) {
-			if (list->ops[i] < loop->first || list->ops[i] >= loop->first + loop->n)
+		for (int i = 0; i < list->n && list->ops[i] < loop->first + loop->n; i++) {
+			if (list->ops[i] < loop->first)
 				continue;
 			if (list->opens[l] < 0)
 				list->opens[l] = i;
