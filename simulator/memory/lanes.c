@@ -70,27 +70,38 @@ static void play_other(const struct playing *p, const struct event *e, int turn)
 	}
 }
 
+static bool has_passed(const struct lanes *lanes)
+{
+	return lanes->allocator.reserved > lanes->limit;
+}
+
 /* False: the limit of interest is passed. */
 static bool play_turn(struct playing *p, const struct run *run, int turn)
 {
-	struct allocator *a = &p->lanes->allocator;
+	struct lanes *lanes = p->lanes;
+	struct allocator *a = &lanes->allocator;
+	struct allocator_block **slots = p->slots;
 	const struct event *e = &p->tape->events[run->first], *end = e + run->n;
-	int stream = p->lanes->lanes[p->lane].stream, further = turn * run->points;
-	int64_t limit = p->lanes->limit;
-	for (; e < end && a->reserved <= limit; e++) {
-		struct allocator_block **slot = p->slots + e->slot + turn * e->further;
+	int stream = lanes->lanes[p->lane].stream, further = turn * run->points;
+	if (has_passed(lanes))
+		return false;
+	for (; e < end; e++) {
+		int slot = e->slot + turn * e->further;
 		if (p->n_levels < e->point + further)
 			fill_levels(p, e->point + further);
 		if (e->bytes == 0) {
-			allocator_give(a, *slot);
-			*slot = NULL;
-		} else if (e->bytes > 0 && e->slot >= 0) {
-			*slot = allocator_take(a, stream, e->bytes);
-		} else {
-			play_other(p, e, turn);
+			allocator_give(a, slots[slot]);
+			slots[slot] = NULL;
+			continue;
 		}
+		if (e->bytes > 0 && e->slot >= 0)
+			slots[slot] = allocator_take(a, stream, e->bytes);
+		else
+			play_other(p, e, turn);
+		if (has_passed(lanes))
+			return false;
 	}
-	return e == end;
+	return true;
 }
 
 static void play_runs(struct playing *p)
@@ -133,11 +144,14 @@ static void find_peak(struct lanes *lanes, const struct stretch *s, int64_t acti
 	memset(sums, 0, (size_t)s->points * sizeof(*sums));
 	for (int l = 0; l < lanes->n; l++) {
 		const int64_t *levels = s->tapes[l]->levels;
-		for (int at = 0; at < s->points && s->tapes[l]->n > 0; at++)
+		int n = s->tapes[l]->n > 0 ? s->points : 0;
+		for (int at = 0; at < n; at++)
 			sums[at] += levels[at];
 	}
+	int64_t peak = lanes->peak_active;
 	for (int at = 0; at < s->points; at++)
-		lanes->peak_active = max_i64(lanes->peak_active, active + sums[at]);
+		peak = max_i64(peak, active + sums[at]);
+	lanes->peak_active = peak;
 }
 
 /* False: every lane goes on as it did the last time. */
@@ -166,11 +180,6 @@ static bool is_settled(struct lanes *lanes, uint64_t *before)
 	bool is_same = layout == *before;
 	*before = layout;
 	return is_same;
-}
-
-static bool has_passed(const struct lanes *lanes)
-{
-	return lanes->allocator.reserved > lanes->limit;
 }
 
 static void play_steps(struct lanes *lanes)
