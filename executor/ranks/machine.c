@@ -48,7 +48,9 @@ int64_t machine_pss(void)
 
 	if (!read_start("/proc/self/smaps_rollup", text, sizeof(text)))
 		return 0;
-	return max_i64(number_after(text, "\nPss:"), 0) * 1024;
+	/* Linux before 5.3 tells the sum alone. */
+	int64_t file = max_i64(number_after(text, "\nPss_File:"), 0);
+	return (max_i64(number_after(text, "\nPss:"), 0) - file) * 1024;
 }
 
 int64_t machine_cpus(void)

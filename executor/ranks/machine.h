@@ -23,8 +23,8 @@ const char *machine_cpu_name(struct arena *arena);
  * most of, and how many. Nothing changes where there are none. */
 void machine_network(const char *folder, enum network_kind *kind, int64_t *adapters);
 
-/* Proportional set size of this process, bytes; 0 when the kernel does not say. Allocates
- * nothing. */
+/* Proportional set size of this process, bytes, without pages of files: of the program's, the part
+ * changes when another run begins or ends. 0 when the kernel does not say. Allocates nothing. */
 int64_t machine_pss(void);
 
 /* One line each, for the record of a measurement. `cpus`: that were used. */
