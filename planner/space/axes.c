@@ -245,6 +245,23 @@ static void add_orders(struct filling *f)
 	add_choice(f, KNOB_PIPELINE_SCHEDULE, PIPELINE_INTERLEAVED);
 }
 
+/* Of interleaved orders: two, which is what 0 means, four and eight, each of a block at least. */
+static void add_virtual_stages(struct filling *f)
+{
+	enum { FEW = 4, MOST = 8 };
+	const struct axis *ranks = &f->axes->of[KNOB_PIPELINE];
+	int64_t blocks = f->question->model->architecture.layers;
+	int64_t fewest = ranks->n > 1 ? ranks->values[1].number : f->question->asked.mesh.pipeline;
+	bool asked = question_gives(f->question, KNOB_PIPELINE_SCHEDULE) &&
+		     f->question->asked.pipeline_schedule == PIPELINE_INTERLEAVED;
+	if ((f->axes->of[KNOB_PIPELINE_SCHEDULE].n < 2 && !asked) ||
+		!is_free(f, KNOB_VIRTUAL_STAGES) || fewest <= 1)
+		return;
+	axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], 0);
+	for (int64_t v = FEW; v <= MOST && v * fewest <= blocks; v *= 2)
+		axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], v);
+}
+
 /* The ranks of a node, which NVLink joins, and a few times as many, where they divide the experts.
  */
 static void add_experts(struct filling *f)
@@ -580,6 +597,7 @@ bool axes_fill(const struct question *question, const struct plan *plan, bool by
 	add_context(&f);
 	add_stages(&f);
 	add_orders(&f);
+	add_virtual_stages(&f);
 	add_experts(&f);
 	add_reshards(&f);
 	add_wraps(&f);
