@@ -1,9 +1,9 @@
-/* Sixty questions (questions.c): what `plan` answers, how much faster a plan could be that it did
- * not look at, and what that took. Each runs in a process of its own, so that its memory is its
- * own; a loop that always does the same runs before each, since machines differ and others work on
- * them. Judges nothing.
+/* Sixty questions (questions.c), or forty of divided models: what `plan` answers, how much faster a
+ * plan could be that it did not look at, and what that took. Each runs in a process of its own, so
+ * that its memory is its own; a loop that always does the same runs before each, since machines
+ * differ and others work on them. Judges nothing.
  *
- * Run: bench_questions [--only N,N,...] [--csv FILE] [--compare FILE] [--exhaustive]
+ * Run: bench_questions [--axes] [--only N,N,...] [--csv FILE] [--compare FILE] [--exhaustive]
  * --csv writes what was answered; --compare lists the answers that differ from a file's;
  * --exhaustive simulates every plan of the space instead, and compares with the search. */
 #include <stdio.h>
@@ -35,6 +35,10 @@ struct figures {
 	long long simulated, dropped;
 	double resident; /* bytes, at most */
 };
+
+/* The questions: one of the lists of questions.h. */
+static const struct asked *list;
+static int n_list;
 
 static double now(void)
 {
@@ -274,8 +278,8 @@ static void write_csv(const char *path, const struct figures *figures)
 	FILE *file = fopen(path, "w");
 	check(file != NULL, "the file cannot be written");
 	fputs(header, file);
-	for (int i = 0; i < n_asked_questions; i++) {
-		const struct asked *asked = &asked_questions[i];
+	for (int i = 0; i < n_list; i++) {
+		const struct asked *asked = &list[i];
 		const struct figures *f = &figures[i];
 		if (f->asked)
 			fprintf(file,
@@ -307,7 +311,7 @@ static int compare_row(char *line, const struct figures *figures, int *changed)
 {
 	char *at = line;
 	int number = atoi(next_field(&at));
-	check(number >= 1 && number <= n_asked_questions, "a row of no question");
+	check(number >= 1 && number <= n_list, "a row of no question");
 	const struct figures *f = &figures[number - 1];
 	next_field(&at);
 	next_field(&at);
@@ -352,14 +356,14 @@ static const char *option(int argc, char **argv, const char *name)
 	return NULL;
 }
 
-static bool is_listed(const char *list, int number)
+static bool is_listed(const char *only, int number)
 {
 	char *end;
-	if (list == NULL)
+	if (only == NULL)
 		return true;
-	for (; *list != '\0'; list = *end == ',' ? end + 1 : end) {
-		long one = strtol(list, &end, 10);
-		check(end != list, "--only takes numbers with commas");
+	for (; *only != '\0'; only = *end == ',' ? end + 1 : end) {
+		long one = strtol(only, &end, 10);
+		check(end != only, "--only takes numbers with commas");
 		if (one == number)
 			return true;
 	}
@@ -378,22 +382,25 @@ int main(int argc, char **argv)
 {
 	const char *only = option(argc, argv, "--only"), *csv = option(argc, argv, "--csv"),
 		   *other = option(argc, argv, "--compare");
-	struct figures *figures = calloc((size_t)n_asked_questions, sizeof(*figures));
+	bool axes = given(argc, argv, "--axes");
+	list = axes ? asked_of_axes : asked_questions;
+	n_list = axes ? n_asked_of_axes : n_asked_questions;
+	struct figures *figures = calloc((size_t)n_list, sizeof(*figures));
 	check(figures != NULL, "no memory");
-	for (int i = 0; i < n_asked_questions && given(argc, argv, "--exhaustive"); i++)
+	for (int i = 0; i < n_list && given(argc, argv, "--exhaustive"); i++)
 		if (is_listed(only, i + 1))
-			try_all(i + 1, &asked_questions[i]);
+			try_all(i + 1, &list[i]);
 	if (given(argc, argv, "--exhaustive"))
 		return 0;
 	printf("%2s %-14s %-60s %8s %6s %7s %6s %5s  %11s  %s\n", "", "model", "where", "CPU s",
 		"loops", "plans", "gap %", "MiB", "step", "answer");
-	for (int i = 0; i < n_asked_questions; i++) {
+	for (int i = 0; i < n_list; i++) {
 		if (!is_listed(only, i + 1))
 			continue;
-		figures[i] = ask_apart(&asked_questions[i]);
-		print_row(i + 1, &asked_questions[i], &figures[i]);
+		figures[i] = ask_apart(&list[i]);
+		print_row(i + 1, &list[i], &figures[i]);
 	}
-	print_summary(figures, n_asked_questions);
+	print_summary(figures, n_list);
 	if (csv != NULL)
 		write_csv(csv, figures);
 	if (other != NULL)

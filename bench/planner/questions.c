@@ -70,3 +70,54 @@ const struct asked asked_questions[] = {
 };
 
 const int n_asked_questions = COUNT_OF(asked_questions);
+
+/* From 7B to 1T parameters, with experts and without, on 8 to 16,384 GPUs, 4k to 1M tokens, under
+ * every runtime that divides models: what published runs trained, and what is beside it. */
+const struct asked asked_of_axes[] = {
+	{"llama-2-7b", "dgx-h100", 0, 0, 0, "global_batch=256"},
+	{"llama-2-7b", "dgx-h100", 0, 0, 0, "runtime=megatron global_batch=256"},
+	{"llama-3-8b", "8xdgx-h100", 0, 0, 0, "seq_len=1048576"},
+	{"llama-3-8b", "2xdgx-h100", 0, 0, 0, "runtime=megatron global_batch=128"},
+	{"llama-3-8b", "4xdgx-h100", 0, 0, 0, "runtime=megatron pipeline=4 global_batch=256"},
+	{"llama-3-8b", "8xdgx-h100", 0, 0, 0, "runtime=nanotron global_batch=512"},
+	{"llama-3-8b", "8xdgx-h100", 0, 0, 0, "runtime=deepspeed global_batch=512"},
+	{"llama-2-13b", "4xdgx-a100-40gb", 0, 0, 0, "runtime=megatron global_batch=512"},
+	{"llama-2-13b", "8xdgx-a100-80gb", 0, 0, 0, "seq_len=131072 global_batch=64"},
+	{"mpt-30b", "4xdgx-a100-80gb", 0, 0, 0, "runtime=megatron global_batch=512"},
+	{"mpt-30b", "16xdgx-h100", 0, 0, 0, "global_batch=1024"},
+	{"qwen3-30b-a3b", "4xdgx-h100", 0, 0, 0, "global_batch=512 seq_len=4096"},
+	{"qwen3-30b-a3b", "8xdgx-h100", 0, 0, 0, "runtime=megatron global_batch=1024 seq_len=4096"},
+	{"mixtral-8x7b", "4xdgx-h100", 0, 0, 0, "global_batch=256 seq_len=4096"},
+	{"mixtral-8x7b", "4xdgx-h100", 0, 0, 0, "runtime=megatron global_batch=256 seq_len=4096"},
+	{"mixtral-8x7b", "16xdgx-h100", 0, 0, 0, "runtime=megatron global_batch=1024 seq_len=4096"},
+	{"llama-2-70b", "4xdgx-a100-80gb", 0, 0, 0, "runtime=megatron global_batch=256"},
+	{"llama-3-70b", "8xdgx-h100", 0, 0, 0, "seq_len=8192 global_batch=128"},
+	{"llama-3-70b", "8xdgx-h100", 0, 0, 0, "runtime=megatron seq_len=8192 global_batch=128"},
+	{"llama-3-70b", "8xdgx-h100", 0, 0, 0, "runtime=nanotron seq_len=8192 global_batch=128"},
+	{"llama-3-70b", "8xdgx-h100", 0, 0, 0, "pipeline=8 seq_len=8192 global_batch=128"},
+	{"llama-3-70b", "8xdgx-h100", 4, 100, 0, "runtime=megatron global_batch=512"},
+	{"llama-3.1-70b", "16xdgx-h200", 0, 0, 0, "seq_len=131072 global_batch=64"},
+	{"llama-3.1-70b", "32xdgx-h100", 0, 0, 0,
+		"runtime=megatron seq_len=8192 global_batch=1024"},
+	{"llama-3.1-70b", "8xgb200-nvl72", 0, 0, 0, "runtime=megatron global_batch=1152"},
+	{"gpt-oss-120b", "16xdgx-h100", 0, 0, 0, "global_batch=1024 seq_len=4096"},
+	{"gpt-oss-120b", "16xdgx-h100", 0, 0, 0, "runtime=megatron global_batch=1024 seq_len=4096"},
+	{"gpt3-175b", "16xdgx-a100-80gb", 0, 0, 0, "runtime=megatron global_batch=1536"},
+	{"gpt3-175b", "128xdgx-a100-80gb", 0, 0, 0, "runtime=megatron global_batch=1536"},
+	{"gpt3-175b", "32xdgx-a100-80gb", 0, 0, 0, "runtime=deepspeed global_batch=1536"},
+	{"llama-3.1-405b", "64xdgx-h100", 0, 0, 0, "seq_len=8192 global_batch=512"},
+	{"llama-3.1-405b", "256xdgx-h100", 0, 0, 0, "seq_len=8192 global_batch=2048"},
+	{"llama-3.1-405b", "256xdgx-h100", 0, 0, 0,
+		"runtime=megatron seq_len=8192 global_batch=2048"},
+	{"llama-3.1-405b", "2048xdgx-h100", 0, 0, 0, "seq_len=8192 global_batch=2048"},
+	{"llama-3.1-405b", "2048xdgx-h100", 0, 0, 0,
+		"runtime=megatron seq_len=8192 global_batch=2048"},
+	{"llama-3.1-405b", "2048xdgx-h100", 0, 0, 0, "seq_len=131072 global_batch=128"},
+	{"deepseek-v3", "32xdgx-h100", 0, 0, 0, "seq_len=4096 global_batch=4096"},
+	{"deepseek-v3", "256xdgx-h100", 0, 0, 0, "seq_len=4096 global_batch=15360"},
+	{"deepseek-v3", "256xdgx-h100", 0, 0, 0,
+		"runtime=megatron seq_len=4096 global_batch=15360"},
+	{"deepseek-v3", "128xdgx-h100", 0, 0, 0, "runtime=megatron seq_len=4096 global_batch=8192"},
+};
+
+const int n_asked_of_axes = COUNT_OF(asked_of_axes);

@@ -1,4 +1,5 @@
-/* The sixty questions that the planner's speed and gaps are measured by. */
+/* The questions that the planner's speed and gaps are measured by: sixty, and forty whose models
+ * are divided. */
 #ifndef BENCH_PLANNER_QUESTIONS_H
 #define BENCH_PLANNER_QUESTIONS_H
 
@@ -14,5 +15,7 @@ struct asked {
 
 extern const struct asked asked_questions[];
 extern const int n_asked_questions;
+extern const struct asked asked_of_axes[];
+extern const int n_asked_of_axes;
 
 #endif
