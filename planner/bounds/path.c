@@ -7,6 +7,10 @@
  * nor messages take less, so that no pass ends earlier. Of these three micro-batches the first and
  * the last gather and reduce; those of a step between them are as the middle one.
  *
+ * A rank has one stream for what it sends: a message leaves when the one before it has arrived. It
+ * asks for a message when it has computed all that comes before (pass_messages), unless receives
+ * are posted early; then only the message itself is counted.
+ *
  * Backwards that are split in two, and passes that are computed together, are not followed. */
 #include "planner/bounds/bounds.h"
 
@@ -37,18 +41,27 @@ struct duty {
 struct seat {
 	int n, next; /* slots, and the first that has not begun */
 	double now;
+	int n_sent, n_arrived; /* messages */
+	double arrived;        /* the last one */
 	struct pipeline_slot *slots;
 	const struct duty *duty;
+};
+
+/* The result of a pass. */
+struct result {
+	double sent; /* < 0: not yet */
+	int number;  /* of the messages of its rank */
 };
 
 struct path {
 	struct pipeline pipeline;
 	int n_stages;
+	bool posts_early;
 	int *blocks; /* by stage */
 	struct arena *arena;
-	struct seat *seats;       /* by rank */
-	double (*messages)[WAYS]; /* by rank: s to the next one, and to the one before */
-	double *sent[WAYS];       /* by stage and micro-batch; < 0: not yet */
+	struct seat *seats;           /* by rank */
+	double (*messages)[WAYS];     /* by rank: s to the next one, and to the one before */
+	struct result *results[WAYS]; /* by stage and micro-batch */
 };
 
 /* --- what a rank has to do -------------------------------------------------------------------- */
@@ -181,23 +194,52 @@ static bool is_as_before(const struct path *path, int rank)
 
 /* --- the path --------------------------------------------------------------------------------- */
 
-static double *sent_at(const struct path *path, int stage, enum way way, int micro_batch)
+static struct result *result_at(const struct path *path, int stage, enum way way, int micro_batch)
 {
-	return &path->sent[way][stage * path->pipeline.micro_batches + micro_batch];
+	return &path->results[way][stage * path->pipeline.micro_batches + micro_batch];
 }
 
-/* When what the pass needs is there; < 0: not yet. */
-static double ready(const struct path *path, int stage, enum way way, int micro_batch)
+/* Where the result of a pass goes, or comes from; the rank's own too. */
+static int rank_at(const struct path *path, int stage)
+{
+	int rank, chunk;
+	pipeline_place(&path->pipeline, stage, &rank, &chunk);
+	return rank;
+}
+
+/* Is it a message? The rank of the last stage turns, and stages of one rank hand over. */
+static bool goes_on_to(const struct path *path, int stage, int distance)
+{
+	int to = stage + distance;
+	return to >= 0 && to < path->n_stages && rank_at(path, to) != rank_at(path, stage);
+}
+
+/* When it has come, and when the rank may ask for it; < 0: not yet. */
+static double arrival(
+	const struct path *path, const struct result *result, int from, enum way way, double asked)
+{
+	struct seat *seat = &path->seats[from];
+	double message = path->messages[from][way];
+	if (path->posts_early)
+		return result->sent + message;
+	if (result->number != seat->n_arrived)
+		return -1;
+	seat->n_arrived++;
+	seat->arrived = fmax(fmax(result->sent, seat->arrived), asked) + message;
+	return seat->arrived;
+}
+
+/* When what the pass needs is there, which the rank asks for at a time; < 0: not yet. */
+static double ready(const struct path *path, int stage, enum way way, int micro_batch, double asked)
 {
 	bool turns = way == BACKWARD && stage == path->n_stages - 1;
 	int from = way == FORWARD ? stage - 1 : stage + !turns;
-	int rank, own, chunk;
 	if (from < 0)
 		return 0;
-	double sent = *sent_at(path, from, turns ? FORWARD : way, micro_batch);
-	pipeline_place(&path->pipeline, from, &rank, &chunk);
-	pipeline_place(&path->pipeline, stage, &own, &chunk);
-	return sent < 0 || rank == own ? sent : sent + path->messages[rank][way];
+	const struct result *result = result_at(path, from, turns ? FORWARD : way, micro_batch);
+	if (result->sent < 0 || rank_at(path, from) == rank_at(path, stage))
+		return result->sent;
+	return arrival(path, result, rank_at(path, from), way, asked);
 }
 
 static int probed_of(const struct path *path, int micro_batch)
@@ -215,13 +257,15 @@ static bool go_on(struct path *path, int rank)
 		const struct pipeline_slot *slot = &seat->slots[seat->next];
 		enum way way = way_of(slot);
 		int stage = pipeline_stage(&path->pipeline, rank, slot->chunk);
-		double begin = ready(path, stage, way, slot->micro_batch);
+		double begin = ready(path, stage, way, slot->micro_batch, seat->now);
 		const struct lasting *pass =
 			&seat->duty->passes[slot->chunk][way][probed_of(path, slot->micro_batch)];
 		if (begin < 0)
 			break;
 		begin = fmax(begin, seat->now);
-		*sent_at(path, stage, way, slot->micro_batch) = begin + pass->sent;
+		*result_at(path, stage, way, slot->micro_batch) =
+			(struct result){begin + pass->sent, seat->n_sent};
+		seat->n_sent += goes_on_to(path, stage, way == FORWARD ? 1 : -1);
 		seat->now = begin + pass->busy;
 	}
 	return seat->next > first;
@@ -277,15 +321,17 @@ static void begin_step(struct path *path, int micro_batches)
 {
 	int n = path->n_stages * micro_batches;
 	path->pipeline.micro_batches = micro_batches;
+	path->posts_early = pipeline_receives_early(&path->pipeline);
 	for (int k = 0; k < path->pipeline.ranks; k++) {
 		struct seat *seat = &path->seats[k];
-		seat->now = seat->next = 0;
+		seat->now = seat->arrived = 0;
+		seat->next = seat->n_sent = seat->n_arrived = 0;
 		seat->n = pipeline_order(&path->pipeline, k, path->arena, &seat->slots);
 	}
 	for (int way = 0; way < WAYS; way++) {
-		path->sent[way] = ARENA_ARRAY(path->arena, double, n);
+		path->results[way] = ARENA_ARRAY(path->arena, struct result, n);
 		for (int i = 0; i < n; i++)
-			path->sent[way][i] = -1;
+			path->results[way][i].sent = -1;
 	}
 }
 
