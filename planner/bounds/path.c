@@ -27,8 +27,9 @@ enum { FIRST, MIDDLE, LAST, PROBED };
 
 /* Seconds after a pass has begun. */
 struct lasting {
-	double sent; /* until its result may be sent */
-	double busy; /* until the next one may begin */
+	double sent;  /* until its result may be sent */
+	double asked; /* until what the next one needs is asked for */
+	double busy;  /* until the next one may begin */
 };
 
 /* What a rank has to do. */
@@ -39,8 +40,8 @@ struct duty {
 };
 
 struct seat {
-	int n, next; /* slots, and the first that has not begun */
-	double now;
+	int n, next;           /* slots, and the first that has not begun */
+	double now, asked;     /* s: the next pass may begin; its message is asked for */
 	int n_sent, n_arrived; /* messages */
 	double arrived;        /* the last one */
 	struct pipeline_slot *slots;
@@ -122,6 +123,21 @@ static double start_of(const struct walk *walk, const struct op *op)
 	return start;
 }
 
+/* Compute's stream of the pass that has begun, whatever runs on it (sums of gradients), unless it
+ * waits for the message to the next one. */
+static void note_busy(struct walk *walk, const struct op *op, double end)
+{
+	if (walk->slot >= 0 && op->stream == STREAM_COMPUTE && end < begin_of(walk->slot + 1))
+		pass_at(walk)->busy = end - begin_of(walk->slot);
+}
+
+static void receive(struct walk *walk, const struct op *op, double start)
+{
+	walk->duty->message = op->bytes;
+	if (walk->slot >= 0)
+		pass_at(walk)->asked = fmax(0, start - begin_of(walk->slot));
+}
+
 /* What is received has come when the next pass begins. */
 static void carry_out(struct walk *walk, int index)
 {
@@ -133,14 +149,12 @@ static void carry_out(struct walk *walk, int index)
 		walk->latest = fmax(walk->latest, end);
 	} else if (op->kind == OP_RECV) {
 		end = begin_of(walk->slot + 1);
-		walk->duty->message = op->bytes;
+		receive(walk, op, start);
 	} else {
 		pass_at(walk)->sent = start - begin_of(walk->slot);
 	}
 	walk->ends[index] = end;
-	if (walk->slot >= 0 && op->stream == STREAM_COMPUTE &&
-		op_kind_class(op->kind) == OP_CLASS_COMPUTE)
-		pass_at(walk)->busy = end - begin_of(walk->slot);
+	note_busy(walk, op, end);
 }
 
 static bool walk_through(struct walk *walk)
@@ -257,7 +271,7 @@ static bool go_on(struct path *path, int rank)
 		const struct pipeline_slot *slot = &seat->slots[seat->next];
 		enum way way = way_of(slot);
 		int stage = pipeline_stage(&path->pipeline, rank, slot->chunk);
-		double begin = ready(path, stage, way, slot->micro_batch, seat->now);
+		double begin = ready(path, stage, way, slot->micro_batch, seat->asked);
 		const struct lasting *pass =
 			&seat->duty->passes[slot->chunk][way][probed_of(path, slot->micro_batch)];
 		if (begin < 0)
@@ -266,6 +280,7 @@ static bool go_on(struct path *path, int rank)
 		*result_at(path, stage, way, slot->micro_batch) =
 			(struct result){begin + pass->sent, seat->n_sent};
 		seat->n_sent += goes_on_to(path, stage, way == FORWARD ? 1 : -1);
+		seat->asked = begin + pass->asked;
 		seat->now = begin + pass->busy;
 	}
 	return seat->next > first;
@@ -324,7 +339,7 @@ static void begin_step(struct path *path, int micro_batches)
 	path->posts_early = pipeline_receives_early(&path->pipeline);
 	for (int k = 0; k < path->pipeline.ranks; k++) {
 		struct seat *seat = &path->seats[k];
-		seat->now = seat->arrived = 0;
+		seat->now = seat->asked = seat->arrived = 0;
 		seat->next = seat->n_sent = seat->n_arrived = 0;
 		seat->n = pipeline_order(&path->pipeline, k, path->arena, &seat->slots);
 	}
