@@ -360,11 +360,11 @@ static int64_t memory_bound(const struct load *load, const struct shape *shape)
 	return max_i64(shape->at_loss + load->saved, shape->at_end) + shape->fixed;
 }
 
-static struct bound bound_of_stages(
-	const struct plan *plan, const struct model *part, const struct load *load)
+static struct bound bound_of_stages(const struct topology *topology, const struct plan *plan,
+	const struct model *part, const struct load *load)
 {
-	return (struct bound){
-		.time = fmax(bound_stages_time(plan, part, &load->stages), plan_loader_time(plan)),
+	return (struct bound){.time = fmax(bound_stages_time(topology, plan, part, &load->stages),
+				      plan_loader_time(plan)),
 		.memory = bound_stages_memory(plan, part, &load->stages)};
 }
 
@@ -387,8 +387,9 @@ static struct bound bound_of(struct sampler *sampler, const struct plan *plan, i
 	if (plan->mesh.pipeline == 1 && states > (double)limit)
 		return (struct bound){.memory = (int64_t)states};
 	const struct load *load = find_load(sampler, plan);
-	return plan->mesh.pipeline > 1 ? bound_of_stages(plan, part, load)
-				       : bound_with_shape(sampler, plan, load);
+	return plan->mesh.pipeline > 1
+		       ? bound_of_stages(sampler->question->topology, plan, part, load)
+		       : bound_with_shape(sampler, plan, load);
 }
 
 void bounds_build(const struct question *question, const struct space *space, struct bounds *bounds)

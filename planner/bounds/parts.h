@@ -27,8 +27,8 @@ struct stage_load {
 	double embedding, loss; /* s: what else the ends take */
 	double saved;           /* bytes, in blocks */
 };
-double bound_stages_time(
-	const struct plan *plan, const struct model *model, const struct stage_load *load);
+double bound_stages_time(const struct topology *topology, const struct plan *plan,
+	const struct model *model, const struct stage_load *load);
 /* `part`: what a rank has of the model but for the pipeline. */
 int64_t bound_stages_memory(
 	const struct plan *plan, const struct model *part, const struct stage_load *load);

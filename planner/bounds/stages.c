@@ -6,7 +6,9 @@
  * through the first stage of each rank before it, and those stages' backwards end after its own. So
  * a step takes at least the most over ranks of m times its own passes plus the passes through these
  * stages. Where backward is split, gradients of weights may be what ends last: then these passes do
- * not count.
+ * not count. Unless receives are posted early, a rank asks for what a pass begins with when it has
+ * computed all that comes before (pass_messages), so that every message is waited for: the more
+ * stages a rank has, the longer.
  *
  * Memory. The first rank keeps what its blocks save for as many micro-batches as the order lets it
  * begin (pipeline.h), the weight parts of backward to the last. States are shared out over the
@@ -16,6 +18,7 @@
 #include <math.h>
 
 #include "schedule/pipeline/pipeline.h"
+#include "simulator/costs/costs.h"
 
 /* Of the blocks how many each stage has. */
 static const int *stages_of(const struct plan *plan, const struct model *model, struct arena *arena)
@@ -35,10 +38,60 @@ static double blocks_of_rank(const struct pipeline *pipeline, const int *stages,
 	return blocks;
 }
 
-double bound_stages_time(
-	const struct plan *plan, const struct model *model, const struct stage_load *load)
+/* Between stages of two ranks; both are alike where they are of one. */
+struct messages {
+	const struct topology *topology;
+	struct pipeline pipeline;
+	int64_t apart, bytes;
+};
+
+static struct messages messages_of(
+	const struct topology *topology, const struct plan *plan, const struct model *model)
 {
-	const struct pipeline pipeline = plan_pipeline(plan);
+	const struct activation_rules rules =
+		plan_activation_rules(plan, topology->device.generation);
+	int64_t parts = plan->scatter_gather ? plan->mesh.tensor : 1;
+	return (struct messages){topology, plan_pipeline(plan),
+		plan_reduce_ranks(plan) * plan->mesh.tensor,
+		model_residual_bytes(model, &rules, plan->micro_batch, plan->seq_len) / parts};
+}
+
+/* Seconds for which a stage waits for what comes from the stage so far on. */
+static double wait_for(const struct messages *messages, int stage, int distance)
+{
+	const struct pipeline *pipeline = &messages->pipeline;
+	int from, to, chunk, sender = stage + distance;
+	if (sender < 0 || sender >= pipeline->ranks * pipeline->chunks)
+		return 0;
+	pipeline_place(pipeline, sender, &from, &chunk);
+	pipeline_place(pipeline, stage, &to, &chunk);
+	return from == to ? 0
+			  : cost_message(
+				    messages->topology, messages->apart, from, to, messages->bytes);
+}
+
+/* In forward and backward. */
+static double waits_of(const struct messages *messages, int stage)
+{
+	const struct pipeline *pipeline = &messages->pipeline;
+	if (pipeline->pairs || pipeline_receives_early(pipeline))
+		return 0;
+	return wait_for(messages, stage, -1) + wait_for(messages, stage, 1);
+}
+
+static double waits_of_rank(const struct messages *messages, int rank)
+{
+	double waits = 0;
+	for (int c = 0; c < messages->pipeline.chunks; c++)
+		waits += waits_of(messages, pipeline_stage(&messages->pipeline, rank, c));
+	return waits;
+}
+
+double bound_stages_time(const struct topology *topology, const struct plan *plan,
+	const struct model *model, const struct stage_load *load)
+{
+	const struct messages messages = messages_of(topology, plan, model);
+	const struct pipeline pipeline = messages.pipeline;
 	int64_t blocks = model->architecture.layers;
 	struct arena arena = {0};
 	const int *stages = stages_of(plan, model, &arena);
@@ -49,8 +102,9 @@ double bound_stages_time(
 	for (int k = 0; k < pipeline.ranks; k++) {
 		double pass = block * blocks_of_rank(&pipeline, stages, k);
 		pass += k == last ? load->head : 0;
+		pass += waits_of_rank(&messages, k);
 		time = fmax(time, before + pipeline.micro_batches * pass);
-		before += splits ? 0 : block * stages[k];
+		before += splits ? 0 : block * stages[k] + waits_of(&messages, k);
 	}
 	arena_finish(&arena);
 	return time * (1 - 1e-3); /* stages begin and end ranges of their own */

@@ -209,7 +209,7 @@ static void judge_own(const struct question *question, struct evaluator *evaluat
 		.memory = evaluator_bound_memory(evaluator, plan)};
 	if (bound.time == 0)
 		return;
-	assert_true(bound.time > 0.93 * prediction->step_time);
+	assert_true(bound.time > 0.9 * prediction->step_time);
 	judge(question, plan, &bound, prediction, 1, own);
 }
 
