@@ -75,6 +75,9 @@ struct walk {
 	const struct pipeline_slot *slots;
 	int n, slot; /* the one that has begun; -1 */
 	double latest;
+	/* Parameters of every pass are gathered, behind what of the one before depends on which
+	 * pass that is: they are taken to be there. */
+	bool gathers_ahead;
 	struct duty *duty;
 };
 
@@ -142,6 +145,8 @@ static void receive(struct walk *walk, const struct op *op, double start)
 static void carry_out(struct walk *walk, int index)
 {
 	const struct op *op = &walk->program->ops[index];
+	if (walk->gathers_ahead && op->stream == STREAM_GATHER)
+		return;
 	double start = start_of(walk, op), end = fmax(start, walk->free[op->stream]);
 	if (op_kind_class(op->kind) != OP_CLASS_MESSAGE) {
 		end += walk->costs[index].device;
@@ -184,6 +189,7 @@ static bool measure_duty(const struct path *path, const struct plan *plan,
 		.ends = ARENA_ARRAY(path->arena, double, program->n_ops),
 		.n = pipeline_order(&path->pipeline, rank, path->arena, &slots),
 		.slot = -1,
+		.gathers_ahead = strategy_reshards(plan->strategy),
 		.duty = duty};
 	walk.slots = slots;
 	duty->passes =
