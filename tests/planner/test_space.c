@@ -417,6 +417,32 @@ static void test_wording(void **state)
 	end(&f);
 }
 
+/* Interleaved orders of two, four and eight stages a rank, each of a block at least. */
+static void test_virtual_stages(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *pipeline;
+		unsigned expected; /* bit v: so many stages are tried; 0 is two */
+	} cases[] = {{"2", 1 | 1 << 4 | 1 << 8}, {"4", 1 | 1 << 4 | 1 << 8}, {"8", 1 | 1 << 4}};
+	for (int c = 0; c < COUNT_OF(cases); c++) {
+		struct fixture f;
+		unsigned found = 0;
+		begin(&f, "llama-2-7b", "8xdgx-h100"); /* 32 blocks */
+		fix(&f, "runtime", "megatron");
+		fix(&f, "pipeline", cases[c].pipeline);
+		build(&f);
+		for (int i = 0; i < f.space.n; i++) {
+			const struct plan *plan = &f.space.plans[i];
+			assert_true(plan->virtual_stages == 0 ||
+				    plan->pipeline_schedule == PIPELINE_INTERLEAVED);
+			found |= 1u << plan->virtual_stages;
+		}
+		assert_int_equal(found, cases[c].expected);
+		end(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -436,6 +462,7 @@ int main(void)
 		cmocka_unit_test(test_strategies_that_cannot_be),
 		cmocka_unit_test(test_contradictions),
 		cmocka_unit_test(test_every_list_is_an_axis),
+		cmocka_unit_test(test_virtual_stages),
 		cmocka_unit_test(test_wording),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
