@@ -21,7 +21,7 @@ static const char *part_of(const struct plan *plan)
 	bool model = plan->mesh.tensor > 1 || plan->mesh.expert > 1;
 
 	if (plan->mesh.pipeline > 1)
-		return "a stage each";
+		return plan->virtual_stages > 1 ? "several stages each" : "a stage each";
 	if (plan->mesh.context == 1)
 		return "a part of the model each";
 	return model ? "a part of the model and of every sequence each"
@@ -60,10 +60,7 @@ static void add_strategy(const struct plan *plan, const char *devices, struct te
 	text_printf(text, " (%s", runtime_names[plan->runtime]);
 	if (libraries_named(&plan->libraries))
 		text_printf(text, ", %s", plan->libraries.text);
-	if (plan->mesh.pipeline > 1)
-		text_printf(text, ", %s", pipeline_schedule_names[plan->pipeline_schedule]);
-	if (plan->layers_per_stage.text != NULL)
-		text_printf(text, ", layers %s", plan->layers_per_stage.text);
+	plan_add_order(plan, text);
 	text_add(text, "): ");
 	add_sharded(plan, devices, text);
 }

@@ -319,6 +319,16 @@ void plan_add_axes(const struct plan *plan, struct text *text)
 			text_printf(text, "%s %lld x ", axes[i].name, (long long)axes[i].size);
 }
 
+void plan_add_order(const struct plan *plan, struct text *text)
+{
+	if (plan->mesh.pipeline > 1)
+		text_printf(text, ", %s", pipeline_schedule_names[plan->pipeline_schedule]);
+	if (plan->virtual_stages > 1)
+		text_printf(text, " of %lld stages a rank", (long long)plan->virtual_stages);
+	if (plan->layers_per_stage.text != NULL)
+		text_printf(text, ", layers %s", plan->layers_per_stage.text);
+}
+
 void plan_summary(const struct plan *plan, struct text *text)
 {
 	plan_add_axes(plan, text);
@@ -328,12 +338,7 @@ void plan_summary(const struct plan *plan, struct text *text)
 	if (plan->context_method != CONTEXT_ALL_GATHER)
 		text_printf(text, ", context by %s",
 			knob_name(KNOB_CONTEXT_METHOD, (int)plan->context_method));
-	if (plan->mesh.pipeline > 1)
-		text_printf(text, ", %s", pipeline_schedule_names[plan->pipeline_schedule]);
-	if (plan->virtual_stages > 1)
-		text_printf(text, " of %lld stages a rank", (long long)plan->virtual_stages);
-	if (plan->layers_per_stage.text != NULL)
-		text_printf(text, ", layers %s", plan->layers_per_stage.text);
+	plan_add_order(plan, text);
 	if (plan_reshard_group(plan) > 0 || plan->reshard_after_forward.n > 0)
 		text_printf(text, ", reshard to %s", plan->reshard_after_forward.text);
 	text_printf(text, ", wrap %s, prefetch %s%s", plan->wrap.text,

@@ -84,6 +84,8 @@ bool plan_read(struct arena *arena, const struct node *map, struct plan *plan, s
 void plan_write(const struct plan *plan, struct writer *writer);
 /* "TP 8 x CP 2 x ": the axes that divide the model, to stand before the strategy's name. */
 void plan_add_axes(const struct plan *plan, struct text *text);
+/* ", interleaved of 4 stages a rank, layers 1x4+7x5"; nothing without a pipeline. */
+void plan_add_order(const struct plan *plan, struct text *text);
 /* One line for people: "FULL_SHARD, wrap block, prefetch pre, ...", only what distinguishes plans.
  */
 void plan_summary(const struct plan *plan, struct text *text);
