@@ -496,30 +496,6 @@ static void add_checkpointings(struct filling *f)
 
 /* --- levers ----------------------------------------------------------------------------------- */
 
-/* Only together with other knobs: whether a plan can have it is seen when it is made. */
-static bool asks_for_others(enum knob_id id)
-{
-	return id == KNOB_LATE_ALL_REDUCE;
-}
-
-int space_levers(const struct question *question, const struct plan *plan, enum knob_id id,
-	union knob_value values[SPACE_VALUES_MAX], struct error *error)
-{
-	int n = 0;
-	for (int i = 0; i < knob_n_values(id); i++) {
-		union knob_value value = knob_value_of(id, i);
-		struct plan with = *plan;
-		knob_put(id, &with, value);
-		if (!(knob_table[id].levers >> i & 1) || knob_equal(id, plan, &with))
-			continue;
-		if (asks_for_others(id)
-				? knob_honoured(id, plan->runtime, i)
-				: plan_check(&with, question->model, question->topology, error))
-			values[n++] = value;
-	}
-	return n;
-}
-
 /* What never costs anything is always pulled: who asked for the simplest plan lets go again. */
 static void add_levers(struct filling *f)
 {
