@@ -172,6 +172,15 @@ static bool is_last_attempt(const struct plan *plan, int attempt)
 	return !steady_may_run_all(plan) && !steady_of(plan, attempt + 1, &next);
 }
 
+static bool run_all(struct evaluator *evaluator, struct trial *trial, const struct plan *plan,
+	struct simulation *simulation, struct error *error)
+{
+	if (!run_plan(evaluator, trial, plan, false, error))
+		return false;
+	steady_take(&trial->simulation, simulation);
+	return true;
+}
+
 /* Two lists that are longer than the first ones, and long enough, say how long a step takes, or all
  * micro-batches do. */
 static bool run_longer(struct evaluator *evaluator, struct trial *trial, const struct plan *plan,
@@ -190,15 +199,12 @@ static bool run_longer(struct evaluator *evaluator, struct trial *trial, const s
 			return true;
 		}
 	}
-	if (!run_plan(evaluator, trial, plan, false, error))
-		return false;
-	steady_take(&trial->simulation, simulation);
-	return true;
+	return run_all(evaluator, trial, plan, simulation, error);
 }
 
 /* Memory is that of a short list: where it is to fit and does not, the step time is not asked for,
  * and is 0. All other lists are without memory, unless retries of the allocator are part of the
- * time; these are taken for steady. */
+ * time: these come when they like, and only lists that are too long are taken for steady. */
 static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	const struct steady *steady, struct arena *kept, struct error *error)
 {
@@ -209,6 +215,7 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	if (!run_plan(evaluator, &shorter, &steady->plans[1], !enough, error))
 		return false;
 	bool retries = shorter.simulation.prediction.time.allocator > 0;
+	bool runs_all = retries && steady_may_run_all(trial->plan);
 	enough = enough || retries || steady_is(steady, shorter.schedule, &shorter.simulation);
 	*simulation = shorter.simulation;
 	keep(simulation, kept);
@@ -218,6 +225,8 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	}
 	if (!retries)
 		shorter.options.memory = MEMORY_IGNORED;
+	if (runs_all)
+		return run_all(evaluator, &shorter, trial->plan, simulation, error);
 	if (!enough)
 		return run_longer(evaluator, &shorter, trial->plan, kept, simulation, error);
 	if (!run_plan(evaluator, &shorter, &steady->plans[0], false, error))

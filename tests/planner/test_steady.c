@@ -12,12 +12,15 @@
 
 static int plans = SAMPLED(48);
 
-/* All micro-batches, operation by operation, without memory. */
-static struct prediction whole(
-	const struct question *question, const struct plan *plan, struct arena *arena)
+/* All micro-batches, operation by operation. */
+static struct prediction whole(const struct question *question, const struct plan *plan,
+	enum memory_detail memory, struct arena *arena)
 {
 	const struct simulation_options options = {
-		.memory = MEMORY_IGNORED, .quick_interval = true, .no_bounds = true};
+		.memory_limit_bytes = question->memory_limit_bytes,
+		.memory = memory,
+		.quick_interval = true,
+		.no_bounds = true};
 	const struct schedule *schedule =
 		schedule_emit(arena, plan, question->model, question->topology);
 	struct simulation simulation;
@@ -76,7 +79,7 @@ static void test_random(void **state)
 		bool made = random_plan(&question, &seed, &arena, &plan);
 		struct evaluator evaluator = {.question = &question};
 		if (made) {
-			struct prediction all = whole(&question, &plan, &arena);
+			struct prediction all = whole(&question, &plan, MEMORY_IGNORED, &arena);
 			if (!evaluator_run(&evaluator, &plan, &prediction, &error))
 				fail_msg("%s", error.message);
 			double off = prediction.step_time / all.step_time - 1;
@@ -94,10 +97,45 @@ static void test_random(void **state)
 	assert_true(2 * judged > plans);
 }
 
+/* With so little memory that the allocator gives back what it has kept: a number of times that no
+ * two short lists tell. */
+static void test_retries(void **state)
+{
+	int judged = 0;
+	uint64_t seed = 11;
+	(void)state;
+	for (int i = 0; i < plans; i++) {
+		struct arena arena = {0};
+		struct question question;
+		struct plan plan;
+		struct prediction prediction;
+		struct error error = {0};
+		bool made = random_plan(&question, &seed, &arena, &plan);
+		struct evaluator evaluator = {.question = &question};
+		if (made) {
+			struct prediction all = whole(&question, &plan, MEMORY_FIGURES, &arena);
+			question.memory_limit_bytes = all.peak_memory_bytes * 97 / 100;
+			all = whole(&question, &plan, MEMORY_FIGURES, &arena);
+			assert_true(evaluator_run(&evaluator, &plan, &prediction, &error));
+			if (prediction.time.allocator != 0 && all.time.allocator > 0) {
+				double off = prediction.step_time / all.step_time - 1;
+				if (fabs(off) > 1e-9)
+					fail_msg("%+.3g of %.6g s", off, all.step_time);
+				judged++;
+			}
+		}
+		evaluator_finish(&evaluator);
+		arena_finish(&arena);
+	}
+	print_message("%d judged\n", judged);
+	assert_true(judged > 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_retries),
 	};
 	if (argc > 1)
 		plans = atoi(argv[1]);
