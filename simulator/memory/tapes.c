@@ -461,103 +461,6 @@ static void keep_tape(struct lanes *lanes, struct stretch *s, int l)
 	lanes->spare[l] = NULL;
 }
 
-/* --- stretches that repeat the one before -------------------------------------------------------
- */
-
-/* Pairs of an operation of a stretch, and of the one that stands there in the stretch before. */
-struct pair {
-	struct lanes *lanes;
-	const struct stretch *s, *before;
-	const struct op *op, *other;
-};
-
-static bool same_requests(struct lanes *lanes, int one, int two)
-{
-	const struct buffer *buffers = lanes->cutter.program->buffers;
-	if (buffers[one].pool != buffers[two].pool ||
-		is_pooled(lanes, one) != is_pooled(lanes, two))
-		return false;
-	if (!is_pooled(lanes, one))
-		return true;
-	const struct cut *a = cutter_cut(&lanes->cutter, one);
-	const struct cut *b = cutter_cut(&lanes->cutter, two);
-	return a->bytes == b->bytes ||
-	       (a->n == b->n && memcmp(a->bytes, b->bytes, (size_t)a->n * sizeof(*a->bytes)) == 0);
-}
-
-static bool same_takes(const struct pair *pair)
-{
-	const struct program *program = pair->lanes->cutter.program;
-	const int *takes = slice_of(program, pair->op->takes);
-	const int *others = slice_of(program, pair->other->takes);
-	if (pair->op->takes.count != pair->other->takes.count)
-		return false;
-	for (int t = 0; t < pair->op->takes.count; t++)
-		if (!same_requests(pair->lanes, takes[t], others[t]))
-			return false;
-	return true;
-}
-
-/* Taken as far from the beginning of the stretch, in every micro-batch. */
-static bool same_place(const struct pair *pair, int i, int other)
-{
-	const struct program *program = pair->lanes->cutter.program;
-	const int *takers = pair->lanes->cutter.takers, *buffers = program->indices;
-	const struct position *a = &program->places[i], *b = &program->places[other];
-	if (takers[buffers[i]] < 0 || takers[buffers[other]] < 0)
-		return takers[buffers[i]] < 0 && takers[buffers[other]] < 0;
-	return same_requests(pair->lanes, buffers[i], buffers[other]) && a->inner == b->inner &&
-	       a->first - pair->s->position == b->first - pair->before->position &&
-	       (pair->s->times == 1 || a->outer == pair->s->length);
-}
-
-static bool same_gives(const struct pair *pair)
-{
-	const struct program *program = pair->lanes->cutter.program;
-	int first = pair->op->gives.first, other = pair->other->gives.first;
-	if (pair->op->gives.count != pair->other->gives.count)
-		return false;
-	for (int i = 0; i < pair->op->gives.count; i++)
-		if (!same_place(pair, first + i, other + i) ||
-			buffers_at_once(program, pair->op, program->indices[first + i]) !=
-				buffers_at_once(program, pair->other, program->indices[other + i]))
-			return false;
-	return true;
-}
-
-static bool same_loop(const struct pair *pair)
-{
-	const struct program *program = pair->lanes->cutter.program;
-	int loop = loop_at(pair->lanes, pair->s, (int)(pair->op - program->ops));
-	int other = loop_at(pair->lanes, pair->before, (int)(pair->other - program->ops));
-	if (loop < 0 || other < 0)
-		return loop < 0 && other < 0;
-	return program->loops[loop].n == program->loops[other].n &&
-	       program->loops[loop].times == program->loops[other].times;
-}
-
-/* What the stretch before gives back is its own, and so is what this one does: tapes that would be
- * recorded are alike. */
-static bool repeats_before(struct lanes *lanes, const struct stretch *s)
-{
-	const struct program *program = lanes->cutter.program;
-	struct pair pair = {.lanes = lanes, .s = s, .before = s - 1};
-	if (s == lanes->stretches || program->n_loops == 0 || pair.before->n != s->n ||
-		pair.before->length != s->length)
-		return false;
-	for (int l = 0; l < lanes->n; l++)
-		if (pair.before->tapes[l]->open || pair.before->tapes[l]->keeps)
-			return false;
-	for (int i = 0; i < s->n; i++) {
-		pair.op = &program->ops[s->first + i];
-		pair.other = &program->ops[pair.before->first + i];
-		if (pair.op->kind == OP_OPTIMIZER || pair.other->kind == OP_OPTIMIZER ||
-			!same_loop(&pair) || !same_takes(&pair) || !same_gives(&pair))
-			return false;
-	}
-	return true;
-}
-
 bool lanes_record(struct lanes *lanes)
 {
 	find_lanes(lanes);
@@ -567,11 +470,6 @@ bool lanes_record(struct lanes *lanes)
 		return false;
 	for (int i = 0; i < lanes->n_stretches; i++) {
 		struct stretch *s = &lanes->stretches[i];
-		if (repeats_before(lanes, s)) {
-			s->points = s[-1].points;
-			s->tapes = s[-1].tapes;
-			continue;
-		}
 		record(lanes, s);
 		s->tapes = ARENA_ARRAY(lanes->arena, struct tape *, lanes->n);
 		for (int l = 0; l < lanes->n; l++)

@@ -120,25 +120,21 @@ static void check_off_alignment(
 	problem_finish(&second);
 }
 
-static void on_alignment(const struct kernel_case *kernel_case, const int64_t *dim)
+static void check_shape(const struct kernel_case *kernel_case, const int64_t *dim, bool off_too)
 {
 	struct problem first;
 
 	run(&first, kernel_case, dim, 0);
 	check_distance(&first, kernel_case, dim, 0);
 	check_other_order(&first, kernel_case, dim);
+	if (off_too)
+		check_off_alignment(&first, kernel_case, dim);
 	problem_finish(&first);
 }
 
 static void on_and_off_alignment(const struct kernel_case *kernel_case, const int64_t *dim)
 {
-	struct problem first;
-
-	run(&first, kernel_case, dim, 0);
-	check_distance(&first, kernel_case, dim, 0);
-	check_other_order(&first, kernel_case, dim);
-	check_off_alignment(&first, kernel_case, dim);
-	problem_finish(&first);
+	check_shape(kernel_case, dim, true);
 }
 
 static void test_every_shape(void **state)
@@ -149,7 +145,7 @@ static void test_every_shape(void **state)
 
 /* Attention in bf16 with full heads on the tensor cores, several tiles, groups of heads, rows that
  * lie apart. */
-static void check_attention_bf16(shape_check *check, bool with_hopper)
+static void check_attention_bf16(bool with_hopper)
 {
 	static const int64_t shapes[][MOST_DIMS] = {{1, 150, 4, 2, 64, 8}, {2, 65, 2, 1, 128, 0},
 		{1, 130, 2, 2, 128, 16}, {1, 300, 2, 1, 72, 0}, {2, 257, 1, 1, 64, 0}};
@@ -160,11 +156,11 @@ static void check_attention_bf16(shape_check *check, bool with_hopper)
 			continue;
 		for (int s = 0; s < (int)(sizeof(shapes) / sizeof(shapes[0])); s++)
 			if (thorough || s % 2 == with_hopper)
-				check(&matrix_cases[i], shapes[s]);
+				check_shape(&matrix_cases[i], shapes[s], false);
 		/* with Hopper's kernels every shape has been checked before */
 		for (int s = 0;
 			!with_hopper && SAMPLED_EACH == 1 && matrix_cases[i].shapes[s][0] >= 0; s++)
-			check(&matrix_cases[i], matrix_cases[i].shapes[s]);
+			check_shape(&matrix_cases[i], matrix_cases[i].shapes[s], false);
 	}
 }
 
@@ -180,7 +176,7 @@ static void test_attention_of_generations(void **state)
 	for (int with_hopper = 1; with_hopper >= 0; with_hopper--) {
 		int64_t before = cuda_calls.hopper_launches;
 
-		check_attention_bf16(on_alignment, with_hopper);
+		check_attention_bf16(with_hopper);
 		assert_int_equal(cuda_calls.hopper_launches > before, with_hopper);
 #define X(name, launch, threads) kernels[CUDA_##name] = NULL;
 		CUDA_HOPPER_KERNELS(X)

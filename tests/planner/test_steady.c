@@ -64,71 +64,82 @@ static bool random_plan(
 	return plan_resolve(question, arena, plan, &error);
 }
 
-static void test_random(void **state)
+/* False: the plan says nothing. Fails where it is wrong. */
+typedef bool plan_judge(struct evaluator *evaluator, struct question *question,
+	const struct plan *plan, struct arena *arena);
+
+/* How many of the random plans were judged. */
+static int judge_plans(uint64_t seed, plan_judge *judge)
 {
 	int judged = 0;
-	uint64_t seed = UINT64_C(6364136223846793005);
-	(void)state;
 	for (int i = 0; i < plans; i++) {
 		struct arena arena = {0};
 		struct question question;
 		struct plan plan;
-		struct prediction prediction;
-		struct error error = {0};
-		struct text text = {0};
 		bool made = random_plan(&question, &seed, &arena, &plan);
 		struct evaluator evaluator = {.question = &question};
-		if (made) {
-			struct prediction all = whole(&question, &plan, MEMORY_IGNORED, &arena);
-			if (!evaluator_run(&evaluator, &plan, &prediction, &error))
-				fail_msg("%s", error.message);
-			double off = prediction.step_time / all.step_time - 1;
-			plan_summary(&plan, &text);
-			if (fabs(off) > 1e-9)
-				fail_msg("%s: %+.3g of %.6g s", text_string(&text), off,
-					all.step_time);
-			text_finish(&text);
-			judged++;
-		}
+		judged += made && judge(&evaluator, &question, &plan, &arena);
 		evaluator_finish(&evaluator);
 		arena_finish(&arena);
 	}
 	print_message("%d judged\n", judged);
-	assert_true(2 * judged > plans);
+	return judged;
+}
+
+static struct prediction predicted(struct evaluator *evaluator, const struct plan *plan)
+{
+	struct prediction prediction;
+	struct error error = {0};
+	if (!evaluator_run(evaluator, plan, &prediction, &error))
+		fail_msg("%s", error.message);
+	return prediction;
+}
+
+static void expect_time(
+	const struct plan *plan, const struct prediction *found, const struct prediction *all)
+{
+	double off = found->step_time / all->step_time - 1;
+	struct text text = {0};
+	plan_summary(plan, &text);
+	if (fabs(off) > 1e-9)
+		fail_msg("%s: %+.3g of %.6g s", text_string(&text), off, all->step_time);
+	text_finish(&text);
+}
+
+static bool judge_time(struct evaluator *evaluator, struct question *question,
+	const struct plan *plan, struct arena *arena)
+{
+	struct prediction all = whole(question, plan, MEMORY_IGNORED, arena);
+	struct prediction found = predicted(evaluator, plan);
+	expect_time(plan, &found, &all);
+	return true;
 }
 
 /* With so little memory that the allocator gives back what it has kept: a number of times that no
  * two short lists tell. */
+static bool judge_retries(struct evaluator *evaluator, struct question *question,
+	const struct plan *plan, struct arena *arena)
+{
+	struct prediction all = whole(question, plan, MEMORY_FIGURES, arena);
+	question->memory_limit_bytes = all.peak_memory_bytes * 97 / 100;
+	all = whole(question, plan, MEMORY_FIGURES, arena);
+	struct prediction found = predicted(evaluator, plan);
+	if (found.time.allocator == 0 || all.time.allocator == 0)
+		return false;
+	expect_time(plan, &found, &all);
+	return true;
+}
+
+static void test_random(void **state)
+{
+	(void)state;
+	assert_true(2 * judge_plans(UINT64_C(6364136223846793005), judge_time) > plans);
+}
+
 static void test_retries(void **state)
 {
-	int judged = 0;
-	uint64_t seed = 11;
 	(void)state;
-	for (int i = 0; i < plans; i++) {
-		struct arena arena = {0};
-		struct question question;
-		struct plan plan;
-		struct prediction prediction;
-		struct error error = {0};
-		bool made = random_plan(&question, &seed, &arena, &plan);
-		struct evaluator evaluator = {.question = &question};
-		if (made) {
-			struct prediction all = whole(&question, &plan, MEMORY_FIGURES, &arena);
-			question.memory_limit_bytes = all.peak_memory_bytes * 97 / 100;
-			all = whole(&question, &plan, MEMORY_FIGURES, &arena);
-			assert_true(evaluator_run(&evaluator, &plan, &prediction, &error));
-			if (prediction.time.allocator != 0 && all.time.allocator > 0) {
-				double off = prediction.step_time / all.step_time - 1;
-				if (fabs(off) > 1e-9)
-					fail_msg("%+.3g of %.6g s", off, all.step_time);
-				judged++;
-			}
-		}
-		evaluator_finish(&evaluator);
-		arena_finish(&arena);
-	}
-	print_message("%d judged\n", judged);
-	assert_true(judged > 0);
+	assert_true(judge_plans(11, judge_retries) > 0);
 }
 
 int main(int argc, char **argv)

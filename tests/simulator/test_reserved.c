@@ -124,86 +124,9 @@ static void test_presets(void **state)
 	assert_true(n > 30);
 }
 
-/* A folded list in which the last micro-batch is not as the one before, if `change` says so. */
-static int check_changed(bool (*change)(struct program *program, int op))
-{
-	struct arena arena = {0};
-	struct error error = {0};
-	struct question asked = {0};
-	struct model *m;
-	struct topology *t;
-	struct plan plan;
-	int n = 0;
-	assert_true(model_load_preset(&arena, "llama-2-7b", &m, &error));
-	assert_true(topology_load_name(&arena, "2xdgx-a100-80gb", &t, &error));
-	asked.model = m;
-	asked.topology = t;
-	assert_true(question_set_by_name(
-		&asked, "runtime", "runtime", "pytorch-fsdp2", &arena, &error));
-	assert_true(question_set_by_name(&asked, "grad_accum", "grad_accum", "7", &arena, &error));
-	assert_true(plan_resolve(&asked, &arena, &plan, &error));
-	for (int x = 0; n < 10; x++) {
-		struct schedule *schedule = schedule_fold(&arena, &plan, m, t);
-		struct engine engine;
-		if (x == schedule->programs[0].n_ops)
-			break;
-		if (schedule->programs[0].ops[x].micro_batch != 6 ||
-			!change(&schedule->programs[0], x))
-			continue;
-		run(&arena, schedule, &engine);
-		struct reserved one = memory_reserved(&engine, 0, &arena);
-		struct reserved expected = memory_replay(&engine, 0, &arena);
-		if (differ(one, expected))
-			report(&plan, x, 0, one, expected);
-		assert_false(differ(one, expected));
-		n++;
-	}
-	arena_finish(&arena);
-	return n;
-}
-
-static bool take_more(struct program *program, int op)
-{
-	const struct slice takes = program->ops[op].takes;
-	if (takes.count > 0)
-		program->buffers[slice_of(program, takes)[0]].bytes *= 5;
-	return takes.count > 0;
-}
-
-static bool is_in_loop(const struct program *program, int op)
-{
-	for (int l = 0; l < program->n_loops; l++)
-		if (op >= program->loops[l].first &&
-			op < program->loops[l].first + program->loops[l].n)
-			return true;
-	return false;
-}
-
-/* With the last operation of the micro-batch that gives nothing back. */
-static bool give_later(struct program *program, int op)
-{
-	struct op *early = &program->ops[op], *late = NULL;
-	for (int y = op + 1; y < program->n_ops; y++)
-		if (program->ops[y].micro_batch == early->micro_batch &&
-			program->ops[y].gives.count == 0 && !is_in_loop(program, y))
-			late = &program->ops[y];
-	if (late == NULL || early->gives.count == 0 || is_in_loop(program, op))
-		return false;
-	late->gives = early->gives;
-	early->gives.count = 0;
-	return true;
-}
-
-static void test_changed(void **state)
-{
-	(void)state;
-	assert_true(check_changed(take_more) > 5);
-	assert_true(check_changed(give_later) > 5);
-}
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
-		cmocka_unit_test(test_presets), cmocka_unit_test(test_changed)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_random), cmocka_unit_test(test_presets)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
