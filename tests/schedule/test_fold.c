@@ -407,7 +407,8 @@ static void test_shared_leaves(void **state)
 	static const char *const words[] = {"runtime=shardplan tensor=2 wrap=model grad_accum=6",
 		"runtime=shardplan tensor=2 wrap=block", "runtime=shardplan tensor=2 wrap=blocks:3",
 		"runtime=shardplan tensor=2 wrap=size:500000000 strategy=ZERO_1",
-		"runtime=shardplan tensor=2 wrap=model strategy=NO_SHARD sequence_parallel=off"};
+		"runtime=shardplan tensor=2 wrap=model strategy=NO_SHARD sequence_parallel=off",
+		"runtime=shardplan tensor=2 pipeline=2 grad_accum=9"};
 	(void)state;
 	assert_true(check_all(words, COUNT_OF(words)).blocks >= 3);
 }

@@ -91,7 +91,7 @@ static const char *const cuts[] = {
 	"pipeline=4 grad_accum=8 layers_per_stage=5,9,10,8",
 	"pipeline=4 grad_accum=8 runtime=nanotron",
 	"pipeline=4 grad_accum=8 runtime=shardplan strategy=FULL_SHARD",
-	"pipeline=2 grad_accum=6 pipeline_schedule=interleaved virtual_stages=4 runtime=shardplan",
+	"pipeline=2 grad_accum=6 pipeline_schedule=interleaved runtime=shardplan tensor=2",
 	"pipeline=4 grad_accum=8 pipeline_schedule=zb-h1",
 	"pipeline=4 grad_accum=8 pipeline_schedule=zb-h1 virtual_stages=2 tensor=2",
 	"pipeline=4 grad_accum=9 pipeline_schedule=zbv",
@@ -557,9 +557,25 @@ static void test_ends_are_units_of_their_stages(void **state)
 		built(&arena, "llama-2-7b", "pipeline=4 grad_accum=4 wrap=block+embedding+head");
 	for (int c = 0; c < schedule->n_classes; c++) {
 		const struct program *program = &schedule->programs[c];
-		int64_t blocks = program->model->architecture.layers;
-		bool is_end = c == 0 || c == schedule->n_classes - 1;
-		assert_int_equal(program->n_units, 1 + blocks + is_end);
+		int ends = c == 0 || c == schedule->n_classes - 1;
+		assert_int_equal(program->n_units, 1 + program->model->architecture.layers + ends);
+	}
+	arena_finish(&arena);
+}
+
+/* What ours has summed over tensor ranks is added before it is sent: with the head nothing is. */
+static void test_ours_adds_sums_at_the_end(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *s =
+		built(&arena, "llama-2-7b", "pipeline=4 grad_accum=8 runtime=shardplan tensor=2");
+	(void)state;
+	for (int c = 0; c < s->n_classes; c++) {
+		const struct program *p = &s->programs[c];
+		int added = 0;
+		for (int i = 0; i < p->n_ops; i++)
+			added += p->ops[i].kind == OP_ADD_SUM && p->ops[i + 1].kind == OP_SEND;
+		assert_int_equal(added, c < s->n_classes - 1 ? 8 : 0);
 	}
 	arena_finish(&arena);
 }
@@ -577,6 +593,7 @@ int main(void)
 		cmocka_unit_test(test_in_flight),
 		cmocka_unit_test(test_reductions_come_behind),
 		cmocka_unit_test(test_ours_sends_on_what_came),
+		cmocka_unit_test(test_ours_adds_sums_at_the_end),
 		cmocka_unit_test(test_stages_are_gathered_ahead),
 		cmocka_unit_test(test_ends_are_units_of_their_stages),
 	};
