@@ -84,16 +84,19 @@ static double since_last(const struct queue *queue, int i, int per_iteration, in
 
 /* Launches that are there already, up to the first that may be waited for and comes at another time
  * of its iteration. Nothing waits for one that is done before its iteration begins, or before all
- * that is ahead of it in the queue can have ended. */
+ * that is ahead of it in the queue can have ended; but where the host held something up in the
+ * iteration before, one that it does not hold up ends sooner than that one. */
 static int regular_launches(const struct turn *turn, const struct queue *queue, int per_iteration)
 {
 	const struct engine *engine = turn->engine;
 	struct cursor cursor = queue->next;
 	double ended = engine->now;
+	bool held_up = engine->n_held_up > turn->before->n_held_up;
 	int i = 0;
 
 	/* Launches are done in order: with the last one all are. */
-	if (queue->n_issued == 0 || turn_launch(queue, queue->n_issued - 1)->done <= ended)
+	if (queue->n_issued == 0 ||
+		(!held_up && turn_launch(queue, queue->n_issued - 1)->done <= ended))
 		return queue->n_issued;
 	if (queue->running) {
 		ended += queue->left;
@@ -102,7 +105,7 @@ static int regular_launches(const struct turn *turn, const struct queue *queue, 
 	for (; i < queue->n_issued; i++) {
 		double begins = engine->now + i / per_iteration * turn->period;
 
-		if (turn_launch(queue, i)->done > fmax(begins, ended) &&
+		if ((held_up || turn_launch(queue, i)->done > fmax(begins, ended)) &&
 			!near(turn, since_last(queue, i, per_iteration, cursor.at), turn->period))
 			break;
 		ended += task_at(engine, &queue->list, &cursor)->cost->device;

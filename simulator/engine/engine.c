@@ -265,6 +265,7 @@ static bool start(struct engine *engine, struct queue *queue, double *next, int 
 	if (!waits_are_over(engine, queue, task) || !communicator_is_free(engine, queue, task))
 		return false;
 	if (issued.at > engine->now) {
+		engine->n_held_up++;
 		*next = fmin(*next, issued.at);
 		return false;
 	}
@@ -298,7 +299,7 @@ static double end_of(const struct engine *engine, const struct queue *queue)
 /* The next one that ends, if before `next`; `*elapsed` becomes the time until then. Work says
  * itself how long it takes: the difference of two times late in a long step has lost the digits of
  * what is short. */
-static double next_event(const struct engine *engine, double next, double *elapsed)
+static double next_event(struct engine *engine, double next, double *elapsed)
 {
 	*elapsed = next - engine->now;
 	for (int i = 0; i < engine->n_queues; i++) {
@@ -308,6 +309,7 @@ static double next_event(const struct engine *engine, double next, double *elaps
 		if (!queue->running || queue->awaits || (end = end_of(engine, queue)) > next)
 			continue;
 		next = end;
+		engine->n_held_up += end <= queue->host_done;
 		*elapsed = end > queue->host_done ? queue->left / queue->rate : end - engine->now;
 	}
 	return next;

@@ -88,6 +88,7 @@ struct engine {
 	bool rates_stale;
 	bool touched; /* by another class, or by time: something may start */
 	int64_t n_issued, n_completed, unfinished[SHORT_STEPS];
+	int64_t n_held_up; /* grows when something waits for its launch, not for what runs */
 	double finished[SHORT_STEPS]; /* end of each step */
 	struct tally tally;
 	struct record *record;           /* NULL: not wanted */

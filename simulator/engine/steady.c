@@ -85,6 +85,7 @@ static void take_snapshot(const struct engine *engine, int loop, struct snapshot
 	snapshot->host = engine->host.next;
 	snapshot->host_time = engine->host.time;
 	snapshot->host_blocked_on = engine->host.blocked_on;
+	snapshot->n_held_up = engine->n_held_up;
 	snapshot->tally = engine->tally;
 	snapshot->n_ended = engine->record != NULL ? engine->record->n_ended : 0;
 }

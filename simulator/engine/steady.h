@@ -23,6 +23,7 @@ struct snapshot {
 	struct cursor host;
 	double host_time;
 	int host_blocked_on;
+	int64_t n_held_up;
 	struct tally tally;
 };
 
