@@ -103,6 +103,7 @@ static struct schedule *fold(struct arena *arena, const struct plan *plan,
 	number_units(&f);
 	number_buffers(&f);
 	number_ops(&f);
+	fold_join_next(&f);
 	f.schedule->plan = *plan;
 	f.program->model = model;
 	f.schedule->model = model_whole(model);

@@ -102,6 +102,9 @@ struct slice fold_slice(const struct folding *folding, int op, enum fold_list li
 /* Places of what operations use, too: where it was taken. */
 bool fold_find_uses(const struct folding *folding);
 
+/* Last of all. */
+void fold_join_next(const struct folding *folding);
+
 /* Behind the others, before what is folded gets its numbers: the unfolding (program.h). False: not
  * everything goes on with the loops. */
 bool fold_list_all(
