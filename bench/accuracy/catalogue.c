@@ -32,7 +32,7 @@ bool catalogue_read(
 	char *text;
 	size_t length;
 
-	catalogue->folder = folder;
+	*catalogue = (struct catalogue){.folder = folder};
 	return file_text(arena, path, &text, &length, error) &&
 	       csv_read(arena, path, text, length, &catalogue->models, error);
 }
