@@ -12,8 +12,18 @@ static void set_exchange(struct lowering *l, int group, int64_t bytes)
 
 static void take_gathered(struct lowering *l, int *buffer)
 {
-	*buffer =
-		op_take_new(l, BUFFER_GATHERED_TOKENS, -1, l->op.bytes, l->step->plan->param_dtype);
+	*buffer = op_take_new(l, BUFFER_GATHERED_TOKENS, -1, l->op.bytes, l->op.dtype);
+}
+
+/* The input of the layer that a range begins with, or the gradient for the one that ends it. */
+static void gather_in_fp8(struct lowering *l, bool is_input)
+{
+	const struct range *range = &l->step->ranges[l->at->range];
+	int leaf = is_input ? range->first_module : range->end_module - 1;
+	if (!fp8_is_gathered(l->step->plan) || !fp8_converts(l->step->plan, l->step->model, leaf))
+		return;
+	l->op.bytes /= dtype_bytes(l->op.dtype) / dtype_bytes(DTYPE_FP8);
+	l->op.dtype = DTYPE_FP8;
 }
 
 /* The rank's part of what is gathered: the result of the norm before, or the gradient of the
@@ -36,6 +46,7 @@ void lower_GATHER_TOKENS(struct lowering *l)
 	const struct range *range = &l->step->ranges[l->at->range];
 	bool is_input = l->at->flags & OF_INPUT;
 	set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
+	gather_in_fp8(l, is_input);
 	if (l->step->method.adds_in_compute)
 		use_own_tokens(l, is_input);
 	if (is_input && l->step->rules.keeps_gathered_input && !range->first_of_slot)

@@ -40,6 +40,12 @@ bool fp8_shares_input(const struct plan *plan, const struct model *model, int mo
 	return second && (plan->compile || runtime_of(plan->runtime)->keeps_fp8_copies);
 }
 
+bool fp8_is_gathered(const struct plan *plan)
+{
+	return plan->fp8 == FP8_TENSORWISE && plan->mesh.tensor > 1 && plan->sequence_parallel &&
+	       plan->runtime != RUNTIME_SHARDPLAN && !runtime_of(plan->runtime)->keeps_fp8_copies;
+}
+
 /* Copies of both operands, and of each of their rows a largest element and a scale. */
 static int64_t product_bytes(int64_t m, int64_t n, int64_t k)
 {

@@ -25,6 +25,10 @@ bool fp8_converts(const struct plan *plan, const struct model *model, int module
  * be equal (torch.compile) or one product makes both (Transformer Engine)? */
 bool fp8_shares_input(const struct plan *plan, const struct model *model, int module);
 
+/* Does a sequence-parallel rank cast its tokens before they are gathered? They travel in fp8, and
+ * none is cast twice (torchao, float8_tensor_parallel.py: with a scale for all of a tensor). */
+bool fp8_is_gathered(const struct plan *plan);
+
 /* Bytes of the copies that leaves in [first, end) have at a time in a pass. */
 int64_t fp8_work_bytes(
 	const struct plan *plan, const struct model *model, int first, int end, enum pass pass);

@@ -47,6 +47,12 @@ static void add(struct fp8_casts *sum, const struct cast *cast, double elements,
 	sum->kernels += times * cast->kernels;
 }
 
+/* Its gradient is gathered, where the input of the others is. */
+static bool is_row_parallel(enum module_kind kind)
+{
+	return kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_DOWN || kind == MODULE_SHARED_DOWN;
+}
+
 struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model, int module,
 	const struct gemm_shape *product, enum pass pass)
 {
@@ -56,15 +62,18 @@ struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model
 	double weights =
 		runtime_of(plan->runtime)->keeps_fp8_copies ? 1 / (double)plan->grad_accum : 1;
 	double inputs = fp8_shares_input(plan, model, module) ? 0 : 1;
+	/* Cast before they are gathered: a rank's own. */
+	double part = fp8_is_gathered(plan) ? 1 / (double)plan->mesh.tensor : 1;
+	bool is_row = is_row_parallel(model->modules[module].kind);
 	struct fp8_casts sum = {0, 0};
 
 	if (pass == PASS_FORWARD) {
-		add(&sum, &casts->input, tokens * in, inputs);
+		add(&sum, &casts->input, tokens * in * (is_row ? 1 : part), inputs);
 		add(&sum, &casts->weight, out * in, weights);
 		return sum;
 	}
 	if (pass != PASS_BACKWARD_WEIGHT) {
-		add(&sum, &casts->gradient, tokens * out, 1);
+		add(&sum, &casts->gradient, tokens * out * (is_row ? part : 1), 1);
 		add(&sum, &casts->weight_again, out * in, 1);
 	}
 	if (pass != PASS_BACKWARD_INPUT)
