@@ -96,9 +96,7 @@ static int find_flavor(const struct exporting *exporting)
 /* The first one stands in for what is not there. */
 static int flavor_of(const struct exporting *exporting)
 {
-	int found = find_flavor(exporting);
-
-	return found < 0 ? 0 : found;
+	return find_flavor(exporting) < 0 ? 0 : find_flavor(exporting);
 }
 
 static void note_flavor(struct exporting *exporting)
@@ -223,6 +221,7 @@ static const char *selective(struct exporting *exporting)
 			NULL, 0, expert_tensor)
 #define PLAIN_DEGREES                                                                              \
 	{"parallelism.enable_fsdp_symm_mem", KEY_UNPRICED, NO_KNOB},                               \
+		{"parallelism.enable_async_tensor_parallel", KEY_UNPRICED, NO_KNOB},               \
 		{"parallelism.pipeline_*", KEY_PLAIN, NO_KNOB},                                    \
 		{"parallelism.context_*", KEY_PLAIN, NO_KNOB},                                     \
 		{"parallelism.spmd_backend", KEY_PLAIN, NO_KNOB},                                  \
@@ -281,12 +280,14 @@ static const struct config_key toml_keys[] = {
 	{"activation_checkpoint.mode", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING},
 	{"activation_checkpoint.selective_ac_option", KEY_READ, NO_KNOB, NULL, 0, selective},
 	{"compile.enable", KEY_SWITCH, KNOB_COMPILE},
+	{"training.compile", KEY_SWITCH, KNOB_COMPILE, NULL, ONLY_READ},
 	{NULL},
 };
 static const char unpriced[] = "optimizer.early_step_in_backward";
 static const char plain[] =
 	"training.* optimizer.* compile.* activation-checkpoint activation_checkpoint.* model.* "
-	"quantize.* job.* profiling.* metrics.* lr_scheduler.* checkpoint.* comm.* validation.* "
+	"quantize.* float8.* job.* profiling.* metrics.* lr_scheduler.* checkpoint.* comm.* "
+	"validation.* "
 	"debug.*";
 
 /* --- writing -------------------------------------------------------------------------------- */
@@ -404,7 +405,7 @@ static bool finish_batch(struct importing *importing, struct error *error)
 {
 	const char *length_path = "training.max_context_length";
 	const char *global_path = "training.global_batch_size";
-	const char *local_path = "training.local_batch_size";
+	const char *local_path = titan_local_path(importing);
 	const char *stages = import_value(importing, KNOB_PIPELINE);
 	bool pipelined = stages != NULL && strcmp(stages, "1") != 0;
 	int64_t length, local, global;

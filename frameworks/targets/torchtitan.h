@@ -71,6 +71,8 @@ bool titan_finish_stages(
 void titan_finish_converters(struct importing *importing);
 void titan_finish_float8(struct importing *importing);
 bool titan_finish_rotation(struct importing *importing, struct error *error);
+/* Where a file says the sequences of a rank: as it was called until May 2025, or since. */
+const char *titan_local_path(const struct importing *importing);
 /* Micro-batches, from the sequences of a rank or as they are. */
 bool titan_finish_micro_batches(struct importing *importing, struct error *error);
 

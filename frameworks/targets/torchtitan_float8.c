@@ -25,16 +25,20 @@ const char *titan_filtered(struct exporting *exporting)
 }
 
 /* Gathers of bf16 where it asks for gathers in fp8. */
+static void note_gathers(struct importing *importing, const char *gathers)
+{
+	if (import_is(importing, gathers, "true"))
+		import_note(importing, gathers, "true: predicted with gathers in bf16");
+}
+
 static void set_fp8(struct importing *importing, const char *recipe, const char *path)
 {
-	static const char gathers[] = FLOAT8 ".enable_fsdp_float8_all_gather";
-
 	if (strcmp(recipe, "tensorwise") == 0 || strcmp(recipe, "rowwise") == 0)
 		import_set(importing, KNOB_FP8, recipe, path);
 	else
 		import_note(importing, path, "%.40s: predicted as bf16", recipe);
-	if (import_is(importing, gathers, "true"))
-		import_note(importing, gathers, "true: predicted with gathers in bf16");
+	note_gathers(importing, FLOAT8 ".enable_fsdp_float8_all_gather");
+	note_gathers(importing, "float8.enable_fsdp_float8_all_gather");
 }
 
 /* Of every converter that the file names; without a recipe a tensor has one scale. */
@@ -50,7 +54,9 @@ void titan_finish_converters(struct importing *importing)
 			continue;
 		if (strcmp(name, FLOAT8) == 0 || strcmp(name, "float8") == 0)
 			set_fp8(importing,
-				import_text(importing, FLOAT8 ".recipe_name", "tensorwise"), path);
+				import_text(importing, FLOAT8 ".recipe_name",
+					import_text(importing, "float8.recipe_name", "tensorwise")),
+				path);
 		else
 			import_note(importing, path, "%.60s: is not predicted", name);
 	}

@@ -319,10 +319,17 @@ bool titan_finish_stages(
 	return finish_ends(importing, &split, error);
 }
 
+const char *titan_local_path(const struct importing *importing)
+{
+	static const char older[] = "training.batch_size";
+
+	return import_find(importing, older) != NULL ? older : "training.local_batch_size";
+}
+
 bool titan_finish_micro_batches(struct importing *importing, struct error *error)
 {
-	static const char local_path[] = "training.local_batch_size",
-			  count_path[] = "parallelism.num_pp_microbatches",
+	const char *local_path = titan_local_path(importing);
+	static const char count_path[] = "parallelism.num_pp_microbatches",
 			  tokens_path[] = "training.num_tokens_per_microbatch_per_dp_rank";
 	int64_t local, size, count;
 

@@ -230,6 +230,11 @@ static const struct foreign files[] = {
 	{"[model]\nconverters = [\"quantize.linear.float8\", \"mx\"]\n[quantize.linear.float8]\n"
 	 "recipe_name = \"rowwise\"\nfilter_fqns = [\"output\"]\n[training]\nseq_len = 4096\n",
 		"torchtitan-toml", "fp8=rowwise", "mx: is not predicted"},
+	{"[model]\nconverters = [\"float8\"]\n[training]\nbatch_size = 6\ncompile = true\n"
+	 "[parallelism]\nenable_async_tensor_parallel = true\n"
+	 "[float8]\nrecipe_name = \"rowwise\"\n",
+		"torchtitan-toml", "fp8=rowwise micro-batch=6 compile=on",
+		"enable_async_tensor_parallel: true: is not predicted"},
 	{"[model]\nconverters = [\"float8\"]\n[float8]\n[training]\nseq_len = 4096\n"
 	 "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\n",
 		"torchtitan-toml", "fp8=tensorwise", "predicted with gathers in bf16"},
