@@ -155,10 +155,22 @@ int64_t plan_reshard_group(const struct plan *plan)
 	return group;
 }
 
+/* Of logits that are cut (torch/distributed/tensor/parallel/loss.py), in fp32. Forward: a copy, the
+ * same less its maximum, exponentials. Backward: log-softmax, zeros, exponentials and their sum,
+ * where the logits are gone. */
+static int64_t cut_loss_bytes(const struct plan *plan)
+{
+	return plan->loss == LOSS_UPCAST ? 16 - dtype_bytes(plan->param_dtype) : 12;
+}
+
 /* A log-softmax, its gradient and the loss's coexist; in fp32 beside a copy of the logits. */
 int64_t plan_loss_bytes(const struct plan *plan)
 {
+	const struct runtime *runtime = runtime_of(plan->runtime);
 	int64_t compute = dtype_bytes(plan->param_dtype);
+	bool cut = plan->mesh.tensor > 1 && !runtime->parallel_loss && !runtime->loss_in_place;
+	if (cut && (plan->loss == LOSS_NATIVE || plan->loss == LOSS_UPCAST))
+		return cut_loss_bytes(plan);
 	switch (plan->loss) {
 	case LOSS_NATIVE:
 		return 3 * compute;
@@ -167,13 +179,13 @@ int64_t plan_loss_bytes(const struct plan *plan)
 	case LOSS_FLOAT:
 		return compute < 4 ? 14 : 12;
 	case LOSS_PARALLEL: /* the fp32 copy, and the softmax that its gradient overwrites */
-		return runtime_of(plan->runtime)->loss_in_place ? 4 : 8;
+		return runtime->loss_in_place ? 4 : 8;
 	case LOSS_FUSED:
 	case LOSS_FUSED_LINEAR:
 	case LOSS_COUNT:
 		break;
 	}
-	return runtime_of(plan->runtime)->loss_in_place ? 0 : compute;
+	return runtime->loss_in_place ? 0 : compute;
 }
 
 enum dtype plan_default_dtype(const struct topology *topology)

@@ -523,6 +523,58 @@ static void test_fp8(void **state)
 	}
 }
 
+/* What tensor ranks gather: two inputs and two gradients of 32 blocks; the head's stay in bf16. */
+static void test_gathers_in_fp8(void **state)
+{
+	static const char *const words[][2] = {{"fp8=tensorwise"}, {"fp8=rowwise"},
+		{"fp8=tensorwise", "runtime=shardplan"},
+		{"fp8=tensorwise", "sequence_parallel=off"}};
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		struct arena arena = {0};
+		struct model *model = preset_model(&arena, "llama-2-7b");
+		struct topology *topology = cluster(&arena, "2xdgx-h100");
+		struct plan plan = toy_plan(
+			&arena, model, topology, "tensor=2", words[i][0], words[i][1], NULL);
+		const struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+		int in_fp8 = 0, others = 0;
+		for (int x = 0; x < schedule->programs->n_ops; x++) {
+			const struct op *op = &schedule->programs->ops[x];
+			bool low = op->dtype == DTYPE_FP8;
+			if (op->kind != OP_ALL_GATHER || op->dtype == DTYPE_FP32 ||
+				schedule->groups[op->group].kind != GROUP_TENSOR)
+				continue;
+			assert_int_equal(op->bytes, (low ? 1 : 2) * 4096 * 4096);
+			*(low ? &in_fp8 : &others) += 1;
+		}
+		assert_int_equal(in_fp8, i == 0 ? 4 * 32 : 0);
+		assert_int_equal(others > 0, i < 3);
+		arena_finish(&arena);
+	}
+}
+
+/* Bytes of temporaries beside an element of logits in bf16: whole, and cut over tensor ranks. */
+static void test_cut_loss(void **state)
+{
+	static const struct {
+		const char *loss, *tensor, *runtime;
+		int64_t bytes;
+	} cases[] = {{"loss=upcast", NULL, NULL, 12}, {"loss=native", NULL, NULL, 6},
+		{"loss=upcast", "tensor=2", NULL, 14}, {"loss=native", "tensor=2", NULL, 12},
+		{"loss=fused", "tensor=2", NULL, 2},
+		{"loss=parallel", "tensor=2", "runtime=nanotron", 8}};
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-h100");
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct plan plan = toy_plan(&arena, model, topology, cases[i].loss, cases[i].tensor,
+			cases[i].runtime, NULL);
+		assert_int_equal(plan_loss_bytes(&plan), cases[i].bytes);
+	}
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -541,6 +593,8 @@ int main(void)
 		cmocka_unit_test(test_accumulation_is_steady),
 		cmocka_unit_test(test_chunked_head),
 		cmocka_unit_test(test_fp8),
+		cmocka_unit_test(test_gathers_in_fp8),
+		cmocka_unit_test(test_cut_loss),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

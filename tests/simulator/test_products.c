@@ -1,5 +1,6 @@
 /* Products of single shapes that were measured on a processor's core, and products in fp8. */
 #include "cases.h"
+#include "simulator/costs/fp8.h"
 #include "sketch.h"
 
 #include <math.h>
@@ -160,6 +161,36 @@ static void test_fp8_steps(void **state)
 		    step_of("seq_len=8192 runtime=megatron tensor=2 fp8=tensorwise"));
 }
 
+static int find_leaf(const struct model *model, enum module_kind kind)
+{
+	int module = 0;
+	while (model->modules[module].kind != kind)
+		module++;
+	return module;
+}
+
+/* What is gathered in fp8 was cast before, by each of four ranks a quarter: the input of a
+ * column-parallel layer, the gradient of a row-parallel one. Factors are bytes an element. */
+static void test_casts_before_gathers(void **state)
+{
+	const struct gemm_shape product = {64, 32, 128, 1};
+	const double input = 64 * 128, output = 64 * 32, weight = 32 * 128;
+	struct case_ c;
+	(void)state;
+	case_load(&c, "llama-3.1-8b", "dgx-h100");
+	case_plan(&c, "tensor=4 compile=on fp8=tensorwise");
+	int query = find_leaf(c.model, MODULE_QUERY), down = find_leaf(c.model, MODULE_DOWN);
+	const double bytes[] = {fp8_casts_of(&c.plan, c.model, query, &product, PASS_FORWARD).bytes,
+		fp8_casts_of(&c.plan, c.model, down, &product, PASS_FORWARD).bytes,
+		fp8_casts_of(&c.plan, c.model, query, &product, PASS_BACKWARD_INPUT).bytes,
+		fp8_casts_of(&c.plan, c.model, down, &product, PASS_BACKWARD_INPUT).bytes};
+	assert_true(bytes[0] == 5 * input / 4 + 5 * weight);
+	assert_true(bytes[1] == 5 * input + 5 * weight);
+	assert_true(bytes[2] == 6 * output + 3 * weight);
+	assert_true(bytes[3] == 6 * output / 4 + 3 * weight);
+	case_finish(&c);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -168,6 +199,7 @@ int main(void)
 		cmocka_unit_test(test_no_product_beats_the_bound),
 		cmocka_unit_test(test_fp8_product),
 		cmocka_unit_test(test_fp8_steps),
+		cmocka_unit_test(test_casts_before_gathers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
