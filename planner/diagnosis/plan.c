@@ -232,8 +232,9 @@ static bool no_prefetch(const struct evidence *p, struct diagnosis_cause *cause)
 	double seconds = evidence_more_exposed(p, g);
 	struct plan without = *p->plan;
 
-	/* Gathers also come late when longer reductions are in their way. */
+	/* Gathers also come late when longer reductions are in their way, or when the host does. */
 	if (!evidence_noticeable(p, seconds) || evidence_is_serial(p) ||
+		p->measured->waiting_host - p->expected->waiting_host > seconds ||
 		p->measured->seconds[r] > 1.3 * p->expected->seconds[r] ||
 		!about(p->measured->count[g], p->expected->count[g], 0.2) ||
 		!about(evidence_mean_bytes(p->measured, g), evidence_mean_bytes(p->expected, g),

@@ -79,7 +79,7 @@
 	/* NO_SHARD: a low-precision copy */                                                       \
 	X(COPY_WHOLE, CAST_PARAMETERS, GATHER_COPY_IN, READY, BEGUN, RELEASED)                     \
 	X(GATHER, ALL_GATHER, GATHER, READY, PREPARED_OR_BEGUN, RELEASED, RETURNED,                \
-		COMPUTE_IF_KEPT, PART, COMPUTE_IF_FLAT)                                            \
+		COMPUTE_IF_KEPT, PART)                                                             \
 	X(COPY_OUT, COPY_OUT, COMPUTE, COPIED_OUT, READY) /* FSDP2 */                              \
 	X(RESHARD, RESHARD, COMPUTE, RESHARDED, READY, INPUT_IN_FLIGHT)                            \
 	/* of ZeRO-3's leaves: one by itself, or several side by side */                           \
@@ -90,9 +90,9 @@
 	X(RELEASE_LEAF, RESHARD, COMPUTE, RESHARDED, READY)                                        \
 	X(CAST_RANGE, CAST_PARAMETERS, COMPUTE, NOTHING, NOTHING) /* DDP's autocast */             \
 	/* gradients of units */                                                                   \
-	X(FLATTEN, FLATTEN_GRADIENTS, COMPUTE, NOTHING, NOTHING)                                   \
+	X(FLATTEN, FLATTEN_GRADIENTS, COMPUTE, NOTHING, COMPUTE)                                   \
 	X(KEEP_UNSHARDED, ACCUMULATE_GRADIENTS, COMPUTE, NOTHING, NOTHING)                         \
-	X(CAST_FLAT, CAST_GRADIENTS, REDUCE, NOTHING, COMPUTE)                                     \
+	X(CAST_FLAT, CAST_GRADIENTS, REDUCE, NOTHING, COMPUTE, FLATTENED)                          \
 	X(COPY_IN, CAST_GRADIENTS, COMPUTE, NOTHING, NOTHING)                                      \
 	/* of leaves of which tensor ranks have other tokens, or other heads */                    \
 	X(REDUCE_STREAM, ALL_REDUCE, REDUCE, REDUCED, COMPUTE)                                     \

@@ -32,7 +32,6 @@ enum action_flag {
 				 * round */
 	ENDS_ROUNDS = 1 << 22,  /* likewise: there is no next one */
 	OF_WEIGHTS = 1 << 23,   /* rows: what each is weighed with, not the rows themselves */
-	AFTER_FLATTEN = 1 << 24, /* GATHER: its stream has made the flat gradient before */
 };
 
 #endif

@@ -59,8 +59,6 @@ static void unshard(struct hooks *hooks, int unit, int cause)
 	}
 	struct action gather = of_unit(hooks, ACTION_GATHER, unit, cause);
 	gather.flags |= state->is_part ? FROM_PART : 0;
-	if (hooks->step->method.flattens_to_gather && hooks->at->kind == ACTION_POST_BACKWARD)
-		gather.flags |= AFTER_FLATTEN;
 	action_add_gather(hooks->step, gather, true);
 	if (hooks->step->method.copies_out)
 		state->is_gathered = true;
@@ -84,12 +82,13 @@ static void copy_out(struct hooks *hooks, int unit)
 /* --- reshard -------------------------------------------------------------------------------------
  */
 
-static void reshard(struct hooks *hooks, int unit, bool keeps_part)
+static void reshard(struct hooks *hooks, int unit, bool keeps_part, enum stream stream)
 {
 	struct gathered *state = &hooks->units[unit];
 	struct action action = of_unit(hooks, ACTION_RESHARD, unit, -1);
 	if (!state->is_whole || keeps(hooks, unit))
 		return;
+	action.stream = stream;
 	action.flags |= keeps_part ? KEEPS_PART : 0;
 	action_add(hooks->step, action);
 	state->is_whole = false;
@@ -102,14 +101,16 @@ static void reshard_after_forward(struct hooks *hooks, int unit)
 	int64_t group = hooks->step->units[unit].reshard_group;
 	bool free_copy = !method->shards && method->casts;
 	if (free_copy || (method->shards && group != 0))
-		reshard(hooks, unit, group > 0);
+		reshard(hooks, unit, group > 0, STREAM_COMPUTE);
 }
 
-/* FSDP1 under no_sync keeps what it would not have resharded after forward; FSDP2 reshards after
- * every backward, in a pipeline after the last one (docs/runtimes.md). */
+/* FSDP1 under no_sync keeps what it would not have resharded after forward; else it reshards in the
+ * hook of the flat gradient, on its stream, so that a gather may have the memory at once. FSDP2
+ * reshards after every backward, in a pipeline after the last one (docs/runtimes.md). */
 static void reshard_after_backward(struct hooks *hooks, int unit)
 {
 	const struct step *step = hooks->step;
+	bool is_trained = unit_is_trained(step, unit);
 	bool reshards = step->units[unit].module == 0 ? strategy_reshards(step->plan->strategy)
 						      : step->units[unit].reshard_group != 0;
 	if (step->pipeline.ranks > 1)
@@ -117,7 +118,7 @@ static void reshard_after_backward(struct hooks *hooks, int unit)
 	else
 		reshards = reshards || step->method.reshards_always;
 	if (reshards || (hooks->at->flags & SYNCHRONISES))
-		reshard(hooks, unit, false);
+		reshard(hooks, unit, false, is_trained ? step->method.flattens_on : STREAM_COMPUTE);
 }
 
 /* --- prefetch ------------------------------------------------------------------------------------
@@ -259,7 +260,7 @@ static void for_stage(struct hooks *hooks, int chunk, void (*act)(struct hooks *
 
 static void reshard_ahead(struct hooks *hooks, int unit)
 {
-	reshard(hooks, unit, false);
+	reshard(hooks, unit, false, STREAM_COMPUTE);
 }
 
 static void unshard_ahead(struct hooks *hooks, int unit)

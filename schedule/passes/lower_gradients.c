@@ -90,16 +90,17 @@ static void give_range_gradients(struct lowering *l)
 	gradients->n = 0;
 }
 
-/* FSDP1: the split node of autograd concatenates: twice the unit's gradient for a moment. Under
- * no_sync it is added to the flat gradient that is there. */
+/* FSDP1: the split node of autograd concatenates, on the stream of the views and in its memory:
+ * twice the unit's gradient for a moment. Under no_sync it is added to the flat gradient that is
+ * there. */
 void lower_FLATTEN(struct lowering *l)
 {
 	struct live *live = live_of(l);
 	int64_t bytes = unit_of(l)->trained_elements * compute_bytes(l);
 	l->op.bytes = 2 * bytes;
 	give_range_gradients(l);
-	int flat = op_take_new(
-		l, BUFFER_FLAT_GRADIENT, l->at->unit, bytes, l->step->plan->param_dtype);
+	int flat = op_take_on(l, BUFFER_FLAT_GRADIENT, l->op.stream, l->at->unit, bytes,
+		l->step->plan->param_dtype);
 	if (live->gradient < 0) {
 		live->gradient = flat;
 		return;

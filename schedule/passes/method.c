@@ -53,7 +53,7 @@ struct method method_of(const struct plan *plan, const struct topology *topology
 		.copies_out = runtime->copies_out,
 		.stages_again = runtime->stages_again,
 		.flattens = runtime->flattens_gradients,
-		.flattens_to_gather = plan_flattens_to_gather(plan),
+		.flattens_on = plan_flattens_to_gather(plan) ? STREAM_GATHER : STREAM_COMPUTE,
 		.divides = runtime->divides_separately,
 		.recomputes_by_unit = runtime->recomputes_by_unit,
 		.update_per_unit = runtime->optimizer_per_unit,

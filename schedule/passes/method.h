@@ -4,6 +4,7 @@
 #define SCHEDULE_METHOD_H
 
 #include "schedule/plan/plan.h"
+#include "schedule/program/op.h"
 
 /* When whole parameters are made. */
 enum gathers {
@@ -43,7 +44,7 @@ struct method {
 	/* units */
 	bool keeps_units; /* every rank has all parameters between steps */
 	bool casts_shard, copies_out, stages_again, flattens, divides, recomputes_by_unit;
-	bool flattens_to_gather; /* on the stream of gathers */
+	enum stream flattens_on; /* flat gradients */
 	bool update_per_unit, delays_post_backward, has_limiter;
 	bool waits_for_messages;   /* the host, before it issues compute again */
 	bool reshards_always;      /* after every backward, whatever becomes of the gradient */

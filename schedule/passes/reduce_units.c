@@ -148,7 +148,7 @@ static void replace(struct reducing *r)
 	else if (r->at->kind == ACTION_REDUCE && has_parameters)
 		reduce(r);
 	else if (r->at->kind == ACTION_UNIT_DONE && has_parameters && r->step->method.flattens)
-		add(r, ACTION_FLATTEN, STREAM_COMPUTE, 0);
+		add(r, ACTION_FLATTEN, r->step->method.flattens_on, 0);
 	else
 		action_add(r->step, *r->at);
 }

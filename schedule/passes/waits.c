@@ -20,7 +20,7 @@ enum need {
 	REDUCTIONS,      /* of both groups; for the host also what left the device */
 	COPIES,          /* the host writes what they have read, and reads what they have written */
 	COMPUTE_IF_KEPT, /* it reads the unit until then */
-	COMPUTE_IF_FLAT, /* the flat gradient of the unit that is resharded */
+	FLATTENED,       /* the stream that makes flat gradients, and what it gathers */
 	REDUCE_IF_OVERLAPPED, /* one reduction under way */
 	COMPUTE_IF_SECOND,
 	/* of the unit */
@@ -271,9 +271,8 @@ static void wait_for_need(struct waiting *w, enum need need)
 		if (is_kept(w))
 			wait_for_stream(w, STREAM_COMPUTE);
 		break;
-	case COMPUTE_IF_FLAT:
-		if (w->at->flags & AFTER_FLATTEN)
-			wait_for_stream(w, STREAM_COMPUTE);
+	case FLATTENED:
+		wait_for_stream(w, w->step->method.flattens_on);
 		break;
 	case REDUCE_IF_OVERLAPPED:
 		if (w->step->method.overlaps)

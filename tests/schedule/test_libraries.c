@@ -164,42 +164,60 @@ static void test_nccl_of_the_wheel(void **state)
 	}
 }
 
-static bool waits_for_reshard(const struct program *program, const struct op *op)
+/* The buffer of a role that an operation takes, or gives; -1. */
+static int buffer_among(const struct program *program, struct slice slice, enum buffer_role role)
 {
-	const int *waits = slice_of(program, op->waits);
+	const int *indices = slice_of(program, slice);
 
-	for (int i = 0; i < op->waits.count; i++)
-		if (waits[i] >= 0 && program->ops[waits[i]].kind == OP_RESHARD)
-			return true;
-	return false;
+	for (int i = 0; i < slice.count; i++)
+		if (program->buffers[indices[i]].role == role)
+			return indices[i];
+	return -1;
 }
 
-/* FSDP1's flat gradient is made on the stream of gathers from PyTorch 2.0 on: a gather that is
- * issued behind it, after the backward of a block, starts when that block is done. */
+/* Flat gradients are made on a stream and in its memory, where their units are resharded behind
+ * them. Returns how many. */
+static int flattens_on(const struct program *program, enum stream stream)
+{
+	int n = 0;
+
+	for (int o = 0; o < program->n_ops; o++) {
+		const struct op *op = &program->ops[o];
+
+		if (op->kind != OP_FLATTEN_GRADIENTS)
+			continue;
+		int flat = buffer_among(program, op->takes, BUFFER_FLAT_GRADIENT);
+		assert_int_equal(op->stream, stream);
+		assert_int_equal(program->buffers[flat].pool, stream);
+		assert_int_equal(op[1].kind, OP_RESHARD);
+		assert_int_equal(op[1].unit, op->unit);
+		assert_int_equal(op[1].stream, stream);
+		n++;
+	}
+	return n;
+}
+
+/* FSDP1's flat gradient is made on the stream of gathers from PyTorch 2.0 on: what is gathered
+ * behind it starts when the block is done. */
 static void test_flat_gradients(void **state)
 {
 	static const struct {
 		const char *words;
-		bool waits;
-	} cases[] = {{"runtime=pytorch-fsdp1 prefetch=post", true},
-		{"runtime=pytorch-fsdp1 prefetch=post attention=eager libraries=pytorch:2.0", true},
-		{"runtime=pytorch-fsdp1 prefetch=post attention=eager libraries=pytorch:1.13",
-			false},
-		{"runtime=pytorch-fsdp1 prefetch=pre", false},
-		{"runtime=shardplan prefetch=post", false}};
+		enum stream stream;
+		int n; /* blocks and the root */
+	} cases[] = {{"runtime=pytorch-fsdp1 prefetch=post", STREAM_GATHER, 13},
+		{"runtime=pytorch-fsdp1 prefetch=pre", STREAM_GATHER, 13},
+		{"runtime=pytorch-fsdp1 attention=eager libraries=pytorch:2.0", STREAM_GATHER, 13},
+		{"runtime=pytorch-fsdp1 attention=eager libraries=pytorch:1.13", STREAM_COMPUTE,
+			13},
+		{"runtime=pytorch-fsdp2", STREAM_COMPUTE, 0}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct arena arena = {0};
 		struct schedule *schedule =
 			build_words(&arena, "gpt2-124m", "dgx-a100-80gb", cases[i].words);
-		const struct program *program = &schedule->programs[0];
-		int n = 0;
 
-		for (int o = 0; o < program->n_ops; o++)
-			n += program->ops[o].kind == OP_ALL_GATHER &&
-			     waits_for_reshard(program, &program->ops[o]);
-		/* Every block but the last, whose own hook gathers it. */
-		assert_int_equal(n, cases[i].waits ? 11 : 0);
+		assert_int_equal(flattens_on(&schedule->programs[0], cases[i].stream), cases[i].n);
 		arena_finish(&arena);
 	}
 }
