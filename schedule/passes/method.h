@@ -4,7 +4,7 @@
 #define SCHEDULE_METHOD_H
 
 #include "schedule/plan/plan.h"
-#include "schedule/program/op.h"
+#include "schedule/program/program.h"
 
 /* When whole parameters are made. */
 enum gathers {
