@@ -100,6 +100,27 @@ static int first_leaf(const struct model *part)
 	return m;
 }
 
+int model_shared_table(const struct model *stage)
+{
+	const struct model *whole = model_whole(stage);
+	int tied = whole->modules[whole->n_modules - 1].tied_parameter, p = 0;
+
+	if (tied < 0 || stage->modules[stage->n_modules - 1].tied_parameter >= 0)
+		return -1;
+	while (p < stage->n_parameters && model_whole_parameter(stage, p) != tied)
+		p++;
+	return p < stage->n_parameters ? p : -1;
+}
+
+bool model_parameter_is_copy(const struct model *stage, int parameter)
+{
+	const struct model *whole = model_whole(stage);
+	int owner = whole->parameters[model_whole_parameter(stage, parameter)].module;
+
+	return stage->modules[stage->parameters[parameter].module].kind == MODULE_HEAD &&
+	       whole->modules[owner].kind != MODULE_HEAD;
+}
+
 const struct model *model_stage(
 	struct arena *arena, const struct model *model, const struct stage_part *stage)
 {

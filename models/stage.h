@@ -18,6 +18,11 @@ struct stage_part {
 const struct model *model_stage(
 	struct arena *arena, const struct model *model, const struct stage_part *stage);
 
+/* The tied table of a stage that has one of its two ends: another stage has it too. -1: none. */
+int model_shared_table(const struct model *stage);
+/* Is that the head's, a copy of the one that the embedding owns? */
+bool model_parameter_is_copy(const struct model *stage, int parameter);
+
 /* Does a leaf outside of the blocks run before them? */
 bool module_kind_is_before_blocks(enum module_kind kind);
 

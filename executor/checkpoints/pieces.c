@@ -102,7 +102,8 @@ struct digest checkpoint_model_digest(const struct model *model)
 }
 
 /* The slices of a unit that lie in the rank's chunk of it. What tensor ranks have alike is the
- * first one's. `place`: the file and the tensor rank. */
+ * first one's, a table that two stages have the first stage's. `place`: the file and the tensor
+ * rank. */
 static int unit_pieces(const struct model *model, const struct unit *unit, int64_t first,
 	int arrays, struct checkpoint_piece place, struct checkpoint_piece *pieces, int64_t *bytes)
 {
@@ -112,7 +113,7 @@ static int unit_pieces(const struct model *model, const struct unit *unit, int64
 		const struct unit_slice *slice = &unit->slices[i];
 		int64_t begin = max_i64(slice->offset, first);
 		int64_t end = min_i64(slice->offset + slice->elements, first + unit->chunk);
-		if (begin >= end ||
+		if (begin >= end || model_parameter_is_copy(model, slice->parameter) ||
 			(place.tensor_rank > 0 && !model_parameter_is_cut(model, slice->parameter)))
 			continue;
 		place.parameter = model_whole_parameter(model, slice->parameter);

@@ -184,7 +184,7 @@ struct digester {
 	struct comm *comm;
 	bool leads;                  /* hashes; the others only help to gather */
 	XXH3_state_t **states;       /* of the slices of the unit */
-	XXH128_canonical_t *digests; /* [n_parameters] */
+	XXH128_canonical_t *digests; /* [n_parameters + 1], the last one of a copy */
 	void *gathered;              /* of the master dtype */
 	struct error *error;
 };
@@ -348,6 +348,16 @@ static bool add_tensor(struct digester *d, const struct unit *unit, struct part 
 	return ok;
 }
 
+/* Two stages may have one table. */
+static XXH128_canonical_t *place_of(const struct digester *d, const struct unit_slice *slice)
+{
+	const struct weights *w = d->weights;
+
+	return &d->digests[model_parameter_is_copy(w->program->model, slice->parameter)
+				   ? w->schedule->model->n_parameters
+				   : weights_parameter(w, slice)];
+}
+
 static bool add_unit(struct digester *d, int index)
 {
 	const struct weights *w = d->weights;
@@ -360,8 +370,8 @@ static bool add_unit(struct digester *d, int index)
 	for (int a = 0; ok && a < shard.n_arrays; a++)
 		ok = add_tensor(d, unit, (struct part){shard.dtype, shard.arrays[a]});
 	for (int i = 0; i < unit->n_slices; i++) {
-		XXH128_canonicalFromHash(&d->digests[weights_parameter(w, &unit->slices[i])],
-			XXH3_128bits_digest(d->states[i]));
+		XXH128_canonicalFromHash(
+			place_of(d, &unit->slices[i]), XXH3_128bits_digest(d->states[i]));
 		XXH3_freeState(d->states[i]);
 	}
 	return ok;
@@ -385,6 +395,21 @@ static bool add_unit_in_heap(struct digester *d, int index, struct error *error)
 	bool ok = add_unit(d, index);
 	heap_give(heap, block);
 	return ok;
+}
+
+/* What the first stage and the last one have must be the same. */
+static bool copy_is_alike(const struct digester *d, struct error *error)
+{
+	const struct model *model = d->weights->schedule->model;
+	int table = model->modules[model->n_modules - 1].tied_parameter;
+
+	return table < 0 ||
+	       memcmp(&d->digests[table], &d->digests[model->n_parameters], sizeof(*d->digests)) ==
+		       0 ||
+	       error_set(error, EXIT_CODE_FAULT,
+		       "stages differ after the last step: the first and the last one hold other "
+		       "%s",
+		       model->parameters[table].name);
 }
 
 /* Stages have those of their own parameters, and zeros: the sum is all of them. */
@@ -414,7 +439,7 @@ static bool join_stages(struct digester *d, int n, struct error *error)
 					    .unit = -1});
 	memcpy(d->digests, all, (size_t)bytes);
 	heap_give(heap, block);
-	return ok;
+	return ok && copy_is_alike(d, error);
 }
 
 bool weights_digest(const struct weights *weights, struct comm *comm, struct digest *digest,
@@ -428,14 +453,14 @@ bool weights_digest(const struct weights *weights, struct comm *comm, struct dig
 		.comm = comm,
 		.error = error,
 		.states = ARENA_ARRAY(&arena, XXH3_state_t *, n),
-		.digests = ARENA_ARRAY(&arena, XXH128_canonical_t, n)};
+		.digests = ARENA_ARRAY(&arena, XXH128_canonical_t, n + 1)};
 	bool ok = true;
 
 	d.leads = plan_shard_place(&schedule->plan, weights->rank) == 0 &&
 		  plan_tensor_place(&schedule->plan, weights->rank) == 0;
 	for (int u = 0; u < weights->program->n_units && ok; u++)
 		ok = add_unit_in_heap(&d, u, error);
-	ok = ok && join_stages(&d, n, error);
+	ok = ok && join_stages(&d, n + 1, error);
 	comm->counters = counters; /* not operations of the schedule */
 	*digest =
 		d.leads ? digest_of(d.digests, (size_t)n * sizeof(*d.digests)) : (struct digest){0};

@@ -31,13 +31,16 @@ static struct exact_sum *squares_for(
 	return &compute->on_host;
 }
 
-/* Of a gradient shard. Parameters that all tensor ranks have count on the first of them. */
+/* Of a gradient shard. Parameters that all tensor ranks have count on the first of them, a table of
+ * two stages on the first stage. */
 static void add_squares(struct compute *c, struct exact_sum *squares, int buffer)
 {
 	const float *shard = buffers_address(c->buffers, buffer);
 	const struct unit *unit = &c->program->units[c->program->buffers[buffer].unit];
 	int64_t first = plan_shard_place(&c->schedule->plan, c->rank) * unit->chunk;
 
+	if (model_parameter_is_copy(c->model, unit->slices[0].parameter))
+		return;
 	if (c->tensor_place == 0) {
 		c->kernels->sum_squares(c->context, squares, shard, floats_in(c, buffer));
 		return;

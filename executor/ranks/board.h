@@ -18,9 +18,10 @@ struct post {
 
 enum { BOARD_POSTS = 64 };
 
-/* Ranks with one program carry out their collectives in one order, and all ranks those that join
- * programs: each is numbered by itself. */
-enum lane { LANE_PROGRAM, LANE_ALL, LANES };
+/* Ranks with one program carry out their collectives in one order, all ranks those that join all
+ * programs, and those of the first and the last one what joins these: each is numbered by itself.
+ */
+enum lane { LANE_PROGRAM, LANE_ALL, LANE_ENDS, LANES };
 struct posted {
 	struct event progress; /* PHASES * sequence + enum phase */
 	struct post posts[BOARD_POSTS];

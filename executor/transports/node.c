@@ -181,11 +181,18 @@ static const void *exposed(const struct collective *c)
 	return c->kind == COLLECTIVE_ALL_REDUCE ? c->output : c->input;
 }
 
+static enum lane lane_of(const struct comm *comm, const struct comm_group *group)
+{
+	if (!comm_joins_programs(comm, group))
+		return LANE_PROGRAM;
+	return group->size < comm->ranks / comm->program_ranks ? LANE_ENDS : LANE_ALL;
+}
+
 void node_post(struct comm *comm, struct node_link *link, const struct collective *c)
 {
 	struct board *board = node_board(link, comm->rank);
 
-	link->lane = comm_joins_programs(comm, &c->group) ? LANE_ALL : LANE_PROGRAM;
+	link->lane = lane_of(comm, &c->group);
 	link->sequence = ++link->last[link->lane];
 	struct post *post = &board->lanes[link->lane].posts[link->sequence % BOARD_POSTS];
 
@@ -216,7 +223,7 @@ static bool same_call(const struct node_link *link, const struct post *a, const 
 	return a->sequence == b->sequence && a->kind == b->kind && a->element == b->element &&
 	       a->first == b->first && a->size == b->size && a->stride == b->stride &&
 	       a->count == b->count && a->step == b->step &&
-	       (link->lane == LANE_ALL || a->op == b->op);
+	       (link->lane != LANE_PROGRAM || a->op == b->op);
 }
 
 static void describe(const struct comm *comm, struct text *text, int rank, const struct post *post)

@@ -63,23 +63,22 @@ void lower_REDUCE_ALIKE(struct lowering *l)
 		op_use_another(l, step->resident[u].gradient);
 }
 
-/* The first stage begins with it, the last one ends with it; its gradient is in a bucket. */
+/* Its gradient is in a bucket, or the shard of a unit of its own. */
 void lower_REDUCE_TABLE(struct lowering *l)
 {
 	const struct step *step = l->step;
-	const struct model *model = step->model;
-	int module = 0, unit = 0;
-	while (model->modules[module].kind != (step->class == 0 ? MODULE_EMBEDDING : MODULE_HEAD))
-		module++;
-	int table = model->modules[module].first_parameter;
-	while (!unit_has_slice(&step->units[unit], table))
+	const struct parameter *table = &step->model->parameters[model_shared_table(step->model)];
+	int unit = 0;
+	while (!unit_has_slice(&step->units[unit], model_shared_table(step->model)))
 		unit++;
+	int bucket = step->resident[unit].gradient, shard = l->units[unit].gradient_shard;
 	l->op.group = step->group_table;
-	l->op.dtype = plan_gradient_dtype(step->plan);
-	l->op.bytes = model->parameters[table].elements * dtype_bytes(l->op.dtype);
-	l->op.first_module = module;
-	l->op.end_module = module + 1;
-	op_use(l, step->resident[unit].gradient);
+	l->op.dtype = step->buffers[bucket >= 0 ? bucket : shard].dtype;
+	l->op.bytes = bucket >= 0 ? table->elements * dtype_bytes(l->op.dtype)
+				  : step->buffers[shard].bytes;
+	l->op.first_module = table->module;
+	l->op.end_module = table->module + 1;
+	op_use(l, bucket >= 0 ? bucket : shard);
 }
 
 static void reduce_norm(struct lowering *l, int group)

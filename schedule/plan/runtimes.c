@@ -168,6 +168,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.values[KNOB_OPTIMIZER] = BIT(OPTIMIZER_ADAMW_FUSED) | BIT(OPTIMIZER_SGD),
 			.values[KNOB_ATTENTION] = BIT(ATTENTION_FLASH),
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
+			.ties_stages = true,
 			.reshards_per_unit = true,
 			.casts_shard = true,
 			.fp32_gradient_shards = true,

@@ -181,6 +181,9 @@ static bool check_parts(const struct plan *plan, const struct model *model, stru
 					"use 1"},
 		{a->tied_head && !runtime_of(plan->runtime)->ties_stages,
 			"the head is tied to the embedding, which is on another stage; use 1"},
+		{a->tied_head && a->head_bias && plan_layout(plan) != LAYOUT_WHOLE,
+			"the head has a bias beside the table that it shares with another stage; "
+			"use 1"},
 		{!trainable_is_all(&plan->trainable), "frozen parameters are not cut into stages "
 						      "yet; use 1, or --trainable all"},
 		{plan_offloads_any(plan), "offload is not cut into stages yet; use 1, or "

@@ -122,6 +122,16 @@ static void wrap_leaves(struct wrap *wrap)
 			wrap_add(wrap, m, model->modules[m].end);
 }
 
+/* Of a stage: in a unit of its own its shards are those of the other stage. */
+static void wrap_table(struct wrap *wrap)
+{
+	int table = model_shared_table(wrap->model);
+	if (table < 0)
+		return;
+	int module = wrap->model->parameters[table].module;
+	wrap_apart(wrap, module, wrap->model->modules[module].end);
+}
+
 /* As torchtitan does: what is cut over expert ranks is gathered by itself, over others. */
 static void wrap_experts(struct wrap *wrap)
 {
@@ -161,6 +171,7 @@ int wrap_modules(const struct plan *plan, const struct model *model, struct aren
 		wrap_embedding(&wrap);
 	if (policy->head)
 		wrap_head(&wrap, policy->kind == WRAP_SIZE);
+	wrap_table(&wrap);
 	if (plan->mesh.expert > 1)
 		wrap_experts(&wrap);
 	sort_wrapped(wrap.wrapped, wrap.n);
