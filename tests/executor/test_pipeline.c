@@ -5,6 +5,7 @@
 #include "digest_cases.h"
 #include "tests/sampled.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,6 +15,11 @@
 #define FOUR_GPT2                                                                                  \
 	"shardplan: model/1\nname: four-gpt2\nfamily: gpt2\nlayers: 4\nhidden: 18\nheads: 3\n"     \
 	"ffn: 37\nvocab: 259\ncontext: 16\ntied_head: false\n"
+/* The table is on two stages. */
+#define TIED_LLAMA FOUR_LLAMA "tied_head: true\n"
+#define TIED_GPT2                                                                                  \
+	"shardplan: model/1\nname: tied-gpt2\nfamily: gpt2\nlayers: 4\nhidden: 18\nheads: 3\n"     \
+	"ffn: 37\nvocab: 259\ncontext: 16\n"
 
 enum { STAGED_STEPS = 3 };
 #define ADDED_UP " seq_len=8 sync_each_micro_batch=off "
@@ -100,12 +106,80 @@ static void in_any_arithmetic(void **state)
 		expect_equal(FOUR_LLAMA, 2, 2, common[i], "FULL_SHARD", "pipeline=2");
 }
 
+/* --- a head tied to the embedding --- */
+
+/* Exact sums have no order: bits are those without stages. Of three the middle one has no table. */
+static void a_tied_table_is_one(void **state)
+{
+	static const char common[] = "micro_batch=2 grad_accum=2 gradient_sums=exact clip=0.5";
+
+	(void)state;
+	expect_equal(TIED_GPT2, 1, 2, common, "NO_SHARD", "pipeline=2");
+	expect_equal(TIED_LLAMA, 2, 3, common, "FULL_SHARD", "pipeline=3");
+	expect_equal(TIED_GPT2, 2, 2, common, "ZERO_1 wrap=block",
+		"pipeline=2 pipeline_schedule=interleaved virtual_stages=2");
+}
+
+/* Others are added in one order, what the first stage has to what the last one has: near those
+ * without stages, where each token's row is added by itself. */
+static void its_bits_are_those_of_any_stages(void **state)
+{
+	static const struct {
+		int64_t stages;
+		const char *options;
+	} plans[] = {{2, "FULL_SHARD"}, {2, "NO_SHARD pipeline_schedule=gpipe"},
+		{2, "ZERO_1 wrap=model prefetch=post"}, {2, "SHARD_GRAD_OP wrap=size:1500"},
+		{2, "FULL_SHARD pipeline_schedule=interleaved virtual_stages=2"},
+		{3, "FULL_SHARD prefetch=none activation_checkpointing=full"}};
+	static const char common[] = "micro_batch=1 grad_accum=4 clip=0.5";
+	struct digest first;
+	char options[256];
+
+	(void)state;
+	snprintf(options, sizeof(options), "strategy=FULL_SHARD %s", common);
+	const struct outcome alone = train_staged(TIED_GPT2, 2, options, run_job(STAGED_STEPS));
+	for (int i = 0; i < COUNT_OF(plans); i++) {
+		snprintf(options, sizeof(options), "strategy=%s %s pipeline=%lld", plans[i].options,
+			common, (long long)plans[i].stages);
+		struct outcome out = train_staged(
+			TIED_GPT2, 2 * plans[i].stages, options, run_job(STAGED_STEPS));
+		if (i == 0)
+			first = out.digest;
+		if (strcmp(out.digest.hex, first.hex) != 0)
+			fail_msg("%s: weights %s and %s", options, out.digest.hex, first.hex);
+		for (int s = 0; s < STAGED_STEPS; s++) {
+			assert_true(fabs(out.losses[s] / alone.losses[s] - 1) < 1e-6);
+			assert_true(fabs(out.norms[s] / alone.norms[s] - 1) < 1e-5);
+		}
+	}
+}
+
+/* The control: one rank keeps its own gradient of the table. */
+static void tables_that_differ_are_told(void **state)
+{
+	struct executor_job job = run_job(STAGED_STEPS);
+	struct run run;
+
+	(void)state;
+	job.fault = "skip_replicate=1";
+	run_plan(&run, TIED_GPT2, 4,
+		"strategy=FULL_SHARD micro_batch=1 grad_accum=4 pipeline=2" ADDED_UP);
+	assert_false(run_train(&run, &job));
+	if (strstr(run.error.message, "the first and the last one hold other transformer.wte") ==
+		NULL)
+		fail_msg("%s", run.error.message);
+	run_finish(&run);
+}
+
 /* One node a stage, and a node that has parts of both. */
 static void over_nodes_too(void **state)
 {
 	(void)state;
 	digest_over_nodes(FOUR_LLAMA,
 		"micro_batch=1 grad_accum=4 sync_each_micro_batch=off clip=0.5 pipeline=2",
+		STAGED_STEPS);
+	digest_over_nodes(TIED_LLAMA,
+		"micro_batch=1 grad_accum=4 sync_each_micro_batch=off clip=0.5 pipeline=4",
 		STAGED_STEPS);
 }
 
@@ -170,44 +244,51 @@ static void what_cannot_be_executed_is_refused(void **state)
 /* --- checkpoints --- */
 
 static struct digest resumed(
-	int64_t ranks, const char *options, const char *folder, const char *from)
+	const char *model, int64_t ranks, const char *options, const char *folder, const char *from)
 {
 	struct executor_job job = run_job(STEPS);
 
 	job.checkpoint = folder;
 	job.checkpoint_every = EVERY;
 	job.resume = from;
-	return train_staged(FOUR_LLAMA, ranks, options, job).digest;
+	return train_staged(model, ranks, options, job).digest;
 }
 
-static void checkpoints_go_from_stages_to_others(void **state)
+static void expect_resumed(const char *model, const char *alone, const char *stages)
 {
-	const char *stages = "strategy=FULL_SHARD micro_batch=1 grad_accum=4 pipeline=2";
-	const char *alone = "strategy=FULL_SHARD micro_batch=1 grad_accum=4";
 	char folder[64], path[128];
-	struct digest whole = resumed(2, alone, NULL, NULL);
+	struct digest whole = resumed(model, 2, alone, NULL, NULL);
 	struct error error = {0};
 
-	(void)state;
 	make_folder(folder);
-	assert_string_equal(resumed(4, stages, folder, NULL).hex, whole.hex);
+	assert_string_equal(resumed(model, 4, stages, folder, NULL).hex, whole.hex);
 	snprintf(path, sizeof(path), "%s/step-%08d", folder, EVERY);
-	assert_string_equal(resumed(4, stages, NULL, path).hex, whole.hex);
-	assert_string_equal(resumed(2, alone, NULL, path).hex, whole.hex);
+	assert_string_equal(resumed(model, 4, stages, NULL, path).hex, whole.hex);
+	assert_string_equal(resumed(model, 2, alone, NULL, path).hex, whole.hex);
 	/* And back: what data parallelism has written. */
 	remove_folder(folder);
 	make_folder(folder);
-	resumed(2, alone, folder, NULL);
+	resumed(model, 2, alone, folder, NULL);
 	snprintf(path, sizeof(path), "%s/step-%08d", folder, EVERY);
-	assert_string_equal(resumed(4, stages, NULL, path).hex, whole.hex);
+	assert_string_equal(resumed(model, 4, stages, NULL, path).hex, whole.hex);
 	snprintf(path, sizeof(path), "%s/model.safetensors", folder);
 	if (!executor_export_safetensors(folder, path, &error))
 		fail_msg("%s", error.message);
 	struct executor_job one = run_job(1), two = run_job(1);
 	one.weights = two.weights = path;
-	assert_string_equal(train_staged(FOUR_LLAMA, 2, alone, one).digest.hex,
-		train_staged(FOUR_LLAMA, 4, stages, two).digest.hex);
+	assert_string_equal(train_staged(model, 2, alone, one).digest.hex,
+		train_staged(model, 4, stages, two).digest.hex);
 	remove_folder(folder);
+}
+
+static void checkpoints_go_from_stages_to_others(void **state)
+{
+	(void)state;
+	expect_resumed(FOUR_LLAMA, "strategy=FULL_SHARD micro_batch=1 grad_accum=4",
+		"strategy=FULL_SHARD micro_batch=1 grad_accum=4 pipeline=2");
+	expect_resumed(TIED_LLAMA,
+		"strategy=FULL_SHARD micro_batch=1 grad_accum=4 gradient_sums=exact",
+		"strategy=ZERO_1 micro_batch=1 grad_accum=4 gradient_sums=exact pipeline=2");
 }
 
 int main(int argc, char **argv)
@@ -217,6 +298,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(more_stages_do),
 		cmocka_unit_test(stages_of_several_ranks_do),
 		cmocka_unit_test(in_any_arithmetic),
+		cmocka_unit_test(a_tied_table_is_one),
+		cmocka_unit_test(its_bits_are_those_of_any_stages),
+		cmocka_unit_test(tables_that_differ_are_told),
 		cmocka_unit_test(over_nodes_too),
 		cmocka_unit_test(what_breaks_a_stage_shows),
 		cmocka_unit_test(a_stage_that_dies_is_named),

@@ -340,10 +340,12 @@ static void test_host_waits(void **state)
 	}
 }
 
-/* A tied table is on the first stage and on the last one, which add up its gradients. */
+/* A tied table is on the first stage and on the last one, which add up its gradients: of ours each
+ * rank its shard. */
 static void test_table(void **state)
 {
-	static const char *const runtimes[] = {"megatron", "nanotron"};
+	static const char *const runtimes[] = {
+		"megatron", "nanotron", "shardplan strategy=FULL_SHARD"};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(runtimes); i++) {
 		struct arena arena = {0};
@@ -351,6 +353,8 @@ static void test_table(void **state)
 			arena_printf(&arena, "pipeline=4 grad_accum=8 tensor=2 runtime=%s",
 				runtimes[i]));
 		int64_t hidden = schedule->model->architecture.hidden;
+		int64_t parts = i == 2 ? plan_shard_ranks(&schedule->plan) : 1;
+		assert_true(i < 2 || parts > 1);
 		for (int c = 0; c < schedule->n_classes; c++) {
 			const struct program *program = &schedule->programs[c];
 			bool is_end = c == 0 || c == schedule->n_classes - 1;
@@ -362,8 +366,8 @@ static void test_table(void **state)
 					continue;
 				n++;
 				assert_int_equal(op->kind, OP_ALL_REDUCE);
-				assert_int_equal(
-					op->bytes, program->model->architecture.vocab * hidden * 4);
+				assert_int_equal(op->bytes * parts,
+					program->model->architecture.vocab * hidden * 4);
 			}
 			assert_int_equal(n, is_end);
 		}
