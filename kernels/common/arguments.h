@@ -65,7 +65,8 @@ struct norm_backward {
  * rotates back, which is the backward. */
 struct rope {
 	void *x;        /* [tokens, heads, head_dim], `stride` elements from token to token */
-	int64_t length; /* tokens of one sequence: token t has position t % length */
+	int64_t length; /* tokens of one sequence: token t has position first + t % length */
+	int64_t first;  /* the position of token 0 */
 	int64_t tokens, heads, head_dim, stride;
 	double theta;
 	/* Llama 3's stretching of low frequencies; factor 0 means none. */
@@ -81,6 +82,10 @@ struct rope {
  */
 struct attention {
 	int64_t sequences, length, heads, kv_heads, head_dim;
+	/* On CPUs, of one sequence: queries from position `first` on, the keys of all positions
+	 * before and beside them. With `chunks` these lie in chunks of `length`, the first and the
+	 * last of those that are left in one block of so many rows, and so on (context ranks). */
+	int64_t first, chunks, block;
 	float scale; /* usually 1/sqrt(head_dim) */
 	const void *q, *k, *v;
 	void *out;
@@ -95,6 +100,7 @@ struct attention_backward {
 	const void *dout; /* these have the dtype of `forward` */
 	void *dq, *dk, *dv;
 	int64_t dout_stride, dq_stride, dk_stride, dv_stride;
+	bool adds; /* dk and dv +=; with chunks they lie as k and v do */
 };
 
 /* tanh: GPT-2's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf: x Phi(x). */

@@ -140,7 +140,8 @@ static void load_keys(
 static void query_tile(
 	const struct attention *a, struct tile *tile, int64_t start, int64_t query, int64_t head)
 {
-	int64_t rows = smaller(QUERY_TILE, a->length - query), end = query + rows;
+	int64_t rows = smaller(QUERY_TILE, a->length - query);
+	int64_t position = a->first + query, end = position + rows;
 	int64_t kv = head / (a->heads / a->kv_heads) * a->head_dim;
 
 	copy_rows(a, tile->query, a->head_dim + ROW_PADDING,
@@ -151,14 +152,13 @@ static void query_tile(
 		tile->top[i] = -INFINITY;
 		tile->sum[i] = 0.0f;
 	}
-	for (int64_t key = 0; key < end; key += tile->keys) {
-		int64_t keys = smaller(tile->keys, end - key);
-
-		load_keys(a, tile, start + key, keys, kv);
-		scores(a, tile, rows, keys, query - key);
+	for (int64_t key = 0, keys; key < end; key += keys) {
+		keys = keys_together(a, key, smaller(tile->keys, end - key));
+		load_keys(a, tile, key_row(a, start, key), keys, kv);
+		scores(a, tile, rows, keys, position - key);
 		for (int64_t i = 0; i < rows; i++)
-			softmax_row(tile, i, smaller(keys, query + i - key + 1), keys);
-		gather(a, tile, rows, keys, query - key, key > 0);
+			softmax_row(tile, i, smaller(keys, position + i - key + 1), keys);
+		gather(a, tile, rows, keys, position - key, key > 0);
 	}
 	BY_DTYPE(write_rows, a->dtype, a, tile, start + query, rows, head);
 }

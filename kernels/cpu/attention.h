@@ -19,6 +19,11 @@ INLINE int64_t smaller(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+INLINE int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* head_dim rounded up to whole panels. */
 INLINE int64_t padded_width(int64_t head_dim)
 {
@@ -42,6 +47,23 @@ INLINE float *take(float **workspace, int64_t count)
 
 	*workspace += (count + 15) / 16 * 16;
 	return block;
+}
+
+/* The row of the key at a position of the sequence that begins with row `start`, and how many rows
+ * follow one another from there on, `most` of them or fewer. */
+INLINE int64_t key_row(const struct attention *a, int64_t start, int64_t position)
+{
+	int64_t chunk = position / a->length, other = a->chunks - 1 - chunk;
+
+	if (a->chunks == 0)
+		return start + position;
+	return smaller(chunk, other) * a->block + (chunk > other ? a->length : 0) +
+	       position % a->length;
+}
+
+INLINE int64_t keys_together(const struct attention *a, int64_t position, int64_t most)
+{
+	return a->chunks == 0 ? most : smaller(most, a->length - position % a->length);
 }
 
 /* Rows of one head: elements [at, at + head_dim) of each. */

@@ -22,7 +22,8 @@ struct tile {
 struct place {
 	int64_t start;       /* row of the sequence's first token */
 	int64_t key, keys;   /* of the sequence */
-	int64_t query, rows; /* of the sequence */
+	int64_t query, rows; /* of the rank's part of the sequence, */
+	int64_t position;    /* and where the first one is in it */
 	int64_t head, kv;    /* query head, kv head */
 };
 
@@ -98,7 +99,7 @@ static void query_by_key(const struct tile *tile, const struct place *place, int
 		.b = packed,
 		.c = score,
 		.ldc = SCORE_ROW,
-		.end_column = place->query - place->key,
+		.end_column = place->position - place->key,
 		.end_term = NO_END,
 		.begin_term = NO_BEGIN,
 	});
@@ -143,7 +144,7 @@ static void key_by_head(const struct tile *tile, const struct place *place, cons
 		.accumulate = true,
 		.end_column = NO_END,
 		.end_term = NO_END,
-		.begin_term = place->key - place->query,
+		.begin_term = place->key - place->position,
 	});
 }
 
@@ -180,7 +181,7 @@ static void query_gradient(
 		.ldc = in_place ? b->dq_stride : tile->width,
 		.accumulate = in_place && place->key > 0,
 		.end_column = NO_END,
-		.end_term = place->query - place->key,
+		.end_term = place->position - place->key,
 		.begin_term = NO_BEGIN,
 	});
 	for (int64_t i = 0; i < place->rows && !in_place; i++)
@@ -192,7 +193,7 @@ static void query_tile(
 	const struct attention_backward *b, struct tile *tile, const struct place *place)
 {
 	const struct attention *a = &b->forward;
-	int64_t ahead = place->query - place->key;
+	int64_t ahead = place->position - place->key;
 
 	load_queries(b, tile, place);
 	query_by_key(tile, place, a->head_dim, tile->query, tile->key_columns, tile->score);
@@ -206,7 +207,7 @@ static void query_tile(
 
 static void load_keys(const struct attention *a, struct tile *tile, const struct place *place)
 {
-	int64_t row = place->start + place->key, offset = place->kv * a->head_dim;
+	int64_t row = key_row(a, place->start, place->key), offset = place->kv * a->head_dim;
 	const struct rows keys = {a->k, row * a->k_stride + offset, a->k_stride, place->keys};
 	const struct rows values = {a->v, row * a->v_stride + offset, a->v_stride, place->keys};
 	int64_t stride;
@@ -224,14 +225,14 @@ static void store_gradients(
 	const struct attention_backward *b, const struct tile *tile, const struct place *place)
 {
 	const struct attention *a = &b->forward;
-	int64_t row = place->start + place->key, offset = place->kv * a->head_dim;
+	int64_t row = key_row(a, place->start, place->key), offset = place->kv * a->head_dim;
 
 	for (int64_t i = 0; i < place->keys; i++) {
 		int64_t dk = (row + i) * b->dk_stride + offset, from = i * tile->width;
 		int64_t dv = (row + i) * b->dv_stride + offset;
 
-		BY_DTYPE(write_row, a->dtype, b->dk, dk, tile->dkey + from, a->head_dim, false);
-		BY_DTYPE(write_row, a->dtype, b->dv, dv, tile->dvalue + from, a->head_dim, false);
+		BY_DTYPE(write_row, a->dtype, b->dk, dk, tile->dkey + from, a->head_dim, b->adds);
+		BY_DTYPE(write_row, a->dtype, b->dv, dv, tile->dvalue + from, a->head_dim, b->adds);
 	}
 }
 
@@ -245,8 +246,9 @@ static void key_tile(const struct attention_backward *b, struct tile *tile, stru
 	for (place->head = place->kv * group; place->head < (place->kv + 1) * group;
 		place->head++) {
 		/* Tiles of queries start at multiples of QUERY_TILE, wherever the keys start. */
-		place->query = place->key / QUERY_TILE * QUERY_TILE;
+		place->query = larger(place->key - a->first, 0) / QUERY_TILE * QUERY_TILE;
 		for (; place->query < a->length; place->query += QUERY_TILE) {
+			place->position = a->first + place->query;
 			place->rows = smaller(QUERY_TILE, a->length - place->query);
 			query_tile(b, tile, place);
 		}
@@ -263,8 +265,8 @@ static void run_task(const struct attention_backward *b, struct tile *tile, int6
 		.kv = task % a->kv_heads,
 	};
 
-	for (; place.key < a->length; place.key += tile->keys) {
-		place.keys = smaller(tile->keys, a->length - place.key);
+	for (int64_t end = a->first + a->length; place.key < end; place.key += place.keys) {
+		place.keys = keys_together(a, place.key, smaller(tile->keys, end - place.key));
 		key_tile(b, tile, &place);
 	}
 }

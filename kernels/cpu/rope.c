@@ -44,7 +44,7 @@ void CPU(rope)(struct kernel_context *context, const struct rope *r)
 	for (int64_t i = 0; i < half; i++)
 		rotations.frequency[i] = rope_frequency(r, i);
 	for (int64_t position = 0; position < r->length && position < r->tokens; position++) {
-		set_position(&rotations, half, position, r->inverse);
+		set_position(&rotations, half, r->first + position, r->inverse);
 		for (int64_t t = position; t < r->tokens; t += r->length) {
 			for (int64_t head = 0; head < r->heads; head++)
 				BY_DTYPE(rotate_head, r->dtype,
