@@ -89,10 +89,14 @@ static bool check_stages(const struct executor_job *job, struct error *error)
 
 static bool check_tensor(const struct executor_job *job, struct error *error)
 {
-	return job->plan->plan.mesh.tensor == 1 || !on_gpu(job) ||
+	const struct mesh *mesh = &job->plan->plan.mesh;
+	const char *axis = mesh->tensor > 1 ? "tensor" : "context";
+
+	return (mesh->tensor == 1 && mesh->context == 1) || !on_gpu(job) ||
 	       error_set(error, EXIT_CODE_USAGE,
-		       "--device cuda: tensor ranks are executed on CPUs only; use --device host, "
-		       "or a plan of --tensor 1");
+		       "--device cuda: %s ranks are executed on CPUs only; use --device host, "
+		       "or a plan of --%s 1",
+		       axis, axis);
 }
 
 /* Opened here too, so that bad input is told before anything starts. */

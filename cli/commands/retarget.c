@@ -22,7 +22,7 @@ bool plan_runs_on_gpus(const struct plan_file *file, int64_t ranks, double clip)
 {
 	return file->plan.runtime == RUNTIME_SHARDPLAN && plan_ranks(&file->plan) == ranks &&
 	       file->plan.clip == clip && file->plan.mesh.pipeline == 1 &&
-	       file->plan.mesh.tensor == 1;
+	       file->plan.mesh.tensor == 1 && file->plan.mesh.context == 1;
 }
 
 /* What our runtime computes with, and the nearest it has for knobs that it lacks. */
@@ -93,15 +93,18 @@ static void take_batch(struct plan *plan)
 	plan->global_batch = plan->grad_accum * together;
 }
 
-/* The ranks with or without the plan's stages and tensor ranks, and what follows for the rest. */
+/* The ranks with or without the plan's stages, tensor and context ranks, and what follows for the
+ * rest. */
 static void take_mesh(struct arena *arena, struct plan *plan, int64_t ranks, bool divides)
 {
 	const int64_t pipeline = divides ? plan->mesh.pipeline : 1;
 	const int64_t tensor = divides ? plan->mesh.tensor : 1;
+	const int64_t context = divides ? plan->mesh.context : 1;
 
-	take_ranks(plan, ranks / (pipeline * tensor));
+	take_ranks(plan, ranks / (pipeline * tensor * context));
 	plan->mesh.pipeline = pipeline;
 	plan->mesh.tensor = tensor;
+	plan->mesh.context = context;
 	if (pipeline == 1) {
 		plan->pipeline_schedule = PIPELINE_1F1B;
 		plan->virtual_stages = 0;
@@ -111,13 +114,14 @@ static void take_mesh(struct arena *arena, struct plan *plan, int64_t ranks, boo
 	take_batch(plan);
 }
 
-/* Stages and tensor ranks stay where they can be executed: of CPUs, of a model that our runtime
- * cuts. */
+/* Stages, tensor and context ranks stay where they can be executed: of CPUs, of a model that our
+ * runtime cuts. */
 static bool settle_mesh(struct arena *arena, const struct plan_file *file,
 	const struct adaptation_target *target, struct adaptation *adaptation, struct error *error)
 {
 	int64_t ranks = topology_devices(adaptation->topology);
-	int64_t divides = adaptation->plan.mesh.pipeline * adaptation->plan.mesh.tensor;
+	const struct mesh *mesh = &adaptation->plan.mesh;
+	int64_t divides = mesh->pipeline * mesh->tensor * mesh->context;
 	struct plan divided = adaptation->plan;
 	struct error ignored = {0};
 

@@ -133,10 +133,9 @@ int checkpoint_pieces(const struct schedule *schedule, int rank, int arrays,
 	struct checkpoint_piece *pieces, int64_t *bytes)
 {
 	const struct plan *plan = &schedule->plan;
-	const struct mesh *mesh = &plan->mesh;
-	int64_t ranks = plan_data_parallel(plan) * mesh->tensor;
-	const struct program *program = &schedule->programs[rank / ranks];
-	int64_t replica = plan_data_place(plan, rank) / mesh->shard;
+	int64_t alike = plan_reduce_ranks(plan), replicas = alike / plan_shard_ranks(plan);
+	const struct program *program = &schedule->programs[rank / (alike * plan->mesh.tensor)];
+	int64_t replica = rank / plan->mesh.tensor % alike / plan_shard_ranks(plan);
 	struct checkpoint_piece place = {
 		.file = rank, .tensor_rank = plan_tensor_place(plan, rank)};
 	int n = 0;
@@ -145,7 +144,7 @@ int checkpoint_pieces(const struct schedule *schedule, int rank, int arrays,
 	for (int u = 0; u < program->n_units; u++) {
 		const struct unit *unit = &program->units[u];
 		/* Replicas hold the same, so each writes some of the units. */
-		if (u % mesh->replicate == replica)
+		if (u % replicas == replica)
 			n += unit_pieces(program->model, unit,
 				plan_shard_place(plan, rank) * unit->chunk, arrays, place,
 				pieces != NULL ? pieces + n : NULL, bytes);

@@ -124,8 +124,8 @@ static void convert(enum dtype dtype, void *to, struct part from, int64_t n)
 static bool gather_part(const struct weights *weights, struct comm *comm, int64_t chunk,
 	struct part part, enum dtype dtype, void *output, struct error *error)
 {
-	const struct mesh *mesh = &weights->schedule->plan.mesh;
-	const struct group shard = {.size = mesh->shard, .stride = mesh->tensor};
+	const struct plan *plan = &weights->schedule->plan;
+	const struct group shard = {.size = plan_shard_ranks(plan), .stride = plan->mesh.tensor};
 	struct heap *heap = &weights->buffers->heap;
 	struct collective c = {.kind = COLLECTIVE_ALL_GATHER,
 		.element = dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32,

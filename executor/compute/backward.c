@@ -274,10 +274,16 @@ static struct mlp_gradients mlp_gradients(const struct leaf *leaf)
 	return d;
 }
 
+/* Other sums are of keys. */
+static bool sums_tokens(const struct leaf *leaf)
+{
+	return leaf->compute->schedule->plan.mesh.tensor > 1;
+}
+
 /* dx of what reads a norm: of column-parallel layers a part of a sum. */
 static void *norm_gradient(const struct leaf *leaf)
 {
-	void *part = operand_part(leaf);
+	void *part = sums_tokens(leaf) ? operand_part(leaf) : NULL;
 
 	return part != NULL ? part : operand_work(leaf, TENSOR_D_NORM);
 }
@@ -285,7 +291,7 @@ static void *norm_gradient(const struct leaf *leaf)
 /* As tensor ranks have summed it. */
 static const void *summed_norm_gradient(const struct leaf *leaf)
 {
-	const void *sum = operand_sum(leaf);
+	const void *sum = sums_tokens(leaf) ? operand_sum(leaf) : NULL;
 
 	return sum != NULL ? sum : operand_work(leaf, TENSOR_D_NORM);
 }
@@ -414,16 +420,20 @@ static void backward_attention_core(const struct leaf *leaf)
 	struct attention forward = leaf_attention(leaf);
 	struct qkv_gradients d = qkv_gradients(leaf);
 
-	c->kernels->attention_backward(
-		c->context, &(struct attention_backward){.forward = forward,
-				    .dout = operand_work(leaf, TENSOR_D_ATTENTION_OUT),
-				    .dout_stride = forward.out_stride,
-				    .dq = d.q,
-				    .dk = d.k,
-				    .dv = d.v,
-				    .dq_stride = d.q_stride,
-				    .dk_stride = d.kv_stride,
-				    .dv_stride = d.kv_stride});
+	const struct attention_backward backward = {.forward = forward,
+		.dout = operand_work(leaf, TENSOR_D_ATTENTION_OUT),
+		.dout_stride = forward.out_stride,
+		.dq = d.q,
+		.dk = d.k,
+		.dv = d.v,
+		.dq_stride = d.q_stride,
+		.dk_stride = d.kv_stride,
+		.dv_stride = d.kv_stride};
+	if (c->chunks > 0) {
+		context_attention_backward(leaf, &backward);
+		return;
+	}
+	c->kernels->attention_backward(c->context, &backward);
 	leaf_rope(leaf, d.q, forward.heads, d.q_stride, true);
 	leaf_rope(leaf, d.k, forward.kv_heads, d.kv_stride, true);
 }
@@ -561,8 +571,17 @@ static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
 	[MODULE_HEAD] = backward_head,
 };
 
+static void take_keys(const struct leaf *leaf)
+{
+	if (!context_returns_keys(leaf))
+		return;
+	const struct qkv_gradients d = qkv_gradients(leaf);
+	context_take_keys(leaf, d.k, d.v, d.kv_stride);
+}
+
 void backward_leaves(struct compute *compute, const struct op *op)
 {
+	take_keys(&(struct leaf){.compute = compute, .op = op, .module = op->end_module - 1});
 	for (int m = op->end_module - 1; m >= op->first_module; m--) {
 		enum module_kind kind = compute->model->modules[m].kind;
 

@@ -66,7 +66,11 @@ struct compute {
 	struct arena arena;
 	const struct model *model;
 	enum dtype dtype, gradient_dtype; /* of parameters and activations; of gradients */
-	int64_t sequences, seq_len, tokens, logits_stride; /* of a micro-batch */
+	/* Of a micro-batch. A context rank has two chunks of each sequence, from its two ends,
+	 * which count as sequences here, of `chunks` in all; else 0. */
+	int64_t sequences, seq_len, tokens, logits_stride;
+	int64_t chunks;
+	int32_t *window;                    /* context ranks: [seq_len of the plan + 1] */
 	int64_t stream_tokens, first_token; /* of these the rank has on the residual stream */
 	struct location *locations;         /* [n_parameters] */
 	struct siblings *siblings;          /* [layers + 1]; [0] = layer -1 */

@@ -64,8 +64,8 @@ void gradient_end(const struct leaf *leaf, int parameter)
 	struct compute *c = leaf->compute;
 	const struct plan *plan = &c->schedule->plan;
 	int64_t n = c->model->parameters[parameter].elements;
-	/* A tied weight has two terms a sequence. */
-	double limit = ldexp(1, 62) / (2 * (double)plan->global_batch);
+	/* A tied weight has two terms a sequence, or a chunk of it. */
+	double limit = ldexp(1, 62) / (2 * (double)(plan->global_batch * max_i64(c->chunks, 1)));
 
 	if (!compute_sums_exactly(c))
 		return;

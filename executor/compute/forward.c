@@ -201,10 +201,10 @@ static void add_positions(
 	const struct compute *c, void *residual, const void *positions, int64_t width)
 {
 	for (int64_t i = 0, n; i < c->stream_tokens; i += n) {
-		int64_t at = (c->first_token + i) % c->seq_len;
+		int64_t at = compute_position(c, c->first_token + i);
 		void *row = compute_at(c, residual, i * width);
 
-		n = min_i64(c->seq_len - at, c->stream_tokens - i);
+		n = min_i64(c->seq_len - at % c->seq_len, c->stream_tokens - i);
 		c->kernels->add(c->context, c->dtype, row, row,
 			compute_at(c, positions, at * width), n * width);
 	}
@@ -219,7 +219,7 @@ static void forward_position_embedding(const struct leaf *leaf)
 	void *residual = operand_residual_stream(leaf);
 
 	/* A sequence is a row here, all positions the bias. */
-	if (residual != NULL && c->stream_tokens == c->tokens)
+	if (residual != NULL && c->stream_tokens == c->tokens && c->chunks == 0)
 		c->kernels->bias_add(c->context, c->dtype, residual, positions, c->sequences,
 			c->seq_len * width);
 	else if (residual != NULL)
@@ -251,6 +251,14 @@ static void forward_norm(const struct leaf *leaf)
 	c->kernels->layernorm(c->context, &norm);
 }
 
+/* Context ranks gather keys as they are, and turn them with those of others. */
+static bool turns(const struct leaf *leaf)
+{
+	enum module_kind kind = leaf_module(leaf)->kind;
+
+	return leaf->compute->chunks == 0 || kind == MODULE_QUERY || kind == MODULE_QUERY_NORM;
+}
+
 /* The attention core turns queries and keys in place. Where they are computed again and it is not,
  * this is who turns them. */
 static void turn_again(const struct leaf *leaf, void *x, int64_t heads)
@@ -259,7 +267,7 @@ static void turn_again(const struct leaf *leaf, void *x, int64_t heads)
 	int core = leaf_siblings(leaf)->of[MODULE_ATTENTION_CORE];
 	const struct saved_tensors *attention = &c->saved[core];
 
-	if (leaf->op->kind == OP_RECOMPUTE && attention->split && attention->kept)
+	if (leaf->op->kind == OP_RECOMPUTE && attention->split && attention->kept && turns(leaf))
 		leaf_rope(leaf, x, heads, heads * architecture_of(leaf)->head_dim, false);
 }
 
@@ -311,6 +319,10 @@ static void forward_attention_core(const struct leaf *leaf)
 	struct attention attention = leaf_attention(leaf);
 
 	leaf_rope(leaf, (void *)attention.q, attention.heads, attention.q_stride, false);
+	if (c->chunks > 0) {
+		context_attention(leaf, &attention);
+		return;
+	}
 	leaf_rope(leaf, (void *)attention.k, attention.kv_heads, attention.k_stride, false);
 	c->kernels->attention(c->context, &attention);
 }
@@ -437,7 +449,7 @@ void forward_leaves(struct compute *compute, const struct op *op)
 /* --- what backward needs too --- */
 
 /* Where q, k and v are: slices of one matrix, or three matrices, perhaps normalised. */
-static void find_qkv(const struct leaf *leaf, struct attention *attention)
+void leaf_find_qkv(const struct leaf *leaf, struct attention *attention)
 {
 	const struct architecture *a = architecture_of(leaf);
 	const struct siblings *s = leaf_siblings(leaf);
@@ -478,24 +490,26 @@ struct attention leaf_attention(const struct leaf *leaf)
 		.lse = operand_saved(leaf, leaf->module, TENSOR_LOG_SUM_EXP),
 		.dtype = c->dtype};
 
-	find_qkv(leaf, &attention);
+	leaf_find_qkv(leaf, &attention);
 	return attention;
 }
 
+/* Of one chunk of a sequence after the other where ranks have several. */
 void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse)
 {
 	const struct architecture *a = architecture_of(leaf);
 	const struct compute *c = leaf->compute;
+	int64_t n = c->chunks > 0 ? c->seq_len : c->tokens;
 
-	if (a->positions != POSITIONS_ROPE)
-		return;
-	c->kernels->rope(c->context, &(struct rope){.x = x,
-					     .tokens = c->tokens,
-					     .heads = heads,
-					     .head_dim = a->head_dim,
-					     .stride = stride,
-					     .length = c->seq_len,
-					     .theta = a->rope_theta,
-					     .inverse = inverse,
-					     .dtype = c->dtype});
+	for (int64_t i = 0; i < c->tokens && a->positions == POSITIONS_ROPE; i += n)
+		c->kernels->rope(c->context, &(struct rope){.x = compute_at(c, x, i * stride),
+						     .first = compute_position(c, i),
+						     .tokens = n,
+						     .heads = heads,
+						     .head_dim = a->head_dim,
+						     .stride = stride,
+						     .length = c->seq_len,
+						     .theta = a->rope_theta,
+						     .inverse = inverse,
+						     .dtype = c->dtype});
 }

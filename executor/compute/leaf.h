@@ -31,6 +31,10 @@ void *operand_residual_out(const struct leaf *leaf);
 /* The one that is written, else the one that is read: for leaves that add to it. */
 void *operand_residual_stream(const struct leaf *leaf);
 void *operand_role(const struct leaf *leaf, enum buffer_role role);
+/* What a rank gives in an exchange of tokens. */
+void *operand_exchanged(struct compute *compute, int op);
+/* Keys and values of all context ranks. */
+void *operand_keys(const struct leaf *leaf);
 /* Memory for so many bytes of copies in fp8. */
 void *operand_fp8_copies(const struct leaf *leaf, int64_t bytes);
 /* The i-th parameter of the leaf but its adapter's, or the tied one of a HEAD; -1 when there is
@@ -58,6 +62,8 @@ void backward_leaves(struct compute *compute, const struct op *op);
 /* y *= alpha / r of the adapters, in place. */
 void leaf_scale_adapter(const struct leaf *leaf, void *y, int64_t n);
 struct attention leaf_attention(const struct leaf *leaf);
+/* Where q, k and v are. */
+void leaf_find_qkv(const struct leaf *leaf, struct attention *attention);
 /* Products of a projection: y = x W^T and dx = dy W for all tokens of the micro-batch, dW = dy^T x
  * for so many rows. */
 struct gemm leaf_product(const struct leaf *leaf, void *y);
@@ -72,6 +78,19 @@ int64_t leaf_stride(const struct leaf *leaf, int64_t out);
 void leaf_multiply(const struct leaf *leaf, const struct gemm *gemm, enum pass pass);
 bool leaf_in_fp8(const struct leaf *leaf);
 void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse);
+
+/* --- context.c: attention over the keys of all context ranks --- */
+
+/* The position in its sequence of a token of the rank's micro-batch. */
+int64_t compute_position(const struct compute *compute, int64_t token);
+/* The rank's keys and values, put together where they are gathered. */
+void *context_own_keys(const struct leaf *leaf);
+void context_attention(const struct leaf *leaf, const struct attention *attention);
+void context_attention_backward(const struct leaf *leaf, const struct attention_backward *backward);
+/* Do gradients of the leaf's keys come back from all ranks before its backward? They are taken to
+ * where that reads them. */
+bool context_returns_keys(const struct leaf *leaf);
+void context_take_keys(const struct leaf *leaf, void *dk, void *dv, int64_t stride);
 
 /* --- exact_sums.c: gradients as sums of 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS ---
  *

@@ -8,7 +8,8 @@
 static float loss_scale(const struct compute *c)
 {
 	const struct plan *plan = &c->schedule->plan;
-	double scale = 1 / ((double)c->tokens * (double)plan->grad_accum * c->ranks);
+	double scale = 1 / ((double)plan->micro_batch * (double)plan->seq_len *
+				   (double)plan->grad_accum * c->ranks);
 
 	if (fault_hits(&c->fault, FAULT_MISSING_DIVIDE, c->rank, c->step))
 		scale *= c->ranks;

@@ -270,6 +270,11 @@ static int find_gathered(const struct leaf *leaf, bool last)
 	return found;
 }
 
+void *operand_keys(const struct leaf *leaf)
+{
+	return address(leaf, find_gathered(leaf, true), "gathered keys");
+}
+
 static bool cuts_stream(const struct leaf *leaf)
 {
 	return leaf->compute->schedule->plan.sequence_parallel;
@@ -294,9 +299,8 @@ static void *leaf_gradients(const struct leaf *leaf)
 	return operand_gradient(leaf, leaf_parameter(leaf, 0));
 }
 
-void *compute_exchanged(void *data, int op)
+void *operand_exchanged(struct compute *compute, int op)
 {
-	struct compute *compute = data;
 	const struct op *o = &compute->program->ops[op];
 	const struct leaf leaf = {.compute = compute, .op = o, .module = o->first_module};
 	int first = slice_of(compute->program, o->uses)[0];
@@ -387,12 +391,12 @@ static void find_saved_tensors(struct compute *compute)
 			       plan_block_checkpointing(plan, layer) == CHECKPOINTING_SELECTIVE;
 		saved->kept = !saved->split || plan_selective_keeps(plan, model, m);
 		memcpy(saved->starts, starts, sizeof(starts));
-		saved->n = model_saved_tensors(model, m, &rules, compute->sequences,
-			compute->seq_len, saved->tensors, &bytes);
+		saved->n = model_saved_tensors(
+			model, m, &rules, plan->micro_batch, plan->seq_len, saved->tensors, &bytes);
 		starts[saved->kept] += bytes;
 	}
 	compute->n_work = model_backward_tensors(
-		model, &rules, compute->sequences, compute->seq_len, compute->work, &bytes);
+		model, &rules, plan->micro_batch, plan->seq_len, compute->work, &bytes);
 	compute->work_bytes = bytes;
 }
 

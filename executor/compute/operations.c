@@ -54,6 +54,18 @@ static bool name_words(const struct compute *c, int32_t *tokens, int64_t n, stru
 	return true;
 }
 
+/* The rank's chunks of a sequence, each with its targets. */
+static bool load_chunks(struct compute *c, int64_t number, int32_t *tokens, struct error *error)
+{
+	if (!data_window(c->data, number, c->window, error))
+		return false;
+	for (int64_t i = 0; i < 2; i++)
+		memcpy(tokens + i * (c->seq_len + 1),
+			c->window + compute_position(c, i * c->seq_len),
+			(size_t)(c->seq_len + 1) * sizeof(*tokens));
+	return true;
+}
+
 /* Sequences of the global batch are dealt to micro-batches, then to ranks. */
 static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, struct error *error)
 {
@@ -63,9 +75,12 @@ static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, str
 	if (fault_hits(&c->fault, FAULT_WRONG_SEQUENCE, c->rank, c->step))
 		rank = 0;
 	int64_t first =
-		c->step * plan->global_batch + (micro_batch * c->ranks + rank) * c->sequences;
-	for (int64_t i = 0; i < c->sequences; i++)
-		if (!data_window(c->data, first + i, tokens + i * (c->seq_len + 1), error))
+		c->step * plan->global_batch + (micro_batch * c->ranks + rank) * plan->micro_batch;
+	for (int64_t i = 0; i < plan->micro_batch; i++)
+		if (c->chunks > 0 ? !load_chunks(
+					    c, first + i, tokens + 2 * i * (c->seq_len + 1), error)
+				  : !data_window(c->data, first + i, tokens + i * (c->seq_len + 1),
+					    error))
 			return false;
 	if (fault_hits(&c->fault, FAULT_WILD_TOKEN, c->rank, c->step))
 		tokens[0] = (int32_t)model_whole(c->model)->architecture.vocab + 5;
@@ -317,6 +332,16 @@ bool compute_run(void *data, int index, struct error *error)
 	return c->device != NULL ? carry_out_for_device(c, op, error) : carry_out(c, op, error);
 }
 
+void *compute_exchanged(void *data, int op)
+{
+	struct compute *c = data;
+	const struct op *o = &c->program->ops[op];
+	bool keys = o->kind == OP_ALL_GATHER && c->schedule->groups[o->group].kind == GROUP_CONTEXT;
+
+	return keys ? context_own_keys(&(struct leaf){c, o, o->first_module})
+		    : operand_exchanged(c, op);
+}
+
 /* What the device reads of the host in this step, ahead of all that is enqueued. */
 static bool begin_scalars(struct compute *c, struct error *error)
 {
@@ -444,8 +469,14 @@ bool compute_open(struct compute *c, struct error *error)
 	c->sequences = plan->micro_batch;
 	c->seq_len = plan->seq_len;
 	c->logits_stride = plan_logits_stride(plan, c->model->architecture.vocab);
-	c->tokens = plan->micro_batch * plan->seq_len;
-	c->stream_tokens = model_stream_tokens(c->model, c->sequences, c->seq_len);
+	c->tokens = model_tokens(c->model, plan->micro_batch, plan->seq_len);
+	c->stream_tokens = model_stream_tokens(c->model, plan->micro_batch, plan->seq_len);
+	if (plan->mesh.context > 1) {
+		c->chunks = 2 * plan->mesh.context;
+		c->sequences = 2 * plan->micro_batch;
+		c->seq_len = plan->seq_len / c->chunks;
+		c->window = ARENA_ARRAY(&c->arena, int32_t, plan->seq_len + 1);
+	}
 	c->first_token = plan->sequence_parallel ? c->tensor_place * c->stream_tokens : 0;
 	if (!check_plan(c, error))
 		return false;

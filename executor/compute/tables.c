@@ -53,9 +53,9 @@ static void add_position_gradients(const struct leaf *leaf, const struct paramet
 	if (!more)
 		c->kernels->zero(c->context, c->gradient_dtype, table, positions->elements);
 	for (int64_t i = 0, n; i < c->stream_tokens; i += n) {
-		int64_t at = (c->first_token + i) % c->seq_len;
+		int64_t at = compute_position(c, c->first_token + i);
 
-		n = min_i64(c->seq_len - at, c->stream_tokens - i);
+		n = min_i64(c->seq_len - at % c->seq_len, c->stream_tokens - i);
 		c->kernels->embedding_backward(c->context,
 			&(struct embedding_backward){.tokens = n,
 				.width = width,
@@ -75,7 +75,7 @@ void backward_position_embedding(const struct leaf *leaf)
 	const struct parameter *positions =
 		&leaf->compute->model->parameters[leaf_parameter(leaf, 0)];
 
-	if (leaf->compute->stream_tokens < leaf->compute->tokens) {
+	if (leaf->compute->stream_tokens < leaf->compute->tokens || leaf->compute->chunks > 0) {
 		add_position_gradients(leaf, positions);
 		return;
 	}

@@ -101,6 +101,8 @@ static void use_exchanged(struct lowering *l)
 	struct flight *flight = flight_of(l);
 	op_use(l, flight->partial);
 	op_give(l, &flight->partial);
+	op_use(l, flight->partial_keys);
+	op_give(l, &flight->partial_keys);
 	if (goes_on(l))
 		op_use(l, flight->gathered[0]);
 	else

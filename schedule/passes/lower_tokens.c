@@ -121,15 +121,26 @@ void lower_GATHER_LOSS(struct lowering *l)
 
 void lower_GATHER_KEYS(struct lowering *l)
 {
+	const struct flight *flight = flight_of(l);
 	set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
+	if (l->step->method.adds_in_compute) {
+		op_use(l, flight->saved[l->at->range - 1]);
+		op_use(l, flight->results[l->at->range - 1]);
+	}
 	take_gathered(l, &flight_of(l)->keys);
 }
 
+/* Ours: the next backward has them from a buffer of their own. */
 void lower_SCATTER_KEYS(struct lowering *l)
 {
+	int *partial = &flight_of(l)->partial_keys, sums = -1;
 	set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
-	op_use(l, flight_of(l)->partial_keys);
-	op_give(l, &flight_of(l)->partial_keys);
+	op_use(l, *partial);
+	if (l->step->method.adds_in_compute)
+		sums = op_take_new(l, BUFFER_PARTIAL_SUMS, -1,
+			l->op.bytes / l->step->plan->mesh.context, l->step->plan->param_dtype);
+	op_give(l, partial);
+	*partial = sums;
 }
 
 /* --- a ring of context ranks ---------------------------------------------------------------------

@@ -78,11 +78,12 @@ static bool ends_range(const struct action *action)
 	return action->kind == ACTION_COMBINE_ROWS && !(action->flags & IN_BACKWARD);
 }
 
-/* Ours gathers what a norm has saved before the block's backward begins. */
+/* Ours gathers what a norm, or the projections before attention, have saved before the block's
+ * backward begins. */
 static bool gathers_saved(const struct offloading *o)
 {
-	return o->step->method.adds_in_compute && o->at->kind == ACTION_GATHER_TOKENS &&
-	       (o->at->flags & IN_BACKWARD);
+	return o->step->method.adds_in_compute && (o->at->flags & IN_BACKWARD) &&
+	       (o->at->kind == ACTION_GATHER_TOKENS || o->at->kind == ACTION_GATHER_KEYS);
 }
 
 static void find_first_ranges(struct offloading *o)

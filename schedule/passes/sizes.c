@@ -106,7 +106,9 @@ int64_t message_bytes(const struct step *step)
 int64_t tokens_bytes(const struct step *step)
 {
 	int64_t own = step->plan->seq_len / step->plan->mesh.context;
-	int64_t row = (own + 1) * dtype_bytes(DTYPE_INT32);
+	bool apart = runtime_of(step->plan->runtime)->chunk_has_window;
+	int64_t windows = apart && step->plan->mesh.context > 1 ? 2 : 1;
+	int64_t row = (own + windows) * dtype_bytes(DTYPE_INT32);
 	if (runtime_of(step->plan->runtime)->batch_has_mask)
 		row += own * step->plan->seq_len;
 	return step->plan->micro_batch * row;

@@ -18,8 +18,8 @@
 #define DIVIDED                                                                                    \
 	(BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_NANOTRON) |           \
 		BIT(RUNTIME_INTERNEVO) | BIT(RUNTIME_MEGATRON))
-#define STAGED (DIVIDED | BIT(RUNTIME_SHARDPLAN))
-
+#define STAGED         (DIVIDED | BIT(RUNTIME_SHARDPLAN))
+#define CUTS_SEQUENCES (BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_SHARDPLAN) | BIT(RUNTIME_MEGATRON))
 static const char dtypes[] = "fp32|bf16|fp16", on_off[] = "on|off";
 
 const char *const knob_group_names[] = {
@@ -484,8 +484,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			CHOICE(context_method, FIELD_OMIT_ZERO, context_method_names),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
-			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
-			.refusal = "use all-gather, or ring",
+			.runtimes = CUTS_SEQUENCES,
+			.refusal = "use all-gather (pytorch-fsdp2: or ring)",
 			.help = "with --context: how keys and values reach other ranks",
 			.remark = "runtime megatron: ring",
 		},
@@ -538,7 +538,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			FIELD_INT(struct plan, mesh.context, "context", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
-			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
+			.runtimes = CUTS_SEQUENCES,
 			.metavar = "N",
 			.help = "ranks that the tokens of a sequence are cut over (context "
 				"parallelism)",

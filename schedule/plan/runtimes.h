@@ -158,7 +158,7 @@ struct runtime {
 	/* Bytes of a batch's token on its way to a GPU (ids, labels, masks); does the script then
 	 * wait for the compute stream (`.to(device)` without non_blocking)? */
 	int batch_token_bytes;
-	bool batch_has_mask; /* and a byte for every pair of tokens of a sequence */
+	bool chunk_has_window, batch_has_mask; /* a target a chunk; a byte for pairs of tokens */
 	bool waits_for_batch;
 	/* Host cost, seconds: per operation issued, per unit hook, per micro-batch. Priors [U]
 	 * until calibrated. */
