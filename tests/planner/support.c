@@ -227,6 +227,34 @@ void describe_question(const struct question *question, struct text *text)
 	}
 }
 
+/* --- every plan ----------------------------------------------------------------------------------
+ */
+
+void rank_all(struct search *search, struct ranking *all, int64_t least[STRATEGY_COUNT])
+{
+	struct space *space = &search->space;
+	ranking_init(all, search->question->objective, search->question->simplicity);
+	for (int s = 0; s < STRATEGY_COUNT; s++)
+		least[s] = INT64_MAX;
+	for (int i = 0; i < space->n; i++) {
+		struct prediction prediction;
+		struct error error = {0};
+		const struct plan *plan = &space->plans[i];
+		if (!evaluator_run(&search->evaluator, plan, &prediction, &error))
+			fail_msg("%s", error.message);
+		struct ranked ranked = {.plan = i,
+			.strategy = plan->strategy,
+			.tight = !has_room(search->question, plan, &prediction),
+			.divided = has_axes(plan),
+			.departures = space->departures[i],
+			.costs = costs_of(search->question, plan, &prediction)};
+		least[plan->strategy] =
+			min_i64(least[plan->strategy], ranked.costs.of[COST_MEMORY]);
+		if (prediction.fits != FITS_NO)
+			ranking_add(all, &ranked);
+	}
+}
+
 /* --- answers -------------------------------------------------------------------------------------
  */
 

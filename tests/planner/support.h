@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "planner/planner.h"
+#include "planner/search/search.h"
 #include "tests/sampled.h"
 
 /* The same numbers on every machine (xorshift64). */
@@ -32,6 +33,9 @@ struct answer ask(const struct question *question, struct arena *arena);
 struct question random_question(uint64_t *state, struct arena *arena);
 /* With fewer blocks and fewer open knobs: tens of plans, not hundreds. */
 struct question random_small_question(uint64_t *state, struct arena *arena);
+/* Every plan of the search's space in a ranking of its own; `least` is the least peak per strategy.
+ */
+void rank_all(struct search *search, struct ranking *all, int64_t least[STRATEGY_COUNT]);
 void describe_question(const struct question *question, struct text *text);
 
 /* The candidate of a strategy, chosen or not; NULL when it is not listed. */

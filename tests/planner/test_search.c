@@ -9,32 +9,6 @@
 enum { FEW_QUESTIONS = 30 };
 static int questions = FEW_QUESTIONS;
 
-/* Every plan of the space in a ranking of its own; `least` is the least peak per strategy. */
-static void simulate_all(struct search *search, struct ranking *all, int64_t least[STRATEGY_COUNT])
-{
-	struct space *space = &search->space;
-	ranking_init(all, search->question->objective, search->question->simplicity);
-	for (int s = 0; s < STRATEGY_COUNT; s++)
-		least[s] = INT64_MAX;
-	for (int i = 0; i < space->n; i++) {
-		struct prediction prediction;
-		struct error error = {0};
-		const struct plan *plan = &space->plans[i];
-		if (!evaluator_run(&search->evaluator, plan, &prediction, &error))
-			fail_msg("%s", error.message);
-		struct ranked ranked = {.plan = i,
-			.strategy = plan->strategy,
-			.tight = !has_room(search->question, plan, &prediction),
-			.divided = has_axes(plan),
-			.departures = space->departures[i],
-			.costs = costs_of(search->question, plan, &prediction)};
-		least[plan->strategy] =
-			min_i64(least[plan->strategy], ranked.costs.of[COST_MEMORY]);
-		if (prediction.fits != FITS_NO)
-			ranking_add(all, &ranked);
-	}
-}
-
 static int plan_of(const struct ranked *ranked)
 {
 	return ranked != NULL ? ranked->plan : -1;
@@ -104,7 +78,7 @@ static void compare(const struct question *question, struct arena *arena, struct
 	totals->plans += search.space.n;
 	totals->evaluated += search.evaluated;
 	assert_int_equal(search.evaluated + search.pruned, search.space.n);
-	simulate_all(&search, &all, least);
+	rank_all(&search, &all, least);
 	totals->fitting += all.n > 0;
 	for (int s = 0; s <= STRATEGY_COUNT; s++)
 		if (plan_of(ranking_best(&search.ranking, s)) != plan_of(ranking_best(&all, s)))
@@ -167,7 +141,7 @@ static void test_negative_control(void **state)
 	assert_true(ranking_needs(&search.ranking, &other));
 	other.costs.of[COST_TIME] *= 2;
 	assert_false(ranking_needs(&search.ranking, &other));
-	simulate_all(&search, &all, least);
+	rank_all(&search, &all, least);
 	assert_true(same_front(&search.ranking, &all));
 	/* The search was not asked for a Pareto front and does not have one. */
 	assert_false(same_pareto(&search.ranking, &all));
