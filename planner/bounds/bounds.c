@@ -48,6 +48,8 @@
 
 /* The first, one in the middle and the last; or the only one. */
 enum { PROBED_MICRO_BATCHES = 3 };
+/* Of blocks that are all alike; a model of one more says what each takes. */
+enum { PROBED_BLOCKS = 4 };
 
 struct load {
 	const struct plan *plan;              /* the first that has it */
@@ -70,6 +72,8 @@ struct sampler {
 	const struct question *question;
 	struct divided_models divided;
 	struct arena arena;
+	struct arena models;        /* `few` */
+	const struct model *few[2]; /* of PROBED_BLOCKS, and of one more; NULL: blocks differ */
 	int n_loads, load_capacity, n_shapes, shape_capacity;
 	struct load *loads;
 	struct shape *shapes;
@@ -99,8 +103,8 @@ static void without_stages(struct plan *plan)
 	plan->layers_per_stage = (struct rows){0};
 }
 
-static struct sample take(
-	struct sampler *sampler, const struct plan *plan, int64_t micro_batch, int64_t grad_accum)
+static struct sample take(struct sampler *sampler, const struct model *model,
+	const struct plan *plan, int64_t micro_batch, int64_t grad_accum)
 {
 	const struct question *question = sampler->question;
 	struct plan small = *plan;
@@ -112,7 +116,7 @@ static struct sample take(
 	arena_reset(&sampler->arena);
 	const struct division division = plan_division(plan);
 	sample.schedule = schedule_fold(&sampler->arena, &small,
-		divided_model(&sampler->divided, question->model, &division), question->topology);
+		divided_model(&sampler->divided, model, &division), question->topology);
 	sample.costs =
 		ARENA_ARRAY(&sampler->arena, struct cost, sample.schedule->programs[0].n_ops);
 	cost_operations(sample.schedule, 0, sample.costs);
@@ -154,9 +158,10 @@ static void measure_stages(struct sampler *sampler, const struct sample *sample,
 	stages->saved = (double)bound_standing(stands, is_of_blocks, OP_LOSS, &sampler->arena);
 }
 
-static void measure_load(struct sampler *sampler, const struct plan *plan, struct load *load)
+static void measure_load_of(struct sampler *sampler, const struct model *model,
+	const struct plan *plan, struct load *load)
 {
-	struct sample sample = take(sampler, plan, plan->micro_batch, 1);
+	struct sample sample = take(sampler, model, plan, plan->micro_batch, 1);
 	const struct program *program = &sample.schedule->programs[0];
 	*load = (struct load){.plan = plan};
 	for (int i = 0; i < program->n_ops; i++) {
@@ -171,6 +176,50 @@ static void measure_load(struct sampler *sampler, const struct plan *plan, struc
 	const struct stands stands = bound_stands(sample.schedule, &sampler->arena);
 	load->saved = bound_standing(&stands, bound_is_load, OP_LOSS, &sampler->arena);
 	measure_stages(sampler, &sample, &stands, &load->stages);
+}
+
+/* Of so many blocks more. */
+static void extend_load(double more, const struct load *fewer, struct load *load)
+{
+	load->compute += more * (load->compute - fewer->compute);
+	load->issue += more * (load->issue - fewer->issue);
+	for (int s = 0; s < SHARES; s++)
+		load->cover[s] += more * (load->cover[s] - fewer->cover[s]);
+	load->saved += (int64_t)more * (load->saved - fewer->saved);
+	load->stages.blocks += more * (load->stages.blocks - fewer->stages.blocks);
+	load->stages.saved += more * (load->stages.saved - fewer->stages.saved);
+}
+
+/* Lists with buckets do not fold (schedule/fold), but a load is the same whatever blocks a bucket
+ * has: sums over blocks, of which all but those at the ends are alike. */
+static void measure_load(struct sampler *sampler, const struct plan *plan, struct load *load)
+{
+	const struct model *model = sampler->question->model, *const *few = sampler->few;
+	struct load fewer;
+	if (few[0] == NULL || plan_layout(plan) != LAYOUT_WHOLE ||
+		plan->activation_checkpointing.n > 0) {
+		measure_load_of(sampler, model, plan, load);
+		return;
+	}
+	measure_load_of(sampler, few[0], plan, &fewer);
+	measure_load_of(sampler, few[1], plan, load);
+	extend_load(
+		(double)(model->architecture.layers - few[1]->architecture.layers), &fewer, load);
+}
+
+/* The same model of few blocks, where there is one kind of them. */
+static void make_few_blocks(struct sampler *sampler)
+{
+	struct architecture a = sampler->question->model->architecture;
+	struct error error = {0};
+	if (a.layers <= PROBED_BLOCKS + 1 || a.encoder_layers > 0 || a.dense_layers > 0 ||
+		a.moe_every > 1 || !trainable_is_all(&a.trainable))
+		return;
+	for (int i = 0; i < COUNT_OF(sampler->few); i++) {
+		struct model *model;
+		a.layers = PROBED_BLOCKS + i;
+		sampler->few[i] = model_build(&sampler->models, &a, &model, &error) ? model : NULL;
+	}
 }
 
 /* --- shapes ----------------------------------------------------------------------------------- */
@@ -257,7 +306,8 @@ static bool is_shape(const struct buffer *buffer)
 static void measure_shape(struct sampler *sampler, const struct plan *plan, struct shape *shape)
 {
 	struct plan usual = usual_of(plan);
-	struct sample sample = take(sampler, &usual, 1, probed_micro_batches(plan));
+	struct sample sample =
+		take(sampler, sampler->question->model, &usual, 1, probed_micro_batches(plan));
 	*shape = (struct shape){.plan = plan, .fixed = bound_fixed_bytes(sample.schedule)};
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		shape->multiprocessors[e] = INFINITY;
@@ -401,6 +451,7 @@ void bounds_build(const struct question *question, const struct space *space, st
 	*sampler = (struct sampler){.question = question,
 		.no_load = knobs_of_role(KNOB_NO_LOAD),
 		.no_shape = knobs_of_role(KNOB_NO_SHAPE)};
+	make_few_blocks(sampler);
 	bounds->sampler = sampler;
 	bounds->of = array_grow(NULL, &(int){0}, space->n, sizeof(*bounds->of));
 	for (int i = 0; i < space->n; i++)
@@ -446,6 +497,7 @@ void bounds_finish(struct bounds *bounds)
 	if (bounds->sampler != NULL) {
 		divided_models_finish(&bounds->sampler->divided);
 		arena_finish(&bounds->sampler->arena);
+		arena_finish(&bounds->sampler->models);
 		free(bounds->sampler->loads);
 		free(bounds->sampler->shapes);
 	}

@@ -149,6 +149,29 @@ static void test_bounds_are_close(void **state)
 	arena_finish(&arena);
 }
 
+/* Where lists do not fold, a load is read off a few blocks: they say what all take. */
+static void test_many_blocks(void **state)
+{
+	static const char *const tensor[] = {"1", "2", "4"};
+	(void)state;
+	struct arena arena = {0};
+	struct tally tally = {0};
+	struct question question = {.model = load_model(&arena, "llama-3-8b"),
+		.topology = load_topology(&arena, "dgx-h100")};
+	set_choice(&question, &arena, "runtime", "megatron");
+	set_choice(&question, &arena, "global_batch", "128");
+	restrict_to(&question, &arena, KNOB_TENSOR, COUNT_OF(tensor), tensor);
+	judge_question(&question, false, 1, &arena, &tally);
+	print_message("%lld plans, bound / simulated: time %.4f, memory %.4f\n",
+		(long long)tally.plans, tally.time / (double)tally.plans,
+		tally.memory / (double)tally.plans);
+	assert_int_equal(tally.violations, 0);
+	assert_true(tally.plans > 20);
+	assert_true(tally.time / (double)tally.plans > 0.75);
+	assert_true(tally.memory / (double)tally.plans > 0.87);
+	arena_finish(&arena);
+}
+
 /* All micro-batches, as `predict` simulates them. The allocator reserves a little more over many.
  */
 static void judge_steady(const struct question *question, const struct plan *plan,
@@ -332,6 +355,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_tightened_bounds_are_admissible),
 		cmocka_unit_test(test_other_runtimes),
 		cmocka_unit_test(test_bounds_are_close),
+		cmocka_unit_test(test_many_blocks),
 		cmocka_unit_test(test_bounds_know_queues),
 		cmocka_unit_test(test_pipelines),
 		cmocka_unit_test(test_negative_control),
