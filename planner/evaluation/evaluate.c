@@ -268,8 +268,7 @@ enum { FULLEST_STAGES = 2 };
 static const struct schedule *stage_of(
 	struct evaluator *evaluator, const struct plan *plan, int stage)
 {
-	struct steady steady;
-	const struct plan *own = steady_of(plan, 0, &steady) ? &steady.plans[1] : plan;
+	const struct plan filling = steady_filling(plan), *own = &filling;
 	arena_reset(&evaluator->scratch);
 	return schedule_emit_class(&evaluator->scratch, own, model_of(evaluator, own),
 		evaluator->question->topology, stage);

@@ -26,6 +26,18 @@ static struct plan with_micro_batches(const struct plan *plan, int64_t n)
 	return shorter;
 }
 
+/* Interleaved, the first rank begins less than two rounds before its first backward. */
+struct plan steady_filling(const struct plan *plan)
+{
+	const struct pipeline pipeline = plan_pipeline(plan);
+	int64_t n = pipeline.ranks + FILLING_MORE + 1;
+	if (pipeline.schedule == PIPELINE_GPIPE)
+		return *plan;
+	if (pipeline.chunks > 1)
+		n = 2 * (int64_t)pipeline.ranks;
+	return n < plan->grad_accum ? with_micro_batches(plan, n) : *plan;
+}
+
 bool steady_of(const struct plan *plan, int attempt, struct steady *steady)
 {
 	const struct pipeline pipeline = plan_pipeline(plan);
@@ -36,6 +48,7 @@ bool steady_of(const struct plan *plan, int attempt, struct steady *steady)
 	/* GPipe keeps all micro-batches. The first lists also say what memory holds; longer ones
 	 * together have to be shorter than all. */
 	if (pipeline.ranks == 1 || pipeline.schedule == PIPELINE_GPIPE ||
+		(several && plan->grad_accum <= 2 * n && steady_may_run_all(plan)) ||
 		plan->grad_accum % round != 0 || (attempt > 0 && n * pipeline.ranks > MOST) ||
 		plan->grad_accum <= (attempt == 0 ? n + FILLING_MORE : 2 * n - round))
 		return false;

@@ -16,6 +16,8 @@ struct steady {
 
 /* `attempt`: longer ones, from 0 on. False: the plan itself takes as little. */
 bool steady_of(const struct plan *plan, int attempt, struct steady *steady);
+/* The plan with as many micro-batches as a pipeline has in flight, and a few more. */
+struct plan steady_filling(const struct plan *plan);
 /* May all micro-batches be looked at? Else the longest list is taken for steady. */
 bool steady_may_run_all(const struct plan *plan);
 /* Does every operation of a round of the second plan happen as long after the same one of the round

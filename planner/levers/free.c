@@ -67,6 +67,16 @@ static int by_cost(const void *a, const void *b)
 	return x->cost != y->cost ? (x->cost < y->cost ? -1 : 1) : (int)x->id - (int)y->id;
 }
 
+/* Surely: a pipeline takes long to simulate. */
+static bool costs_too_much(const struct letting_go *l, const struct plan *plan)
+{
+	struct error error = {0};
+	const struct question *question = l->evaluator->question;
+	return plan->mesh.pipeline > 1 && l->objective == COST_TIME &&
+	       plan_check(plan, question->model, question->topology, &error) &&
+	       costs_time(plan, evaluator_bound_time(l->evaluator, plan)) > l->most;
+}
+
 static bool find_departures(struct letting_go *l, const struct plan *plan, const struct plan *usual,
 	struct departure departures[KNOB_COUNT], int *n)
 {
@@ -81,6 +91,8 @@ static bool find_departures(struct letting_go *l, const struct plan *plan, const
 			continue;
 		*departure = (struct departure){.id = id, .without = *plan};
 		let_go(id, usual, &departure->without);
+		if (costs_too_much(l, &departure->without))
+			continue;
 		if (!cost_without(l, &departure->without, &departure->cost, &room))
 			return false;
 		if (departure->cost <= l->most && room == l->has_room)
@@ -191,14 +203,17 @@ static bool list_levers(const struct question *question, const struct candidate 
 
 /* --- all of them ------------------------------------------------------------------------------ */
 
-/* What moves communication stays: it gains about as much elsewhere. Checkpointing, offload and the
- * batch are open, since levers make room. Of the levers that may cost something only activation
- * offload is looked at, where memory is short: the others give little. */
+/* What moves communication stays, and the order of passes: it gains about as much elsewhere.
+ * Checkpointing, offload and the batch are open, since levers make room. Of the levers that may
+ * cost something only activation offload is looked at, where memory is short: the others give
+ * little. */
 static struct question free_question(const struct question *question, const struct plan *chosen)
 {
 	static const enum knob_id stay[] = {KNOB_STRATEGY, KNOB_SHARD_GROUP,
 		KNOB_RESHARD_AFTER_FORWARD, KNOB_WRAP, KNOB_PREFETCH, KNOB_FORWARD_PREFETCH,
-		KNOB_LIMIT_ALL_GATHERS};
+		KNOB_LIMIT_ALL_GATHERS},
+				  of_stages[] = {KNOB_PIPELINE, KNOB_PIPELINE_SCHEDULE,
+					  KNOB_VIRTUAL_STAGES};
 	struct question all = *question;
 	bool short_of_memory =
 		!plan_checkpoints(chosen, CHECKPOINTING_NONE) || plan_offloads_any(chosen);
@@ -213,6 +228,8 @@ static struct question free_question(const struct question *question, const stru
 	for (int i = 0; i < COUNT_OF(stay); i++)
 		if (stay[i] != KNOB_SHARD_GROUP || strategy_is_hybrid(chosen->strategy))
 			question_take(&all, stay[i], chosen);
+	for (int i = 0; i < COUNT_OF(of_stages) && chosen->mesh.pipeline > 1; i++)
+		question_take(&all, of_stages[i], chosen);
 	return all;
 }
 
