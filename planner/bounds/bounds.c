@@ -456,6 +456,12 @@ void bounds_build(const struct question *question, const struct space *space, st
 	bounds->of = array_grow(NULL, &(int){0}, space->n, sizeof(*bounds->of));
 	for (int i = 0; i < space->n; i++)
 		bounds->of[i] = bound_of(sampler, &space->plans[i], limit);
+	arena_finish(&sampler->arena); /* a search has use for the memory */
+}
+
+const struct divided_models *bounds_models(const struct bounds *bounds)
+{
+	return &bounds->sampler->divided;
 }
 
 void bounds_complete(struct bounds *bounds, const struct space *space, int index)

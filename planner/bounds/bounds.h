@@ -27,6 +27,8 @@ struct bounds {
  * others. bounds_finish frees what it allocates. */
 void bounds_build(
 	const struct question *question, const struct space *space, struct bounds *bounds);
+/* What ranks have of the model under the divisions of all plans, until bounds_finish. */
+const struct divided_models *bounds_models(const struct bounds *bounds);
 /* The bound of memory of a plan is that of its load and its shape, too. `space`: as it was. */
 void bounds_complete(struct bounds *bounds, const struct space *space, int plan);
 /* The bound of memory that a plan's own schedule gives, whole or folded. Allocates from `arena`. */

@@ -48,6 +48,12 @@ void evaluators_init(struct evaluators *evaluators, const struct question *quest
 		evaluators->of[i].question = question;
 }
 
+void evaluators_know(struct evaluators *evaluators, const struct divided_models *models)
+{
+	for (int i = 0; i < evaluators->n; i++)
+		evaluators->of[i].known = models;
+}
+
 int64_t evaluators_evaluated(const struct evaluators *evaluators)
 {
 	int64_t evaluated = 0;

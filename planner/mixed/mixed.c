@@ -313,6 +313,7 @@ bool mixes_find(struct search *search, int chosen, struct arena *arena, struct m
 	*n = 0;
 	find_tasks(search, cost, &tasks);
 	evaluators_init(&tasks.evaluators, search->question);
+	evaluators_know(&tasks.evaluators, search->evaluator.known);
 	lent_each(search->question, tasks.n, time_guess, &tasks);
 	keep_different(&tasks, cost);
 	solve_best(&tasks);

@@ -209,6 +209,8 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	if (!space_build(question, arena, &search->space, error))
 		return false;
 	bounds_build(question, &search->space, &search->bounds);
+	search->evaluator.known = bounds_models(&search->bounds);
+	evaluators_know(&search->workers, search->evaluator.known);
 	search->known = calloc((size_t)search->space.n, sizeof(*search->known));
 	if (search->known == NULL)
 		base_out_of_memory((size_t)search->space.n * sizeof(*search->known));
