@@ -101,7 +101,7 @@ static struct simulation_options sketch(struct evaluator *evaluator)
 		.scratch = &evaluator->simulating};
 }
 
-/* One plan on one machine. `closely`: with the digest of its schedule, for what is shown. */
+/* One plan on one machine. `closely`: its memory peaks at an operation that has a name. */
 struct trial {
 	const struct topology *topology;
 	const struct plan *plan;
@@ -389,9 +389,6 @@ static bool run_closely(struct evaluator *evaluator, const struct plan *plan,
 	if (!run(evaluator, &trial, error))
 		return false;
 	*prediction = trial.simulation.prediction;
-	if (plan->mesh.pipeline == 1)
-		prediction->schedule_digest =
-			arena_strdup(arena, schedule_digest(trial.schedule).hex);
 	keep_strings(prediction, arena);
 	*exposure = exposure_of(&trial.simulation);
 	return true;
@@ -416,10 +413,9 @@ const char *evaluator_digest(
 {
 	struct arena *scratch = &evaluator->scratch;
 	arena_reset(scratch);
-	return arena_strdup(
-		arena, schedule_digest(schedule_emit(scratch, plan, model_of(evaluator, plan),
-					       evaluator->question->topology))
-			       .hex);
+	const struct schedule *schedule = schedule_fold_printable(
+		scratch, plan, model_of(evaluator, plan), evaluator->question->topology);
+	return arena_strdup(arena, schedule_digest(schedule).hex);
 }
 
 void evaluator_release(struct evaluator *evaluator)

@@ -13,7 +13,7 @@ struct evaluator {
 	struct arena simulating; /* what a simulation needs while it runs */
 	struct divided_models divided;
 	const struct divided_models *known; /* models that need not be divided again; or NULL */
-	int64_t evaluated; /* plans */
+	int64_t evaluated;                  /* plans */
 };
 
 /* What communication costs one step, seconds. */
@@ -44,8 +44,7 @@ bool evaluator_run_time(struct evaluator *evaluator, const struct plan *plan, do
  * no lower bounds and no ledger; its strings live in `scratch` until the next call. */
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
-/* All of it, with the digest of its schedule (pipelines: without) and what is exposed, and with
- * strings in `arena`. */
+/* All of it, with what is exposed, and with strings in `arena`. */
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
@@ -56,7 +55,7 @@ bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *pla
 	struct error *error);
 /* A copy, with its strings in `arena`. */
 struct prediction evaluator_kept(const struct prediction *prediction, struct arena *arena);
-/* Of its whole schedule. */
+/* Of its schedule: takes longer than most simulations. */
 const char *evaluator_digest(
 	struct evaluator *evaluator, const struct plan *plan, struct arena *arena);
 /* On another topology than the question's (what would happen if a link were faster). */
