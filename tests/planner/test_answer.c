@@ -4,8 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "planner/evaluation/evaluation.h"
+#include "planner/search/search.h"
 #include "schedule/resolve/resolve.h"
+#include "schedule/schedule.h"
 #include "simulator/simulator.h"
 
 struct fixture {
@@ -167,6 +168,44 @@ static void test_sensitivity(void **state)
 	assert_non_null(find_row(&answer, "activation_checkpointing", "full"));
 	assert_non_null(find_row(&answer, "network bandwidth", "x 1/2"));
 	assert_non_null(find_row(&answer, "micro_batch", "2 x 4"));
+	end(&f);
+}
+
+/* --- what is looked at but once ---------------------------------------------------------------
+ */
+
+static void test_first_has_digest(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "gpt2-355m", "2xdgx-a100-80gb");
+	struct answer answer = ask(&f.question, &f.arena);
+	const struct schedule *schedule = schedule_emit(
+		&f.arena, &answer.chosen->plan, f.question.model, f.question.topology);
+	assert_string_equal(
+		answer.chosen->prediction.schedule_digest, schedule_digest(schedule).hex);
+	assert_true(answer.n_alternatives > 0);
+	for (int i = 0; i < answer.n_alternatives; i++)
+		assert_null(answer.alternatives[i].prediction.schedule_digest);
+	end(&f);
+}
+
+static void test_models_are_divided_once(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct search search;
+	struct error error = {0};
+	begin(&f, "llama-2-13b", "dgx-a100-40gb");
+	set_choice(&f.question, &f.arena, "runtime", "megatron");
+	set_choice(&f.question, &f.arena, "global_batch", "8");
+	set_choice(&f.question, &f.arena, "tensor", "8");
+	assert_true(search_run(&f.question, &f.arena, &search, &error));
+	assert_true(search.evaluated > 0);
+	assert_int_equal(search.evaluator.known->n, 1);
+	assert_int_equal(search.evaluator.divided.n, 0);
+	assert_int_equal(search.workers.of[0].divided.n, 0);
+	search_finish(&search);
 	end(&f);
 }
 
@@ -523,6 +562,8 @@ int main(void)
 		cmocka_unit_test(test_every_other_has_a_reason),
 		cmocka_unit_test(test_order_of_alternatives),
 		cmocka_unit_test(test_sensitivity),
+		cmocka_unit_test(test_first_has_digest),
+		cmocka_unit_test(test_models_are_divided_once),
 		cmocka_unit_test(test_nothing_fits),
 		cmocka_unit_test(test_offload_when_nothing_fits),
 		cmocka_unit_test(test_what_would_help),
