@@ -264,11 +264,9 @@ static union knob_value plain_value(
 	return e->axes.of[axis].values[0];
 }
 
-/* Walks the product of the axes from the a-th on; false with the first error when no point came
- * out.
- */
-static bool add_points(
-	struct enumeration *e, int a, const struct question *point, struct error *error)
+/* Walks the product of the axes from the a-th on, and leaves `point` as it was; false with the
+ * first error when no point came out. */
+static bool add_points(struct enumeration *e, int a, struct question *point, struct error *error)
 {
 	if (a == n_axes)
 		return add_point(e, point, error);
@@ -276,19 +274,23 @@ static bool add_points(
 	const struct axis *values = &e->axes.of[axis];
 	if (values->n == 0)
 		return add_points(e, a + 1, point, error);
+	const union knob_value before = knob_get(axis, &point->asked);
+	const uint64_t given = point->given;
 	bool any = false;
 	bool plain = is_plain(e, axis, point);
+	const union knob_value usual = plain_value(e, axis, point);
 	int n = tried(e, axis, point);
 	for (int i = 0; i < n; i++) {
-		struct question with = *point;
 		struct error mine = {0};
-		question_put(&with, axis, plain ? plain_value(e, axis, point) : values->values[i]);
-		bool some = add_points(e, a + 1, &with, &mine);
+		question_put(point, axis, plain ? usual : values->values[i]);
+		bool some = add_points(e, a + 1, point, &mine);
 		note_value(e, axis, values->values[i], some, &mine);
-		if (!some)
-			error_set(error, mine.code, "%s", mine.message);
+		if (!some && error->code == EXIT_CODE_OK)
+			*error = mine;
 		any = any || some;
 	}
+	knob_put(axis, &point->asked, before);
+	point->given = given;
 	return any;
 }
 
