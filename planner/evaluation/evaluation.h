@@ -12,7 +12,7 @@ struct evaluator {
 	struct arena scratch;
 	struct arena simulating; /* what a simulation needs while it runs */
 	struct divided_models divided;
-	const struct divided_models *known; /* models that need not be divided again; or NULL */
+	const struct divided_models *known; /* models that others have divided; or NULL */
 	int64_t evaluated;                  /* plans */
 };
 
@@ -117,7 +117,6 @@ struct evaluators {
 };
 
 void evaluators_init(struct evaluators *evaluators, const struct question *question);
-/* Each knows these models. */
 void evaluators_know(struct evaluators *evaluators, const struct divided_models *models);
 int64_t evaluators_evaluated(const struct evaluators *evaluators);
 void evaluators_finish(struct evaluators *evaluators);
