@@ -32,7 +32,7 @@ void arena_finish(struct arena *arena)
 	arena->first = NULL;
 }
 
-static void put_block(struct arena *arena, size_t size)
+static struct arena_block *new_block(size_t size, struct arena_block *older)
 {
 	if (size > SIZE_MAX - sizeof(struct arena_block))
 		base_out_of_memory(size);
@@ -43,8 +43,8 @@ static void put_block(struct arena *arena, size_t size)
 		is_zero ? calloc(1, sizeof(*block) + size) : malloc(sizeof(*block) + size);
 	if (block == NULL)
 		base_out_of_memory(size);
-	*block = (struct arena_block){.older = arena->first, .size = size, .is_zero = is_zero};
-	arena->first = block;
+	*block = (struct arena_block){.older = older, .size = size, .is_zero = is_zero};
+	return block;
 }
 
 /* As much in one block, so that the next round calls neither malloc nor free. */
@@ -58,7 +58,7 @@ void arena_reset(struct arena *arena)
 		for (struct arena_block *block = arena->first; block != NULL; block = block->older)
 			size += block->size;
 		arena_finish(arena);
-		put_block(arena, size);
+		arena->first = new_block(size, NULL);
 	}
 	arena->first->is_zero = arena->first->is_zero && arena->first->used == 0;
 	arena->first->used = 0;
@@ -93,7 +93,21 @@ static void add_block(struct arena *arena, size_t bytes)
 		size = LARGEST_BLOCK_BYTES;
 	if (size < bytes)
 		size = bytes;
-	put_block(arena, size);
+	arena->first = new_block(size, arena->first);
+}
+
+/* A large request that does not fit has a block of its own, behind the newest, which goes on with
+ * what is smaller. */
+static struct arena_block *block_for(struct arena *arena, size_t bytes)
+{
+	struct arena_block *first = arena->first;
+
+	if (first != NULL && first->size - first->used >= bytes)
+		return first;
+	if (first != NULL && bytes > LARGEST_BLOCK_BYTES / 4)
+		return first->older = new_block(bytes, first->older);
+	add_block(arena, bytes);
+	return arena->first;
 }
 
 void *arena_alloc(struct arena *arena, size_t count, size_t size)
@@ -104,10 +118,7 @@ void *arena_alloc(struct arena *arena, size_t count, size_t size)
 	if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
 		base_out_of_memory(SIZE_MAX);
 	bytes = (bytes + alignment - 1) / alignment * alignment;
-	if (arena->first == NULL || arena->first->size - arena->first->used < bytes)
-		add_block(arena, bytes);
-
-	struct arena_block *block = arena->first;
+	struct arena_block *block = block_for(arena, bytes);
 	void *result = (char *)block->data + block->used;
 	block->used += bytes;
 	if (!block->is_zero)
