@@ -27,7 +27,9 @@ static void choose_zero(
 			plan->overlap == OVERLAP_ALL ? GATHERS_BY_BUCKET : GATHERS_BUCKETS_AT_END;
 		method->weights = WEIGHTS_WHOLE_BUCKETS;
 	}
-	method->adds_in_hook = zero->fp32_gradients && !zero->adds_at_once && !method->shards;
+	/* One rank is not wrapped in DDP, whose hook it is. */
+	method->adds_in_hook = zero->fp32_gradients && !zero->adds_at_once && !method->shards &&
+			       plan_reduce_ranks(plan) > 1;
 	method->copies_back = zero->copies_back;
 	method->copies_gradients =
 		!zero->fp32_gradients || plan->reduce_dtype != plan->master_dtype;

@@ -68,7 +68,8 @@ static void add_overlapped(struct step *step, const struct action *action)
 	part.end_module = range->end_module;
 	if (part.first_module < part.end_module)
 		action_add(step, part);
-	add_gather(step, action, OF_INPUT | BESIDE);
+	if (!step->rules.keeps_gathered_input)
+		add_gather(step, action, OF_INPUT | BESIDE);
 	part.end_module = part.first_module;
 	part.first_module = range->first_module;
 	part.kind = ACTION_BACKWARD_INPUT;

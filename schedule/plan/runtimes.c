@@ -235,15 +235,26 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.values[KNOB_PIPELINE_SCHEDULE] = BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE),
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
+			.defers_frees = true,
 			.zero = &nanotron_rules,
 			.fused_kernels = true,
+			/* models/llama.py: q, k and v in the order of heads, k and v put together,
+			 * then in the order of tokens; lengths of sequences out of a mask. Backward
+			 * puts gradients of k and v together, then of all three, then in the order
+			 * of the projection, and those of gate and up together. */
+			.attention_copies = {{14, 16}, {11, 3}},
+			.activation_copies = {{0, 4}, {0, 1}},
+			.by_parameter = true,
+			.one_launch_queue = true, /* assert_cuda_max_connections_set_to_1 */
 			.parallel_loss = true,
+			.overlaps_exchanges = true,          /* tp_linear_async_communication */
+			.waits_for_messages = LINEAR_ORDERS, /* p2p.py reads their shapes */
 			.cuts_by_cost = true,
 			.ties_stages = true,
 			.keeps_stage_output = true,
 			/* Over eight ranks, 32 MiB each: 4.4 ms a block whatever the GPU does
 			 * (ultrascale playbook, 8.86B, the calibrating part). */
-			.host_per_exchange = 500e-6,
+			.host_per_exchange = 390e-6,
 			.host_per_hook = 30e-6,
 		},
 	[RUNTIME_INTERNEVO] =

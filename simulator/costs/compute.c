@@ -174,6 +174,27 @@ static void take_round(const struct plan *plan, const struct model *model, enum 
 	work->eager_kernels += ring->kernels;
 }
 
+/* What a runtime copies besides. */
+static void add_copies(const struct plan *plan, const struct model *model, enum pass pass,
+	struct module_work *work)
+{
+	const struct architecture *a = &model->architecture;
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	bool forward = pass == PASS_FORWARD, attention = work->attention_flops > 0;
+	const struct copies *copies =
+		attention ? &runtime->attention_copies : &runtime->activation_copies;
+	double tokens = (double)model_tokens(model, plan->micro_batch, plan->seq_len);
+	double elements = attention ? tokens * (double)(a->heads * a->head_dim) : work->activations;
+	double bytes = elements * copies->elements[!forward] * dtype_bytes(plan->param_dtype);
+
+	if (elements <= 0)
+		return;
+	work->memory_bytes += bytes;
+	work->eager_bytes += bytes;
+	work->kernels += copies->launches[!forward];
+	work->eager_kernels += copies->launches[!forward];
+}
+
 static double add_module(const struct machine *machine, const struct schedule *schedule,
 	const struct model *model, int module, enum pass pass, const struct module_work *work,
 	struct cost *cost)
@@ -420,6 +441,7 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 			dtype_bytes(plan->param_dtype), plan->attention, &work);
 		if (work.attention_flops > 0 && plan_attention_rounds(plan) > 1)
 			take_round(plan, model, pass, &work);
+		add_copies(plan, model, pass, &work);
 		if (own_kernels(machine, schedule))
 			join_inputs(plan, model, i, pass, &work);
 		add_module_work(machine, schedule, model, i, pass, &work, &kernels, cost);

@@ -188,13 +188,35 @@ static double update_kernels(const struct costing *costing, const struct op *op)
 		       : OPTIMIZER_KERNELS;
 }
 
+/* Of a unit, or of all. */
+static int parameters_of(const struct costing *costing, const struct op *op)
+{
+	const struct program *program = costing->program;
+	int n = 0;
+
+	for (int u = 0; u < program->n_units; u++)
+		n += op->unit < 0 || op->unit == u ? program->units[u].n_slices : 0;
+	return n;
+}
+
+static double traffic_kernels(const struct costing *costing, const struct op *op)
+{
+	if (op->kind == OP_OPTIMIZER)
+		return update_kernels(costing, op);
+	return costing->runtime->by_parameter && op->stream == STREAM_COMPUTE
+		       ? fmax(1, parameters_of(costing, op))
+		       : 1;
+}
+
 static double traffic(const struct costing *costing, const struct op *op, struct cost *cost)
 {
 	const struct machine *machine = &costing->machine;
-	double kernels = op->kind == OP_OPTIMIZER ? update_kernels(costing, op) : 1;
+	double kernels = traffic_kernels(costing, op);
 
-	if (op->kind == OP_GRADIENT_NORM)
-		return compute_norm_cost(machine, costing->schedule, (double)op->bytes, cost);
+	if (op->kind == OP_GRADIENT_NORM) {
+		compute_norm_cost(machine, costing->schedule, (double)op->bytes, cost);
+		return kernels;
+	}
 	traffic_cost(
 		machine, traffic_bytes(costing, op), traffic_bandwidth(machine, op), kernels, cost);
 	return kernels;
@@ -239,6 +261,15 @@ static void init_factors(struct costing *costing)
 				      costing->machine.dtype, (enum step_work)work, all);
 }
 
+/* Launches of exchanges that stand in compute's queue: one an operation. */
+static double exchanges_beside(const struct costing *costing, const struct op *op)
+{
+	const struct plan *plan = &costing->schedule->plan;
+
+	return runtime_of(plan->runtime)->one_launch_queue && plan->mesh.tensor > 1 &&
+	       op_kind_class(op->kind) == OP_CLASS_COMPUTE;
+}
+
 static struct cost cost_of(const struct costing *costing, const struct op *op)
 {
 	const struct machine *machine = &costing->machine;
@@ -268,7 +299,7 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 		break;
 	}
 	slow_down(&cost, step_factor(costing, op->kind));
-	cost.kernels = fmax(1, kernels);
+	cost.kernels = fmax(1, kernels) + exchanges_beside(costing, op);
 	host_cost(costing, op, kernels, &cost);
 	return cost;
 }

@@ -7,7 +7,7 @@
 
 /* What is carried out, as in struct simulation_options. */
 struct engine_options {
-	bool no_contention, runs_ahead;
+	bool no_contention, runs_ahead, follows;
 	unsigned without; /* bits, 1 << enum cost_part */
 };
 

@@ -90,7 +90,9 @@ static int64_t shard_width(
 static void add_shards(struct cutter *cutter, const struct buffer *buffer, int times)
 {
 	const struct unit *unit = &cutter->program->units[buffer->unit];
-	bool apart = runtime_of(cutter->schedule->plan.runtime)->layout == LAYOUT_PER_PARAMETER;
+	const struct runtime *runtime = runtime_of(cutter->schedule->plan.runtime);
+	bool apart = runtime->layout == LAYOUT_PER_PARAMETER ||
+		     (runtime->by_parameter && buffer->role == BUFFER_OPTIMIZER_STATE);
 	for (int k = 0; k < times; k++) {
 		if (!apart)
 			add(cutter->pieces, buffer->bytes / times);

@@ -254,6 +254,25 @@ static void check_beside(const struct program *p, int input, bool gathers, enum 
 	assert_true(waits(p, weight, input - 1));
 }
 
+/* nanotron wraps a model in DDP, whose buckets hold gradients once more, where there are replicas.
+ */
+static void test_one_replica(void **state)
+{
+	static const char *const words[] = {"runtime=nanotron strategy=NO_SHARD tensor=16",
+		"runtime=nanotron strategy=NO_SHARD tensor=8"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct arena arena = {0};
+		const struct program *p =
+			build_words(&arena, "llama-2-7b", "2xdgx-a100-80gb", words[i])->programs;
+		int n = 0;
+		for (int b = 0; b < p->n_buffers; b++)
+			n += p->buffers[b].role == BUFFER_REDUCE_INPUT;
+		assert_int_equal(n > 0, i > 0);
+		arena_finish(&arena);
+	}
+}
+
 static void test_beside(void **state)
 {
 	static const struct {
@@ -266,7 +285,8 @@ static void test_beside(void **state)
 		{"runtime=megatron tensor=4 sequence_parallel=off", false, OP_ALL_REDUCE, 2},
 		{"runtime=megatron tensor=4 activation_checkpointing=full", true, OP_REDUCE_SCATTER,
 			2},
-		{"runtime=nanotron tensor=4", false, OP_REDUCE_SCATTER, 0},
+		{"runtime=nanotron tensor=4", true, OP_REDUCE_SCATTER, 2},
+		{"runtime=nanotron tensor=4 keep_gathered=on", false, OP_REDUCE_SCATTER, 2},
 		{"runtime=pytorch-fsdp2 tensor=4", false, OP_REDUCE_SCATTER, 0},
 	};
 	(void)state;
@@ -377,6 +397,7 @@ int main(void)
 		cmocka_unit_test(test_moments),
 		cmocka_unit_test(test_moments_of_stages),
 		cmocka_unit_test(test_instances),
+		cmocka_unit_test(test_one_replica),
 		cmocka_unit_test(test_beside),
 		cmocka_unit_test(test_alike),
 		cmocka_unit_test(test_vocabulary),

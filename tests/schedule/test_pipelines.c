@@ -306,8 +306,8 @@ static int64_t waits_for_messages(const struct program *p)
 	return n;
 }
 
-/* Megatron-LM and InternEvo synchronise the device behind what stages exchange, unless interleaved
- * stages overlap it (batch_p2p_sync, overlap_p2p_comm). */
+/* Megatron-LM, InternEvo and nanotron synchronise the device behind what stages exchange, unless
+ * interleaved stages overlap it (batch_p2p_sync, overlap_p2p_comm). */
 static void test_host_waits(void **state)
 {
 	static const struct {
@@ -321,7 +321,7 @@ static void test_host_waits(void **state)
 		{"runtime=megatron activation_checkpointing=full context=2", true},
 		{"runtime=megatron pipeline_schedule=interleaved virtual_stages=2", false},
 		{"runtime=internevo", true},
-		{"runtime=nanotron", false},
+		{"runtime=nanotron", true},
 		{"runtime=pytorch-fsdp2", false},
 	};
 	(void)state;

@@ -291,7 +291,7 @@ static void test_gathers_over_efa(void **state)
 	static const struct {
 		int64_t nodes, mib;
 		double ms;
-	} exchanges[] = {{2, 32, 0.90}, {2, 128, 1.15}, {2, 256, 1.46}, {4, 32, 1.77}};
+	} exchanges[] = {{2, 32, 0.78}, {2, 128, 1.05}, {2, 256, 1.39}, {4, 32, 1.49}};
 	struct arena arena = {0};
 	struct topology t = load_topology(&arena, "p5.48xlarge");
 	(void)state;
