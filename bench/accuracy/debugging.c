@@ -6,7 +6,7 @@
  * group, whatever it moves. TORCH_DISTRIBUTED_DEBUG=DETAIL does that (ProcessGroupWrapper: a
  * barrier in which one rank hears each other in turn, and two gathers, all over TCP), and stands in
  * the author's run_multinode.sh of March 2025 (77f54c10). Host and device wait for each other, so
- * the longer one decides.
+ * the longer one decides, and the host is never ahead: its memory is predicted so (predict.c).
  *
  * `polls`: stages asked every 0.1 s whether a message had come (p2p.py of nouamane/bench2,
  * 67c5ebb6, December 2024): two messages of metadata before each of three tensors, forward two and
@@ -39,9 +39,7 @@ static double with_checks(const struct row *row, const struct plan *plan, double
 	double slots = (double)(plan->grad_accum + plan->mesh.pipeline - 1);
 	double blocks = slots * fullest_stage(row_cell(row, "layers_per_stage"));
 
-	return plan->mesh.tensor == 1
-		       ? step
-		       : fmax(step, blocks * (double)plan->mesh.tensor * checks_a_block_and_rank);
+	return fmax(step, blocks * (double)plan->mesh.tensor * checks_a_block_and_rank);
 }
 
 /* An inner stage waits on both sides; the first micro-batch passes all links. */
@@ -52,11 +50,16 @@ static double polls(const struct plan *plan)
 	return polls_of_a_link * ((double)plan->grad_accum * sides + fmax(0, links - sides));
 }
 
+bool row_is_checked(const struct row *row, const struct plan *plan)
+{
+	return plan->mesh.tensor > 1 && strstr(row_cell(row, "debugging"), "checks") != NULL;
+}
+
 double row_with_debugging(const struct row *row, const struct plan *plan, double step)
 {
 	const char *debugging = row_cell(row, "debugging");
 
-	if (strstr(debugging, "checks") != NULL)
+	if (row_is_checked(row, plan))
 		step = with_checks(row, plan, step);
 	return strstr(debugging, "polls") != NULL ? step + polls(plan) : step;
 }

@@ -69,7 +69,7 @@ static int64_t printed_reserved_bytes(const struct row *row, const struct predic
 static bool simulate_row(const struct catalogue *catalogue, struct row *row, struct change change,
 	struct arena *arena, struct simulation *simulation, struct error *error)
 {
-	const struct simulation_options options = {.without = catalogue->without};
+	struct simulation_options options = {.without = catalogue->without};
 	struct row_case read;
 	struct schedule *schedule;
 
@@ -85,6 +85,13 @@ static bool simulate_row(const struct catalogue *catalogue, struct row *row, str
 		(double)plan.global_batch * (double)plan.seq_len / (double)plan_ranks(&plan);
 	double peak = device_peak_flops(&topology->device, plan.param_dtype);
 	row->reserved_bytes = printed_reserved_bytes(row, &simulation->prediction);
+	if (row_is_checked(row, &plan)) {
+		struct simulation follows;
+		options.host_follows = true;
+		if (!simulate(schedule, &options, false, arena, &follows, error))
+			return false;
+		row->reserved_bytes = printed_reserved_bytes(row, &follows.prediction);
+	}
 	row->gpus = plan_ranks(&plan);
 	row->nodes = ceil_div(row->gpus, topology->devices_per_node);
 	row->micro_batch = plan.micro_batch;
