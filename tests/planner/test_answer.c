@@ -190,6 +190,7 @@ static void test_first_has_digest(void **state)
 	end(&f);
 }
 
+/* The model and, for bounds, two of a few of its blocks, each under one division. */
 static void test_models_are_divided_once(void **state)
 {
 	(void)state;
@@ -202,7 +203,7 @@ static void test_models_are_divided_once(void **state)
 	set_choice(&f.question, &f.arena, "tensor", "8");
 	assert_true(search_run(&f.question, &f.arena, &search, &error));
 	assert_true(search.evaluated > 0);
-	assert_int_equal(search.evaluator.known->n, 1);
+	assert_int_equal(search.evaluator.known->n, 3);
 	assert_int_equal(search.evaluator.divided.n, 0);
 	assert_int_equal(search.workers.of[0].divided.n, 0);
 	search_finish(&search);
