@@ -83,17 +83,26 @@ static bool is_part(
 	return part->whole == model && divisions_are_alike(&part->division, division);
 }
 
-const struct model *divided_model(
-	struct divided_models *models, const struct model *model, const struct division *division)
+const struct model *divided_before(const struct divided_models *models, const struct model *model,
+	const struct division *division)
 {
-	struct error error = {0};
-	struct model *part;
-
 	if (!division_divides(division))
 		return model;
 	for (int i = 0; i < models->n; i++)
 		if (is_part(models->of[i], model, division))
 			return models->of[i];
+	return NULL;
+}
+
+const struct model *divided_model(
+	struct divided_models *models, const struct model *model, const struct division *division)
+{
+	const struct model *before = divided_before(models, model, division);
+	struct error error = {0};
+	struct model *part;
+
+	if (before != NULL)
+		return before;
 	if (!model_divide(&models->arena, model, division, &part, &error))
 		return model;
 	if (models->n < DIVIDED_MOST)

@@ -32,15 +32,18 @@ bool division_divides(const struct division *division);
  * unless it is padded: the largest part stands for all. Heads and widths must divide. */
 bool model_divide(struct arena *arena, const struct model *model, const struct division *division,
 	struct model **divided, struct error *error);
-/* Models that were divided before: a search asks for few divisions, thousands of times. {0}: none.
- */
-enum { DIVIDED_MOST = 64 };
+/* Models that were divided before: a search asks for few divisions, thousands of times, of its
+ * model and of two shorter ones. {0}: none. */
+enum { DIVIDED_MOST = 192 };
 struct divided_models {
 	struct arena arena; /* of the parts */
 	int n;
 	const struct model *of[DIVIDED_MOST];
 };
-/* What a rank has of the model; the model itself where nothing divides it. */
+/* What a rank has of the model; the model itself where nothing divides it. The first adds nothing
+ * to those that there are: NULL when it is none of them. */
+const struct model *divided_before(const struct divided_models *models, const struct model *model,
+	const struct division *division);
 const struct model *divided_model(
 	struct divided_models *models, const struct model *model, const struct division *division);
 void divided_models_finish(struct divided_models *models);

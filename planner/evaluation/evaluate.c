@@ -114,14 +114,11 @@ struct trial {
 /* Several evaluators may look at once into the models that are known: none adds to them. */
 static const struct model *model_of(struct evaluator *evaluator, const struct plan *plan)
 {
-	const struct model *model = evaluator->question->model;
-	const struct divided_models *known = evaluator->known;
+	const struct model *model = evaluator->question->model, *part = NULL;
 	const struct division division = plan_division(plan);
-	for (int i = 0; known != NULL && i < known->n; i++)
-		if (known->of[i]->whole == model &&
-			divisions_are_alike(&known->of[i]->division, &division))
-			return known->of[i];
-	return divided_model(&evaluator->divided, model, &division);
+	if (evaluator->known != NULL)
+		part = divided_before(evaluator->known, model, &division);
+	return part != NULL ? part : divided_model(&evaluator->divided, model, &division);
 }
 
 static bool run_once(struct evaluator *evaluator, struct trial *trial, struct error *error)
