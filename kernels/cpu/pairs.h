@@ -4,6 +4,16 @@
 
 #include "kernels/cpu/elements.h"
 
+INLINE vec odd_terms(uvec pairs)
+{
+	return (vec)(pairs & 0xffff0000);
+}
+
+INLINE vec even_terms(uvec pairs)
+{
+	return (vec)(pairs << 16);
+}
+
 #if defined(__AVX512BF16__)
 INLINE vec add_pair(vec sum, uvec a, uvec b)
 {
@@ -12,8 +22,8 @@ INLINE vec add_pair(vec sum, uvec a, uvec b)
 #else
 INLINE vec add_pair(vec sum, uvec a, uvec b)
 {
-	sum += (vec)(a & 0xffff0000) * (vec)(b & 0xffff0000);
-	return sum + (vec)(a << 16) * (vec)(b << 16);
+	sum += odd_terms(a) * odd_terms(b);
+	return sum + even_terms(a) * even_terms(b);
 }
 #endif
 

@@ -38,6 +38,56 @@ struct stored {
 	uint32_t *panel;
 };
 
+/* Words of A, `row` apart, by a row of packed words of B. */
+#if defined(__AVX512BF16__)
+INLINE void add_pairs(
+	const int rows, vec sum[TILE_ROWS][2], const uint32_t *a, int64_t row, const uint32_t *b)
+{
+	uvec b0 = load_words(b), b1 = load_words(b + LANES);
+
+#pragma GCC unroll 12
+	for (int r = 0; r < rows; r++) {
+		uvec element = a[r * row] - (uvec){0};
+		sum[r][0] = add_pair(sum[r][0], element, b0);
+		sum[r][1] = add_pair(sum[r][1], element, b1);
+	}
+}
+#else
+/* Kept whole: GCC would take a term out of a word before it spreads it, which takes two more
+ * instructions. */
+INLINE uvec splat_word(const uint32_t *word)
+{
+	uvec words = *word - (uvec){0};
+
+	__asm__ volatile("" : "+x"(words));
+	return words;
+}
+
+/* All odd terms, then, read once more, all even ones: with both at a time, sums of a tile would not
+ * stay in registers. */
+INLINE void add_pairs(
+	const int rows, vec sum[TILE_ROWS][2], const uint32_t *a, int64_t row, const uint32_t *b)
+{
+	vec b0 = odd_terms(load_words(b)), b1 = odd_terms(load_words(b + LANES));
+
+#pragma GCC unroll 12
+	for (int r = 0; r < rows; r++) {
+		vec element = odd_terms(splat_word(a + r * row));
+		sum[r][0] += element * b0;
+		sum[r][1] += element * b1;
+	}
+	__asm__ volatile("" ::: "memory");
+	b0 = even_terms(load_words(b));
+	b1 = even_terms(load_words(b + LANES));
+#pragma GCC unroll 12
+	for (int r = 0; r < rows; r++) {
+		vec element = even_terms(splat_word(a + r * row));
+		sum[r][0] += element * b0;
+		sum[r][1] += element * b1;
+	}
+}
+#endif
+
 INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b,
 	struct stored stored, float *c, int64_t ldc, bool accumulate)
 {
@@ -46,27 +96,16 @@ INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b
 	const int64_t row = p->a_row, step = p->a_step;
 
 	for (int64_t i = 0; i < p->pairs; i++) {
-		uvec b0, b1;
-
 		tile_fetch(rows, i, c, ldc, p->ahead);
 		if (stored.b != NULL) {
-			b0 = zip(stored.b, stored.ldb);
-			b1 = zip(stored.b + LANES, stored.ldb);
-			store_words(stored.panel, b0);
-			store_words(stored.panel + LANES, b1);
+			store_words(stored.panel, zip(stored.b, stored.ldb));
+			store_words(stored.panel + LANES, zip(stored.b + LANES, stored.ldb));
 			stored.b += 2 * stored.ldb;
+			b = stored.panel;
 			stored.panel += TILE_COLS;
-		} else {
-			b0 = load_words(b);
-			b1 = load_words(b + LANES);
-			b += TILE_COLS;
 		}
-#pragma GCC unroll 12
-		for (int r = 0; r < rows; r++) {
-			uvec element = a[r * row] - (uvec){0};
-			sum[r][0] = add_pair(sum[r][0], element, b0);
-			sum[r][1] = add_pair(sum[r][1], element, b1);
-		}
+		add_pairs(rows, sum, a, row, b);
+		b += TILE_COLS;
 		a += step;
 	}
 	tile_store(rows, sum, c, ldc, accumulate);
