@@ -414,28 +414,35 @@ static void backward_attention_output(const struct leaf *leaf)
 		operand_work(leaf, TENSOR_D_ATTENTION_OUT), false);
 }
 
-static void backward_attention_core(const struct leaf *leaf)
+/* Where its gradients go. */
+static struct attention_backward gradients_of(const struct leaf *leaf)
 {
-	const struct compute *c = leaf->compute;
-	struct attention forward = leaf_attention(leaf);
 	struct qkv_gradients d = qkv_gradients(leaf);
 
-	const struct attention_backward backward = {.forward = forward,
-		.dout = operand_work(leaf, TENSOR_D_ATTENTION_OUT),
-		.dout_stride = forward.out_stride,
-		.dq = d.q,
+	return (struct attention_backward){.dq = d.q,
 		.dk = d.k,
 		.dv = d.v,
 		.dq_stride = d.q_stride,
 		.dk_stride = d.kv_stride,
 		.dv_stride = d.kv_stride};
+}
+
+static void backward_attention_core(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	struct attention_backward backward = gradients_of(leaf);
+	const struct attention *forward = &backward.forward;
+
+	backward.forward = leaf_attention(leaf);
+	backward.dout = operand_work(leaf, TENSOR_D_ATTENTION_OUT);
+	backward.dout_stride = forward->out_stride;
 	if (c->chunks > 0) {
 		context_attention_backward(leaf, &backward);
 		return;
 	}
 	c->kernels->attention_backward(c->context, &backward);
-	leaf_rope(leaf, d.q, forward.heads, d.q_stride, true);
-	leaf_rope(leaf, d.k, forward.kv_heads, d.kv_stride, true);
+	leaf_rope(leaf, backward.dq, forward->heads, backward.dq_stride, true);
+	leaf_rope(leaf, backward.dk, forward->kv_heads, backward.dk_stride, true);
 }
 
 /* Where kernels write the gradient of a norm that is frozen: what no operand needs any more. */
@@ -571,17 +578,17 @@ static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
 	[MODULE_HEAD] = backward_head,
 };
 
-static void take_keys(const struct leaf *leaf)
+static void take_gradients(const struct leaf *leaf)
 {
-	if (!context_returns_keys(leaf))
+	if (!context_returns_gradients(leaf))
 		return;
-	const struct qkv_gradients d = qkv_gradients(leaf);
-	context_take_keys(leaf, d.k, d.v, d.kv_stride);
+	const struct attention_backward gradients = gradients_of(leaf);
+	context_take_gradients(leaf, &gradients);
 }
 
 void backward_leaves(struct compute *compute, const struct op *op)
 {
-	take_keys(&(struct leaf){.compute = compute, .op = op, .module = op->end_module - 1});
+	take_gradients(&(struct leaf){.compute = compute, .op = op, .module = op->end_module - 1});
 	for (int m = op->end_module - 1; m >= op->first_module; m--) {
 		enum module_kind kind = compute->model->modules[m].kind;
 

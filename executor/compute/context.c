@@ -1,11 +1,16 @@
 /* Context ranks: each has two chunks of every sequence, from its two ends, and attends to the keys
  * of all of them (Llama 3, 2407.21783). These are gathered, one rank's block behind the other's:
  * the keys of its tokens, then the values. Gradients of them lie alike, and come back summed up. */
-#include "executor/compute/leaf.h"
+#include "executor/compute/context.h"
 
 #include <string.h>
 
-static int64_t context_place(const struct compute *c)
+int64_t context_ranks(const struct compute *c)
+{
+	return c->schedule->plan.mesh.context;
+}
+
+int64_t context_place(const struct compute *c)
 {
 	const struct mesh *mesh = &c->schedule->plan.mesh;
 
@@ -25,6 +30,16 @@ int64_t compute_position(const struct compute *c, int64_t token)
 	return c->chunks > 0 ? first_position(c, context_place(c), token / c->seq_len) + at : at;
 }
 
+int64_t context_rank_of(const struct compute *c, int64_t chunk)
+{
+	return min_i64(chunk, c->chunks - 1 - chunk);
+}
+
+int64_t context_row_of(const struct compute *c, int64_t sequence, int64_t chunk)
+{
+	return (2 * sequence + (2 * chunk >= c->chunks)) * c->seq_len;
+}
+
 /* Elements of a key: rows of a block follow one another. */
 static int64_t key_width(const struct leaf *leaf)
 {
@@ -33,22 +48,20 @@ static int64_t key_width(const struct leaf *leaf)
 	return a->kv_heads * a->head_dim;
 }
 
-/* Rows that lie `from` apart to rows that lie `to` apart. */
-static void copy_rows(const struct leaf *leaf, void *out, int64_t to, const void *in, int64_t from)
+void context_copy(
+	const struct leaf *leaf, void *out, int64_t to, const void *in, int64_t from, int64_t width)
 {
 	const struct compute *c = leaf->compute;
-	size_t bytes = (size_t)(key_width(leaf) * dtype_bytes(c->dtype));
+	bool moves = !c->rehearsal && c->data != NULL && out != NULL && in != NULL;
+	size_t bytes = (size_t)(width * dtype_bytes(c->dtype));
 
-	for (int64_t i = 0; i < c->tokens; i++)
+	for (int64_t i = 0; i < c->tokens && moves; i++)
 		memcpy(compute_at(c, out, i * to), compute_at(c, in, i * from), bytes);
 }
 
-static bool moves(const struct compute *c)
-{
-	return !c->rehearsal && c->data != NULL;
-}
+/* --- by all-gather --- */
 
-void *context_own_keys(const struct leaf *leaf)
+static void *own_keys(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
 	int64_t width = key_width(leaf);
@@ -56,10 +69,9 @@ void *context_own_keys(const struct leaf *leaf)
 	void *block = compute_at(c, operand_keys(leaf), context_place(c) * 2 * c->tokens * width);
 
 	leaf_find_qkv(leaf, &own);
-	if (block == NULL || own.k == NULL || own.v == NULL || !moves(c))
-		return block;
-	copy_rows(leaf, block, width, own.k, own.k_stride);
-	copy_rows(leaf, compute_at(c, block, c->tokens * width), width, own.v, own.v_stride);
+	context_copy(leaf, block, width, own.k, own.k_stride, width);
+	context_copy(
+		leaf, compute_at(c, block, c->tokens * width), width, own.v, own.v_stride, width);
 	return block;
 }
 
@@ -112,7 +124,7 @@ static struct attention of_chunk(
 	return a;
 }
 
-void context_attention(const struct leaf *leaf, const struct attention *attention)
+static void attention_to_all(const struct leaf *leaf, const struct attention *attention)
 {
 	const struct compute *c = leaf->compute;
 
@@ -124,7 +136,8 @@ void context_attention(const struct leaf *leaf, const struct attention *attentio
 	}
 }
 
-void context_attention_backward(const struct leaf *leaf, const struct attention_backward *backward)
+static void attention_to_all_backward(
+	const struct leaf *leaf, const struct attention_backward *backward)
 {
 	const struct compute *c = leaf->compute;
 	int64_t width = key_width(leaf);
@@ -148,23 +161,66 @@ void context_attention_backward(const struct leaf *leaf, const struct attention_
 	leaf_rope(leaf, backward->dq, backward->forward.heads, backward->dq_stride, true);
 }
 
-bool context_returns_keys(const struct leaf *leaf)
-{
-	return leaf->compute->chunks > 0 && leaf_module(leaf)->layer >= 0 &&
-	       leaf_siblings(leaf)->of[MODULE_ATTENTION_CORE] == leaf->module + 1;
-}
-
-void context_take_keys(const struct leaf *leaf, void *dk, void *dv, int64_t stride)
+static void take_sums(const struct leaf *leaf, const struct attention_backward *d)
 {
 	const struct compute *c = leaf->compute;
 	int64_t width = key_width(leaf);
 	const void *sums = operand_sum(leaf);
 
-	if (sums == NULL || dk == NULL)
-		return;
-	if (moves(c)) {
-		copy_rows(leaf, dk, stride, sums, width);
-		copy_rows(leaf, dv, stride, compute_at(c, sums, c->tokens * width), width);
-	}
-	leaf_rope(leaf, dk, c->model->architecture.kv_heads, stride, true);
+	context_copy(leaf, d->dk, d->dk_stride, sums, width, width);
+	context_copy(
+		leaf, d->dv, d->dv_stride, compute_at(c, sums, c->tokens * width), width, width);
+	leaf_rope(leaf, d->dk, c->model->architecture.kv_heads, d->dk_stride, true);
+}
+
+static const struct context_calls by_gather = {.given = own_keys,
+	.attention = attention_to_all,
+	.backward = attention_to_all_backward,
+	.take_gradients = take_sums};
+
+/* --- the methods --- */
+
+static const struct context_calls *method_of(const struct leaf *leaf)
+{
+	static const struct context_calls *const methods[] = {
+		[CONTEXT_ALL_GATHER] = &by_gather, [CONTEXT_ALL_TO_ALL] = &context_by_heads};
+
+	return methods[leaf->compute->schedule->plan.context_method];
+}
+
+void *context_given(const struct leaf *leaf)
+{
+	return method_of(leaf)->given(leaf);
+}
+
+void context_attention(const struct leaf *leaf, const struct attention *attention)
+{
+	method_of(leaf)->attention(leaf, attention);
+}
+
+void context_attention_backward(const struct leaf *leaf, const struct attention_backward *backward)
+{
+	method_of(leaf)->backward(leaf, backward);
+}
+
+bool context_turns_at_once(const struct compute *c)
+{
+	return c->chunks > 0 && c->schedule->plan.context_method != CONTEXT_ALL_GATHER;
+}
+
+void context_take_results(const struct leaf *leaf)
+{
+	if (leaf->compute->chunks > 0 && method_of(leaf)->take_results != NULL)
+		method_of(leaf)->take_results(leaf);
+}
+
+bool context_returns_gradients(const struct leaf *leaf)
+{
+	return leaf->compute->chunks > 0 && leaf_module(leaf)->layer >= 0 &&
+	       leaf_siblings(leaf)->of[MODULE_ATTENTION_CORE] == leaf->module + 1;
+}
+
+void context_take_gradients(const struct leaf *leaf, const struct attention_backward *gradients)
+{
+	method_of(leaf)->take_gradients(leaf, gradients);
 }

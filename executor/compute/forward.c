@@ -252,7 +252,7 @@ static void forward_norm(const struct leaf *leaf)
 }
 
 /* Context ranks gather keys as they are, and turn them with those of others. */
-static bool turns(const struct leaf *leaf)
+static bool core_turns(const struct leaf *leaf)
 {
 	enum module_kind kind = leaf_module(leaf)->kind;
 
@@ -260,15 +260,27 @@ static bool turns(const struct leaf *leaf)
 }
 
 /* The attention core turns queries and keys in place. Where they are computed again and it is not,
- * this is who turns them. */
-static void turn_again(const struct leaf *leaf, void *x, int64_t heads)
+ * or where they are sent to others, this is who turns them. */
+static void turn(const struct leaf *leaf, void *x, int64_t heads, int64_t stride)
 {
 	const struct compute *c = leaf->compute;
 	int core = leaf_siblings(leaf)->of[MODULE_ATTENTION_CORE];
 	const struct saved_tensors *attention = &c->saved[core];
+	bool again = leaf->op->kind == OP_RECOMPUTE && attention->split && attention->kept;
 
-	if (leaf->op->kind == OP_RECOMPUTE && attention->split && attention->kept && turns(leaf))
-		leaf_rope(leaf, x, heads, heads * architecture_of(leaf)->head_dim, false);
+	if ((again && core_turns(leaf)) || context_turns_at_once(c))
+		leaf_rope(leaf, x, heads, stride, false);
+}
+
+static void turn_fused(const struct leaf *leaf, void *qkv)
+{
+	const struct architecture *a = architecture_of(leaf);
+	int64_t d = a->head_dim, width = (a->heads + 2 * a->kv_heads) * d;
+
+	if (!context_turns_at_once(leaf->compute))
+		return;
+	turn(leaf, qkv, a->heads, width);
+	turn(leaf, compute_at(leaf->compute, qkv, a->heads * d), a->kv_heads, width);
 }
 
 /* Over head_dim, for every token and head. */
@@ -290,7 +302,7 @@ static void forward_head_norm(const struct leaf *leaf)
 			.y = normalised,
 			.rstd = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_STATISTICS),
 			.dtype = c->dtype});
-	turn_again(leaf, normalised, heads);
+	turn(leaf, normalised, heads, heads * a->head_dim);
 }
 
 /* Where a projection with a tensor of its own writes. */
@@ -308,9 +320,13 @@ static void forward_projection(const struct leaf *leaf)
 	enum module_kind kind = leaf_module(leaf)->kind;
 	void *y = operand_saved(leaf, leaf->module, projected[kind]);
 
+	int64_t heads = kind == MODULE_QUERY ? a->heads : a->kv_heads;
+
 	project(leaf, y);
 	if ((kind == MODULE_QUERY || kind == MODULE_KEY) && !a->qk_norm)
-		turn_again(leaf, y, kind == MODULE_QUERY ? a->heads : a->kv_heads);
+		turn(leaf, y, heads, heads * a->head_dim);
+	else if (kind == MODULE_QKV)
+		turn_fused(leaf, y);
 }
 
 static void forward_attention_core(const struct leaf *leaf)
@@ -318,7 +334,8 @@ static void forward_attention_core(const struct leaf *leaf)
 	const struct compute *c = leaf->compute;
 	struct attention attention = leaf_attention(leaf);
 
-	leaf_rope(leaf, (void *)attention.q, attention.heads, attention.q_stride, false);
+	if (!context_turns_at_once(c))
+		leaf_rope(leaf, (void *)attention.q, attention.heads, attention.q_stride, false);
 	if (c->chunks > 0) {
 		context_attention(leaf, &attention);
 		return;
@@ -329,6 +346,7 @@ static void forward_attention_core(const struct leaf *leaf)
 
 static void forward_attention_output(const struct leaf *leaf)
 {
+	context_take_results(leaf);
 	project_to_stream(leaf, operand_saved(leaf, leaf->module, TENSOR_RESIDUAL_MIDDLE),
 		operand_residual_in(leaf));
 }

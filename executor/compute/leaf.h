@@ -33,8 +33,9 @@ void *operand_residual_stream(const struct leaf *leaf);
 void *operand_role(const struct leaf *leaf, enum buffer_role role);
 /* What a rank gives in an exchange of tokens. */
 void *operand_exchanged(struct compute *compute, int op);
-/* Keys and values of all context ranks. */
+/* What has come from other context ranks; what is put together for them. */
 void *operand_keys(const struct leaf *leaf);
+void *operand_sent(const struct leaf *leaf);
 /* Memory for so many bytes of copies in fp8. */
 void *operand_fp8_copies(const struct leaf *leaf, int64_t bytes);
 /* The i-th parameter of the leaf but its adapter's, or the tied one of a HEAD; -1 when there is
@@ -79,18 +80,22 @@ void leaf_multiply(const struct leaf *leaf, const struct gemm *gemm, enum pass p
 bool leaf_in_fp8(const struct leaf *leaf);
 void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse);
 
-/* --- context.c: attention over the keys of all context ranks --- */
+/* --- context.c: attention over the tokens of all context ranks --- */
 
 /* The position in its sequence of a token of the rank's micro-batch. */
 int64_t compute_position(const struct compute *compute, int64_t token);
-/* The rank's keys and values, put together where they are gathered. */
-void *context_own_keys(const struct leaf *leaf);
+/* What the rank gives in an exchange, put together where it lies. */
+void *context_given(const struct leaf *leaf);
 void context_attention(const struct leaf *leaf, const struct attention *attention);
 void context_attention_backward(const struct leaf *leaf, const struct attention_backward *backward);
-/* Do gradients of the leaf's keys come back from all ranks before its backward? They are taken to
- * where that reads them. */
-bool context_returns_keys(const struct leaf *leaf);
-void context_take_keys(const struct leaf *leaf, void *dk, void *dv, int64_t stride);
+/* Queries and keys are turned by who makes them, before they are sent. */
+bool context_turns_at_once(const struct compute *compute);
+/* What came for the projection behind attention, to where it reads it. */
+void context_take_results(const struct leaf *leaf);
+/* Do gradients come from other ranks before the leaf's backward? They are taken to where that reads
+ * them: dq, dk and dv of `gradients`. */
+bool context_returns_gradients(const struct leaf *leaf);
+void context_take_gradients(const struct leaf *leaf, const struct attention_backward *gradients);
 
 /* --- exact_sums.c: gradients as sums of 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS ---
  *

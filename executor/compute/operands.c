@@ -275,6 +275,11 @@ void *operand_keys(const struct leaf *leaf)
 	return address(leaf, find_gathered(leaf, true), "gathered keys");
 }
 
+void *operand_sent(const struct leaf *leaf)
+{
+	return address(leaf, find_gathered(leaf, false), "memory for what is sent");
+}
+
 static bool cuts_stream(const struct leaf *leaf)
 {
 	return leaf->compute->schedule->plan.sequence_parallel;

@@ -336,10 +336,11 @@ void *compute_exchanged(void *data, int op)
 {
 	struct compute *c = data;
 	const struct op *o = &c->program->ops[op];
-	bool keys = o->kind == OP_ALL_GATHER && c->schedule->groups[o->group].kind == GROUP_CONTEXT;
+	bool of_context = c->schedule->groups[o->group].kind == GROUP_CONTEXT;
 
-	return keys ? context_own_keys(&(struct leaf){c, o, o->first_module})
-		    : operand_exchanged(c, op);
+	return of_context && o->kind != OP_REDUCE_SCATTER
+		       ? context_given(&(struct leaf){c, o, o->first_module})
+		       : operand_exchanged(c, op);
 }
 
 /* What the device reads of the host in this step, ahead of all that is enqueued. */

@@ -334,7 +334,7 @@ static void fill_ranks(const struct measure_inputs *in, struct measurement *m)
 	m->pss_growth_mean_bytes = (int64_t)(growth / ranks);
 	m->values.wire_bytes_per_rank = wire / ranks / (double)in->recorder->done;
 	m->values.wire_bytes_node_egress = network / nodes / (double)in->recorder->done;
-	for (int k = 0; k < 3; k++)
+	for (int k = 0; k < COLLECTIVES_OF_STEPS; k++)
 		m->values.collectives[k] =
 			in->comm->counters.collectives[k] / max_i64(in->recorder->done, 1);
 }

@@ -58,7 +58,8 @@ static void finish(struct interpreter *in, int op)
 
 /* --- collectives, in the communication thread --- */
 
-/* A row a kind. How much of the group's data goes in, and comes out: else a rank's part. */
+/* A row a kind. How much of the group's data goes in, and comes out: else a rank's part, or what it
+ * sends to the next one. */
 static const struct collective_form {
 	enum collective_kind kind;
 	bool whole_in, whole_out;
@@ -66,12 +67,14 @@ static const struct collective_form {
 	[OP_ALL_GATHER] = {COLLECTIVE_ALL_GATHER, false, true},
 	[OP_REDUCE_SCATTER] = {COLLECTIVE_REDUCE_SCATTER, true, false},
 	[OP_ALL_REDUCE] = {COLLECTIVE_ALL_REDUCE, true, true},
+	[OP_ALL_TO_ALL] = {COLLECTIVE_ALL_TO_ALL, true, true},
+	[OP_SEND_RECV] = {COLLECTIVE_SEND_RECV, false, false},
 };
 
 /* The output is where the input was. */
 static bool is_in_place(const struct op *op)
 {
-	return forms[op->kind].whole_in && forms[op->kind].whole_out;
+	return op->kind == OP_ALL_REDUCE;
 }
 
 static enum comm_element element_type_of(const struct interpreter *in, const int *uses)
@@ -127,7 +130,7 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 	if (held_on_device(in, index) > 0)
 		c->clock = in->backend.asynchronous->clock(in->backend.device, index);
 	c->count = op->bytes / comm_element_bytes(c->element);
-	if (!in_place)
+	if (!in_place && op->kind != OP_SEND_RECV)
 		c->count /= c->group.size;
 }
 

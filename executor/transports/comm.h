@@ -28,12 +28,23 @@ static inline int comm_group_rank(const struct comm_group *group, int index)
 	return group->first + index * group->stride;
 }
 
+/* Positions of the neighbours in a ring. */
+static inline int comm_group_before(const struct comm_group *group)
+{
+	return (group->index + group->size - 1) % group->size;
+}
+
+static inline int comm_group_behind(const struct comm_group *group)
+{
+	return (group->index + 1) % group->size;
+}
+
 struct collective {
 	enum collective_kind kind;
 	enum comm_element element;
 	struct comm_group group;
-	/* Elements: all-gather and reduce-scatter, of one rank's chunk; all-reduce, of the whole.
-	 */
+	/* Elements: all-gather, reduce-scatter and all-to-all, of one rank's chunk; all-reduce and
+	 * send-receive, of the whole. */
 	int64_t count;
 	const void *input; /* all-reduce: = output */
 	void *output;
@@ -55,9 +66,9 @@ struct comm_message {
 };
 
 struct comm_counters {
-	int64_t collectives[3]; /* by enum collective_kind */
-	int64_t wire_bytes;     /* that this rank fetched from others, or sent in messages */
-	int64_t network_bytes;  /* that this rank sent to other machines */
+	int64_t collectives[COLLECTIVES_OF_STEPS]; /* by enum collective_kind */
+	int64_t wire_bytes;    /* that this rank fetched from others, or sent in messages */
+	int64_t network_bytes; /* that this rank sent to other machines */
 };
 
 struct comm;

@@ -54,7 +54,8 @@ struct patience node_patience(const struct node_link *link, const struct collect
 static void tell_collective(const struct comm *comm, const struct node_link *link,
 	const struct collective *c, struct text *text)
 {
-	if (c->kind == COLLECTIVE_SEND_RECV)
+	/* A message has one of both here. */
+	if (c->kind == COLLECTIVE_SEND_RECV && (c->input == NULL || c->output == NULL))
 		text_printf(text, "its message to rank %d", comm->rank);
 	else
 		text_printf(text, "%s %u", collective_kind_names[c->kind], link->sequence);

@@ -34,6 +34,19 @@ static void all_gather(struct comm *comm, struct node_link *link, const struct c
 	}
 }
 
+/* Likewise: the chunk for this rank of what each exposed. */
+static void all_to_all(struct comm *comm, struct node_link *link, const struct collective *c)
+{
+	int64_t bytes = c->count * comm_element_bytes(c->element);
+
+	for (int i = 0; i < c->group.size; i++) {
+		int index = (c->group.index + i) % c->group.size;
+
+		node_fetch(comm, (char *)c->output + index * bytes,
+			node_input(link, c, index) + c->group.index * bytes, bytes, i == 0);
+	}
+}
+
 /* to[0..n) = the sum over the group of elements [first, first + n) of what each exposed. */
 static void reduce(struct comm *comm, struct node_link *link, const struct collective *c, void *to,
 	int64_t first, int64_t n)
@@ -89,8 +102,12 @@ static bool move(struct comm *comm, struct node_link *link, const struct collect
 	case COLLECTIVE_ALL_REDUCE:
 		return all_reduce(comm, link, c);
 	case COLLECTIVE_ALL_TO_ALL:
+		all_to_all(comm, link, c);
+		return true;
 	case COLLECTIVE_SEND_RECV:
-		break;
+		node_fetch(comm, c->output, node_input(link, c, comm_group_before(&c->group)),
+			c->count * comm_element_bytes(c->element), c->group.size == 1);
+		return true;
 	}
 	return false;
 }

@@ -160,7 +160,9 @@ static void check_network(struct judge *judge, const struct schedule *schedule)
 {
 	static const char *const names[] = {[COLLECTIVE_ALL_GATHER] = "all-gathers per step",
 		[COLLECTIVE_REDUCE_SCATTER] = "reduce-scatters per step",
-		[COLLECTIVE_ALL_REDUCE] = "all-reduces per step"};
+		[COLLECTIVE_ALL_REDUCE] = "all-reduces per step",
+		[COLLECTIVE_ALL_TO_ALL] = "all-to-alls per step",
+		[COLLECTIVE_SEND_RECV] = "ring messages per step"};
 	const struct prediction *predicted = judge->predicted;
 	const struct prediction *measured = &judge->measured->values;
 
@@ -172,8 +174,10 @@ static void check_network(struct judge *judge, const struct schedule *schedule)
 		add_exact(judge, "leaving a node", "bytes", predicted->wire_bytes_node_egress,
 			measured->wire_bytes_node_egress);
 	for (int i = 0; i < COUNT_OF(names); i++)
-		add_exact(judge, names[i], "", (double)predicted->collectives[i],
-			(double)measured->collectives[i]);
+		if (i <= COLLECTIVE_ALL_REDUCE || predicted->collectives[i] > 0 ||
+			measured->collectives[i] > 0)
+			add_exact(judge, names[i], "", (double)predicted->collectives[i],
+				(double)measured->collectives[i]);
 }
 
 const struct tolerance report_default_tolerance = {

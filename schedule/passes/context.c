@@ -22,11 +22,12 @@ static void add_gathered(struct step *step, struct action action)
 		action_add_beside(step, &action, ACTION_SCATTER_KEYS, 0);
 }
 
+/* Ours leaves forward's results for the way back too: what is saved of them is what has come. */
 static void add_by_heads(struct step *step, struct action action)
 {
 	bool back = action_makes_input(&action);
 	action_add_beside(step, &action, ACTION_CUT_HEADS, back ? 0 : OF_INPUT);
-	action.flags |= back ? LEAVES_KEYS : 0;
+	action.flags |= back || step->method.adds_in_compute ? LEAVES_KEYS : 0;
 	action_add(step, action);
 	action_add_beside(step, &action, ACTION_JOIN_HEADS, back ? 0 : OF_INPUT);
 }

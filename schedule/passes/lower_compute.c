@@ -113,7 +113,8 @@ static void use_exchanged(struct lowering *l)
 	if (l->at->flags & LEAVES_SUM)
 		flight->partial = take_partial(l, exchanged_tokens_bytes(l->step));
 	if (l->at->flags & LEAVES_KEYS)
-		flight->partial_keys = take_partial(l, left_keys_bytes(l->step));
+		flight->partial_keys =
+			take_partial(l, left_keys_bytes(l->step, op_kind_is_backward(l->op.kind)));
 }
 
 /* Operands in fp8, of one leaf at a time. */

@@ -119,14 +119,31 @@ void lower_GATHER_LOSS(struct lowering *l)
 	op_give(l, &flight->partial);
 }
 
+static void use_saved(struct lowering *l, int range)
+{
+	op_use(l, flight_of(l)->saved[range]);
+	op_use(l, flight_of(l)->results[range]);
+}
+
+/* Queries, keys and values of the rank's tokens, as they are saved. */
+static void use_projections(struct lowering *l)
+{
+	use_saved(l, l->at->range - 1);
+}
+
+/* What came of them, and its gradient. */
+static void use_attention_back(struct lowering *l)
+{
+	use_saved(l, l->at->range);
+	op_use(l, flight_of(l)->backward_work);
+	op_use(l, flight_of(l)->stage_work);
+}
+
 void lower_GATHER_KEYS(struct lowering *l)
 {
-	const struct flight *flight = flight_of(l);
 	set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
-	if (l->step->method.adds_in_compute) {
-		op_use(l, flight->saved[l->at->range - 1]);
-		op_use(l, flight->results[l->at->range - 1]);
-	}
+	if (l->step->method.adds_in_compute)
+		use_projections(l);
 	take_gathered(l, &flight_of(l)->keys);
 }
 
@@ -256,24 +273,51 @@ void lower_ROUND_BACKWARD(struct lowering *l)
  */
 
 /* What is sent is put in order first, in a copy. */
-static void take_heads(struct lowering *l, bool of_input)
+static void take_sent(struct lowering *l)
 {
-	set_exchange(l, l->step->group_context, exchanged_heads_bytes(l->step, of_input));
 	int sent = op_take_new(l, BUFFER_GATHERED_TOKENS, -1, l->op.bytes, l->op.dtype);
 	op_give(l, &sent);
-	take_gathered(l, &flight_of(l)->keys);
 }
 
 void lower_CUT_HEADS(struct lowering *l)
 {
-	take_heads(l, l->at->flags & OF_INPUT);
+	bool is_forward = l->at->flags & OF_INPUT;
+	set_exchange(l, l->step->group_context, cut_heads_bytes(l->step, is_forward));
+	take_sent(l);
+	if (l->step->method.adds_in_compute) {
+		use_projections(l);
+		if (!is_forward)
+			use_attention_back(l);
+	}
+	take_gathered(l, &flight_of(l)->keys);
+}
+
+/* Ours: attention has left it in order. Gradients come to where the next backward has others'. */
+static void join_left(struct lowering *l, int *left)
+{
+	int came;
+	op_use(l, *left);
+	if (l->at->flags & OF_INPUT) {
+		take_gathered(l, &flight_of(l)->keys);
+		op_give(l, left);
+		return;
+	}
+	came = op_take_new(l, BUFFER_PARTIAL_SUMS, -1, l->op.bytes, l->op.dtype);
+	op_give(l, left);
+	*left = came;
 }
 
 void lower_JOIN_HEADS(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
 	bool is_forward = l->at->flags & OF_INPUT;
-	take_heads(l, !is_forward);
+	set_exchange(l, l->step->group_context, exchanged_heads_bytes(l->step, !is_forward));
+	if (l->step->method.adds_in_compute) {
+		join_left(l, &flight->partial_keys);
+		return;
+	}
+	take_sent(l);
+	take_gathered(l, &flight->keys);
 	op_use(l, is_forward ? flight->saved[l->at->range] : flight->partial_keys);
 	op_give(l, &flight->partial_keys);
 }

@@ -183,10 +183,18 @@ int64_t exchanged_heads_bytes(const struct step *step, bool of_input)
 	return of_tokens(step, of_input ? input : result_width(a));
 }
 
-int64_t left_keys_bytes(const struct step *step)
+int64_t cut_heads_bytes(const struct step *step, bool of_input)
 {
-	return step->plan->context_method == CONTEXT_ALL_TO_ALL ? exchanged_heads_bytes(step, true)
-								: exchanged_keys_bytes(step);
+	bool again = step->method.adds_in_compute && !of_input;
+	return exchanged_heads_bytes(step, of_input || again) +
+	       (again ? 2 * exchanged_heads_bytes(step, false) : 0);
+}
+
+int64_t left_keys_bytes(const struct step *step, bool is_back)
+{
+	return step->plan->context_method == CONTEXT_ALL_TO_ALL
+		       ? exchanged_heads_bytes(step, is_back)
+		       : exchanged_keys_bytes(step);
 }
 
 static int64_t rows_bytes(const struct step *step, int64_t rows)

@@ -27,8 +27,11 @@ int64_t ring_sums_bytes(const struct step *step);
 int64_t ring_results_bytes(const struct step *step);
 /* Heads of all of a rank's tokens: what attention reads, or its result. */
 int64_t exchanged_heads_bytes(const struct step *step, bool of_input);
-/* What backward of attention leaves for the ranks that its keys came from. */
-int64_t left_keys_bytes(const struct step *step);
+/* The same in backward where not of forward: results and their gradients; ours sends beside them
+ * what forward had sent, rather than keep what had come. */
+int64_t cut_heads_bytes(const struct step *step, bool of_input);
+/* What attention, backward or not, leaves for the ranks that its tokens came from. */
+int64_t left_keys_bytes(const struct step *step, bool is_back);
 /* Rows that a rank sends to experts; that come from other expert ranks, and that its own get, of
  * the fullest rank; what as many bytes of rows are weighed with; how many for each. */
 int64_t sent_rows_bytes(const struct step *step);

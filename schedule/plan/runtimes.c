@@ -169,7 +169,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.values[KNOB_ATTENTION] = BIT(ATTENTION_FLASH),
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
 			.ties_stages = true,
-			.values[KNOB_CONTEXT_METHOD] = BIT(CONTEXT_ALL_GATHER),
+			.values[KNOB_CONTEXT_METHOD] =
+				BIT(CONTEXT_ALL_GATHER) | BIT(CONTEXT_ALL_TO_ALL),
 			.chunk_has_window = true,
 			.reshards_per_unit = true,
 			.casts_shard = true,

@@ -157,11 +157,22 @@ static int64_t nearest_measured(const struct calibration *calibration, enum coll
 	return best;
 }
 
+/* Between processes of one host an exchange copies as many bytes as a gather of as many, which
+ * `calibrate` measures. */
+static enum collective_kind measured_as(
+	const struct machine *machine, const struct placement *placement, enum collective_kind kind)
+{
+	bool same = !machine->gpu && placement->nodes == 1 && is_exchange(kind);
+
+	return same ? COLLECTIVE_ALL_GATHER : kind;
+}
+
 /* Measured; for another number of ranks, scaled as the model says. Negative when never measured. */
 static double measured_time(const struct machine *machine, const struct placement *placement,
-	enum collective_kind kind, int64_t bytes)
+	enum collective_kind asked, int64_t bytes)
 {
 	const struct calibration *calibration = &machine->topology->calibration;
+	enum collective_kind kind = measured_as(machine, placement, asked);
 	const struct calibration_collective *piece;
 	struct placement other = *placement;
 	double time;

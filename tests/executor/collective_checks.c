@@ -88,10 +88,37 @@ bool check_reduce(const struct checked *m, struct comm_group group, int64_t coun
 	return true;
 }
 
+bool check_exchange(const struct checked *m, struct comm_group group, int64_t chunk)
+{
+	fill(m, chunk * group.size);
+	if (!run(m, COLLECTIVE_ALL_TO_ALL, group, chunk))
+		return false;
+	for (int k = 0; k < group.size; k++)
+		for (int64_t i = 0; i < chunk; i++)
+			if (m->output[k * chunk + i] !=
+				value(comm_group_rank(&group, k), group.index * chunk + i))
+				return false;
+	return true;
+}
+
+bool check_rotation(const struct checked *m, struct comm_group group, int64_t count)
+{
+	int before = group.index == 0 ? group.size - 1 : group.index - 1;
+
+	fill(m, count);
+	if (!run(m, COLLECTIVE_SEND_RECV, group, count))
+		return false;
+	for (int64_t i = 0; i < count; i++)
+		if (m->output[i] != value(comm_group_rank(&group, before), i))
+			return false;
+	return true;
+}
+
 static bool check_all(const struct checked *m, struct comm_group group, int64_t count)
 {
 	return check_gather(m, group, count) && check_scatter(m, group, count) &&
-	       check_reduce(m, group, count);
+	       check_reduce(m, group, count) && check_exchange(m, group, count) &&
+	       check_rotation(m, group, count);
 }
 
 bool check_every_group(const struct checked *m, const int64_t *counts, int n_counts)

@@ -17,6 +17,9 @@ struct checked {
 bool check_gather(const struct checked *m, struct comm_group group, int64_t chunk);
 bool check_scatter(const struct checked *m, struct comm_group group, int64_t chunk);
 bool check_reduce(const struct checked *m, struct comm_group group, int64_t count);
+/* Each rank's chunk for each; what each sends to the next one. */
+bool check_exchange(const struct checked *m, struct comm_group group, int64_t chunk);
+bool check_rotation(const struct checked *m, struct comm_group group, int64_t count);
 /* Shard groups lie together, replica groups apart; of every size that divides. */
 bool check_every_group(const struct checked *m, const int64_t *counts, int n_counts);
 /* Two programs of half of the ranks each, which do not carry out equally many collectives: more

@@ -274,6 +274,8 @@ static void different_calls_are_refused(void **state)
 
 /* --- silence --- */
 
+static bool (*awaited)(const struct checked *m, struct comm_group group, int64_t count);
+
 static bool one_rank_stays_away(struct member *m)
 {
 	if (m->comm.rank == 1) {
@@ -282,21 +284,32 @@ static bool one_rank_stays_away(struct member *m)
 			usleep(10000);
 		return true;
 	}
-	return check_reduce(
-		&m->checked, (struct comm_group){.size = 2, .stride = 1, .index = 0}, 64);
+	return awaited(&m->checked, (struct comm_group){.size = 2, .stride = 1, .index = 0}, 64);
 }
 
 static void a_silent_rank_is_named(void **state)
 {
-	struct error error = {0};
-	double start = clock_now();
+	static const struct {
+		bool (*awaited)(const struct checked *m, struct comm_group group, int64_t count);
+		const char *name;
+	} kinds[] = {{check_reduce, "all_reduce"}, {check_exchange, "all_to_all"},
+		{check_rotation, "send_recv"}};
 
 	(void)state;
-	assert_int_equal(run_ranks(2, 0.5, one_rank_stays_away, &error), 1);
-	assert_int_equal(error.code, EXIT_CODE_FAULT);
-	assert_non_null(strstr(error.message, "rank 1 hangs"));
-	/* Not before its time. */
-	assert_true(clock_now() - start > 0.5);
+	for (int i = 0; i < COUNT_OF(kinds); i++) {
+		struct error error = {0};
+		double start = clock_now();
+		char told[96];
+
+		awaited = kinds[i].awaited;
+		assert_int_equal(run_ranks(2, 0.5, one_rank_stays_away, &error), 1);
+		assert_int_equal(error.code, EXIT_CODE_FAULT);
+		snprintf(told, sizeof(told), "rank 1 hangs: it did not come to %s", kinds[i].name);
+		if (strstr(error.message, told) == NULL)
+			fail_msg("expected %s, got: %s", told, error.message);
+		/* Not before its time. */
+		assert_true(clock_now() - start > 0.5);
+	}
 }
 
 static bool give_up(struct member *m)

@@ -21,13 +21,22 @@
 
 enum { CHUNK_STEPS = 3 };
 
+static const char *const methods[] = {"all-gather", "all-to-all"};
+
 static void expect_near(const char *what, double a, double b, double most)
 {
 	if (!(fabs(a - b) <= most * fabs(b)))
 		fail_msg("%s: %.17g and %.17g differ by %.2g", what, a, b, fabs(a / b - 1));
 }
 
-/* So many ranks with whole sequences, and as many times `more` with parts. */
+/* Heads are whole: three ranks do not share out four, nor two the one that tensor ranks leave. */
+static bool shares_heads(const char *model, const char *parts)
+{
+	return strstr(parts, "context=3") == NULL &&
+	       (strcmp(model, LONG_LLAMA) != 0 || strstr(parts, "tensor=2") == NULL);
+}
+
+/* So many ranks with whole sequences, and as many times `more` with parts, by every method. */
 static void expect_alike(const char *model, int64_t ranks, int64_t more, const char *common,
 	const char *parts, double most, struct executor_job job)
 {
@@ -35,12 +44,16 @@ static void expect_alike(const char *model, int64_t ranks, int64_t more, const c
 
 	snprintf(alone, sizeof(alone), "strategy=%s %s", ranks == 1 ? "NO_SHARD" : "FULL_SHARD",
 		common);
-	snprintf(all, sizeof(all), "%s %s", parts, common);
 	struct outcome one = outcome_of(model, ranks, alone, run_job(CHUNK_STEPS));
-	struct outcome other = outcome_of(model, ranks * more, all, job);
-	for (int s = 0; s < CHUNK_STEPS; s++) {
-		expect_near(all, other.losses[s], one.losses[s], most);
-		expect_near(all, other.norms[s], one.norms[s], 10 * most);
+	for (int m = 0; m < COUNT_OF(methods); m++) {
+		if (strcmp(methods[m], "all-to-all") == 0 && !shares_heads(model, parts))
+			continue;
+		snprintf(all, sizeof(all), "%s %s context_method=%s", parts, common, methods[m]);
+		struct outcome other = outcome_of(model, ranks * more, all, job);
+		for (int s = 0; s < CHUNK_STEPS; s++) {
+			expect_near(all, other.losses[s], one.losses[s], most);
+			expect_near(all, other.norms[s], one.norms[s], 10 * most);
+		}
 	}
 }
 
@@ -79,7 +92,7 @@ static void chunks_of_any_length_do(void **state)
 			run_job(CHUNK_STEPS));
 }
 
-static void bits_are_those_of_any_strategy(void **state)
+static void expect_bits_of_any_strategy(const char *method)
 {
 	static const char *const plans[] = {"strategy=FULL_SHARD",
 		"strategy=NO_SHARD activation_checkpointing=selective",
@@ -91,16 +104,16 @@ static void bits_are_those_of_any_strategy(void **state)
 		"strategy=NO_SHARD pipeline=2 pipeline_schedule=gpipe"};
 	static const char common[] = "seq_len=8 micro_batch=2 grad_accum=2 "
 				     "sync_each_micro_batch=off context=2 clip=0.5";
-
-	(void)state;
 	struct digest first = {""};
+
 	for (int i = 0; i < COUNT_OF(plans); i++) {
 		bool staged = strstr(plans[i], "pipeline") != NULL;
 		char options[256];
 
 		if (i > 0 && i % SAMPLED_EACH != 0)
 			continue;
-		snprintf(options, sizeof(options), "%s %s", common, plans[i]);
+		snprintf(options, sizeof(options), "%s context_method=%s %s", common, method,
+			plans[i]);
 		struct outcome out =
 			outcome_of(LONG_LLAMA, staged ? 8 : 4, options, run_job(CHUNK_STEPS));
 		if (i == 0)
@@ -108,6 +121,13 @@ static void bits_are_those_of_any_strategy(void **state)
 		if (strcmp(out.digest.hex, first.hex) != 0)
 			fail_msg("%s: weights %s and %s", options, out.digest.hex, first.hex);
 	}
+}
+
+static void bits_are_those_of_any_strategy(void **state)
+{
+	(void)state;
+	for (int m = 0; m < COUNT_OF(methods); m++)
+		expect_bits_of_any_strategy(methods[m]);
 }
 
 /* Beside tensor ranks, in other arithmetic, with products of one input joined. */
@@ -120,6 +140,8 @@ static void mixes_are_near(void **state)
 		bool joined;
 	} rows[] = {{LONG_LLAMA, "", "tensor=2 sequence_parallel=on", 4, 1e-6, false},
 		{LONG_GPT2, "", "tensor=2 sequence_parallel=off", 4, 1e-6, false},
+		{LONG_QWEN, "activation_checkpointing=full", "tensor=2 sequence_parallel=on", 4,
+			1e-6, false},
 		{LONG_QWEN, "activation_checkpointing=selective", "tensor=2 pipeline=2", 8, 1e-6,
 			false},
 		{LONG_QWEN, "gradient_sums=exact", "", 2, 1e-6, false},
@@ -145,8 +167,15 @@ static void mixes_are_near(void **state)
 static void over_nodes_too(void **state)
 {
 	(void)state;
-	digest_over_nodes(LONG_LLAMA, "seq_len=12 micro_batch=2 grad_accum=2 clip=0.5 context=2",
-		CHUNK_STEPS);
+	for (int m = 0; m < COUNT_OF(methods); m++) {
+		char options[128];
+
+		snprintf(options, sizeof(options),
+			"seq_len=12 micro_batch=2 grad_accum=2 clip=0.5 context=2 "
+			"context_method=%s",
+			methods[m]);
+		digest_over_nodes(LONG_LLAMA, options, CHUNK_STEPS);
+	}
 }
 
 static struct outcome resumed(
@@ -168,7 +197,8 @@ static void checkpoints_go_to_any_mesh(void **state)
 	static const struct {
 		int64_t ranks;
 		const char *options;
-	} meshes[] = {{2, "strategy=FULL_SHARD"}, {4, "strategy=NO_SHARD context=2"},
+	} meshes[] = {{2, "strategy=FULL_SHARD"},
+		{4, "strategy=NO_SHARD context=2 context_method=all-to-all"},
 		{4, "strategy=FULL_SHARD context=2"},
 		{8, "strategy=HYBRID_SHARD shard_group=1 context=2 tensor=2"}};
 	struct outcome whole = resumed(2, meshes[0].options, NULL, NULL);

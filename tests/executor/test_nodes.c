@@ -168,7 +168,9 @@ static bool long_ones(struct member *m)
 
 	return check_gather(&m->checked, group, MAX_COUNT / 4) &&
 	       check_scatter(&m->checked, group, MAX_COUNT / 4) &&
-	       check_reduce(&m->checked, group, MAX_COUNT);
+	       check_reduce(&m->checked, group, MAX_COUNT) &&
+	       check_exchange(&m->checked, group, MAX_COUNT / 4) &&
+	       check_rotation(&m->checked, group, MAX_COUNT);
 }
 
 static bool long_ones_of_one_each(struct member *m)
@@ -243,7 +245,8 @@ static void private_memory_is_filled(void **state)
 /* --- what crosses --- */
 
 /* As docs/cost-model.md says: of a payload S, (N - 1) / N leave a machine in a gather or a
- * reduction, twice that in an all-reduce; and each rank takes in (n - 1) / n. */
+ * reduction, twice that in an all-reduce; and each rank takes in (n - 1) / n. An exchange sends
+ * each rank of another machine its part, a ring one message to it. */
 static bool bytes_are_counted(struct member *m)
 {
 	const struct comm_group world = {.size = 8, .stride = 1, .index = m->comm.rank};
@@ -255,8 +258,15 @@ static bool bytes_are_counted(struct member *m)
 	if (!check_scatter(&m->checked, world, 1024) || counters->network_bytes != 2 * 4096 ||
 		counters->wire_bytes != 14 * 4096)
 		return false;
-	return check_reduce(&m->checked, world, 8192) && counters->network_bytes == 4 * 4096 &&
-	       counters->wire_bytes == 28 * 4096;
+	if (!check_reduce(&m->checked, world, 8192) || counters->network_bytes != 4 * 4096 ||
+		counters->wire_bytes != 28 * 4096)
+		return false;
+	if (!check_exchange(&m->checked, world, 1024) || counters->network_bytes != 8 * 4096 ||
+		counters->wire_bytes != 35 * 4096)
+		return false;
+	int leaves = m->comm.rank % 4 == 3;
+	return check_rotation(&m->checked, world, 1024) &&
+	       counters->network_bytes == (8 + leaves) * 4096 && counters->wire_bytes == 36 * 4096;
 }
 
 static void bytes_on_the_network(void **state)

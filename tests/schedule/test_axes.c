@@ -312,25 +312,30 @@ static void test_rounds(void **state)
 	}
 }
 
-/* All heads of queries, keys and values there, results back; in backward the other way. */
+/* All heads of queries, keys and values there, results back; in backward the other way. Ours asks
+ * for all again, with results and their gradients. */
 static void test_heads(void **state)
 {
 	static const struct {
 		const char *words;
 		int forwards;
-	} rows[] = {{"context=8", 1}, {"context=4 tensor=2", 1},
-		{"context=8 activation_checkpointing=full", 2}};
+		int64_t back; /* results */
+	} rows[] = {{"runtime=megatron context=8", 1, 4},
+		{"runtime=megatron context=4 tensor=2", 1, 4},
+		{"runtime=megatron context=8 activation_checkpointing=full", 2, 4},
+		{"runtime=shardplan context=8 attention=flash", 1, 8},
+		{"runtime=shardplan context=4 tensor=2 activation_checkpointing=full", 2, 8}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct arena arena = {0};
-		const struct schedule *s = built(&arena,
-			arena_printf(&arena,
-				"seq_len=2048 runtime=megatron context_method=all-to-all %s",
-				rows[i].words));
+		const struct schedule *s = built(
+			&arena, arena_printf(&arena, "seq_len=2048 context_method=all-to-all %s",
+					rows[i].words));
 		struct exchanged all = exchanged(s, OP_ALL_TO_ALL, GROUP_CONTEXT);
 		int64_t result = TOKENS_BYTES / s->plan.mesh.context / s->plan.mesh.tensor;
 		assert_int_equal(all.n, BLOCKS * 2 * (rows[i].forwards + 1));
-		assert_int_equal(all.bytes, BLOCKS * 4 * result * (rows[i].forwards + 1));
+		assert_int_equal(
+			all.bytes, BLOCKS * result * (4 * rows[i].forwards + rows[i].back));
 		arena_finish(&arena);
 	}
 }

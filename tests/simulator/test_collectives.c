@@ -391,6 +391,11 @@ static void test_measured_pieces_come_first(void **state)
 		1e3 * (100e-6 + (1 << 24) / 4e9) * model4 / model8, 1e-9);
 	/* Another collective was not measured. */
 	assert_close(ms(&t, r, OP_REDUCE_SCATTER, 8, 1, 1 << 24), reduce, 1e-12);
+	assert_true(ms(&t, r, OP_ALL_TO_ALL, 8, 1, 1000) > 1e3 * (10e-6 + 1e-6));
+	/* Between processes an exchange copies what a gather does. */
+	t.device.kind = DEVICE_CPU;
+	assert_close(ms(&t, r, OP_ALL_TO_ALL, 8, 1, 1000), 1e3 * (10e-6 + 1e-6), 1e-9);
+	assert_close(ms(&t, r, OP_SEND_RECV, 8, 1, 1000), 1e3 * (10e-6 + 1e-6), 1e-9);
 	arena_finish(&arena);
 }
 

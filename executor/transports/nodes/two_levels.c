@@ -192,6 +192,55 @@ static bool all_reduce(struct comm *comm, const struct collective *c)
 	       gather(comm, c);
 }
 
+/* --- exchanges --- */
+
+/* Positions that this rank exchanges with. */
+static bool sends_to(const struct collective *c, int position)
+{
+	return c->kind == COLLECTIVE_ALL_TO_ALL || position == comm_group_behind(&c->group);
+}
+
+static bool receives_from(const struct collective *c, int position)
+{
+	return c->kind == COLLECTIVE_ALL_TO_ALL || position == comm_group_before(&c->group);
+}
+
+/* Where the chunk for, or of, a rank lies. */
+static int64_t chunk_at(const struct collective *c, int position)
+{
+	return c->kind == COLLECTIVE_ALL_TO_ALL
+		       ? position * c->count * comm_element_bytes(c->element)
+		       : 0;
+}
+
+static void exchange_over_wire(struct comm *comm, const struct collective *c, int position)
+{
+	if (receives_from(c, position))
+		nodes_add(comm->state, c, position, false, c->count)->data =
+			(char *)c->output + chunk_at(c, position);
+	if (sends_to(c, position))
+		nodes_add(comm->state, c, position, true, c->count)->data =
+			(char *)c->input + chunk_at(c, position);
+}
+
+/* Nothing is gathered or summed on the way: each pair of ranks by itself. */
+static bool exchange(struct comm *comm, const struct collective *c)
+{
+	struct nodes *nodes = comm->state;
+	int64_t bytes = c->count * comm_element_bytes(c->element);
+
+	nodes_begin(nodes);
+	for (int i = 0; i < c->group.size; i++) {
+		if (nodes_of_rank(nodes, comm_group_rank(&c->group, i)) != nodes_own(nodes))
+			exchange_over_wire(comm, c, i);
+		else if (receives_from(c, i))
+			node_fetch(comm, (char *)c->output + chunk_at(c, i),
+				node_input(&nodes->link, c, i) + chunk_at(c, c->group.index), bytes,
+				i == c->group.index);
+	}
+	return nodes_await_all(comm, c);
+}
+
 /* --- the transport --- */
 
 static bool move(struct comm *comm, const struct collective *c)
@@ -205,7 +254,7 @@ static bool move(struct comm *comm, const struct collective *c)
 		return all_reduce(comm, c);
 	case COLLECTIVE_ALL_TO_ALL:
 	case COLLECTIVE_SEND_RECV:
-		break;
+		return exchange(comm, c);
 	}
 	return false;
 }

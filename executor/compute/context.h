@@ -1,0 +1,31 @@
+/* Private to compute: attention over the tokens of all context ranks, by each method. */
+#ifndef EXECUTOR_COMPUTE_CONTEXT_H
+#define EXECUTOR_COMPUTE_CONTEXT_H
+
+#include "executor/compute/leaf.h"
+
+struct context_calls {
+	/* What the rank gives in an exchange: where it lies, put together there. */
+	void *(*given)(const struct leaf *leaf);
+	void (*attention)(const struct leaf *leaf, const struct attention *attention);
+	void (*backward)(const struct leaf *leaf, const struct attention_backward *backward);
+	/* Results that came for the rank's tokens, to where they are saved; NULL: they are there.
+	 */
+	void (*take_results)(const struct leaf *leaf);
+	/* Gradients that came, to where the backward of the projections reads them. */
+	void (*take_gradients)(const struct leaf *leaf, const struct attention_backward *gradients);
+};
+extern const struct context_calls context_by_heads;
+
+int64_t context_place(const struct compute *compute);
+int64_t context_ranks(const struct compute *compute);
+/* Of a sequence's chunk: its place in the block of the rank that has it, which has those of all
+ * sequences one behind the other, and which rank that is. */
+int64_t context_rank_of(const struct compute *compute, int64_t chunk);
+int64_t context_row_of(const struct compute *compute, int64_t sequence, int64_t chunk);
+/* `width` elements of each of the rank's tokens, from rows that lie `from` apart to rows that lie
+ * `to` apart. Nothing in a rehearsal. */
+void context_copy(const struct leaf *leaf, void *out, int64_t to, const void *in, int64_t from,
+	int64_t width);
+
+#endif
