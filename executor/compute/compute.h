@@ -70,7 +70,8 @@ struct compute {
 	 * which count as sequences here, of `chunks` in all; else 0. */
 	int64_t sequences, seq_len, tokens, logits_stride;
 	int64_t chunks;
-	int32_t *window;                    /* context ranks: [seq_len of the plan + 1] */
+	int *rounds;     /* a ring of context ranks: which one each operation is; [n_ops] */
+	int32_t *window; /* context ranks: [seq_len of the plan + 1] */
 	int64_t stream_tokens, first_token; /* of these the rank has on the residual stream */
 	struct location *locations;         /* [n_parameters] */
 	struct siblings *siblings;          /* [layers + 1]; [0] = layer -1 */

@@ -182,8 +182,9 @@ static const struct context_calls by_gather = {.given = own_keys,
 
 static const struct context_calls *method_of(const struct leaf *leaf)
 {
-	static const struct context_calls *const methods[] = {
-		[CONTEXT_ALL_GATHER] = &by_gather, [CONTEXT_ALL_TO_ALL] = &context_by_heads};
+	static const struct context_calls *const methods[] = {[CONTEXT_ALL_GATHER] = &by_gather,
+		[CONTEXT_RING] = &context_by_ring,
+		[CONTEXT_ALL_TO_ALL] = &context_by_heads};
 
 	return methods[leaf->compute->schedule->plan.context_method];
 }

@@ -15,7 +15,7 @@ struct context_calls {
 	/* Gradients that came, to where the backward of the projections reads them. */
 	void (*take_gradients)(const struct leaf *leaf, const struct attention_backward *gradients);
 };
-extern const struct context_calls context_by_heads;
+extern const struct context_calls context_by_heads, context_by_ring;
 
 int64_t context_place(const struct compute *compute);
 int64_t context_ranks(const struct compute *compute);

@@ -154,7 +154,8 @@ static void add_sum(const struct leaf *leaf)
 	const void *sum = operand_sum(leaf);
 	void *stream;
 
-	if (sum == NULL)
+	/* What a ring has found so far is none. */
+	if (sum == NULL || leaf_module(leaf)->kind == MODULE_ATTENTION_CORE)
 		return;
 	stream = leaf_module(leaf)->kind == MODULE_NORM ? operand_input(leaf)
 							: operand_residual_stream(leaf);

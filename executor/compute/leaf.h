@@ -23,6 +23,8 @@ void *operand_work(const struct leaf *leaf, enum tensor_role role);
 /* Tensor ranks: what they have summed before the operation, and what it leaves them to sum, or to
  * put together; NULL: nothing. */
 void *operand_sum(const struct leaf *leaf);
+/* Several of these, from 0 on; NULL behind the last. */
+void *operand_sum_at(const struct leaf *leaf, int i);
 void *operand_part(const struct leaf *leaf);
 /* Of the residual stream, of all tokens. */
 void *operand_stream_gradient(const struct leaf *leaf);
@@ -88,6 +90,8 @@ int64_t compute_position(const struct compute *compute, int64_t token);
 void *context_given(const struct leaf *leaf);
 void context_attention(const struct leaf *leaf, const struct attention *attention);
 void context_attention_backward(const struct leaf *leaf, const struct attention_backward *backward);
+/* Before the first step: which round of a ring an operation is. */
+void context_find_rounds(struct compute *compute);
 /* Queries and keys are turned by who makes them, before they are sent. */
 bool context_turns_at_once(const struct compute *compute);
 /* What came for the projection behind attention, to where it reads it. */

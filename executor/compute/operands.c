@@ -199,37 +199,43 @@ static bool contains(const struct uses *uses, int buffer)
 	return false;
 }
 
-/* What the operation takes it writes; the other one it reads. */
-static int find_taken(const struct leaf *leaf, enum buffer_role role, bool taken)
+/* What the operation takes it writes; others it reads. The one behind so many like it. */
+static int find_taken(const struct leaf *leaf, enum buffer_role role, bool taken, int behind)
 {
 	struct uses uses = uses_of(leaf, leaf->op->uses), takes = uses_of(leaf, leaf->op->takes);
 
 	for (int i = 0; i < uses.n; i++)
-		if (buffer_at(&uses, i)->role == role && contains(&takes, uses.list[i]) == taken)
+		if (buffer_at(&uses, i)->role == role && contains(&takes, uses.list[i]) == taken &&
+			behind-- == 0)
 			return uses.list[i];
 	return -1;
 }
 
 static int find_residual(const struct leaf *leaf, bool taken)
 {
-	return find_taken(leaf, BUFFER_RESIDUAL, taken);
+	return find_taken(leaf, BUFFER_RESIDUAL, taken, 0);
 }
 
-static void *partial_sums(const struct leaf *leaf, bool taken)
+static void *partial_sums(const struct leaf *leaf, bool taken, int behind)
 {
-	int buffer = find_taken(leaf, BUFFER_PARTIAL_SUMS, taken);
+	int buffer = find_taken(leaf, BUFFER_PARTIAL_SUMS, taken, behind);
 
 	return buffer >= 0 ? buffers_address(leaf->compute->buffers, buffer) : NULL;
 }
 
 void *operand_sum(const struct leaf *leaf)
 {
-	return partial_sums(leaf, false);
+	return partial_sums(leaf, false, 0);
+}
+
+void *operand_sum_at(const struct leaf *leaf, int i)
+{
+	return partial_sums(leaf, false, i);
 }
 
 void *operand_part(const struct leaf *leaf)
 {
-	return partial_sums(leaf, true);
+	return partial_sums(leaf, true, 0);
 }
 
 void *operand_residual_in(const struct leaf *leaf)

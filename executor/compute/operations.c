@@ -477,6 +477,7 @@ bool compute_open(struct compute *c, struct error *error)
 		c->sequences = 2 * plan->micro_batch;
 		c->seq_len = plan->seq_len / c->chunks;
 		c->window = ARENA_ARRAY(&c->arena, int32_t, plan->seq_len + 1);
+		context_find_rounds(c);
 	}
 	c->first_token = plan->sequence_parallel ? c->tensor_place * c->stream_tokens : 0;
 	if (!check_plan(c, error))

@@ -86,6 +86,12 @@ struct attention {
 	 * before and beside them. With `chunks` these lie in chunks of `length`, the first and the
 	 * last of those that are left in one block of so many rows, and so on (context ranks). */
 	int64_t first, chunks, block;
+	/* On CPUs, where keys come in rounds (a ring of context ranks): those of this one, `keys`
+	 * of them. What earlier rounds have found is in lse and in `running`, out in fp32 and as
+	 * far apart, where this one leaves it; the last one writes out. */
+	bool in_rounds, begins, ends;
+	int64_t keys;
+	float *running;
 	float scale; /* usually 1/sqrt(head_dim) */
 	const void *q, *k, *v;
 	void *out;
@@ -100,7 +106,7 @@ struct attention_backward {
 	const void *dout; /* these have the dtype of `forward` */
 	void *dq, *dk, *dv;
 	int64_t dout_stride, dq_stride, dk_stride, dv_stride;
-	bool adds; /* dk and dv +=; with chunks they lie as k and v do */
+	bool adds; /* dk and dv +=; with chunks they lie as k and v do. In rounds dq += */
 };
 
 /* tanh: GPT-2's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf: x Phi(x). */

@@ -108,8 +108,26 @@ static void gather(const struct attention *a, const struct tile *tile, int64_t r
 	});
 }
 
-INLINE void write_rows(const enum dtype dtype, const struct attention *a, const struct tile *tile,
-	int64_t row, int64_t rows, int64_t head)
+/* What earlier rounds have found of a row: its keys count as one, of weight exp(lse). */
+static void begin_rows(
+	const struct attention *a, struct tile *tile, int64_t row, int64_t rows, int64_t head)
+{
+	for (int64_t i = 0; i < rows; i++) {
+		tile->top[i] = -INFINITY;
+		tile->sum[i] = 0.0f;
+		if (!goes_on(a))
+			continue;
+		const float *from = a->running + (row + i) * a->out_stride + head * a->head_dim;
+		float *out = tile->out + i * tile->width;
+		tile->top[i] = a->lse[(row + i) * a->heads + head];
+		tile->sum[i] = 1.0f;
+		memset(out, 0, (size_t)tile->width * sizeof(*out));
+		memcpy(out, from, (size_t)a->head_dim * sizeof(*out));
+	}
+}
+
+INLINE void write_rows(const enum dtype dtype, const struct attention *a, void *to,
+	const struct tile *tile, int64_t row, int64_t rows, int64_t head)
 {
 	for (int64_t i = 0; i < rows; i++) {
 		int64_t out = (row + i) * a->out_stride + head * a->head_dim;
@@ -117,7 +135,7 @@ INLINE void write_rows(const enum dtype dtype, const struct attention *a, const 
 		float factor = 1.0f / tile->sum[i];
 
 		for (int64_t j = 0; j < a->head_dim; j += LANES)
-			store_as(dtype, a->out, out + j, load(from + j) * factor, a->head_dim - j);
+			store_as(dtype, to, out + j, load(from + j) * factor, a->head_dim - j);
 		a->lse[(row + i) * a->heads + head] =
 			(float)((double)tile->top[i] + log((double)tile->sum[i]));
 	}
@@ -141,26 +159,26 @@ static void query_tile(
 	const struct attention *a, struct tile *tile, int64_t start, int64_t query, int64_t head)
 {
 	int64_t rows = smaller(QUERY_TILE, a->length - query);
-	int64_t position = a->first + query, end = position + rows;
+	int64_t position = a->first + query, end = keys_end(a, position + rows);
 	int64_t kv = head / (a->heads / a->kv_heads) * a->head_dim;
 
 	copy_rows(a, tile->query, a->head_dim + ROW_PADDING,
 		&(struct rows){a->q, (start + query) * a->q_stride + head * a->head_dim,
 			a->q_stride, rows},
 		a->scale);
-	for (int64_t i = 0; i < rows; i++) {
-		tile->top[i] = -INFINITY;
-		tile->sum[i] = 0.0f;
-	}
+	begin_rows(a, tile, start + query, rows, head);
 	for (int64_t key = 0, keys; key < end; key += keys) {
 		keys = keys_together(a, key, smaller(tile->keys, end - key));
 		load_keys(a, tile, key_row(a, start, key), keys, kv);
 		scores(a, tile, rows, keys, position - key);
 		for (int64_t i = 0; i < rows; i++)
 			softmax_row(tile, i, smaller(keys, position + i - key + 1), keys);
-		gather(a, tile, rows, keys, position - key, key > 0);
+		gather(a, tile, rows, keys, position - key, key > 0 || goes_on(a));
 	}
-	BY_DTYPE(write_rows, a->dtype, a, tile, start + query, rows, head);
+	if (a->in_rounds && !a->ends)
+		write_rows(DTYPE_FP32, a, a->running, tile, start + query, rows, head);
+	else
+		BY_DTYPE(write_rows, a->dtype, a, a->out, tile, start + query, rows, head);
 }
 
 /* Tiles of queries are independent; `task` counts them over sequences, heads, tiles. */

@@ -66,6 +66,17 @@ INLINE int64_t keys_together(const struct attention *a, int64_t position, int64_
 	return a->chunks == 0 ? most : smaller(most, a->length - position % a->length);
 }
 
+/* The end of the keys for queries up to a position. */
+INLINE int64_t keys_end(const struct attention *a, int64_t end)
+{
+	return a->in_rounds ? smaller(end, a->keys) : end;
+}
+
+INLINE bool goes_on(const struct attention *a)
+{
+	return a->in_rounds && !a->begins;
+}
+
 /* Rows of one head: elements [at, at + head_dim) of each. */
 struct rows {
 	const void *data;

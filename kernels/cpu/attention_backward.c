@@ -179,14 +179,14 @@ static void query_gradient(
 		.b = tile->key_rows,
 		.c = in_place ? (float *)b->dq + at : tile->dquery,
 		.ldc = in_place ? b->dq_stride : tile->width,
-		.accumulate = in_place && place->key > 0,
+		.accumulate = in_place && (place->key > 0 || goes_on(a)),
 		.end_column = NO_END,
 		.end_term = place->position - place->key,
 		.begin_term = NO_BEGIN,
 	});
 	for (int64_t i = 0; i < place->rows && !in_place; i++)
 		write_row(DTYPE_BF16, b->dq, at + i * b->dq_stride, tile->dquery + i * tile->width,
-			a->head_dim, place->key > 0);
+			a->head_dim, place->key > 0 || goes_on(a));
 }
 
 static void query_tile(
@@ -265,7 +265,8 @@ static void run_task(const struct attention_backward *b, struct tile *tile, int6
 		.kv = task % a->kv_heads,
 	};
 
-	for (int64_t end = a->first + a->length; place.key < end; place.key += place.keys) {
+	for (int64_t end = keys_end(a, a->first + a->length); place.key < end;
+		place.key += place.keys) {
 		place.keys = keys_together(a, place.key, smaller(tile->keys, end - place.key));
 		key_tile(b, tile, &place);
 	}

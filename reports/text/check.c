@@ -174,8 +174,8 @@ static void check_network(struct judge *judge, const struct schedule *schedule)
 		add_exact(judge, "leaving a node", "bytes", predicted->wire_bytes_node_egress,
 			measured->wire_bytes_node_egress);
 	for (int i = 0; i < COUNT_OF(names); i++)
-		if (i <= COLLECTIVE_ALL_REDUCE || predicted->collectives[i] > 0 ||
-			measured->collectives[i] > 0)
+		if (i <= COLLECTIVE_ALL_REDUCE || predicted->collectives[i] != 0 ||
+			measured->collectives[i] != 0)
 			add_exact(judge, names[i], "", (double)predicted->collectives[i],
 				(double)measured->collectives[i]);
 }
@@ -247,6 +247,10 @@ static void check_times(struct judge *judge)
 	add_line(judge, "all-gather", "s", p->all_gather, m->all_gather);
 	add_line(judge, "reduce-scatter", "s", p->reduce_scatter, m->reduce_scatter);
 	add_line(judge, "all-reduce", "s", p->all_reduce, m->all_reduce);
+	if (p->all_to_all > 0 || m->all_to_all > 0)
+		add_line(judge, "all-to-all", "s", p->all_to_all, m->all_to_all);
+	if (p->messages > 0 || m->messages > 0)
+		add_line(judge, "messages", "s", p->messages, m->messages);
 	add_line(judge, "optimizer", "s", p->optimizer, m->optimizer);
 	add_line(judge, "exposed communication", "s", p->exposed_communication,
 		m->exposed_communication);

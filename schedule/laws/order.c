@@ -19,6 +19,7 @@ struct validation {
 	struct clock *clocks;
 	int *taker, *giver;        /* per buffer: operation, -1 */
 	int *first_use, *last_use; /* per buffer, list order */
+	int *sent_by;              /* per buffer: the last ring's message that reads it; -1 */
 	struct error *error;
 };
 
@@ -160,6 +161,35 @@ static bool note_once(struct validation *v, int *owner, int op, int buffer, cons
 	return true;
 }
 
+static bool is_among(const struct validation *v, struct slice slice, int buffer)
+{
+	const int *items = slice_of(v->program, slice);
+	for (int i = 0; i < slice.count; i++)
+		if (items[i] == buffer)
+			return true;
+	return false;
+}
+
+/* Neither made nor ended by it: of what a ring sends on, it is read. */
+static bool only_uses(const struct validation *v, const struct op *op, int buffer)
+{
+	return !is_among(v, op->takes, buffer) && !is_among(v, op->gives, buffer);
+}
+
+/* A ring's message reads a block while a round does: both behind who wrote it, and before who ends
+ * it. */
+static bool check_sent(struct validation *v, int op, int buffer)
+{
+	int sent = v->sent_by[buffer];
+	if (op_at(v, op)->kind == OP_SEND_RECV && only_uses(v, op_at(v, op), buffer)) {
+		v->sent_by[buffer] = op;
+		return true;
+	}
+	return sent < 0 || sent == op || happens_before(v, sent, op) ||
+	       (op_kind_class(op_at(v, op)->kind) == OP_CLASS_COMPUTE &&
+		       only_uses(v, op_at(v, op), buffer));
+}
+
 static bool check_use(struct validation *v, int op, int buffer)
 {
 	int last = v->last_use[buffer];
@@ -173,9 +203,13 @@ static bool check_use(struct validation *v, int op, int buffer)
 	if (last >= 0 && last != op && !happens_before(v, last, op))
 		return broken(
 			v, "ops %d and %d touch buffer %d (%s) unordered", last, op, buffer, role);
+	if (!check_sent(v, op, buffer))
+		return broken(v, "ops %d and %d touch buffer %d (%s) unordered", v->sent_by[buffer],
+			op, buffer, role);
 	if (v->first_use[buffer] < 0)
 		v->first_use[buffer] = op;
-	v->last_use[buffer] = op;
+	if (v->sent_by[buffer] != op)
+		v->last_use[buffer] = op;
 	return true;
 }
 
@@ -248,6 +282,7 @@ static bool validate_program(
 	v.giver = int_array(program->n_buffers);
 	v.first_use = int_array(program->n_buffers);
 	v.last_use = int_array(program->n_buffers);
+	v.sent_by = int_array(program->n_buffers);
 	bool ok = schedule_check_tables(schedule, program, error) && check_indices(&v);
 	if (ok) {
 		clocks_round(&v, true);
@@ -259,6 +294,7 @@ static bool validate_program(
 	free(v.giver);
 	free(v.first_use);
 	free(v.last_use);
+	free(v.sent_by);
 	return ok;
 }
 

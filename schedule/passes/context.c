@@ -62,14 +62,15 @@ static void add_ring(struct step *step, struct action action)
  * follow the keys by one round. */
 static void add_ring_back(struct step *step, struct action action)
 {
+	const struct ring_rules *ring = runtime_of(step->plan->runtime)->ring;
 	int64_t rounds = plan_attention_rounds(step->plan);
-	bool apart = runtime_of(step->plan->runtime)->ring->sends_sums_apart;
+	bool apart = ring->sends_sums_apart;
 	for (int64_t r = 0; r < rounds - 1; r++) {
 		unsigned first = r == 0 ? FIRST : 0;
 		action_add_beside(
 			step, &action, ACTION_ROTATE_KEYS, apart || r == 0 ? OF_INPUT | first : 0);
 		add_round(step, &action, ACTION_ROUND_BACKWARD, first);
-		if (apart)
+		if (apart && !(first && ring->keeps_own_sums))
 			action_add_beside(step, &action, ACTION_ROTATE_SUMS, 0);
 	}
 	if (!apart)

@@ -88,7 +88,8 @@ static void begin(struct lowering *l, struct step *step)
 		.input_in_flight = -1,
 		.scalars = -1,
 		.results = -1,
-		.sums = -1};
+		.sums = -1,
+		.found = -1};
 	l->units = ARENA_ARRAY(arena, struct live, step->n_units);
 	l->reaches = ARENA_ARRAY(arena, struct reach, step->n_units);
 	l->handed = none(arena, step->plan->grad_accum * step->pipeline.chunks);

@@ -70,7 +70,8 @@ struct lowering {
 	int scalars;            /* of the gradient norm */
 	struct numbers leaving; /* activations that are being copied out */
 	struct numbers blocks;  /* of keys, of a ring's rounds: the last one may be under way */
-	int results, sums;      /* of a ring: of its rounds; gradients of keys that have come */
+	int results, sums;      /* of a ring: of its rounds; gradients of keys that have come, */
+	int found;              /* and those that the last round has found, to go there */
 	int *handed; /* by stage of the rank and micro-batch: what its next pass takes over */
 	struct numbers shared; /* buffers that the flights of both stages have */
 };

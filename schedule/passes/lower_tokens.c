@@ -193,16 +193,23 @@ static void use_blocks(struct lowering *l, bool is_back)
 		give_blocks(l, ring->copies_blocks ? here + 1 : here < 0 ? 0 : here);
 }
 
+static int take_results(struct lowering *l, bool is_back)
+{
+	return op_take_new(l, BUFFER_PARTIAL_SUMS, -1,
+		is_back ? ring_sums_bytes(l->step) : ring_results_bytes(l->step),
+		l->step->plan->param_dtype);
+}
+
 void op_use_round(struct lowering *l)
 {
 	bool is_back = op_kind_is_backward(l->op.kind);
 	use_blocks(l, is_back);
-	if (l->results >= 0)
-		op_use(l, l->results);
+	if (l->results < 0)
+		l->results = take_results(l, is_back);
+	else if (is_back && ring_of(l)->keeps_own_sums)
+		l->found = take_results(l, true);
 	else
-		l->results = op_take_new(l, BUFFER_PARTIAL_SUMS, -1,
-			is_back ? ring_sums_bytes(l->step) : ring_results_bytes(l->step),
-			l->step->plan->param_dtype);
+		op_use(l, l->results);
 	if (!is_back && l->at->flags & ENDS_ROUNDS)
 		op_give(l, &l->results);
 }
@@ -227,12 +234,16 @@ static void take_sums(struct lowering *l)
 void lower_ROTATE_KEYS(struct lowering *l)
 {
 	int64_t block = key_block_bytes(l->step);
-	bool alone = l->at->flags & OF_INPUT;
+	bool alone = l->at->flags & OF_INPUT, is_first = l->at->flags & FIRST;
 	set_exchange(l, l->step->group_context, block + (alone ? 0 : ring_sums_bytes(l->step)));
-	if (l->at->flags & FIRST || ring_of(l)->copies_blocks) {
+	if (is_first || ring_of(l)->copies_blocks) {
 		int sent = op_take_new(l, BUFFER_GATHERED_TOKENS, -1, block, l->op.dtype);
 		op_give(l, &sent);
 	}
+	if (l->step->method.adds_in_compute && is_first)
+		use_projections(l);
+	else if (l->step->method.adds_in_compute)
+		op_use(l, l->blocks.items[l->blocks.n - 1]);
 	number_add(&l->blocks, op_take_new(l, BUFFER_GATHERED_TOKENS, -1, block, l->op.dtype));
 	if (!alone)
 		take_sums(l);
@@ -243,7 +254,11 @@ void lower_ROTATE_SUMS(struct lowering *l)
 	if (ring_of(l)->fp32_sums)
 		l->op.dtype = DTYPE_FP32;
 	set_exchange(l, l->step->group_context, ring_sums_bytes(l->step));
+	op_use(l, l->found);
+	if (l->found >= 0)
+		op_use(l, l->sums);
 	take_sums(l);
+	op_give(l, &l->found);
 }
 
 static void round_of(struct lowering *l)
@@ -267,6 +282,7 @@ void lower_ROUND_BACKWARD(struct lowering *l)
 {
 	round_of(l);
 	op_use(l, flight_of(l)->backward_work);
+	op_use(l, flight_of(l)->stage_work);
 }
 
 /* --- heads for tokens ----------------------------------------------------------------------------

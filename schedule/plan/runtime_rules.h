@@ -42,6 +42,9 @@ struct ring_rules {
 	/* Gradients of keys go round by themselves, once more for the way home; else beside the
 	 * next block of keys, backward beginning with what forward ended with. In fp32. */
 	bool sends_sums_apart, fp32_sums;
+	/* Backward's first round, of the rank's own block, keeps what it finds; gradients of others
+	 * go round from the second on, each round's in a buffer of its own. */
+	bool keeps_own_sums;
 	/* Bytes an element of attention's result: forward's partial results, those of all rounds or
 	 * what one merge works with. */
 	bool keeps_results;

@@ -101,6 +101,17 @@ static const struct ring_rules transformer_engine_ring = {
 	.kernels = 3,
 };
 
+/* executor/compute/ring.c: results so far are fp32; a round reads and writes them, in backward
+ * gradients of queries, and zeros those of keys. */
+static const struct ring_rules own_ring = {
+	.sends_sums_apart = true,
+	.keeps_own_sums = true,
+	.result_bytes = 4,
+	.forward_traffic = 8,
+	.backward_traffic = 8,
+	.kernels = 1,
+};
+
 static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_FSDP1] =
 		{
@@ -169,8 +180,9 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.values[KNOB_ATTENTION] = BIT(ATTENTION_FLASH),
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
 			.ties_stages = true,
-			.values[KNOB_CONTEXT_METHOD] =
-				BIT(CONTEXT_ALL_GATHER) | BIT(CONTEXT_ALL_TO_ALL),
+			.values[KNOB_CONTEXT_METHOD] = BIT(CONTEXT_ALL_GATHER) | BIT(CONTEXT_RING) |
+						       BIT(CONTEXT_ALL_TO_ALL),
+			.ring = &own_ring,
 			.chunk_has_window = true,
 			.reshards_per_unit = true,
 			.casts_shard = true,

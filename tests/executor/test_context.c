@@ -21,7 +21,7 @@
 
 enum { CHUNK_STEPS = 3 };
 
-static const char *const methods[] = {"all-gather", "all-to-all"};
+static const char *const methods[] = {"all-gather", "all-to-all", "ring"};
 
 static void expect_near(const char *what, double a, double b, double most)
 {

@@ -328,6 +328,125 @@ static void test_loss_in_parts(void **state)
 		assert_true(fabsf(logits[i] - whole[i]) < 1e-7f);
 }
 
+/* Queries of the second half of a sequence: to their own keys, then to those before, in a round
+ * each. What both rounds have found is what all keys are. */
+enum { HALF = 130, HEADS = 2, DEPTH = 20, WIDE = HEADS * DEPTH };
+
+/* Of fp32, or of bf16 in the front halves. */
+struct halves {
+	float q[2 * HALF * WIDE], k[2 * HALF * DEPTH], v[2 * HALF * DEPTH], dout[2 * HALF * WIDE];
+	float out[2 * HALF * WIDE], lse[2 * HALF * HEADS], running[HALF * WIDE];
+	float dq[2 * HALF * WIDE], dk[2 * HALF * DEPTH], dv[2 * HALF * DEPTH];
+};
+
+static struct attention_backward attention_of(struct halves *h, enum dtype dtype)
+{
+	return (struct attention_backward){.forward = {.sequences = 1,
+						   .length = 2 * HALF,
+						   .heads = HEADS,
+						   .kv_heads = 1,
+						   .head_dim = DEPTH,
+						   .scale = 0.3f,
+						   .q = h->q,
+						   .k = h->k,
+						   .v = h->v,
+						   .out = h->out,
+						   .q_stride = WIDE,
+						   .k_stride = DEPTH,
+						   .v_stride = DEPTH,
+						   .out_stride = WIDE,
+						   .lse = h->lse,
+						   .dtype = dtype},
+		.dout = h->dout,
+		.dq = h->dq,
+		.dk = h->dk,
+		.dv = h->dv,
+		.dout_stride = WIDE,
+		.dq_stride = WIDE,
+		.dk_stride = DEPTH,
+		.dv_stride = DEPTH};
+}
+
+/* Round 0 is of the second half of the keys, round 1 of the first. */
+static struct attention_backward round_of(struct halves *h, enum dtype dtype, int round)
+{
+	struct attention_backward b = attention_of(h, dtype);
+	int64_t keys = round == 0 ? HALF * DEPTH : 0, queries = HALF * WIDE;
+
+	b.forward.length = b.forward.keys = HALF;
+	b.forward.first = round == 0 ? 0 : HALF;
+	b.forward.in_rounds = true;
+	b.forward.begins = round == 0;
+	b.forward.ends = round == 1;
+	b.forward.running = h->running;
+	b.forward.q = element_at(dtype, h->q, queries);
+	b.forward.k = element_at(dtype, h->k, keys);
+	b.forward.v = element_at(dtype, h->v, keys);
+	b.forward.out = element_at(dtype, h->out, queries);
+	b.forward.lse = h->lse + (ptrdiff_t)HALF * HEADS;
+	b.dout = element_at(dtype, h->dout, queries);
+	b.dq = element_at(dtype, h->dq, queries);
+	b.dk = element_at(dtype, h->dk, keys);
+	b.dv = element_at(dtype, h->dv, keys);
+	return b;
+}
+
+static void expect_near(enum dtype dtype, const void *a, const void *b, int64_t first, int64_t end)
+{
+	float most = dtype == DTYPE_BF16 ? 0.02f : 2e-6f;
+
+	for (int64_t i = first; i < end; i++) {
+		float x = element_get(dtype, a, i), y = element_get(dtype, b, i);
+
+		assert_true(fabsf(x - y) <= most * fmaxf(1.0f, fabsf(y)));
+	}
+}
+
+static void fill(struct halves *h, enum dtype dtype)
+{
+	for (int i = 0; i < 2 * HALF * WIDE; i++) {
+		bool second = i >= HALF * WIDE;
+
+		element_put(dtype, h->q, i, 8.0f * number(3 * i % 1009));
+		element_put(dtype, h->dout, i, second ? 4.0f * number(5 * i % 1009) : 0.0f);
+		if (i >= 2 * HALF * DEPTH)
+			continue;
+		element_put(dtype, h->k, i, 8.0f * number(7 * i % 1009));
+		element_put(dtype, h->v, i, 4.0f * number(11 * i % 1009));
+	}
+}
+
+static void expect_rounds(enum dtype dtype)
+{
+	static struct halves whole, parts;
+	struct attention_backward b = attention_of(&whole, dtype);
+
+	fill(&whole, dtype);
+	parts = whole;
+	kernels->attention(&context, &b.forward);
+	kernels->attention_backward(&context, &b);
+	for (int pass = 0; pass < 2; pass++)
+		for (int round = 0; round < 2; round++) {
+			b = round_of(&parts, dtype, round);
+			if (pass == 0)
+				kernels->attention(&context, &b.forward);
+			else
+				kernels->attention_backward(&context, &b);
+		}
+	expect_near(dtype, parts.out, whole.out, HALF * WIDE, 2 * HALF * WIDE);
+	expect_near(DTYPE_FP32, parts.lse, whole.lse, HALF * HEADS, 2 * HALF * HEADS);
+	expect_near(dtype, parts.dq, whole.dq, HALF * WIDE, 2 * HALF * WIDE);
+	expect_near(dtype, parts.dk, whole.dk, 0, 2 * HALF * DEPTH);
+	expect_near(dtype, parts.dv, whole.dv, 0, 2 * HALF * DEPTH);
+}
+
+static void test_attention_in_rounds(void **state)
+{
+	(void)state;
+	expect_rounds(DTYPE_FP32);
+	expect_rounds(DTYPE_BF16);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -342,6 +461,7 @@ int main(void)
 		cmocka_unit_test(test_products_in_parts),
 		cmocka_unit_test(test_embedding_in_parts),
 		cmocka_unit_test(test_loss_in_parts),
+		cmocka_unit_test(test_attention_in_rounds),
 	};
 
 	kernels = kernels_cpu();

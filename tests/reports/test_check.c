@@ -69,6 +69,8 @@ static void test_exact(void **state)
 		{&values->collectives[COLLECTIVE_ALL_GATHER], "all-gathers per step;"},
 		{&values->collectives[COLLECTIVE_REDUCE_SCATTER], "reduce-scatters per step;"},
 		{&values->collectives[COLLECTIVE_ALL_REDUCE], "all-reduces per step;"},
+		{&values->collectives[COLLECTIVE_ALL_TO_ALL], "all-to-alls per step;"},
+		{&values->collectives[COLLECTIVE_SEND_RECV], "ring messages per step;"},
 		{&fixture->measurement.undeclared_bytes, "allocated outside of the schedule;"},
 	};
 

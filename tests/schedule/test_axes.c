@@ -238,7 +238,7 @@ static void test_context(void **state)
 
 /* Of a block of the model, in keys and values of one rank: each forward sends c - 1, so that all
  * ranks have met all; backward as many, and c - 1 gradients beside them, or c by themselves, which
- * are fp32. */
+ * are fp32; ours c - 1 by themselves. */
 static void test_ring(void **state)
 {
 	static const struct {
@@ -253,6 +253,9 @@ static void test_ring(void **state)
 		{"context=8 context_method=ring", 1},
 		{"context=8 context_method=ring activation_checkpointing=full", 2},
 		{"context=4 tensor=2 context_method=ring activation_checkpointing=selective", 1},
+		{"context=2 context_method=ring runtime=shardplan", 1},
+		{"context=8 context_method=ring runtime=shardplan activation_checkpointing=full",
+			2},
 	};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
@@ -261,11 +264,13 @@ static void test_ring(void **state)
 			built(&arena, arena_printf(&arena, "seq_len=2048 %s", rows[i].words));
 		struct exchanged sent = exchanged(s, OP_SEND_RECV, GROUP_CONTEXT);
 		bool apart = s->plan.runtime == RUNTIME_PYTORCH_FSDP2;
+		bool ours = s->plan.runtime == RUNTIME_SHARDPLAN;
 		int64_t c = s->plan.mesh.context, forwards = rows[i].forwards;
 		int64_t keys = 2 * TOKENS_BYTES / c / s->plan.mesh.tensor;
 		int64_t back = (c - 1) + (apart ? 2 * c : c - 1);
 		assert_int_equal(s->plan.context_method, CONTEXT_RING);
-		assert_int_equal(sent.n, BLOCKS * (forwards * (c - 1) + (apart ? 2 * c - 1 : c)));
+		int64_t messages = apart ? 2 * c - 1 : ours ? 2 * c - 2 : c;
+		assert_int_equal(sent.n, BLOCKS * (forwards * (c - 1) + messages));
 		assert_int_equal(sent.bytes, BLOCKS * keys * (forwards * (c - 1) + back));
 		assert_int_equal(exchanged(s, OP_ALL_GATHER, GROUP_CONTEXT).n, 0);
 		assert_int_equal(exchanged(s, OP_REDUCE_SCATTER, GROUP_CONTEXT).n, 0);
@@ -285,7 +290,7 @@ static bool waits_for(const struct program *program, const struct op *op, int ot
  * it. The first has its own. */
 static void test_rounds(void **state)
 {
-	static const char *const runtimes[] = {"megatron", "pytorch-fsdp2"};
+	static const char *const runtimes[] = {"megatron", "pytorch-fsdp2", "shardplan"};
 	(void)state;
 	for (int r = 0; r < COUNT_OF(runtimes); r++) {
 		struct arena arena = {0};
@@ -360,6 +365,34 @@ static void test_ring_laws(void **state)
 		assert_false(schedule_validate(s, &error));
 		arena_finish(&arena);
 	}
+}
+
+static int next_round(const struct program *p, int i)
+{
+	do
+		i++;
+	while (p->ops[i].kind != OP_FORWARD ||
+		op_buffer(p, &p->ops[i], BUFFER_GATHERED_TOKENS) < 0);
+	return i;
+}
+
+/* Ours sends a block on from where it came to: a round may read it meanwhile, and not end it. */
+static void test_blocks_are_read(void **state)
+{
+	struct arena arena = {0};
+	struct error error = {0};
+	struct schedule *s =
+		built(&arena, "context=4 context_method=ring runtime=shardplan seq_len=2048");
+	struct program *p = s->programs;
+	int reads = next_round(p, -1), ends = next_round(p, reads);
+	(void)state;
+	assert_true(schedule_validate(s, &error));
+	assert_int_equal(p->ops[reads].gives.count, 0);
+	p->ops[reads].gives = p->ops[ends].gives;
+	p->ops[ends].gives.count = 0;
+	assert_false(schedule_validate(s, &error));
+	assert_non_null(strstr(error.message, "unordered"));
+	arena_finish(&arena);
 }
 
 /* Context ranks have other tokens, so they shard what tensor ranks do not hold alike. */
@@ -608,6 +641,7 @@ int main(void)
 		cmocka_unit_test(test_rounds),
 		cmocka_unit_test(test_heads),
 		cmocka_unit_test(test_ring_laws),
+		cmocka_unit_test(test_blocks_are_read),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_random_experts),
 		cmocka_unit_test(test_rows),
