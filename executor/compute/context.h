@@ -15,14 +15,20 @@ struct context_calls {
 	/* Gradients that came, to where the backward of the projections reads them. */
 	void (*take_gradients)(const struct leaf *leaf, const struct attention_backward *gradients);
 };
-extern const struct context_calls context_by_heads, context_by_ring;
+extern const struct context_calls context_by_gather, context_by_heads, context_by_ring;
+
+/* --- chunks.c --- */
 
 int64_t context_place(const struct compute *compute);
 int64_t context_ranks(const struct compute *compute);
+/* Where the even or odd one of a rank's chunks begins, in its sequence. */
+int64_t context_first_position(const struct compute *compute, int64_t place, int64_t chunk);
 /* Of a sequence's chunk: its place in the block of the rank that has it, which has those of all
  * sequences one behind the other, and which rank that is. */
 int64_t context_rank_of(const struct compute *compute, int64_t chunk);
 int64_t context_row_of(const struct compute *compute, int64_t sequence, int64_t chunk);
+/* Elements of a key: in a block those of the rank's tokens follow one another, and values them. */
+int64_t context_key_width(const struct leaf *leaf);
 /* `width` elements of each of the rank's tokens, from rows that lie `from` apart to rows that lie
  * `to` apart. Nothing in a rehearsal. */
 void context_copy(const struct leaf *leaf, void *out, int64_t to, const void *in, int64_t from,

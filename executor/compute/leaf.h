@@ -64,9 +64,6 @@ void forward_leaves(struct compute *compute, const struct op *op);
 void backward_leaves(struct compute *compute, const struct op *op);
 /* y *= alpha / r of the adapters, in place. */
 void leaf_scale_adapter(const struct leaf *leaf, void *y, int64_t n);
-struct attention leaf_attention(const struct leaf *leaf);
-/* Where q, k and v are. */
-void leaf_find_qkv(const struct leaf *leaf, struct attention *attention);
 /* Products of a projection: y = x W^T and dx = dy W for all tokens of the micro-batch, dW = dy^T x
  * for so many rows. */
 struct gemm leaf_product(const struct leaf *leaf, void *y);
@@ -80,6 +77,11 @@ int64_t leaf_stride(const struct leaf *leaf, int64_t out);
  * is dy. */
 void leaf_multiply(const struct leaf *leaf, const struct gemm *gemm, enum pass pass);
 bool leaf_in_fp8(const struct leaf *leaf);
+
+/* --- attention.c --- */
+struct attention leaf_attention(const struct leaf *leaf);
+/* Where q, k and v are. */
+void leaf_find_qkv(const struct leaf *leaf, struct attention *attention);
 void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse);
 
 /* --- context.c: attention over the tokens of all context ranks --- */

@@ -40,24 +40,16 @@ static struct share share_of(const struct leaf *leaf)
 			     : (struct share){half, half, 2 * half};
 }
 
-/* Elements of a key: those of a block follow one another, and values them. */
-static int64_t width_of(const struct leaf *leaf)
-{
-	const struct architecture *a = &leaf->compute->model->architecture;
-
-	return a->kv_heads * a->head_dim;
-}
-
 /* --- what goes round --- */
 
 static void *values_in(const struct leaf *leaf, void *block)
 {
-	return compute_at(leaf->compute, block, leaf->compute->tokens * width_of(leaf));
+	return compute_at(leaf->compute, block, leaf->compute->tokens * context_key_width(leaf));
 }
 
 static void *own_block(const struct leaf *leaf)
 {
-	int64_t width = width_of(leaf);
+	int64_t width = context_key_width(leaf);
 	void *block = operand_sent(leaf);
 	struct attention own = {0};
 
@@ -75,7 +67,7 @@ static void *sums(const struct leaf *leaf)
 
 	if (came != NULL && !c->rehearsal)
 		c->kernels->add(c->background, c->dtype, found, found, came,
-			2 * c->tokens * width_of(leaf));
+			2 * c->tokens * context_key_width(leaf));
 	return found;
 }
 
@@ -100,7 +92,7 @@ static void find_keys(const struct leaf *leaf, struct attention *a)
 		return;
 	a->k = operand_keys(leaf);
 	a->v = values_in(leaf, operand_keys(leaf));
-	a->k_stride = a->v_stride = width_of(leaf);
+	a->k_stride = a->v_stride = context_key_width(leaf);
 }
 
 /* Those rows of a sequence. All keys of another's block lie before them. */
@@ -150,7 +142,7 @@ static void attention_backward(const struct leaf *leaf, const struct attention_b
 {
 	const struct compute *c = leaf->compute;
 	const struct share share = share_of(leaf);
-	int64_t width = width_of(leaf);
+	int64_t width = context_key_width(leaf);
 	void *found = operand_part(leaf);
 
 	/* Of half of a block it may find nothing. */
@@ -175,7 +167,7 @@ static void attention_backward(const struct leaf *leaf, const struct attention_b
 static void take_gradients(const struct leaf *leaf, const struct attention_backward *d)
 {
 	const struct compute *c = leaf->compute;
-	int64_t width = width_of(leaf);
+	int64_t width = context_key_width(leaf);
 	void *own = operand_sum_at(leaf, 0), *came = operand_sum_at(leaf, 1);
 
 	c->kernels->add(c->context, c->dtype, own, own, came, 2 * c->tokens * width);
