@@ -47,7 +47,7 @@
 	X(REDUCE_LOSS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                       \
 	X(GATHER_LOSS, ALL_GATHER, TENSOR, NOTHING, COMPUTE)                                       \
 	/* keys and values between context ranks; their gradients */                               \
-	X(GATHER_KEYS, ALL_GATHER, CONTEXT, NOTHING, COMPUTE)                                      \
+	X(GATHER_KEYS, ALL_GATHER, CONTEXT, ROTATING, COMPUTE)                                     \
 	X(SCATTER_KEYS, REDUCE_SCATTER, CONTEXT, NOTHING, COMPUTE)                                 \
 	/* or in rounds: those behind the first, or before the last of backward; a block of them   \
 	 * to the next rank, gradients of one alone */                                             \

@@ -1,8 +1,9 @@
 /* Context parallelism: attention of a rank's own queries over the keys and values of all ranks.
  * All-gather (Llama 3, 2407.21783): they are gathered, and what the rank finds of their gradients
  * is scattered back. Ring (2310.01889; torch, Transformer Engine): in rounds, one block of keys
- * after the other; while a round computes, its block is on the way to the next rank. All-to-all
- * (2309.14509): ranks change tokens of all heads for all tokens of some heads, and back. */
+ * after the other; while a round computes, its block is on the way to the next rank. torch computes
+ * the same rounds of what it gathers. All-to-all (2309.14509): ranks change tokens of all heads for
+ * all tokens of some heads, and back. */
 #include "schedule/passes/step.h"
 
 /* The first of several parts: keys and values are there for the others. */
@@ -42,17 +43,26 @@ static void add_round(
 	action_add(step, round);
 }
 
+/* Keys and values for the next round; all of them beside the first one where they are gathered. */
+static void bring_keys(struct step *step, const struct action *action, unsigned flags)
+{
+	if (step->plan->context_method == CONTEXT_RING)
+		action_add_beside(step, action, ACTION_ROTATE_KEYS, flags);
+	else if (flags & FIRST)
+		action_add_beside(step, action, ACTION_GATHER_KEYS, IN_ROUNDS);
+}
+
 /* Forward's first round is the action, which takes what the others fill. */
 static void add_ring(struct step *step, struct action action)
 {
 	int64_t rounds = plan_attention_rounds(step->plan);
 	enum action_kind other =
 		action.kind == ACTION_FORWARD ? ACTION_ROUND_FORWARD : ACTION_ROUND_RECOMPUTE;
-	action_add_beside(step, &action, ACTION_ROTATE_KEYS, OF_INPUT | FIRST);
+	bring_keys(step, &action, OF_INPUT | FIRST);
 	action.flags |= IN_ROUNDS;
 	action_add(step, action);
 	for (int64_t r = 1; r < rounds - 1; r++) {
-		action_add_beside(step, &action, ACTION_ROTATE_KEYS, OF_INPUT);
+		bring_keys(step, &action, OF_INPUT);
 		add_round(step, &action, other, 0);
 	}
 	add_round(step, &action, other, ENDS_ROUNDS);
@@ -67,8 +77,7 @@ static void add_ring_back(struct step *step, struct action action)
 	bool apart = ring->sends_sums_apart;
 	for (int64_t r = 0; r < rounds - 1; r++) {
 		unsigned first = r == 0 ? FIRST : 0;
-		action_add_beside(
-			step, &action, ACTION_ROTATE_KEYS, apart || r == 0 ? OF_INPUT | first : 0);
+		bring_keys(step, &action, apart || r == 0 ? OF_INPUT | first : 0);
 		add_round(step, &action, ACTION_ROUND_BACKWARD, first);
 		if (apart && !(first && ring->keeps_own_sums))
 			action_add_beside(step, &action, ACTION_ROTATE_SUMS, 0);
@@ -83,20 +92,14 @@ static void add_ring_back(struct step *step, struct action action)
 
 static void add_attention(struct step *step, const struct action *action)
 {
-	switch (step->plan->context_method) {
-	case CONTEXT_ALL_GATHER:
-		add_gathered(step, *action);
-		break;
-	case CONTEXT_ALL_TO_ALL:
+	if (step->plan->context_method == CONTEXT_ALL_TO_ALL)
 		add_by_heads(step, *action);
-		break;
-	case CONTEXT_RING:
-		if (action_makes_input(action))
-			add_ring_back(step, *action);
-		else
-			add_ring(step, *action);
-		break;
-	}
+	else if (plan_attention_rounds(step->plan) == 1)
+		add_gathered(step, *action);
+	else if (action_makes_input(action))
+		add_ring_back(step, *action);
+	else
+		add_ring(step, *action);
 }
 
 void pass_context(struct step *step)

@@ -139,14 +139,6 @@ static void use_attention_back(struct lowering *l)
 	op_use(l, flight_of(l)->stage_work);
 }
 
-void lower_GATHER_KEYS(struct lowering *l)
-{
-	set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
-	if (l->step->method.adds_in_compute)
-		use_projections(l);
-	take_gathered(l, &flight_of(l)->keys);
-}
-
 /* Ours: the next backward has them from a buffer of their own. */
 void lower_SCATTER_KEYS(struct lowering *l)
 {
@@ -179,17 +171,18 @@ static void give_blocks(struct lowering *l, int n)
 }
 
 /* A block is there until it has been computed with, and sent on where that is not a copy of it:
- * which is sure in the next round. */
+ * which is sure in the next round. All but the first round compute with gathered ones. */
 static void use_blocks(struct lowering *l, bool is_back)
 {
 	const struct ring_rules *ring = ring_of(l);
 	bool ends = l->at->flags & ENDS_ROUNDS;
-	int here = l->blocks.n - (ends ? 1 : 2);
+	bool gathers = l->step->plan->context_method == CONTEXT_ALL_GATHER;
+	int here = gathers ? (l->results < 0 ? -1 : 0) : l->blocks.n - (ends ? 1 : 2);
 	if (here >= 0)
 		op_use(l, l->blocks.items[here]);
 	if (ends)
 		give_blocks(l, l->blocks.n);
-	else if (!ring->keeps_blocks || is_back)
+	else if (!gathers && (!ring->keeps_blocks || is_back))
 		give_blocks(l, ring->copies_blocks ? here + 1 : here < 0 ? 0 : here);
 }
 
@@ -231,20 +224,41 @@ static void take_sums(struct lowering *l)
 	l->sums = sums;
 }
 
+/* What arrives for the rounds; what is sent may be put together for it first. */
+static void take_block(struct lowering *l, int64_t sent_bytes, int64_t bytes, bool copies)
+{
+	if (copies) {
+		int sent = op_take_new(l, BUFFER_GATHERED_TOKENS, -1, sent_bytes, l->op.dtype);
+		op_give(l, &sent);
+	}
+	number_add(&l->blocks, op_take_new(l, BUFFER_GATHERED_TOKENS, -1, bytes, l->op.dtype));
+}
+
+/* Torch gathers for its rounds what a ring would send. */
+void lower_GATHER_KEYS(struct lowering *l)
+{
+	if (l->at->flags & IN_ROUNDS) {
+		int64_t block = key_block_bytes(l->step);
+		set_exchange(l, l->step->group_context, l->step->plan->mesh.context * block);
+		take_block(l, block, l->op.bytes, ring_of(l)->copies_blocks);
+		return;
+	}
+	set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
+	if (l->step->method.adds_in_compute)
+		use_projections(l);
+	take_gathered(l, &flight_of(l)->keys);
+}
+
 void lower_ROTATE_KEYS(struct lowering *l)
 {
 	int64_t block = key_block_bytes(l->step);
 	bool alone = l->at->flags & OF_INPUT, is_first = l->at->flags & FIRST;
 	set_exchange(l, l->step->group_context, block + (alone ? 0 : ring_sums_bytes(l->step)));
-	if (is_first || ring_of(l)->copies_blocks) {
-		int sent = op_take_new(l, BUFFER_GATHERED_TOKENS, -1, block, l->op.dtype);
-		op_give(l, &sent);
-	}
 	if (l->step->method.adds_in_compute && is_first)
 		use_projections(l);
 	else if (l->step->method.adds_in_compute)
 		op_use(l, l->blocks.items[l->blocks.n - 1]);
-	number_add(&l->blocks, op_take_new(l, BUFFER_GATHERED_TOKENS, -1, block, l->op.dtype));
+	take_block(l, block, block, is_first || ring_of(l)->copies_blocks);
 	if (!alone)
 		take_sums(l);
 }

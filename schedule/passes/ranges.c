@@ -67,7 +67,8 @@ static bool is_apart(const struct step *step, int leaf, int next)
 	const struct mesh *mesh = &step->plan->mesh;
 	bool core = step->model->modules[next].kind == MODULE_ATTENTION_CORE;
 	bool behind = step->model->modules[leaf].kind == MODULE_ATTENTION_CORE &&
-		      step->plan->context_method != CONTEXT_ALL_GATHER;
+		      (step->plan->context_method == CONTEXT_ALL_TO_ALL ||
+			      plan_attention_rounds(step->plan) > 1);
 	return (mesh->tensor > 1 && is_on_stream(step, leaf) != is_on_stream(step, next)) ||
 	       (mesh->context > 1 && (core || behind)) ||
 	       (division_sends_rows(&step->model->division) &&

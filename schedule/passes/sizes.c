@@ -157,7 +157,8 @@ static int64_t of_tokens(const struct step *step, int64_t width)
 int64_t key_block_bytes(const struct step *step)
 {
 	const struct architecture *a = &step->model->architecture;
-	return of_tokens(step, a->kv_heads * a->head_dim + value_width(a));
+	int64_t keys = plan_key_heads(step->plan, step->model) * a->head_dim;
+	return of_tokens(step, keys + (a->value_dim > 0 ? value_width(a) : keys));
 }
 
 int64_t ring_sums_bytes(const struct step *step)

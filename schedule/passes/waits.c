@@ -211,10 +211,15 @@ static void wait_for_message(struct waiting *w)
 	*received_at(w) = none;
 }
 
+static bool waits_at_once(const struct plan *plan)
+{
+	return plan->compile && runtime_of(plan->runtime)->ring->waits_when_compiled;
+}
+
 static void wait_for_exchanges(struct waiting *w)
 {
 	static const enum stream streams[] = {STREAM_TENSOR, STREAM_CONTEXT, STREAM_EXPERT};
-	bool in_rounds = w->at->flags & IN_ROUNDS;
+	bool in_rounds = w->at->flags & IN_ROUNDS && !waits_at_once(w->step->plan);
 	for (int i = 0; i < COUNT_OF(streams); i++) {
 		struct ref last = w->last[streams[i]];
 		if (w->input.op >= 0 && streams[i] == STREAM_TENSOR)

@@ -190,6 +190,16 @@ static bool calls_pytorch_attention(const struct plan *plan, const struct model 
 	       model->architecture.family != FAMILY_MPT;
 }
 
+/* torchtitan repeats keys and values for the heads of queries until its ff0829c of January 2026,
+ * when PyTorch 2.10 came. */
+int64_t plan_key_heads(const struct plan *plan, const struct model *model)
+{
+	struct libraries libraries = plan_libraries(plan);
+	bool repeats = plan->runtime == RUNTIME_PYTORCH_FSDP2 &&
+		       library_before(&libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 10));
+	return repeats ? model->architecture.heads : model->architecture.kv_heads;
+}
+
 /* Of PyTorch's own attention: cuDNN's kernel goes first on H100 and B200 since wheels bring a cuDNN
  * after 9.15. */
 static enum attention_kind pytorch_attention(

@@ -58,6 +58,8 @@ bool plan_flattens_to_gather(const struct plan *plan);
 bool libraries_newest(const struct libraries *libraries, enum device_generation generation,
 	struct arena *arena, struct libraries *newest);
 
+/* Heads of the keys and values that context ranks exchange. */
+int64_t plan_key_heads(const struct plan *plan, const struct model *model);
 /* Transformer Engine takes cuDNN's kernels from Hopper on, unless flash-attn is named. */
 enum attention_kind plan_engine_attention(
 	const struct plan *plan, enum device_generation generation);

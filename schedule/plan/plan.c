@@ -94,7 +94,10 @@ int64_t plan_shard_place(const struct plan *plan, int64_t rank)
 
 int64_t plan_attention_rounds(const struct plan *plan)
 {
-	return plan->context_method == CONTEXT_RING ? plan->mesh.context : 1;
+	const struct ring_rules *ring = runtime_of(plan->runtime)->ring;
+	bool gathers = ring != NULL && ring->gathers_blocks && plan->attention != ATTENTION_EAGER &&
+		       plan->context_method == CONTEXT_ALL_GATHER;
+	return gathers || plan->context_method == CONTEXT_RING ? plan->mesh.context : 1;
 }
 
 struct division plan_division(const struct plan *plan)

@@ -49,9 +49,15 @@ struct ring_rules {
 	 * what one merge works with. */
 	bool keeps_results;
 	int result_bytes;
-	/* Of memory traffic a round: an element of the result in forward, of q, k and v in
-	 * backward; and kernels. */
-	int forward_traffic, backward_traffic, kernels;
+	/* All-gather brings the same blocks at once, for the same rounds. */
+	bool gathers_blocks;
+	/* torch.compile waits for each exchange where it is issued, before what follows. */
+	bool waits_when_compiled;
+	/* Merging a round: bytes of memory traffic an element of the result in forward, of q, k and
+	 * v in backward, and kernels. */
+	struct merging {
+		int forward_traffic, backward_traffic, kernels;
+	} eager, fused;
 };
 
 /* Experts on several ranks. None of it: torchtitan's; else Megatron-Core's MoELayer. */

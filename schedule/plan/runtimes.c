@@ -77,17 +77,21 @@ static const struct zero_rules megatron_rules = {
 	.filled_elements_a_rank = 1000000,
 };
 
-/* torch/distributed/tensor/experimental/_context_parallel/_attention.py (2.15), rotation by
- * all-to-all: blocks are put together for each message, results merged in fp32 operation by
- * operation (_SDPAMerger: two results in fp32, the new one, two intermediate ones). */
+/* torch/distributed/tensor/experimental/_context_parallel/_attention.py (2.15; _attention.py 2.6):
+ * blocks are put together for each message, results merged in fp32 operation by operation
+ * (_SDPAMerger: two results in fp32, the new one, two intermediate ones). Compiled, one kernel
+ * reads what there is and the new result, and _functional_collectives.py waits for a collective
+ * where it is traced. _AllGatherRotater gathers before the first round; gradients go round by
+ * all-to-all beside it too. */
 static const struct ring_rules torch_ring = {
 	.copies_blocks = true,
 	.sends_sums_apart = true,
 	.fp32_sums = true,
 	.result_bytes = 18,
-	.forward_traffic = 38,
-	.backward_traffic = 18,
-	.kernels = 10,
+	.gathers_blocks = true,
+	.waits_when_compiled = true,
+	.eager = {38, 18, 10},
+	.fused = {10, 10, 3},
 };
 
 /* Transformer Engine's AttnFuncWithCPAndKVP2P (commit d0067d0): blocks and results of all rounds
@@ -96,9 +100,8 @@ static const struct ring_rules transformer_engine_ring = {
 	.keeps_blocks = true,
 	.keeps_results = true,
 	.result_bytes = 2,
-	.forward_traffic = 6,
-	.backward_traffic = 6,
-	.kernels = 3,
+	.eager = {6, 6, 3},
+	.fused = {6, 6, 3},
 };
 
 /* executor/compute/ring.c: results so far are fp32; a round reads and writes them, in backward
@@ -107,9 +110,8 @@ static const struct ring_rules own_ring = {
 	.sends_sums_apart = true,
 	.keeps_own_sums = true,
 	.result_bytes = 4,
-	.forward_traffic = 8,
-	.backward_traffic = 8,
-	.kernels = 1,
+	.eager = {8, 8, 1},
+	.fused = {8, 8, 1},
 };
 
 static const struct runtime runtimes[RUNTIME_COUNT] = {

@@ -154,6 +154,11 @@ static struct attention_shape shape_of(const struct machine *machine, const stru
 		.queries = by_heads ? plan->seq_len : plan->seq_len / plan->mesh.context};
 }
 
+static double traffic(const struct merging *merging, enum pass pass)
+{
+	return pass == PASS_FORWARD ? merging->forward_traffic : merging->backward_traffic;
+}
+
 /* One round of attention's core: its part of the work, and merging what it found. */
 static void take_round(const struct plan *plan, const struct model *model, enum pass pass,
 	struct module_work *work)
@@ -163,15 +168,14 @@ static void take_round(const struct plan *plan, const struct model *model, enum 
 	double part = 1 / (double)plan_attention_rounds(plan);
 	double tokens = (double)model_tokens(model, plan->micro_batch, plan->seq_len);
 	double result = (double)(a->heads * a->head_dim),
-	       keys = (double)(a->kv_heads * a->head_dim);
-	double merged = pass == PASS_FORWARD ? ring->forward_traffic * result
-					     : ring->backward_traffic * (result + 2 * keys);
+	       keys = (double)(plan_key_heads(plan, model) * a->head_dim);
+	double all = pass == PASS_FORWARD ? result : result + 2 * keys;
 
 	work->attention_flops *= part;
-	work->memory_bytes = work->memory_bytes * part + tokens * merged;
-	work->eager_bytes = work->eager_bytes * part + tokens * merged;
-	work->kernels += ring->kernels;
-	work->eager_kernels += ring->kernels;
+	work->memory_bytes = work->memory_bytes * part + tokens * all * traffic(&ring->fused, pass);
+	work->eager_bytes = work->eager_bytes * part + tokens * all * traffic(&ring->eager, pass);
+	work->kernels += ring->fused.kernels;
+	work->eager_kernels += ring->eager.kernels;
 }
 
 /* What a runtime copies besides. */

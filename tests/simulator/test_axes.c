@@ -81,7 +81,7 @@ static void test_sequence_parallel(void **state)
 
 /* --- what is computed ------------------------------------------------------------------------- */
 
-/* FLOPs of a pass through leaves of a rank's part of the model. */
+/* FLOPs of a pass through leaves of a rank's part of the model, of one round of attention. */
 static double work(const struct plan *plan, const struct model *model, int first, int end,
 	enum pass pass, int64_t sequences)
 {
@@ -92,7 +92,7 @@ static double work(const struct plan *plan, const struct model *model, int first
 			continue;
 		model_module_work(
 			model, m, pass, sequences, plan->seq_len, 2, plan->attention, &work);
-		flops += work.attention_flops;
+		flops += work.attention_flops / (double)plan_attention_rounds(plan);
 		for (int g = 0; g < work.n_gemms; g++)
 			flops += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *
 				 (double)work.gemms[g].k * (double)work.gemms[g].count;
@@ -135,8 +135,11 @@ static void judge_compute(struct case_ *c, const char *choices)
 		assert_true(model_pad(&c->arena, model, words, &padded, &error));
 		model = padded;
 	}
-	double forward = work(plan, model, 0, model->n_modules, PASS_FORWARD, plan->global_batch);
-	double backward = work(plan, model, 0, model->n_modules, PASS_BACKWARD, plan->global_batch);
+	struct plan whole = *plan;
+	whole.mesh.context = 1;
+	double forward = work(&whole, model, 0, model->n_modules, PASS_FORWARD, plan->global_batch);
+	double backward =
+		work(&whole, model, 0, model->n_modules, PASS_BACKWARD, plan->global_batch);
 	double forwards = computed(c->schedule, 0, 1), backwards = computed(c->schedule, 1, 4);
 	double again = computed(c->schedule, 4, 5);
 	bool full = plan_checkpoints(plan, CHECKPOINTING_FULL);
