@@ -324,6 +324,16 @@ static void test_rounds(void **state)
 	}
 }
 
+static bool reads_gathered(
+	const struct program *program, const struct op *op, const struct op *gather)
+{
+	int gathered = slice_of(program, gather->takes)[gather->takes.count - 1];
+	bool reads = false;
+	for (int u = 0; u < op->uses.count; u++)
+		reads = reads || slice_of(program, op->uses)[u] == gathered;
+	return reads;
+}
+
 /* Torch's second round is the first that needs what was gathered; compiled, the first waits too. */
 static void test_gathered_rounds(void **state)
 {
@@ -333,14 +343,15 @@ static void test_gathered_rounds(void **state)
 		struct arena arena = {0};
 		const struct program *p = built(&arena, words[w])->programs;
 		int rounds = 0, gather = -1, waits = -1;
-		for (int i = 0; i < p->n_ops && waits < 0; i++) {
+		for (int i = 0; i < p->n_ops && rounds < 2; i++) {
 			if (p->ops[i].kind == OP_ALL_GATHER && p->ops[i].unit < 0)
 				gather = i;
 			if (gather < 0 || p->ops[i].kind != OP_FORWARD)
 				continue;
-			if (waits_for(p, &p->ops[i], gather))
+			if (waits < 0 && waits_for(p, &p->ops[i], gather))
 				waits = rounds;
-			rounds++;
+			if (rounds++ == 1)
+				assert_true(reads_gathered(p, &p->ops[i], &p->ops[gather]));
 		}
 		assert_int_equal(waits, w == 0 ? 1 : 0);
 		arena_finish(&arena);

@@ -3,6 +3,7 @@
  * by axis are those of the closed forms. */
 #include "cases.h"
 #include "schedule/pipeline/pipeline.h"
+#include "simulator/costs/costs.h"
 
 #include <math.h>
 
@@ -219,12 +220,56 @@ static void test_bytes(void **state)
 			}
 }
 
+/* --- torch's context ranks ----------------------------------------------------------------------
+ */
+
+/* The kernels of the second round of the first block. */
+static double round_kernels(const struct schedule *s, struct arena *arena)
+{
+	const struct program *p = &s->programs[0];
+	struct cost *costs = ARENA_ARRAY(arena, struct cost, p->n_ops);
+	int rounds = 0;
+	cost_operations(s, 0, costs);
+	for (int i = 0; i < p->n_ops; i++) {
+		const struct op *op = &p->ops[i];
+		if (op->kind == OP_FORWARD && op->layer == 0 &&
+			p->model->modules[op->first_module].kind == MODULE_ATTENTION_CORE &&
+			++rounds == 2)
+			return costs[i].kernels;
+	}
+	fail_msg("%d rounds", rounds);
+	return 0;
+}
+
+/* Eager, the gather runs beside the first round. Compiled, nothing runs beside an exchange, and a
+ * round is merged by three kernels, not by ten. */
+static void test_rounds(void **state)
+{
+	static const double core_kernels = 7; /* fewer without rounds, too */
+	double kernels[2];
+	(void)state;
+	for (int compiled = 0; compiled < 2; compiled++) {
+		struct case_ c;
+		struct simulation_options options = {.no_bounds = true};
+		case_load(&c, "llama-2-7b", "dgx-h100");
+		case_plan(&c, compiled ? "context=8 compile=on" : "context=8 compile=off");
+		case_simulate(&c, &options, false);
+		const struct axis_figures *axis = &c.simulation.prediction.axes[GROUP_CONTEXT];
+		assert_true(axis->time > 0);
+		assert_int_equal(axis->exposed > 0.999 * axis->time, compiled);
+		kernels[compiled] = round_kernels(c.schedule, &c.arena);
+		case_finish(&c);
+	}
+	assert_true(kernels[0] - kernels[1] == 7 + core_kernels);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sequence_parallel),
 		cmocka_unit_test(test_compute),
 		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_rounds),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
