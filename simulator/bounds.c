@@ -229,7 +229,7 @@ static double range_flops(
 		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len, 1,
 			plan->attention, &work);
 		flops += product_weight(plan, model, schedule->topology, i) * product_flops(&work) +
-			 work.attention_flops / (double)plan_attention_rounds(plan);
+			 op_rounds(op) * work.attention_flops / (double)plan_attention_rounds(plan);
 	}
 	return flops;
 }

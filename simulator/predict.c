@@ -55,7 +55,7 @@ static double recomputed_by(const struct engine *engine)
 				continue;
 			model_module_work(model, m, PASS_FORWARD, plan->micro_batch, plan->seq_len,
 				1, plan->attention, &work);
-			flops += times * work.attention_flops /
+			flops += times * op_rounds(op) * work.attention_flops /
 				 (double)plan_attention_rounds(plan); /* the masked half */
 		}
 	}

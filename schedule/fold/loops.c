@@ -128,7 +128,7 @@ static bool buffers_are_alike(const struct folding *f, struct slice one, struct 
 static bool ops_are_alike(const struct folding *f, const struct op *one, const struct op *two)
 {
 	return one->kind == two->kind && one->stream == two->stream && one->bytes == two->bytes &&
-	       one->group == two->group && one->dtype == two->dtype &&
+	       one->rounds == two->rounds && one->group == two->group && one->dtype == two->dtype &&
 	       one->waits.count == two->waits.count &&
 	       one->host_waits.count == two->host_waits.count &&
 	       (one->unit < 0) == (two->unit < 0) && (one->cause < 0) == (two->cause < 0) &&

@@ -52,7 +52,8 @@ static void bring_keys(struct step *step, const struct action *action, unsigned 
 		action_add_beside(step, action, ACTION_GATHER_KEYS, IN_ROUNDS);
 }
 
-/* Forward's first round is the action, which takes what the others fill. */
+/* Forward's first round is the action, which takes what the others fill; those are one where
+ * nothing arrives between them. */
 static void add_ring(struct step *step, struct action action)
 {
 	int64_t rounds = plan_attention_rounds(step->plan);
@@ -61,7 +62,7 @@ static void add_ring(struct step *step, struct action action)
 	bring_keys(step, &action, OF_INPUT | FIRST);
 	action.flags |= IN_ROUNDS;
 	action_add(step, action);
-	for (int64_t r = 1; r < rounds - 1; r++) {
+	for (int64_t r = 1; r < rounds - 1 && step->plan->context_method == CONTEXT_RING; r++) {
 		bring_keys(step, &action, OF_INPUT);
 		add_round(step, &action, other, 0);
 	}

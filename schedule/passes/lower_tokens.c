@@ -285,11 +285,13 @@ static void round_of(struct lowering *l)
 void lower_ROUND_FORWARD(struct lowering *l)
 {
 	round_of(l);
+	if (l->step->plan->context_method == CONTEXT_ALL_GATHER)
+		l->op.rounds = (int)plan_attention_rounds(l->step->plan) - 1;
 }
 
 void lower_ROUND_RECOMPUTE(struct lowering *l)
 {
-	round_of(l);
+	lower_ROUND_FORWARD(l);
 }
 
 void lower_ROUND_BACKWARD(struct lowering *l)

@@ -122,6 +122,7 @@ struct op {
 	int first_module, end_module; /* compute: leaves in [first, end) of model->modules */
 	int cause;                    /* unit whose hook issued this gather early; -1: its own */
 	struct message message;       /* SEND and RECV; else 0 */
+	int rounds;                   /* of attention's core that it stands for; 0: one */
 	/* Collectives: the full payload (gathered output, reduce input, all-reduce buffer;
 	 * all-to-all: what the fullest rank gets or sends, of all others and its own; send-receive:
 	 * what each sends). TRAFFIC:
@@ -134,5 +135,10 @@ struct op {
 	 * written by it (operands, in the order that docs/schedule.md lists per kind). */
 	struct slice takes, gives, uses;
 };
+
+static inline int op_rounds(const struct op *op)
+{
+	return op->rounds > 1 ? op->rounds : 1;
+}
 
 #endif

@@ -82,6 +82,8 @@ void print_op(struct printer *printer, const struct op *op, const int *indices, 
 	print_nonnegative(text, " cause=", op->cause);
 	print_modules(text, op->first_module, op->end_module);
 	print_word(text, " dtype=", dtype_name(op->dtype));
+	if (op->rounds > 0)
+		print_number(text, " rounds=", op->rounds);
 	if (op->bytes > 0)
 		print_number(text, " bytes=", op->bytes);
 	print_indices(indices, op->waits, " waits=", text);

@@ -159,14 +159,14 @@ static double traffic(const struct merging *merging, enum pass pass)
 	return pass == PASS_FORWARD ? merging->forward_traffic : merging->backward_traffic;
 }
 
-/* One round of attention's core: its part of the work, and merging what it found. */
-static void take_round(const struct plan *plan, const struct model *model, enum pass pass,
-	struct module_work *work)
+/* Rounds of attention's core: their part of the work, and merging what they found. */
+static void take_rounds(const struct plan *plan, const struct model *model, enum pass pass,
+	int rounds, struct module_work *work)
 {
 	const struct architecture *a = &model->architecture;
 	const struct ring_rules *ring = runtime_of(plan->runtime)->ring;
-	double part = 1 / (double)plan_attention_rounds(plan);
-	double tokens = (double)model_tokens(model, plan->micro_batch, plan->seq_len);
+	double part = (double)rounds / (double)plan_attention_rounds(plan);
+	double tokens = rounds * (double)model_tokens(model, plan->micro_batch, plan->seq_len);
 	double result = (double)(a->heads * a->head_dim),
 	       keys = (double)(plan_key_heads(plan, model) * a->head_dim);
 	double all = pass == PASS_FORWARD ? result : result + 2 * keys;
@@ -174,8 +174,8 @@ static void take_round(const struct plan *plan, const struct model *model, enum 
 	work->attention_flops *= part;
 	work->memory_bytes = work->memory_bytes * part + tokens * all * traffic(&ring->fused, pass);
 	work->eager_bytes = work->eager_bytes * part + tokens * all * traffic(&ring->eager, pass);
-	work->kernels += ring->fused.kernels;
-	work->eager_kernels += ring->eager.kernels;
+	work->kernels = rounds * (work->kernels + ring->fused.kernels);
+	work->eager_kernels = rounds * (work->eager_kernels + ring->eager.kernels);
 }
 
 /* What a runtime copies besides. */
@@ -444,7 +444,7 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len,
 			dtype_bytes(plan->param_dtype), plan->attention, &work);
 		if (work.attention_flops > 0 && plan_attention_rounds(plan) > 1)
-			take_round(plan, model, pass, &work);
+			take_rounds(plan, model, pass, op_rounds(op), &work);
 		add_copies(plan, model, pass, &work);
 		if (own_kernels(machine, schedule))
 			join_inputs(plan, model, i, pass, &work);

@@ -21,6 +21,7 @@ static const double copy_latency = 10e-6;
 struct key {
 	enum op_kind kind;
 	int group, peer;
+	int rounds;
 	int first, end; /* relative to the block, so that blocks are alike */
 	bool in_block, on_host, adds, exchanges;
 	int64_t bytes;
@@ -62,6 +63,7 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 	key.exchanges = op_exchanges(op);
 	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE)
 		return key;
+	key.rounds = op->rounds;
 	key.first = op->first_module;
 	key.end = op->end_module;
 	key.in_block = op->layer >= 0;
@@ -78,9 +80,9 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 static bool keys_equal(const struct key *a, const struct key *b)
 {
 	return a->kind == b->kind && a->bytes == b->bytes && a->first == b->first &&
-	       a->end == b->end && a->group == b->group && a->peer == b->peer &&
-	       a->in_block == b->in_block && a->on_host == b->on_host && a->adds == b->adds &&
-	       a->exchanges == b->exchanges;
+	       a->rounds == b->rounds && a->end == b->end && a->group == b->group &&
+	       a->peer == b->peer && a->in_block == b->in_block && a->on_host == b->on_host &&
+	       a->adds == b->adds && a->exchanges == b->exchanges;
 }
 
 double cost_host_factor(const struct topology *topology)
