@@ -165,7 +165,7 @@ void export_settle(const struct export_target *target, const struct model *model
 	plan->pipeline_schedule = PIPELINE_1F1B;
 	plan->virtual_stages = 0;
 	plan->layers_per_stage = (struct rows){0};
-	plan->sequence_parallel = false;
+	plan->sequence_parallel = plan->async_tensor = false;
 	plan->context_method = CONTEXT_ALL_GATHER;
 	plan->expert_tensor = 0;
 	plan->expert_load = plan->capacity_factor = 0;

@@ -227,6 +227,7 @@ static bool is_of_no_axis(enum knob_id id, const struct plan *plan)
 		enum knob_id knob, axis;
 	} of[] = {
 		{KNOB_SEQUENCE_PARALLEL, KNOB_TENSOR},
+		{KNOB_ASYNC_TENSOR, KNOB_TENSOR},
 		{KNOB_CONTEXT_METHOD, KNOB_CONTEXT},
 		{KNOB_PIPELINE_SCHEDULE, KNOB_PIPELINE},
 		{KNOB_VIRTUAL_STAGES, KNOB_PIPELINE},

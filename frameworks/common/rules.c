@@ -104,7 +104,8 @@ static bool is_moot(const struct plan *plan, int knob)
 		return true;
 	if (knob == KNOB_PIPELINE_SCHEDULE || knob == KNOB_VIRTUAL_STAGES)
 		return plan->mesh.pipeline == 1;
-	if (knob == KNOB_SEQUENCE_PARALLEL || knob == KNOB_KEEP_GATHERED)
+	if (knob == KNOB_SEQUENCE_PARALLEL || knob == KNOB_KEEP_GATHERED ||
+		knob == KNOB_ASYNC_TENSOR)
 		return plan->mesh.tensor == 1;
 	if (knob == KNOB_CONTEXT_METHOD)
 		return plan->mesh.context == 1;
@@ -272,14 +273,21 @@ void export_adapt_clip(struct exporting *exporting, struct plan *plan)
 			"none");
 }
 
-/* Without words for it there is none. */
-static void adapt_fp8(struct exporting *exporting, struct plan *plan)
+/* Without words for them there is none. */
+static void adapt_unsaid(struct exporting *exporting, struct plan *plan)
 {
-	enum expressed expressed;
+	static const struct {
+		enum knob_id knob;
+		const char *off;
+	} knobs[] = {{KNOB_FP8, "off"}, {KNOB_ASYNC_TENSOR, "false"}};
 
-	if (plan->fp8 != FP8_OFF && (!target_expresses(exporting->target, KNOB_FP8, &expressed) ||
-					    !knob_is_honoured(KNOB_FP8, plan)))
-		export_change(exporting, plan, KNOB_FP8, "off", "the file does not say it");
+	for (int i = 0; i < COUNT_OF(knobs); i++) {
+		enum expressed expressed;
+		if (!target_expresses(exporting->target, knobs[i].knob, &expressed) ||
+			!knob_is_honoured(knobs[i].knob, plan))
+			export_change(exporting, plan, knobs[i].knob, knobs[i].off,
+				"the file does not say it");
+	}
 }
 
 void export_adapt(struct exporting *exporting, struct plan *plan)
@@ -295,7 +303,7 @@ void export_adapt(struct exporting *exporting, struct plan *plan)
 	for (const struct export_rule *rule = exporting->target->rules; rule->knob != NO_KNOB;
 		rule++)
 		apply(exporting, rule, plan);
-	adapt_fp8(exporting, plan);
+	adapt_unsaid(exporting, plan);
 	adapt_ends(exporting, plan);
 	note_others(exporting, plan);
 }

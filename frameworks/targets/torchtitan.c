@@ -3,9 +3,8 @@
  *
  * Keys: torchtitan 0.3.0 and main b5bcd76c (torchtitan/config/configs.py, components/optimizer,
  * distributed/activation_checkpoint.py), 0.2.2 (config/job_config.py). main counts batches in
- * tokens. "default" reshards all but the last unit, final norm and head; "always" that too, "never"
- * none (distributed/fsdp.py); in pipelines "default" is "never". Gradients are reduced in fp32
- * after every micro-batch; in pipelines after the last one. */
+ * tokens. "default" reshards all but the last unit, "always" that too, "never" none; in pipelines
+ * it is "never" (distributed/fsdp.py). Gradients are reduced in fp32, in pipelines once a step. */
 #include <string.h>
 
 #include "frameworks/targets/torchtitan.h"
@@ -221,7 +220,6 @@ static const char *selective(struct exporting *exporting)
 			NULL, 0, expert_tensor)
 #define PLAIN_DEGREES                                                                              \
 	{"parallelism.enable_fsdp_symm_mem", KEY_UNPRICED, NO_KNOB},                               \
-		{"parallelism.enable_async_tensor_parallel", KEY_UNPRICED, NO_KNOB},               \
 		{"parallelism.pipeline_*", KEY_PLAIN, NO_KNOB},                                    \
 		{"parallelism.context_*", KEY_PLAIN, NO_KNOB},                                     \
 		{"parallelism.spmd_backend", KEY_PLAIN, NO_KNOB},                                  \
@@ -287,8 +285,7 @@ static const char unpriced[] = "optimizer.early_step_in_backward";
 static const char plain[] =
 	"training.* optimizer.* compile.* activation-checkpoint activation_checkpoint.* model.* "
 	"quantize.* float8.* job.* profiling.* metrics.* lr_scheduler.* checkpoint.* comm.* "
-	"validation.* "
-	"debug.*";
+	"validation.* debug.*";
 
 /* --- writing -------------------------------------------------------------------------------- */
 
@@ -360,6 +357,7 @@ static bool finish_mesh(struct importing *importing, int64_t layers, struct erro
 			importing, "parallelism.context_parallel_degree", &context, 1, error) ||
 		!import_count(
 			importing, "parallelism.pipeline_parallel_degree", &pipeline, 1, error) ||
+		!titan_finish_async(importing, tensor, error) ||
 		(pipeline > 1 && !titan_finish_stages(importing, layers, pipeline, error)))
 		return false;
 	importing->beside_data = tensor * context * pipeline;
@@ -552,8 +550,10 @@ static const struct config_format format = {recognizes_python, keys, "*", "paral
 		   "CompileConfig.>compile."};
 static const struct config_format flag_format = {
 	recognizes_flat, keys, plain, unpriced, finish_flags};
-static const struct config_format toml_format = {
-	recognizes_flat, toml_keys, plain, unpriced, finish_toml};
+static const struct config_format toml_format = {recognizes_flat, toml_keys, plain, unpriced,
+	finish_toml,
+	.aliases = "experimental.enable_>parallelism.enable_ "
+		   "training.tensor_>parallelism.tensor_ training.data_>parallelism.data_"};
 
 #define ALL_ALIKE                                                                                  \
 	.program = "torchtitan", .wraps = "block", .wraps_apart = true, .tail = TAIL_CHOSEN,       \

@@ -29,7 +29,11 @@ const char *titan_head(struct exporting *exporting);
 /* Blocks of a stage, which make the number of stages; of more than two on a rank. */
 const char *titan_stage(struct exporting *exporting);
 
-/* The keys; `when` of a micro-batch in sequences, and of micro-batches beside one in tokens. */
+/* Asynchronous tensor parallelism, which the shipped configuration of 405B has. */
+const char *titan_async(struct exporting *exporting);
+
+/* The keys; `when` of a micro-batch in sequences, and of micro-batches beside one in tokens. Since
+ * then compilation says how tensor ranks exchange. */
 #define TITAN_STAGES(in_sequences, in_tokens)                                                      \
 	{"parallelism.pipeline_parallel_microbatch_size", KEY_READ, NO_KNOB, NULL, in_sequences,   \
 		titan_micro_batch},                                                                \
@@ -43,8 +47,12 @@ const char *titan_stage(struct exporting *exporting);
 			NULL, 0, titan_stage},                                                     \
 		{"parallelism.pipeline_parallel_first_stage_less_layers", KEY_READ,                \
 			KNOB_LAYERS_PER_STAGE, NULL, 0, titan_embedding},                          \
-		ROW("parallelism.pipeline_parallel_last_stage_less_layers", KEY_READ, NO_KNOB,     \
-			NULL, 0, titan_head)
+		{"parallelism.pipeline_parallel_last_stage_less_layers", KEY_READ, NO_KNOB, NULL,  \
+			0, titan_head},                                                            \
+		{"parallelism.enable_async_tensor_parallel", KEY_READ, KNOB_ASYNC_TENSOR, NULL,    \
+			in_sequences, titan_async},                                                \
+		ROW("compile.enable_async_tensor_parallel", KEY_READ, KNOB_ASYNC_TENSOR, NULL,     \
+			in_tokens, titan_async)
 
 /* Conversion to float8 by the file, up to 0.2. */
 const char *titan_converter(struct exporting *exporting);
@@ -67,6 +75,8 @@ bool titan_leaves_stages(const struct exporting *exporting);
 /* More than one pipeline rank; `layers` of the model, 0 where it is not known. */
 bool titan_finish_stages(
 	struct importing *importing, int64_t layers, int64_t ranks, struct error *error);
+/* Without tensor ranks it is of no consequence. */
+bool titan_finish_async(struct importing *importing, int64_t tensor, struct error *error);
 /* Of a file's converters; of one in Python. */
 void titan_finish_converters(struct importing *importing);
 void titan_finish_float8(struct importing *importing);

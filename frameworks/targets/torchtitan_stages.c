@@ -1,4 +1,5 @@
-/* torchtitan's pipelines: degree and schedule, micro-batches, and what makes the stages.
+/* torchtitan's pipelines: degree and schedule, micro-batches, and what makes the stages; how
+ * context and tensor ranks exchange.
  *
  * Stages are even, with the embedding and the head counting as blocks. A rank has one, or two where
  * the schedule is neither 1F1B nor GPipe; a number of blocks a stage makes it as many as that
@@ -387,5 +388,30 @@ bool titan_finish_rotation(struct importing *importing, struct error *error)
 		import_set(importing, KNOB_CONTEXT_METHOD,
 			strcmp(method, "alltoall") == 0 ? "ring" : "all-gather",
 			import_find(importing, path) != NULL ? path : NULL);
+	return true;
+}
+
+/* --- asynchronous tensor parallelism -------------------------------------------------------- */
+
+const char *titan_async(struct exporting *exporting)
+{
+	bool from_shipped = exporting->target->syntax != SYNTAX_TOML &&
+			    exporting->model->architecture.hidden == 16384;
+
+	return exporting->plan->async_tensor ? "true" : from_shipped ? "false" : NULL;
+}
+
+bool titan_finish_async(struct importing *importing, int64_t tensor, struct error *error)
+{
+	static const char *const paths[] = {
+		"parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel"};
+
+	for (int i = 0; i < COUNT_OF(paths); i++) {
+		bool on;
+		if (!import_switch(importing, paths[i], &on, false, error))
+			return false;
+		if (on && tensor > 1)
+			import_set(importing, KNOB_ASYNC_TENSOR, "on", paths[i]);
+	}
 	return true;
 }

@@ -132,12 +132,13 @@ static bool is_of_blocks(const struct buffer *buffer)
 }
 
 /* Compute waits for what it exchanges with those that divide the model, but not for what runs
- * beside a part of backward, nor for a ring's blocks. */
+ * beside a part of backward or a product, nor for a ring's blocks. */
 static bool holds_up(const struct program *program, int i)
 {
 	enum op_kind next = program->ops[i < program->n_ops - 1 ? i + 1 : i].kind;
 	return op_exchanges(&program->ops[i]) && next != OP_BACKWARD_INPUT &&
-	       next != OP_BACKWARD_WEIGHT && program->ops[i].kind != OP_SEND_RECV;
+	       next != OP_BACKWARD_WEIGHT && program->ops[i].kind != OP_SEND_RECV &&
+	       program->ops[i].stream != STREAM_PEER;
 }
 
 static void measure_stages(struct sampler *sampler, const struct sample *sample,

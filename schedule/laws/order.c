@@ -20,6 +20,7 @@ struct validation {
 	int *taker, *giver;        /* per buffer: operation, -1 */
 	int *first_use, *last_use; /* per buffer, list order */
 	int *sent_by;              /* per buffer: the last ring's message that reads it; -1 */
+	int *beside;               /* per buffer: what uses it beside the last one */
 	struct error *error;
 };
 
@@ -190,6 +191,18 @@ static bool check_sent(struct validation *v, int op, int buffer)
 		       only_uses(v, op_at(v, op), buffer));
 }
 
+/* Tensor ranks copy chunks beside the product that reads or makes them, its neighbour in the list:
+ * both touch a buffer at once, and what touches it then comes after both. */
+static bool is_beside(const struct validation *v, int op, int next)
+{
+	if (next != op + 1 || next >= v->program->n_ops)
+		return false;
+	const struct op *one = op_at(v, op), *other = op_at(v, next);
+	return one->stream == STREAM_PEER
+		       ? one->kind == OP_ALL_GATHER && other->stream == STREAM_COMPUTE
+		       : other->stream == STREAM_PEER && other->kind == OP_REDUCE_SCATTER;
+}
+
 static bool check_use(struct validation *v, int op, int buffer)
 {
 	int last = v->last_use[buffer];
@@ -200,6 +213,10 @@ static bool check_use(struct validation *v, int op, int buffer)
 	if (!resident && v->giver[buffer] >= 0 && v->giver[buffer] != op)
 		return broken(v, "op %d: uses buffer %d (%s) after op %d gave it", op, buffer, role,
 			v->giver[buffer]);
+	if (last >= 0 && is_beside(v, last, op)) {
+		v->beside[buffer] = op;
+		return true;
+	}
 	if (last >= 0 && last != op && !happens_before(v, last, op))
 		return broken(
 			v, "ops %d and %d touch buffer %d (%s) unordered", last, op, buffer, role);
@@ -208,6 +225,10 @@ static bool check_use(struct validation *v, int op, int buffer)
 			op, buffer, role);
 	if (v->first_use[buffer] < 0)
 		v->first_use[buffer] = op;
+	if (v->beside[buffer] >= 0 && !happens_before(v, v->beside[buffer], op))
+		return broken(v, "ops %d and %d touch buffer %d (%s) unordered", v->beside[buffer],
+			op, buffer, role);
+	v->beside[buffer] = -1;
 	if (v->sent_by[buffer] != op)
 		v->last_use[buffer] = op;
 	return true;
@@ -283,6 +304,7 @@ static bool validate_program(
 	v.first_use = int_array(program->n_buffers);
 	v.last_use = int_array(program->n_buffers);
 	v.sent_by = int_array(program->n_buffers);
+	v.beside = int_array(program->n_buffers);
 	bool ok = schedule_check_tables(schedule, program, error) && check_indices(&v);
 	if (ok) {
 		clocks_round(&v, true);
@@ -295,6 +317,7 @@ static bool validate_program(
 	free(v.first_use);
 	free(v.last_use);
 	free(v.sent_by);
+	free(v.beside);
 	return ok;
 }
 

@@ -27,7 +27,9 @@ enum action_flag {
 	KEEPS_ROWS = 1 << 17,   /* FORWARD: what came in is there until it is computed again */
 	INPUT_PART = 1 << 18,   /* of the input part of a backward pass, */
 	WEIGHT_PART = 1 << 19,  /* of its weight part */
-	BESIDE = 1 << 20,       /* GATHER_TOKENS: beside dX of its layer; parts of its range */
+	BESIDE = 1 << 20,       /* GATHER_TOKENS: beside dX of its layer; parts of its range;
+				 * SCATTER_TOKENS: beside the product that makes the sums, which
+				 * ADD_SUM adds up then; FORWARD, RECOMPUTE: such a product */
 	IN_ROUNDS = 1 << 21,    /* compute: of one block of keys; what is under way is for the next
 				 * round */
 	ENDS_ROUNDS = 1 << 22,  /* likewise: there is no next one */

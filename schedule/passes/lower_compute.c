@@ -62,10 +62,10 @@ static int take_partial(struct lowering *l, int64_t bytes)
 	return op_take_new(l, BUFFER_PARTIAL_SUMS, -1, bytes, l->step->plan->param_dtype);
 }
 
-/* Of the parts of a range that tensor ranks exchange something beside, all but the last. */
+/* Of the parts of a backward that tensor ranks exchange something beside, all but the last. */
 static bool goes_on(const struct lowering *l)
 {
-	return (l->at->flags & BESIDE) && l->at->kind != ACTION_BACKWARD_WEIGHT;
+	return (l->at->flags & BESIDE) && action_makes_input(l->at);
 }
 
 static void set_range(struct lowering *l)

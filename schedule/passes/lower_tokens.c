@@ -6,6 +6,10 @@
 static void set_exchange(struct lowering *l, int group, int64_t bytes)
 {
 	op_set_range(l, l->at->range);
+	if (l->at->end_module > 0) {
+		l->op.first_module = l->at->first_module;
+		l->op.end_module = l->at->end_module;
+	}
 	l->op.group = group;
 	l->op.bytes = bytes;
 }
@@ -57,10 +61,15 @@ void lower_GATHER_TOKENS(struct lowering *l)
 		take_gathered(l, &flight->gathered[is_input]);
 }
 
+/* Beside the product that makes them, they are there until they are added up. */
 void lower_SCATTER_TOKENS(struct lowering *l)
 {
 	int *partial = &flight_of(l)->partial, sums = -1;
 	set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
+	if (l->at->flags & BESIDE) {
+		op_use(l, *partial);
+		return;
+	}
 	op_use(l, *partial);
 	if (l->step->method.adds_in_compute)
 		sums = op_take_new(l, BUFFER_PARTIAL_SUMS, -1,
@@ -88,15 +97,19 @@ static int *residual_at(struct lowering *l, bool is_output)
 	return &flight_of(l)->residuals[l->step->ranges[range].slot];
 }
 
-/* At the end of a stage. */
+/* At the end of a stage; or of the parts of the rank's tokens that have come from all ranks. */
 void lower_ADD_SUM(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
+	int64_t parts = exchanged_tokens_bytes(l->step);
+	bool of_parts = l->at->flags & BESIDE;
 	op_set_range(l, l->at->range);
-	op_use(l, *residual_at(l, true));
+	if (!of_parts)
+		op_use(l, *residual_at(l, true));
 	op_use(l, flight->partial);
 	op_give(l, &flight->partial);
-	l->op.bytes = 3 * residual_bytes(l->step);
+	l->op.bytes =
+		of_parts ? parts + parts / l->step->plan->mesh.tensor : 3 * residual_bytes(l->step);
 }
 
 void lower_REDUCE_LOSS(struct lowering *l)

@@ -70,20 +70,24 @@ static void begin_backward(struct offloading *o)
 		copy_block(o, ACTION_FETCH, slot - 1);
 }
 
-/* Results of experts come back behind their forward. */
+/* Results of experts come back behind their forward; sums go beside the product that makes them. */
 static bool ends_range(const struct action *action)
 {
+	bool forward = !(action->flags & IN_BACKWARD);
 	if (action->kind == ACTION_FORWARD)
-		return !(action->flags & LEAVES_ROWS);
-	return action->kind == ACTION_COMBINE_ROWS && !(action->flags & IN_BACKWARD);
+		return !(action->flags & LEAVES_ROWS) &&
+		       (action->flags & (LEAVES_SUM | BESIDE)) != (LEAVES_SUM | BESIDE);
+	return forward && (action->kind == ACTION_COMBINE_ROWS ||
+				  (action->kind == ACTION_ADD_SUM && action->flags & BESIDE));
 }
 
 /* Ours gathers what a norm, or the projections before attention, have saved before the block's
- * backward begins. */
+ * backward begins; beside a product it begins with a gather. */
 static bool gathers_saved(const struct offloading *o)
 {
-	return o->step->method.adds_in_compute && (o->at->flags & IN_BACKWARD) &&
-	       (o->at->kind == ACTION_GATHER_TOKENS || o->at->kind == ACTION_GATHER_KEYS);
+	bool gathers = o->at->kind == ACTION_GATHER_TOKENS || o->at->kind == ACTION_GATHER_KEYS;
+	return gathers && (o->at->flags & IN_BACKWARD) &&
+	       (o->step->method.adds_in_compute || o->at->stream == STREAM_PEER);
 }
 
 static void find_first_ranges(struct offloading *o)

@@ -60,8 +60,9 @@ static bool is_of_experts(const struct step *step, int leaf)
 }
 
 /* Ranks exchange something between two leaves that follow one another: tokens between one on the
- * residual stream and one that is not; keys and values before attention, where it is computed in
- * rounds or for other heads something behind it too; rows round experts. */
+ * residual stream and one that is not, beside the products of one of them alone where these go by
+ * chunks; keys and values before attention, where it is computed in rounds or for other heads
+ * something behind it too; rows round experts. */
 static bool is_apart(const struct step *step, int leaf, int next)
 {
 	const struct mesh *mesh = &step->plan->mesh;
@@ -70,6 +71,7 @@ static bool is_apart(const struct step *step, int leaf, int next)
 		      (step->plan->context_method == CONTEXT_ALL_TO_ALL ||
 			      plan_attention_rounds(step->plan) > 1);
 	return (mesh->tensor > 1 && is_on_stream(step, leaf) != is_on_stream(step, next)) ||
+	       leaf_side(step, leaf) != leaf_side(step, next) ||
 	       (mesh->context > 1 && (core || behind)) ||
 	       (division_sends_rows(&step->model->division) &&
 		       is_of_experts(step, leaf) != is_of_experts(step, next));

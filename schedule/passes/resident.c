@@ -191,6 +191,11 @@ void pass_resident(struct step *step)
 	if (step->plan->sequence_parallel && runtime_of(step->plan->runtime)->keeps_gather_buffer)
 		step->gather_buffer = buffer_new_resident(step, BUFFER_GATHERED_TOKENS, -1,
 			exchanged_tokens_bytes(step), step->plan->param_dtype);
+	/* What tensor ranks copy from one another: two chunks of sums, or one that is gathered. */
+	if (step->plan->async_tensor)
+		buffer_new_resident(step, BUFFER_GATHERED_TOKENS, -1,
+			2 * exchanged_tokens_bytes(step) / step->plan->mesh.tensor,
+			step->plan->param_dtype);
 	if (step->pipeline.ranks > 1 && runtime_of(step->plan->runtime)->keeps_messages)
 		buffer_new_resident(step, BUFFER_RESIDUAL_GRADIENT, -1,
 			3 * (1 + step->pipeline.chunks) * residual_bytes(step) / 2,

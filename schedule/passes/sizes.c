@@ -366,3 +366,21 @@ int64_t partial_parameters(const struct step *step)
 			sum += partial_parameters_of(step, m);
 	return sum;
 }
+
+enum side leaf_side(const struct step *step, int leaf)
+{
+	static const enum side sides[MODULE_KIND_COUNT] = {
+		[MODULE_QKV] = SIDE_INPUT,
+		[MODULE_QUERY_DOWN] = SIDE_INPUT,
+		[MODULE_QUERY] = SIDE_INPUT,
+		[MODULE_KEY] = SIDE_INPUT,
+		[MODULE_VALUE] = SIDE_INPUT,
+		[MODULE_KV_DOWN] = SIDE_INPUT,
+		[MODULE_GATE] = SIDE_INPUT,
+		[MODULE_UP] = SIDE_INPUT,
+		[MODULE_GATE_UP] = SIDE_INPUT,
+		[MODULE_ATTENTION_OUTPUT] = SIDE_OUTPUT,
+		[MODULE_DOWN] = SIDE_OUTPUT,
+	};
+	return step->plan->async_tensor ? sides[step->model->modules[leaf].kind] : SIDE_NONE;
+}

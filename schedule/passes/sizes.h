@@ -1,4 +1,5 @@
-/* Private to passes: how many bytes a range, the loss and backward need. */
+/* Private to passes: how many bytes a range, the loss and backward need; what a leaf is to the
+ * ranks that divide it. */
 #ifndef SCHEDULE_SIZES_H
 #define SCHEDULE_SIZES_H
 
@@ -58,5 +59,10 @@ int64_t range_tied_parameters(const struct step *step, int range);
 bool leaf_is_partial(const struct step *step, int module);
 /* Of the stage's buckets, trained parameters of which this is so. */
 int64_t partial_parameters(const struct step *step);
+
+/* Asynchronous tensor parallelism: on which side of a block's product tokens are exchanged, beside
+ * which it may be computed. */
+enum side { SIDE_NONE, SIDE_INPUT, SIDE_OUTPUT };
+enum side leaf_side(const struct step *step, int leaf);
 
 #endif

@@ -2,13 +2,60 @@
  * Between the column-parallel and the row-parallel layers every rank has all tokens. Without
  * sequence parallelism it has them on the residual stream too: partial sums are reduced behind a
  * row-parallel layer, and in backward behind a column-parallel one. With it they are scattered
- * there, and gathered on the way back. */
+ * there, and gathered on the way back.
+ *
+ * Asynchronously (torch/_inductor/fx_passes/micro_pipeline_tp.py,
+ * torch/distributed/_symmetric_memory), a gather and the products that read it, and a product and
+ * the sum of what it makes, are one operation of as many chunks as ranks: while one is multiplied,
+ * the next one is copied. So it is in the blocks, which are compiled, where the product itself
+ * stands next to the exchange: not where there is a bias (another operator), nor where what was
+ * gathered is cast first, nor in the backward of column-parallel layers, whose gradients are added
+ * up before they are scattered. */
 #include "schedule/passes/sizes.h"
 
 static void add_gather(struct step *step, const struct action *at, unsigned flags)
 {
 	if (step->plan->sequence_parallel)
 		action_add_beside(step, at, ACTION_GATHER_TOKENS, flags);
+}
+
+static bool has_bias(const struct step *step, int leaf)
+{
+	return module_has_bias(&step->model->modules[leaf]);
+}
+
+/* What is gathered is the input of the range, or the gradient of what it returns. */
+static bool is_gathered_beside(const struct step *step, const struct range *range, bool is_input)
+{
+	int leaf = is_input ? range->first_module : range->end_module - 1;
+	bool cast = fp8_converts(step->plan, step->model, leaf) && !fp8_is_gathered(step->plan);
+	if (cast || leaf_side(step, leaf) != (is_input ? SIDE_INPUT : SIDE_OUTPUT))
+		return false;
+	return !is_input || (!has_bias(step, leaf) && !range->first_of_slot);
+}
+
+static bool is_summed_beside(const struct step *step, const struct range *range)
+{
+	return leaf_side(step, range->first_module) == SIDE_OUTPUT &&
+	       !has_bias(step, range->first_module);
+}
+
+static void add_to_peers(
+	struct step *step, const struct action *at, enum action_kind kind, unsigned flags)
+{
+	struct action *exchange;
+	action_add_beside(step, at, kind, flags | BESIDE);
+	exchange = &step->actions.items[step->actions.n - 1];
+	exchange->stream = STREAM_PEER;
+	exchange->first_module = at->first_module;
+	exchange->end_module = at->end_module;
+}
+
+static void add_compute_beside(struct step *step, const struct action *at, unsigned flags)
+{
+	struct action compute = *at;
+	compute.flags |= BESIDE | flags;
+	action_add(step, compute);
 }
 
 /* The compute, and the sum of what it leaves behind. */
@@ -37,9 +84,22 @@ static void add_forward(struct step *step, const struct action *action)
 	const struct range *range = &step->ranges[action->range];
 	bool recomputed = action->kind == ACTION_RECOMPUTE;
 	bool needed = !recomputed || !range->last_of_slot || step->method.recomputes_to_end;
-	if (range->leaves_stream && (!recomputed || action->flags & FIRST))
+	bool gathers = range->leaves_stream && (!recomputed || action->flags & FIRST);
+	bool sums = range->joins_stream && ends_range(step, action) && needed;
+	if (gathers && is_gathered_beside(step, range, true)) {
+		add_to_peers(step, action, ACTION_GATHER_TOKENS, OF_INPUT);
+		add_compute_beside(step, action, 0);
+		return;
+	}
+	if (sums && is_summed_beside(step, range)) {
+		add_compute_beside(step, action, LEAVES_SUM);
+		add_to_peers(step, action, ACTION_SCATTER_TOKENS, 0);
+		action_add_beside(step, action, ACTION_ADD_SUM, BESIDE);
+		return;
+	}
+	if (gathers)
 		add_gather(step, action, OF_INPUT);
-	add_summed(step, action, range->joins_stream && ends_range(step, action) && needed);
+	add_summed(step, action, sums);
 	/* Else it is added by what is computed next, which another stage does. */
 	if (!recomputed && range->joins_stream && range->last_of_chunk &&
 		step->method.adds_in_compute)
@@ -78,12 +138,27 @@ static void add_overlapped(struct step *step, const struct action *action)
 	action_add(step, part);
 }
 
+/* dX goes by chunks of the gradient that comes in; dW needs all of it. */
+static void add_beside_gradient(struct step *step, const struct action *action)
+{
+	struct action part = *action;
+	add_to_peers(step, action, ACTION_GATHER_TOKENS, 0);
+	part.kind = ACTION_BACKWARD_INPUT;
+	add_compute_beside(step, &part, 0);
+	part.kind = ACTION_BACKWARD_WEIGHT;
+	add_compute_beside(step, &part, 0);
+}
+
 /* The gradient of what it returned, and its input again. */
 static void add_backward(struct step *step, const struct action *action)
 {
 	const struct range *range = &step->ranges[action->range];
 	bool overlaps = runtime_of(step->plan->runtime)->overlaps_exchanges &&
 			range->leaves_stream && columns_end(step, range) > range->first_module;
+	if (range->joins_stream && is_gathered_beside(step, range, false)) {
+		add_beside_gradient(step, action);
+		return;
+	}
 	if (range->joins_stream)
 		add_gather(step, action, 0);
 	if (overlaps) {

@@ -40,7 +40,7 @@ enum need {
 	MOVED,           /* activations: the last copy */
 	SENT_BEFORE,     /* the last of a stage's backward: what forward has sent is still read */
 	EXCHANGED,       /* what the ranks that divide the model have exchanged so far */
-	INPUT,           /* of it, the input that was gathered beside the part before */
+	INPUT,           /* of it, what was gathered beside the part before */
 	ROWS,            /* of it, to and from experts */
 	MESSAGE,         /* what the pass begins with */
 	MESSAGE_IF_READ, /* by ours, which gathers it: others have it in what they gather */
@@ -92,8 +92,10 @@ struct waiting {
 	struct ref moved;
 	struct ref arrived, arriving;   /* blocks of keys: for this round, and for the next */
 	struct ref input, before_input; /* gathered beside compute; the exchange before it */
-	struct ref *received;           /* per stage of the rank, direction and micro-batch */
-	struct ref *sent;               /* per flight: in its forward */
+	/* The one before the last. */
+	struct ref before[STREAM_COUNT];
+	struct ref *received; /* per stage of the rank, direction and micro-batch */
+	struct ref *sent;     /* per flight: in its forward */
 };
 
 static const struct ref none = {0, -1};
@@ -216,14 +218,29 @@ static bool waits_at_once(const struct plan *plan)
 	return plan->compile && runtime_of(plan->runtime)->ring->waits_when_compiled;
 }
 
+/* The last one on a stream, but for the neighbour that an operation goes beside: compute behind a
+ * gather, a sum behind compute. */
+static struct ref last_apart(const struct waiting *w, enum stream stream)
+{
+	struct ref last = w->last[stream];
+	bool sums = w->at->kind == ACTION_SCATTER_TOKENS;
+	bool beside = (w->at->flags & BESIDE) &&
+		      (stream == STREAM_PEER ? w->at->kind != ACTION_ADD_SUM : sums);
+	bool neighbour = last.step == w->here.step && last.op == w->here.op - 1;
+	return beside && neighbour ? w->before[stream] : last;
+}
+
 static void wait_for_exchanges(struct waiting *w)
 {
-	static const enum stream streams[] = {STREAM_TENSOR, STREAM_CONTEXT, STREAM_EXPERT};
+	static const enum stream streams[] = {
+		STREAM_TENSOR, STREAM_PEER, STREAM_CONTEXT, STREAM_EXPERT};
 	bool in_rounds = w->at->flags & IN_ROUNDS && !waits_at_once(w->step->plan);
 	for (int i = 0; i < COUNT_OF(streams); i++) {
 		struct ref last = w->last[streams[i]];
 		if (w->input.op >= 0 && streams[i] == STREAM_TENSOR)
 			last = w->before_input;
+		if (streams[i] == STREAM_PEER)
+			last = last_apart(w, STREAM_PEER);
 		if (last.step == w->here.step && !(in_rounds && streams[i] == STREAM_CONTEXT))
 			wait_for(w, last);
 	}
@@ -255,7 +272,8 @@ static void wait_for_need(struct waiting *w, enum need need)
 	case NOTHING:
 		break;
 	case COMPUTE:
-		wait_for_stream(w, STREAM_COMPUTE);
+		if (w->op->stream != STREAM_COMPUTE)
+			wait_for(w, last_apart(w, STREAM_COMPUTE));
 		break;
 	case GATHERS:
 		wait_for_stream(w, STREAM_GATHER);
@@ -348,6 +366,8 @@ static void wait_for_need(struct waiting *w, enum need need)
 	case INPUT:
 		wait_for(w, w->input);
 		w->input = none;
+		if (w->last[STREAM_PEER].step == w->here.step)
+			wait_for(w, w->last[STREAM_PEER]);
 		break;
 	}
 }
@@ -412,7 +432,7 @@ static void leave_result(struct waiting *w, enum result result)
 		*received_at(w) = w->here;
 		break;
 	case IS_GATHERED:
-		if (!(w->at->flags & BESIDE))
+		if (!(w->at->flags & BESIDE) || w->op->stream == STREAM_PEER)
 			break;
 		w->before_input = w->last[STREAM_TENSOR];
 		w->input = w->here;
@@ -466,6 +486,7 @@ static void visit(struct waiting *w, const struct action *action, bool is_last_w
 	if (is_last_walk)
 		keep_waits(w, &w->step->ops[w->here.op]);
 	leave_result(w, rules[action->kind].result);
+	w->before[w->op->stream] = w->last[w->op->stream];
 	w->last[w->op->stream] = w->here;
 }
 
@@ -476,7 +497,7 @@ void pass_waits(struct step *step)
 	w.sent = ARENA_ARRAY(step->arena, struct ref, step->n_flights);
 	w.received = ARENA_ARRAY(step->arena, struct ref, received_count(step));
 	for (int s = 0; s < STREAM_COUNT; s++)
-		w.last[s] = none;
+		w.last[s] = w.before[s] = none;
 	for (int u = 0; u < step->n_units; u++)
 		w.units[u] = (struct results){none, none, none, none};
 	for (int walk = 0; walk < 2; walk++) {

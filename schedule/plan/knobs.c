@@ -9,6 +9,7 @@
 #define NAMES(VALUES)                ((const char *const[]){VALUES(NAME) NULL})
 #define CHOICE(member, flags, names) FIELD_ENUM(struct plan, member, #member, flags, names)
 #define SWITCH(member)               FIELD_BOOL(struct plan, member, #member, REQUIRED)
+#define OMITTED(member)              FIELD_BOOL(struct plan, member, #member, FIELD_OMIT_ZERO)
 #define COUNT(member)                FIELD_INT(struct plan, member, #member, COUNTED)
 #define RATE(member, flags)          FIELD_DOUBLE(struct plan, member, #member, flags)
 #define DECODED(member, flags, names, decoded)                                                     \
@@ -21,13 +22,6 @@
 #define STAGED         (DIVIDED | BIT(RUNTIME_SHARDPLAN))
 #define CUTS_SEQUENCES (BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_SHARDPLAN) | BIT(RUNTIME_MEGATRON))
 static const char dtypes[] = "fp32|bf16|fp16", on_off[] = "on|off";
-
-const char *const knob_group_names[] = {
-	[KNOB_GROUP_BATCH] = "Machine and batch",
-	[KNOB_GROUP_AXES] = "Parallelism beside data",
-	[KNOB_GROUP_SHARDING] = "Sharding",
-	[KNOB_GROUP_COMPUTE] = "Computation",
-};
 
 const struct knob knob_table[KNOB_COUNT] = {
 	[KNOB_STRATEGY] =
@@ -61,8 +55,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 				 KNOB_IN_STUDY,
 			.metavar = "block|blocks:K|size:N|model",
 			.help = "what becomes one unit: every transformer block, K blocks, at "
-				"least "
-				"N parameters, or everything; +embedding, +head: these apart",
+				"least N parameters, or everything; +embedding, +head: these apart",
 			.remark = "searched by `plan`",
 		},
 	[KNOB_PREFETCH] =
@@ -75,8 +68,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.cpu = PREFETCH_PRE,
 			.refusal = "it always prefetches; use pre",
 			.help = "gather the next unit of backward before (pre) or after (post) "
-				"this "
-				"one's gradients, or not early",
+				"this one's gradients, or not early",
 			.remark = "searched by `plan`",
 		},
 	[KNOB_FORWARD_PREFETCH] =
@@ -326,14 +318,12 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
 			.metavar = "TOKENS",
 			.help = "a second that the data loader delivers to one GPU, all its "
-				"workers "
-				"together; 0: it is never waited for",
+				"workers together; 0: it is never waited for",
 			.remark = "the data loader is never waited for",
 		},
 	[KNOB_LATE_ALL_REDUCE] =
 		{
-			FIELD_BOOL(
-				struct plan, late_all_reduce, "late_all_reduce", FIELD_OMIT_ZERO),
+			OMITTED(late_all_reduce),
 			.group = KNOB_GROUP_BATCH,
 			.roles = KNOB_LEVER | KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED |
 				 KNOB_IN_STUDY | KNOB_FOLLOWS | KNOB_ZERO_UNSAID,
@@ -356,8 +346,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.metavar = "all|lora:RANK[:MODULES][:alpha=A]|NAMES",
 			.help = "what is trained: everything; adapters (LoRA) beside projections "
 				"(q_proj,v_proj; all-linear); parameters by name, with * and ?; "
-				"the "
-				"rest is frozen",
+				"the rest is frozen",
 			.shown = "all",
 		},
 	[KNOB_ACTIVATION_OFFLOAD] =
@@ -377,8 +366,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_SEQUENCE_PARALLEL] =
 		{
-			FIELD_BOOL(struct plan, sequence_parallel, "sequence_parallel",
-				FIELD_OMIT_ZERO),
+			OMITTED(sequence_parallel),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
 			.runtimes = STAGED,
@@ -459,7 +447,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_DROPOUT] =
 		{
-			FIELD_BOOL(struct plan, dropout, "dropout", FIELD_OMIT_ZERO),
+			OMITTED(dropout),
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_MEGATRON),
@@ -470,7 +458,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_KEEP_GATHERED] =
 		{
-			FIELD_BOOL(struct plan, keep_gathered, "keep_gathered", FIELD_OMIT_ZERO),
+			OMITTED(keep_gathered),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_NANOTRON),
@@ -514,13 +502,25 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_SCATTER_GATHER] =
 		{
-			FIELD_BOOL(struct plan, scatter_gather, "scatter_gather", FIELD_OMIT_ZERO),
+			OMITTED(scatter_gather),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_MEGATRON),
 			.refusal = "its stages send one another whole messages; use off",
 			.metavar = on_off,
 			.help = "Megatron-LM until 2023: tensor ranks send parts of messages",
+		},
+	[KNOB_ASYNC_TENSOR] =
+		{
+			OMITTED(async_tensor),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_LEVER | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY |
+				 KNOB_ZERO_UNSAID,
+			.levers = BIT(true),
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2),
+			.refusal = "its exchanges stand between products; use off",
+			.metavar = on_off,
+			.help = "with --tensor, --compile: exchanges beside products, in chunks",
 		},
 	[KNOB_TENSOR] =
 		{
@@ -572,24 +572,21 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_SHARDING,
 			.metavar = "N",
 			.help = "ranks in a shard group of a hybrid strategy, or of ZeRO where it "
-				"has "
-				"groups",
+				"has groups",
 			.shown = "a node's devices",
 			.remark = "of hybrid strategies",
 		},
 };
-
-const enum knob_id knobs_of_axes[KNOBS_OF_AXES] = {KNOB_TENSOR, KNOB_CONTEXT, KNOB_PIPELINE};
 
 const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	/* Machine and batch */
 	KNOB_SEQ_LEN, KNOB_MICRO_BATCH, KNOB_GLOBAL_BATCH, KNOB_GRAD_ACCUM,
 	KNOB_SYNC_EACH_MICRO_BATCH, KNOB_LATE_ALL_REDUCE,
 	/* Parallelism beside data */
-	KNOB_TENSOR, KNOB_SEQUENCE_PARALLEL, KNOB_KEEP_GATHERED, KNOB_CONTEXT, KNOB_CONTEXT_METHOD,
-	KNOB_PIPELINE, KNOB_PIPELINE_SCHEDULE, KNOB_VIRTUAL_STAGES, KNOB_LAYERS_PER_STAGE,
-	KNOB_SCATTER_GATHER, KNOB_EXPERT, KNOB_EXPERT_TENSOR, KNOB_EXPERT_LOAD,
-	KNOB_CAPACITY_FACTOR,
+	KNOB_TENSOR, KNOB_SEQUENCE_PARALLEL, KNOB_ASYNC_TENSOR, KNOB_KEEP_GATHERED, KNOB_CONTEXT,
+	KNOB_CONTEXT_METHOD, KNOB_PIPELINE, KNOB_PIPELINE_SCHEDULE, KNOB_VIRTUAL_STAGES,
+	KNOB_LAYERS_PER_STAGE, KNOB_SCATTER_GATHER, KNOB_EXPERT, KNOB_EXPERT_TENSOR,
+	KNOB_EXPERT_LOAD, KNOB_CAPACITY_FACTOR,
 	/* Sharding */
 	KNOB_STRATEGY, KNOB_SHARD_GROUP, KNOB_RESHARD_AFTER_FORWARD, KNOB_WRAP, KNOB_PREFETCH,
 	KNOB_FORWARD_PREFETCH, KNOB_LIMIT_ALL_GATHERS, KNOB_OVERLAP, KNOB_CPU_OFFLOAD,

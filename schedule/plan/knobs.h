@@ -80,16 +80,14 @@ struct plan {
 	struct rows reshard_after_forward; /* RESHARD_..., or a group size */
 	struct wrap_policy wrap;
 	enum prefetch prefetch; /* backward */
-	bool forward_prefetch;
-	bool limit_all_gathers;
+	bool forward_prefetch, limit_all_gathers;
 	struct rows activation_checkpointing; /* enum checkpointing */
 	enum attention_kind attention;
 	enum loss_kind loss;
 	bool compile;
-	enum dtype param_dtype;  /* of the compute copy */
-	enum dtype master_dtype; /* of the sharded parameters and the optimizer */
-	enum dtype reduce_dtype;
-	enum fp8_recipe fp8; /* of linear layers (fp8.h) */
+	enum dtype param_dtype, reduce_dtype; /* of the compute copy; of gradients on their way */
+	enum dtype master_dtype;              /* of the sharded parameters and the optimizer */
+	enum fp8_recipe fp8;                  /* of linear layers (fp8.h) */
 	enum gradient_sums gradient_sums;
 	enum gelu_place gelu; /* on GPUs; in a product it is rounded otherwise */
 	enum optimizer optimizer;
@@ -115,9 +113,10 @@ struct plan {
 	int64_t expert_tensor;  /* with expert ranks: those that each expert is cut over; else 0 */
 	double expert_load;     /* and rows that the fullest rank gets over the mean; else 0 */
 	double capacity_factor; /* or of every expert: more are dropped, fewer are padded; else 0 */
-	bool scatter_gather;    /* each tensor rank sends its part of a stage's output */
-	double clip;            /* gradient norm; 0 = no clipping */
-	double loader_rate;     /* tokens/s of a rank's data loader; 0 = it is never waited for */
+	bool async_tensor;   /* tensor ranks exchange beside the products next to it, in chunks */
+	bool scatter_gather; /* each tensor rank sends its part of a stage's output */
+	double clip;         /* gradient norm; 0 = no clipping */
+	double loader_rate;  /* tokens/s of a rank's data loader; 0 = it is never waited for */
 	struct trainable trainable; /* of the model, which was built for it */
 };
 
@@ -168,6 +167,7 @@ enum knob_id {
 	KNOB_CAPACITY_FACTOR,
 	KNOB_FP8,
 	KNOB_SCATTER_GATHER,
+	KNOB_ASYNC_TENSOR,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

@@ -3,6 +3,15 @@
 
 #include "schedule/plan/plan.h"
 
+const char *const knob_group_names[] = {
+	[KNOB_GROUP_BATCH] = "Machine and batch",
+	[KNOB_GROUP_AXES] = "Parallelism beside data",
+	[KNOB_GROUP_SHARDING] = "Sharding",
+	[KNOB_GROUP_COMPUTE] = "Computation",
+};
+
+const enum knob_id knobs_of_axes[KNOBS_OF_AXES] = {KNOB_TENSOR, KNOB_CONTEXT, KNOB_PIPELINE};
+
 enum knob_id knob_find(const char *name)
 {
 	int id = 0;

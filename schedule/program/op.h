@@ -14,6 +14,7 @@
 	X(REDUCE, "reduce")                 /* FSDP1's post_backward */                            \
 	X(REPLICATE, "replicate")           /* hybrid: all-reduce over the replica group */        \
 	X(TENSOR, "tensor")                 /* tokens between tensor ranks */                      \
+	X(PEER, "peer")                     /* the same, copied beside products by chunks */       \
 	X(CONTEXT, "context")               /* keys and values between context ranks */            \
 	X(EXPERT, "expert")                 /* rows to experts of other ranks, and back */         \
 	X(COPY_IN, "copy_in")               /* host to device */                                   \

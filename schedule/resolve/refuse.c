@@ -442,14 +442,34 @@ static bool check_batch(const struct plan *plan, const struct model *model, stru
 	return true;
 }
 
+/* --- tokens that tensor ranks copy ---------------------------------------------------------------
+ */
+
+static bool check_async_tensor(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	struct placement placement = topology_place(topology, plan->mesh.tensor, 1);
+	bool apart = topology->device.kind != DEVICE_GPU || placement.nodes > 1;
+	const char *why =
+		plan->mesh.tensor == 1 ? "there is one tensor rank; leave it out, or give --tensor"
+		: !plan->sequence_parallel
+			? "every rank has all tokens; use off, or --sequence-parallel on"
+		: !plan->compile ? "torch.compile makes it; use off, or --compile on"
+		: apart ? "GPUs of one node copy from one another; use off, or fewer tensor ranks"
+			: NULL;
+	return !plan->async_tensor || why == NULL ||
+	       error_set(error, EXIT_CODE_USAGE, "--async-tensor on: %s", why);
+}
+
 bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
 	struct error *error)
 {
 	return check_mesh(plan, topology, error) && plan_check_axes(plan, model, error) &&
 	       check_batch(plan, model, error) && check_dtypes(plan, topology, error) &&
 	       check_attention(plan, &topology->device, error) && check_wrap(plan, model, error) &&
-	       check_knobs(plan, error) && check_fp8(plan, model, topology, error) &&
-	       check_offload(plan, topology, error) && check_activations(plan, topology, error) &&
+	       check_knobs(plan, error) && check_async_tensor(plan, topology, error) &&
+	       check_fp8(plan, model, topology, error) && check_offload(plan, topology, error) &&
+	       check_activations(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) &&
 	       check_trainable(plan, model, error) && plan_check_rows(plan, model, error);
 }

@@ -434,3 +434,16 @@ void collective_cost(const struct machine *machine, const struct runtime *runtim
 	else
 		host_loads(machine, &placement, kind, bytes, cost);
 }
+
+/* The rank's own chunk is multiplied before the first copy is there, and the last one when it is.
+ * Of sums the last chunk stays where it is made. Copy engines take no multiprocessors. */
+void collective_beside_cost(const struct machine *machine, const struct runtime *runtime,
+	enum collective_kind kind, const struct group *group, int64_t bytes, double chunk,
+	struct cost *cost)
+{
+	struct placement placement = topology_place(machine->topology, group->size, group->stride);
+
+	cost->device = chunk + nccl_copies_seconds(machine->topology, &placement, kind, bytes);
+	gpu_loads(machine, runtime, &placement, kind, bytes, cost);
+	cost->multiprocessors = 0;
+}

@@ -9,6 +9,12 @@
 void collective_cost(const struct machine *machine, const struct runtime *runtime,
 	enum collective_kind kind, const struct group *group, int64_t bytes, struct cost *cost);
 
+/* The same of tokens that tensor ranks copy from one another beside a product, in as many chunks,
+ * of which one takes `chunk` seconds to multiply. */
+void collective_beside_cost(const struct machine *machine, const struct runtime *runtime,
+	enum collective_kind kind, const struct group *group, int64_t bytes, double chunk,
+	struct cost *cost);
+
 /* --- network.c: what an idle network does not show -------------------------------------------- */
 
 /* Seconds that a collective over GPUs of `nodes` takes longer in a step, where `seconds` are what

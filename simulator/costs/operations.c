@@ -61,7 +61,7 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 		.on_host = op->stream == STREAM_HOST};
 
 	key.exchanges = op_exchanges(op);
-	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE)
+	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE && op->stream != STREAM_PEER)
 		return key;
 	key.rounds = op->rounds;
 	key.first = op->first_module;
@@ -129,13 +129,35 @@ static double compute_cost(const struct costing *costing, const struct op *op, s
 		&costing->machine, costing->schedule, costing->program->model, op, cost);
 }
 
-static void communicate(const struct costing *costing, const struct op *op, struct cost *cost)
+/* Beside a product, in as many chunks as ranks: of each chunk the products of all leaves, a copy
+ * and two barriers. */
+static double communicate_beside(const struct costing *costing, const struct op *op,
+	enum collective_kind kind, struct cost *cost)
+{
+	const struct group *group = &costing->schedule->groups[op->group];
+	struct op product = *op;
+	struct cost whole = {0};
+	double ranks = (double)group->size, leaves = op->end_module - op->first_module;
+
+	product.kind = OP_FORWARD;
+	compute_cost(costing, &product, &whole);
+	collective_beside_cost(&costing->machine, costing->runtime, kind, group, op->bytes,
+		whole.device / ranks, cost);
+	return (ranks - 1) * (leaves + 3);
+}
+
+/* Returns what is launched. */
+static double communicate(const struct costing *costing, const struct op *op, struct cost *cost)
 {
 	enum collective_kind kind;
 
-	if (collective_kind_of(op->kind, &kind))
-		collective_cost(&costing->machine, costing->runtime, kind,
-			&costing->schedule->groups[op->group], op->bytes, cost);
+	if (!collective_kind_of(op->kind, &kind))
+		return 1;
+	if (op->stream == STREAM_PEER)
+		return communicate_beside(costing, op, kind, cost);
+	collective_cost(&costing->machine, costing->runtime, kind,
+		&costing->schedule->groups[op->group], op->bytes, cost);
+	return 1;
 }
 
 static void copy_cost(const struct machine *machine, const struct op *op, struct cost *cost)
@@ -289,7 +311,7 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 			wait_for_slowest(costing, &cost);
 		break;
 	case OP_CLASS_COLLECTIVE:
-		communicate(costing, op, &cost);
+		kernels = communicate(costing, op, &cost);
 		break;
 	case OP_CLASS_COPY:
 		copy_cost(machine, op, &cost);

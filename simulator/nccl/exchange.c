@@ -144,6 +144,22 @@ double nccl_exchange_seconds(const struct topology *topology, const struct place
 	return 1e-6 * (group.launch + time);
 }
 
+/* --- copies ----------------------------------------------------------------------------------- */
+
+/* Copy engines fill the links both ways at once: 374 GB/s each way on H100, whose figure here is
+ * 371 (NVIDIA/nccl issue 1264). Of a mesh, the links to one other rank. */
+double nccl_copies_seconds(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes)
+{
+	const struct nccl_links group = nccl_links_of(topology, placement);
+	double pair = nccl_pair_bandwidth(topology, &group);
+	double port = pair == group.port ? topology->fabric.bandwidth / 1e9 : pair;
+	double others = group.ranks - 1, part = (double)bytes / group.ranks;
+	double barriers = kind == COLLECTIVE_REDUCE_SCATTER ? 2 * others + 2 : 3;
+
+	return 1e-6 * ((barriers + others) * group.inside + others * part / (1e3 * port));
+}
+
 double nccl_exchange_channels(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind)
 {

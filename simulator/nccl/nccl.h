@@ -44,6 +44,14 @@ struct nccl_choice nccl_choose(const struct topology *topology, const struct lib
 double nccl_exchange_seconds(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, int64_t bytes);
 
+/* Copies between ranks of a node by copy engines, beside products (torch/distributed/
+ * _symmetric_memory): a rank fetches of each other one, one after the other, `bytes` / ranks of
+ * what is gathered, or of sums; these wait for all ranks twice a copy, a gather when it begins and
+ * ends.
+ */
+double nccl_copies_seconds(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes);
+
 /* Channels that run meanwhile, one multiprocessor each. */
 double nccl_exchange_channels(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind);

@@ -231,10 +231,18 @@ static const struct foreign files[] = {
 	 "recipe_name = \"rowwise\"\nfilter_fqns = [\"output\"]\n[training]\nseq_len = 4096\n",
 		"torchtitan-toml", "fp8=rowwise", "mx: is not predicted"},
 	{"[model]\nconverters = [\"float8\"]\n[training]\nbatch_size = 6\ncompile = true\n"
-	 "[parallelism]\nenable_async_tensor_parallel = true\n"
+	 "[parallelism]\nenable_async_tensor_parallel = true\ntensor_parallel_degree = 8\n"
 	 "[float8]\nrecipe_name = \"rowwise\"\n",
-		"torchtitan-toml", "fp8=rowwise micro-batch=6 compile=on",
-		"enable_async_tensor_parallel: true: is not predicted"},
+		"torchtitan-toml", "fp8=rowwise micro-batch=6 compile=on tensor=8 async-tensor=on",
+		NULL},
+	{"[training]\ntensor_parallel_degree = 8\ndata_parallel_shard_degree = 4\ncompile = true\n"
+	 "[experimental]\nenable_async_tensor_parallel = true\n",
+		"torchtitan-toml", "gpus=32 compile=on tensor=8 async-tensor=on", NULL},
+	{"from torchtitan.models.llama3 import model_registry\n\ndef mine():\n"
+	 "    cfg = llama3_8b()\n    cfg.parallelism.tensor_parallel_degree = 2\n"
+	 "    cfg.compile = CompileConfig(enable=True, enable_async_tensor_parallel=True)\n"
+	 "    return cfg\n",
+		"torchtitan", "compile=on tensor=2 async-tensor=on", NULL},
 	{"[model]\nconverters = [\"float8\"]\n[float8]\n[training]\nseq_len = 4096\n"
 	 "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\n",
 		"torchtitan-toml", "fp8=tensorwise", "predicted with gathers in bf16"},
@@ -380,6 +388,22 @@ static void foreign_files(void **state)
 	}
 }
 
+/* Without tensor ranks asynchronous tensor parallelism is of no consequence. */
+static void async_of_one_rank(void **state)
+{
+	static const char text[] = "[training]\nseq_len = 4096\n[compile]\nenable = true\n"
+				   "[parallelism]\nenable_async_tensor_parallel = true\n";
+	struct arena arena = {0};
+	struct imported imported;
+	struct error error = {0};
+	(void)state;
+	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, &error));
+	for (int i = 0; i < imported.n_settings; i++)
+		assert_int_not_equal(imported.settings[i].knob, KNOB_ASYNC_TENSOR);
+	assert_int_equal(imported.n_notes, 0);
+	arena_finish(&arena);
+}
+
 static struct imported read_function(struct arena *arena, const char *function)
 {
 	static const char text[] =
@@ -483,6 +507,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(foreign_files),
+		cmocka_unit_test(async_of_one_rank),
 		cmocka_unit_test(one_function_of_a_file),
 		cmocka_unit_test(notes_in_order),
 		cmocka_unit_test(tail_stays),

@@ -308,6 +308,49 @@ static void axes(void **state)
 	arena_finish(&arena);
 }
 
+/* Asynchronous tensor parallelism has words in torchtitan alone, others since it is compilation's.
+ */
+static void async_tensor(void **state)
+{
+	struct arena arena = {0};
+	int said = 0;
+
+	(void)state;
+	for (int t = 0; t < n_export_targets; t++) {
+		struct trip trip = {.arena = &arena, .target = export_targets[t]};
+		bool titan = strstr(trip.target->name, "torchtitan") != NULL;
+		bool toml = strcmp(trip.target->name, "torchtitan-toml") == 0;
+		for (int version = 0; version < (titan && !toml ? 2 : 1); version++) {
+			struct error error = {0};
+			struct plan back;
+			load(&arena, "llama-3.1-8b", "2xdgx-a100-80gb", &trip.file);
+			struct question question = {
+				.model = trip.file.model, .topology = trip.file.topology};
+			question_put(&question, KNOB_TENSOR, (union knob_value){.number = 4});
+			question_put(&question, KNOB_COMPILE, (union knob_value){.on = true});
+			question_put(&question, KNOB_ASYNC_TENSOR, (union knob_value){.on = true});
+			assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
+			if (!export_plan(trip.target, version, &trip.file, trip.target->file,
+				    &arena, &trip.exported, &trip.text, &error))
+				continue; /* no tensor ranks */
+			assert_int_equal(trip.exported.plan.async_tensor, titan);
+			if (!titan) {
+				text_finish(&trip.text);
+				continue;
+			}
+			assert_non_null(strstr(text_string(&trip.text),
+				version == 0 ? "enable_async_tensor_parallel"
+					     : "compile.enable_async_tensor_parallel"));
+			read_back(&trip, &back);
+			assert_true(back.async_tensor);
+			text_finish(&trip.text);
+			said++;
+		}
+	}
+	assert_int_equal(said, 5);
+	arena_finish(&arena);
+}
+
 /* So it is with experts on several ranks, which prefetch in forward under torchtitan. */
 static void experts(void **state)
 {
@@ -559,6 +602,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(axes),
+		cmocka_unit_test(async_tensor),
 		cmocka_unit_test(experts),
 		cmocka_unit_test(pipelines),
 		cmocka_unit_test(round_trips),

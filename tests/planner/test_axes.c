@@ -93,6 +93,18 @@ static void open_axes(struct question *question, uint64_t *state, struct arena *
 		open_axis(question, state, arena, KNOB_EXPERT);
 }
 
+/* Every third time, where there can be tensor ranks. */
+static void open_async(struct question *question, uint64_t *state, struct arena *arena)
+{
+	static const char *const values[] = {"off", "on"};
+	bool given = question_gives(question, KNOB_TENSOR);
+	if (question->asked.runtime != RUNTIME_PYTORCH_FSDP2 || random_below(state, 3) > 0 ||
+		(!given && question->only[KNOB_TENSOR].n == 0))
+		return;
+	set_choice(question, arena, "compile", "on");
+	restrict_to(question, arena, KNOB_ASYNC_TENSOR, 2, values);
+}
+
 /* So that tens of plans are left, or a few hundred. */
 static void fix_knobs(struct question *question, uint64_t *state, struct arena *arena)
 {
@@ -131,6 +143,7 @@ static struct question random_axes(uint64_t *state, struct arena *arena)
 	set_choice(&question, arena, "runtime", runtime);
 	set_choice(&question, arena, "global_batch", PICK(state, "16", "32", "48", "128"));
 	open_axes(&question, state, arena);
+	open_async(&question, state, arena);
 	fix_knobs(&question, state, arena);
 	if (random_below(state, 3) > 0)
 		question.memory_limit_bytes = random_limit(&question, state);

@@ -244,6 +244,7 @@ static void test_pipelines(void **state)
 		const char *pipeline, *tensor;
 		const char *schedule; /* NULL: those that are searched */
 		const char *runtime, *strategy;
+		bool asynchronous;
 	} cuts[] = {
 		{"2", "1", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP"},
 		{"4", "1", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP"},
@@ -253,6 +254,7 @@ static void test_pipelines(void **state)
 		{"4", "1", "zbv", "pytorch-fsdp2", "SHARD_GRAD_OP"},
 		{"4", "1", "dualpipev", "pytorch-fsdp2", "SHARD_GRAD_OP"},
 		{"4", "8", NULL, "megatron", "ZERO_1"},
+		{"4", "8", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP", true},
 	};
 	struct tally tally = {0}, own = {0};
 	(void)state;
@@ -272,6 +274,8 @@ static void test_pipelines(void **state)
 		set_choice(&question, &arena, "micro_batch", "1");
 		set_choice(&question, &arena, "runtime", cuts[i].runtime);
 		set_choice(&question, &arena, "strategy", cuts[i].strategy);
+		set_choice(&question, &arena, "compile", cuts[i].asynchronous ? "on" : "off");
+		set_choice(&question, &arena, "async_tensor", cuts[i].asynchronous ? "on" : "off");
 		assert_true(space_build(&question, &arena, &space, &error));
 		bounds_build(&question, &space, &bounds);
 		for (int k = 0; k < space.n; k++) {

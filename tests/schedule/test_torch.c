@@ -1,8 +1,9 @@
 /* Schedules of a small Llama against what PyTorch 2.15.0 issues for it: the files of golden/torch,
- * written by bench/torch/trace.py. Collectives
- * one by one, with their payloads. */
+ * written by bench/torch/trace.py: collectives one by one, with their payloads. What its compiler
+ * makes of tensor parallelism. */
 #include <stdio.h>
 
+#include "schedule/laws/laws.h"
 #include "support.h"
 
 static const char *folder;
@@ -119,9 +120,125 @@ static void test_collectives(void **state)
 	}
 }
 
+/* --- asynchronous tensor parallelism -----------------------------------------------------------
+ */
+
+static int count_on(const struct schedule *schedule, enum op_kind kind, enum stream stream)
+{
+	const struct program *program = &schedule->programs[0];
+	int n = 0;
+	for (int i = 0; i < program->n_ops; i++)
+		n += program->ops[i].kind == kind && program->ops[i].stream == stream;
+	return n;
+}
+
+/* micro_pipeline_tp.py fuses, in compiled blocks, gathers with the plain products that read them
+ * and sums with the plain product that makes them: of a block's forward two and two, of its
+ * backward the gathers of gradients (what is scattered there is a sum of products). Not where there
+ * is a bias (addmm), nor gathers that are cast before the product (rowwise), nor those of routers.
+ * What is computed again is too, but for the last product. */
+static void test_async(void **state)
+{
+	static const struct {
+		const char *model, *words;
+		int blocks, gathers, scatters;
+	} rows[] = {
+		{"llama-2-7b", "tensor=8", 32, 4, 2},
+		{"llama-2-7b", "tensor=8 activation_checkpointing=full", 32, 6, 3},
+		{"llama-2-7b", "tensor=8 fp8=tensorwise", 32, 4, 2},
+		{"llama-2-7b", "tensor=8 fp8=rowwise", 32, 0, 2},
+		{"gpt-oss-120b", "tensor=8", 36, 1, 0},
+		{"gpt2-774m", "tensor=4", 36, 2, 0},
+		{"mixtral-8x7b", "tensor=8", 32, 2, 1},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const char *words =
+			arena_printf(&arena, "%s seq_len=1024 compile=on", rows[i].words);
+		const struct schedule *plain =
+			build_words(&arena, rows[i].model, "2xdgx-h100", words);
+		const struct schedule *async = build_words(&arena, rows[i].model, "2xdgx-h100",
+			arena_printf(&arena, "%s async_tensor=on", words));
+		int gathers = rows[i].blocks * rows[i].gathers;
+		int scatters = rows[i].blocks * rows[i].scatters;
+		assert_int_equal(count_on(async, OP_ALL_GATHER, STREAM_PEER), gathers);
+		assert_int_equal(count_on(async, OP_REDUCE_SCATTER, STREAM_PEER), scatters);
+		assert_int_equal(count_on(async, OP_ADD_SUM, STREAM_COMPUTE), scatters);
+		assert_int_equal(count_on(async, OP_ALL_GATHER, STREAM_TENSOR),
+			count_on(plain, OP_ALL_GATHER, STREAM_TENSOR) - gathers);
+		assert_int_equal(count_on(async, OP_REDUCE_SCATTER, STREAM_TENSOR),
+			count_on(plain, OP_REDUCE_SCATTER, STREAM_TENSOR) - scatters);
+		arena_finish(&arena);
+	}
+}
+
+static bool waits_for(const struct program *program, int op, int other)
+{
+	const int *waits = slice_of(program, program->ops[op].waits);
+	for (int i = 0; i < program->ops[op].waits.count; i++)
+		if (waits[i] == other)
+			return true;
+	return false;
+}
+
+/* A gather stands before the product that it goes beside, a sum behind it. Neither waits for the
+ * other, and what follows waits for the copies: dW of the gradient, or the parts' sum. */
+static void test_async_order(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *schedule = build_words(&arena, "llama-2-7b", "2xdgx-h100",
+		"tensor=8 seq_len=2048 compile=on async_tensor=on");
+	const struct program *p = &schedule->programs[0];
+	const int64_t bytes = 2048 * 4096 * 2;
+	int seen = 0;
+	(void)state;
+	for (int i = 1; i + 2 < p->n_ops; i++) {
+		const struct op *op = &p->ops[i];
+		if (op->stream != STREAM_PEER)
+			continue;
+		bool gathers = op->kind == OP_ALL_GATHER;
+		int product = gathers ? i + 1 : i - 1, next = gathers ? i + 2 : i + 1;
+		assert_int_equal(op->bytes, bytes);
+		assert_int_equal(p->ops[product].first_module, op->first_module);
+		assert_int_equal(p->ops[product].end_module, op->end_module);
+		assert_int_equal(p->ops[product].stream, STREAM_COMPUTE);
+		assert_int_equal(p->ops[next].stream, STREAM_COMPUTE);
+		assert_false(waits_for(p, product, i) || waits_for(p, i, product));
+		assert_true(waits_for(p, next, i));
+		if (!gathers) {
+			assert_int_equal(p->ops[next].kind, OP_ADD_SUM);
+			assert_int_equal(p->ops[next].bytes, bytes + bytes / 8);
+		} else if (p->ops[product].kind != OP_FORWARD) {
+			assert_int_equal(p->ops[product].kind, OP_BACKWARD_INPUT);
+			assert_int_equal(p->ops[next].kind, OP_BACKWARD_WEIGHT);
+		}
+		seen++;
+	}
+	assert_int_equal(seen, 32 * 6);
+	/* A law finds a sum that does not wait for them. */
+	struct error error = {0};
+	int sum = 0;
+	while (p->ops[sum].kind != OP_ADD_SUM)
+		sum++;
+	assert_true(schedule_validate(schedule, &error));
+	p->ops[sum].waits.count = 0;
+	assert_false(schedule_validate(schedule, &error));
+	assert_non_null(strstr(error.message, "unordered"));
+	/* Two chunks of sums. */
+	int64_t resident = 0;
+	for (int b = 0; b < p->n_buffers; b++)
+		if (p->buffers[b].resident && p->buffers[b].role == BUFFER_GATHERED_TOKENS)
+			resident += p->buffers[b].bytes;
+	assert_int_equal(resident, 2 * bytes / 8);
+	arena_finish(&arena);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_async),
+		cmocka_unit_test(test_async_order),
 		cmocka_unit_test(test_collectives),
 	};
 	folder = argc > 1 ? argv[1] : "tests/schedule/golden";

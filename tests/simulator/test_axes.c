@@ -1,11 +1,13 @@
 /* Laws of plans that divide the model, on random ones: sequence parallel never needs more memory
  * than tensor ranks alone; all ranks together compute what one would, and what is recomputed; bytes
- * by axis are those of the closed forms. */
+ * by axis are those of the closed forms. What goes beside products costs what copies take. */
 #include "cases.h"
 #include "schedule/pipeline/pipeline.h"
 #include "simulator/costs/costs.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,6 +46,16 @@ static const char *random_choices(uint64_t *state, struct arena *arena, const ch
 		torch ? PICK(state, "SHARD_GRAD_OP", "FULL_SHARD") : "ZERO_1", tensor, pipeline,
 		PICK(state, "1", "1", "2"), PICK(state, "1024", "2048"), PICK(state, "1", "2"),
 		PICK(state, "none", "full"), torch ? "all-gather" : "all-to-all");
+}
+
+/* Where there are tensor ranks, asynchronously too. */
+static const char *random_async(uint64_t *state, struct arena *arena, const char *tensor)
+{
+	const char *choices = random_choices(state, arena, tensor);
+	bool torch = strstr(choices, "pytorch-fsdp2") != NULL && strcmp(tensor, "1") != 0;
+	return torch ? arena_printf(arena, "%s %s", choices,
+			       PICK(state, "", "compile=on async_tensor=on"))
+		     : choices;
 }
 
 static void load(struct case_ *c, uint64_t *state)
@@ -161,7 +173,7 @@ static void test_compute(void **state)
 		struct case_ c;
 		load(&c, &seed);
 		const char *choices =
-			random_choices(&seed, &c.arena, PICK(&seed, "1", "2", "4", "8"));
+			random_async(&seed, &c.arena, PICK(&seed, "1", "2", "4", "8"));
 		if (case_try_plan(&c, choices)) {
 			judge_compute(&c, choices);
 			judged++;
@@ -268,6 +280,62 @@ static void test_rounds(void **state)
 	}
 }
 
+/* --- asynchronous tensor parallelism -----------------------------------------------------------
+ */
+
+#define ASYNC                                                                                      \
+	"tensor=8 micro_batch=4 seq_len=8192 activation_checkpointing=full compile=on "            \
+	"async_tensor="
+
+/* Copies of seven ranks' parts at 370.8 GB/s, one after the other, and the product of one
+ * chunk before or behind them, of eight; a few microseconds for each time that ranks wait for one
+ * another. No multiprocessor copies. */
+static void test_async_costs(void **state)
+{
+	struct case_ c;
+	int seen = 0;
+	(void)state;
+	case_load(&c, "llama-3.1-70b", "4xdgx-h100");
+	case_plan(&c, ASYNC "on");
+	const struct program *p = &c.schedule->programs[0];
+	struct cost *costs = ARENA_ARRAY(&c.arena, struct cost, p->n_ops);
+	cost_operations(c.schedule, 0, costs);
+	for (int i = 1; i + 1 < p->n_ops; i++) {
+		int product = p->ops[i].kind == OP_ALL_GATHER ? i + 1 : i - 1;
+		if (p->ops[i].stream != STREAM_PEER || p->ops[product].kind != OP_FORWARD)
+			continue;
+		double part = 4 * 8192.0 * 8192 * 2 / 8;
+		double least = 7 * part / 370.8e9 + costs[product].device / 8;
+		if (costs[i].device < 0.98 * least || costs[i].device > 1.02 * least + 150e-6)
+			fail_msg("op %d: %g s, at least %g", i, costs[i].device, least);
+		assert_true(costs[i].multiprocessors == 0);
+		seen++;
+	}
+	assert_int_equal(seen, 80 * 4);
+	case_finish(&c);
+}
+
+/* Most of what tensor ranks exchange is hidden, what is summed in backward is not. Its workspace is
+ * small beside what it saves: the peak hardly changes. */
+static void test_async_step(void **state)
+{
+	struct simulation_options options = {.no_bounds = true, .quick_interval = true};
+	struct prediction of[2];
+	(void)state;
+	for (int on = 0; on < 2; on++) {
+		struct case_ c;
+		case_load(&c, "llama-3.1-70b", "4xdgx-h100");
+		case_plan(&c, on ? ASYNC "on" : ASYNC "off");
+		of[on] = *case_simulate(&c, &options, false);
+		case_finish(&c);
+	}
+	assert_true(of[1].step_time < 0.95 * of[0].step_time);
+	assert_true(of[1].time.exposed_communication < 0.5 * of[0].time.exposed_communication);
+	assert_true(of[1].time.exposed_communication > 0.1 * of[0].time.exposed_communication);
+	assert_true(llabs(of[1].peak_allocated_bytes - of[0].peak_allocated_bytes) <
+		    of[0].peak_allocated_bytes / 20);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -275,6 +343,8 @@ int main(void)
 		cmocka_unit_test(test_compute),
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_async_costs),
+		cmocka_unit_test(test_async_step),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
