@@ -362,9 +362,8 @@ static bool defend_chosen(struct making *making, struct defence *defence,
 		other = contender_of(making, 1);
 	defend_winner(defence, &chosen);
 	defend_margin(defence, &chosen, exists ? &second : NULL, has_other ? &other : NULL);
-	if (!goes_on(making))
-		return true;
-	defend_knobs(defence, &chosen, variants);
+	if (goes_on(making) && !making->question->brief)
+		defend_knobs(defence, &chosen, variants);
 	return true;
 }
 
@@ -404,6 +403,23 @@ static int centre_of(const struct making *making)
 	return making->n > 0 && making->plans[0] >= 0 ? 0 : -1;
 }
 
+/* Where nothing fits, they say what would help. */
+static enum variants_wanted wanted_of(const struct making *making)
+{
+	if (making->answer->chosen == NULL)
+		return VARIANTS_OTHERS;
+	return making->question->brief ? VARIANTS_LEVERS : VARIANTS_ALL;
+}
+
+static void add_sensitivities(struct making *making, const struct contender *centre,
+	const struct variants *variants)
+{
+	struct answer *answer = making->answer;
+	if (wanted_of(making) != VARIANTS_LEVERS)
+		answer->n_sensitivities = variants_sensitivities(variants, centre->plan,
+			centre->prediction, making->arena, &answer->sensitivities);
+}
+
 static bool defend(struct making *making, struct error *error)
 {
 	struct answer *answer = making->answer;
@@ -417,10 +433,9 @@ static bool defend(struct making *making, struct error *error)
 		struct contender contender = contender_of(making, centre);
 		if (goes_on(making) &&
 			!variants_evaluate(making->search->question, contender.plan,
-				answer->chosen == NULL, making->arena, variants, error))
+				wanted_of(making), making->arena, variants, error))
 			return false;
-		answer->n_sensitivities = variants_sensitivities(variants, contender.plan,
-			contender.prediction, making->arena, &answer->sensitivities);
+		add_sensitivities(making, &contender, variants);
 		if (answer->chosen == NULL)
 			defend_nothing(defence, &contender, variants);
 		else if (!defend_chosen(making, defence, variants, error))

@@ -80,7 +80,8 @@ static void set_network(const struct asked *asked, struct topology *topology)
 
 static struct question make_question(const struct asked *asked, struct arena *arena)
 {
-	struct question question = {.mixes = true, .simplicity = 0.01}; /* as the command does */
+	struct question question = {
+		.mixes = true, .brief = true, .simplicity = 0.01}; /* as the command does */
 	struct model *model;
 	struct topology *topology;
 	struct error error = {0};

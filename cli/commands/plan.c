@@ -211,6 +211,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	asked.question.pareto = argument_given(arguments, "pareto");
 	asked.question.thresholds =
 		argument_given(arguments, "json") || argument_given(arguments, "explain");
+	asked.question.brief = !asked.question.thresholds; /* the screen has no more */
 	if (!plan_question(&asked.question, threads, invocation->arena, &answer, error) ||
 		(compares && !planner_compare(&asked.question, &file.plan, &answer,
 				     invocation->arena, &comparison, error)))

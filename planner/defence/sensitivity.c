@@ -7,6 +7,7 @@
 struct variation {
 	const struct question *question;
 	const struct plan *plan; /* that is varied */
+	enum variants_wanted wanted;
 	struct arena *arena;
 	struct variants *variants;
 	const struct topology *topologies[VARIANTS_MAX]; /* of each; NULL: it is not simulated */
@@ -77,17 +78,28 @@ static struct rows offload_of_all(const struct plan *plan)
 		plan_offloads(plan, OFFLOAD_PARAMETERS) ? OFFLOAD_PARAMETERS : OFFLOAD_OPTIMIZER);
 }
 
+/* Nothing else is looked at of a row that no table has. */
+static bool is_lever(const struct variation *v, enum knob_id id)
+{
+	return knob_table[id].roles & KNOB_LEVER && question_is_open(v->question, id);
+}
+
 static void add_value(struct variation *v, enum knob_id id, union knob_value value)
 {
 	struct question question = question_of(v->question, v->plan);
+	if (v->wanted == VARIANTS_LEVERS && !is_lever(v, id))
+		return;
 	if (id == KNOB_WRAP)
 		question.asked.cpu_offload = offload_of_all(v->plan);
 	question_put(&question, id, value);
 	int n = v->variants->n;
 	add_question(v, &question, knob_table[id].field.name, knob_value_typed(id, value, v->arena),
 		false);
-	if (v->variants->n > n)
-		v->variants->items[n].id = id;
+	if (v->variants->n == n)
+		return;
+	v->variants->items[n].id = id;
+	if (v->wanted == VARIANTS_LEVERS && !space_pulls(id, &v->variants->items[n].plan))
+		v->variants->n--;
 }
 
 /* --- knobs ------------------------------------------------------------------------------------ */
@@ -312,30 +324,39 @@ static bool take_results(struct variation *v, struct error *error)
 	return true;
 }
 
-static void list_all(struct variation *v, bool question)
+static void list_all(struct variation *v)
 {
-	vary_strategies(v);
+	bool levers_alone = v->wanted == VARIANTS_LEVERS;
+	if (!levers_alone)
+		vary_strategies(v);
 	vary_shard_group(v);
 	vary_wrap(v);
 	vary_prefetch(v);
 	vary_choice(v, KNOB_ACTIVATION_CHECKPOINTING);
-	vary_batch(v);
+	if (!levers_alone)
+		vary_batch(v);
 	vary_dtype(v);
 	vary_script(v);
-	vary_links(v);
-	if (question)
+	if (!levers_alone)
+		vary_links(v);
+	if (v->wanted == VARIANTS_OTHERS)
 		vary_question(v);
 }
 
-bool variants_evaluate(const struct question *question, const struct plan *plan, bool others,
-	struct arena *arena, struct variants *variants, struct error *error)
+bool variants_evaluate(const struct question *question, const struct plan *plan,
+	enum variants_wanted wanted, struct arena *arena, struct variants *variants,
+	struct error *error)
 {
 	struct arena mine = {0};
 	struct variation *v = ARENA_NEW(&mine, struct variation);
 	*v = (struct variation){
-		.question = question, .plan = plan, .arena = arena, .variants = variants};
+		.question = question,
+		.plan = plan,
+		.wanted = wanted,
+		.arena = arena,
+		.variants = variants};
 	variants->n = 0;
-	list_all(v, others);
+	list_all(v);
 	evaluators_init(&v->evaluators, question);
 	lent_each(question, variants->n, simulate_variant, v);
 	evaluators_finish(&v->evaluators);

@@ -21,11 +21,17 @@ struct variants {
 	struct variant items[VARIANTS_MAX];
 };
 
-/* Simulates `plan` with each knob changed alone, also those that the user fixed; batch and dtypes
- * stay, except where they are the knob. `others`: also with half the sequence and with twice the
- * nodes, which is another question. False only for errors that are ours. */
-bool variants_evaluate(const struct question *question, const struct plan *plan, bool others,
-	struct arena *arena, struct variants *variants, struct error *error);
+enum variants_wanted {
+	VARIANTS_LEVERS, /* with each lever pulled that the question leaves open */
+	VARIANTS_ALL,    /* with each knob changed, also those that the user fixed */
+	VARIANTS_OTHERS  /* also with half the sequence and with twice the nodes: other questions */
+};
+
+/* Simulates `plan` with one thing changed at a time; batch and dtypes stay, except where they are
+ * the knob. False only for errors that are ours. */
+bool variants_evaluate(const struct question *question, const struct plan *plan,
+	enum variants_wanted wanted, struct arena *arena, struct variants *variants,
+	struct error *error);
 
 /* Rows for the answer. */
 int variants_sensitivities(const struct variants *variants, const struct plan *plan,
