@@ -5,7 +5,12 @@
  * begins when its stream is free and its waits are done, and takes what it takes alone; and all
  * that may happen ahead of a pass has happened when it begins. In a simulation neither operations
  * nor messages take less, so that no pass ends earlier. Of these three micro-batches the first and
- * the last gather and reduce; those of a step between them are as the middle one.
+ * the last gather and reduce; those of a step between them are as the middle one. What ranks that
+ * divide the model exchange at the end of a pass is part of it where the next one waits for it.
+ *
+ * Parameters may still be on the way when a step begins. The same list, gone through from the
+ * beginning of the step as if no rank waited for another, says when the first forward of each chunk
+ * ends at the earliest: all that it comes behind there it comes behind in a step, too.
  *
  * A rank has one stream for what it sends: a message leaves when the one before it has arrived. It
  * asks for a message when it has computed all that comes before (pass_messages), unless receives
@@ -30,11 +35,13 @@ struct lasting {
 	double sent;  /* until its result may be sent */
 	double asked; /* until what the next one needs is asked for */
 	double busy;  /* until the next one may begin */
+	double held;  /* until all is exchanged */
 };
 
 /* What a rank has to do. */
 struct duty {
 	struct lasting (*passes)[WAYS][PROBED]; /* by chunk */
+	struct lasting *earliest;               /* of its first forward, s of the step; by chunk */
 	double rest;                            /* s of the step after the last pass */
 	int64_t message;                        /* bytes */
 };
@@ -58,7 +65,8 @@ struct path {
 	struct pipeline pipeline;
 	int n_stages;
 	bool posts_early;
-	int *blocks; /* by stage */
+	int *blocks;                 /* by stage */
+	const struct model **models; /* by rank */
 	struct arena *arena;
 	struct seat *seats;           /* by rank */
 	double (*messages)[WAYS];     /* by rank: s to the next one, and to the one before */
@@ -69,16 +77,20 @@ struct path {
 
 /* Its list, gone through in order. */
 struct walk {
+	bool apart; /* passes; else each begins when it may, and no rank waits for another */
 	const struct program *program;
 	const struct cost *costs;
 	double *ends, free[STREAM_COUNT]; /* by operation; by stream */
 	const struct pipeline_slot *slots;
 	int n, slot; /* the one that has begun; -1 */
 	double latest;
+	bool holds;    /* every pass has waited for what the one before exchanged */
+	bool forwards; /* there was none but forwards, chunk by chunk */
 	/* Parameters of every pass are gathered, behind what of the one before depends on which
 	 * pass that is: they are taken to be there. */
 	bool gathers_ahead;
 	struct duty *duty;
+	struct lasting other; /* of passes that are not asked for */
 };
 
 static enum way way_of(const struct pipeline_slot *slot)
@@ -86,15 +98,23 @@ static enum way way_of(const struct pipeline_slot *slot)
 	return slot->pass == PIPELINE_FORWARD ? FORWARD : BACKWARD;
 }
 
-static double begin_of(int slot)
+static double begin_of(const struct walk *walk, int slot)
 {
-	return APART * (slot + 1);
+	return walk->apart ? APART * (slot + 1) : 0;
 }
 
-static struct lasting *pass_at(const struct walk *walk)
+static double end_of(const struct walk *walk, int slot)
+{
+	return walk->apart ? begin_of(walk, slot + 1) : INFINITY;
+}
+
+static struct lasting *pass_at(struct walk *walk)
 {
 	const struct pipeline_slot *slot = &walk->slots[walk->slot];
-	return &walk->duty->passes[slot->chunk][way_of(slot)][slot->micro_batch];
+	if (walk->apart)
+		return &walk->duty->passes[slot->chunk][way_of(slot)][slot->micro_batch];
+	return walk->forwards && slot->micro_batch == 0 ? &walk->duty->earliest[slot->chunk]
+							: &walk->other;
 }
 
 static bool belongs(const struct walk *walk, int slot, const struct op *op)
@@ -104,16 +124,10 @@ static bool belongs(const struct walk *walk, int slot, const struct op *op)
 	       way_of(&walk->slots[slot]) == way;
 }
 
-/* False: the list is not in the order of the slots. */
-static bool begin_slot(struct walk *walk, const struct op *op)
+static bool exchanges(const struct op *op)
 {
-	if (op->kind == OP_LOSS || op_kind_class(op->kind) != OP_CLASS_COMPUTE ||
-		belongs(walk, walk->slot, op))
-		return true;
-	if (!belongs(walk, ++walk->slot, op))
-		return false;
-	walk->free[STREAM_COMPUTE] = begin_of(walk->slot);
-	return true;
+	return op->stream == STREAM_TENSOR || op->stream == STREAM_CONTEXT ||
+	       op->stream == STREAM_EXPERT;
 }
 
 static double start_of(const struct walk *walk, const struct op *op)
@@ -126,19 +140,52 @@ static double start_of(const struct walk *walk, const struct op *op)
 	return start;
 }
 
+/* Does it wait for all that the pass before it has exchanged? */
+static bool is_held(const struct walk *walk, const struct op *op, double exchanged)
+{
+	const int *waits = slice_of(walk->program, op->waits);
+	for (int w = 0; w < op->waits.count; w++)
+		if (waits[w] >= 0 && exchanges(&walk->program->ops[waits[w]]) &&
+			walk->ends[waits[w]] >= exchanged)
+			return true;
+	return false;
+}
+
+/* False: the list is not in the order of the slots. */
+static bool begin_slot(struct walk *walk, const struct op *op)
+{
+	if (op->kind == OP_LOSS || op_kind_class(op->kind) != OP_CLASS_COMPUTE ||
+		belongs(walk, walk->slot, op))
+		return true;
+	if (walk->slot >= 0 && pass_at(walk)->held > pass_at(walk)->busy)
+		walk->holds = walk->holds &&
+			      is_held(walk, op, begin_of(walk, walk->slot) + pass_at(walk)->held);
+	if (!belongs(walk, ++walk->slot, op))
+		return false;
+	const struct pipeline_slot *slot = &walk->slots[walk->slot];
+	walk->forwards = walk->forwards && way_of(slot) == FORWARD &&
+			 (walk->slot == 0 || slot->chunk >= slot[-1].chunk);
+	walk->free[STREAM_COMPUTE] = fmax(walk->free[STREAM_COMPUTE], begin_of(walk, walk->slot));
+	return true;
+}
+
 /* Compute's stream of the pass that has begun, whatever runs on it (sums of gradients), unless it
  * waits for the message to the next one. */
-static void note_busy(struct walk *walk, const struct op *op, double end)
+static void note_end(struct walk *walk, const struct op *op, double end)
 {
-	if (walk->slot >= 0 && op->stream == STREAM_COMPUTE && end < begin_of(walk->slot + 1))
-		pass_at(walk)->busy = end - begin_of(walk->slot);
+	if (walk->slot < 0 || end >= end_of(walk, walk->slot))
+		return;
+	if (op->stream == STREAM_COMPUTE)
+		pass_at(walk)->busy = end - begin_of(walk, walk->slot);
+	else if (exchanges(op))
+		pass_at(walk)->held = end - begin_of(walk, walk->slot);
 }
 
 static void receive(struct walk *walk, const struct op *op, double start)
 {
 	walk->duty->message = op->bytes;
 	if (walk->slot >= 0)
-		pass_at(walk)->asked = fmax(0, start - begin_of(walk->slot));
+		pass_at(walk)->asked = fmax(0, start - begin_of(walk, walk->slot));
 }
 
 /* What is received has come when the next pass begins. */
@@ -153,23 +200,36 @@ static void carry_out(struct walk *walk, int index)
 		walk->free[op->stream] = end;
 		walk->latest = fmax(walk->latest, end);
 	} else if (op->kind == OP_RECV) {
-		end = begin_of(walk->slot + 1);
+		end = walk->apart ? begin_of(walk, walk->slot + 1) : start;
 		receive(walk, op, start);
 	} else {
-		pass_at(walk)->sent = start - begin_of(walk->slot);
+		pass_at(walk)->sent = start - begin_of(walk, walk->slot);
 	}
 	walk->ends[index] = end;
-	note_busy(walk, op, end);
+	note_end(walk, op, end);
 }
 
 static bool walk_through(struct walk *walk)
 {
+	walk->slot = -1;
+	walk->forwards = walk->holds = true;
 	for (int i = 0; i < walk->program->n_ops; i++) {
 		if (!begin_slot(walk, &walk->program->ops[i]))
 			return false;
 		carry_out(walk, i);
 	}
 	return walk->slot == walk->n - 1;
+}
+
+/* The next pass begins when all is exchanged. */
+static void hold_up(struct duty *duty, int chunks)
+{
+	for (int c = 0; c < chunks; c++)
+		for (int way = 0; way < WAYS; way++)
+			for (int m = 0; m < PROBED; m++) {
+				struct lasting *pass = &duty->passes[c][way][m];
+				pass->busy = fmax(pass->busy, pass->held);
+			}
 }
 
 static bool measure_duty(const struct path *path, const struct plan *plan,
@@ -182,21 +242,29 @@ static bool measure_duty(const struct path *path, const struct plan *plan,
 	struct schedule *schedule =
 		schedule_emit_class(path->arena, &probed, model, topology, rank);
 	const struct program *program = &schedule->programs[rank];
+	/* How much the slowest device of all takes longer depends on what others have to do. */
+	for (int k = 0; k < path->pipeline.ranks; k++)
+		schedule->programs[k].model = path->models[k];
 	struct cost *costs = ARENA_ARRAY(path->arena, struct cost, program->n_ops);
 	cost_operations(schedule, rank, costs);
-	struct walk walk = {.program = program,
+	int n = pipeline_order(&path->pipeline, rank, path->arena, &slots);
+	const struct walk list = {.program = program,
 		.costs = costs,
 		.ends = ARENA_ARRAY(path->arena, double, program->n_ops),
-		.n = pipeline_order(&path->pipeline, rank, path->arena, &slots),
-		.slot = -1,
-		.gathers_ahead = strategy_reshards(plan->strategy),
+		.slots = slots,
+		.n = n,
 		.duty = duty};
-	walk.slots = slots;
-	duty->passes =
-		arena_alloc(path->arena, (size_t)path->pipeline.chunks, sizeof(*duty->passes));
-	if (!walk_through(&walk))
+	struct walk walk = list, apart = list;
+	int chunks = path->pipeline.chunks;
+	apart.apart = true;
+	apart.gathers_ahead = strategy_reshards(plan->strategy);
+	duty->passes = arena_alloc(path->arena, (size_t)chunks, sizeof(*duty->passes));
+	duty->earliest = ARENA_ARRAY(path->arena, struct lasting, chunks);
+	if (!walk_through(&walk) || !walk_through(&apart))
 		return false;
-	duty->rest = walk.latest - begin_of(walk.slot) - pass_at(&walk)->busy;
+	if (apart.holds)
+		hold_up(duty, chunks);
+	duty->rest = apart.latest - begin_of(&apart, apart.slot) - pass_at(&apart)->busy;
 	return true;
 }
 
@@ -268,6 +336,20 @@ static int probed_of(const struct path *path, int micro_batch)
 	return micro_batch == 0 ? FIRST : micro_batch == last ? LAST : MIDDLE;
 }
 
+/* Of a pass that begins then, s of the step. */
+static struct lasting ends_of(const struct seat *seat, const struct pipeline_slot *slot,
+	double begin, const struct lasting *pass)
+{
+	struct lasting ends = {begin + pass->sent, begin + pass->asked, begin + pass->busy, 0};
+	const struct lasting *earliest = &seat->duty->earliest[slot->chunk];
+	if (slot->micro_batch > 0 || way_of(slot) != FORWARD)
+		return ends;
+	ends.sent = fmax(ends.sent, earliest->sent);
+	ends.asked = fmax(ends.asked, earliest->asked);
+	ends.busy = fmax(ends.busy, earliest->busy);
+	return ends;
+}
+
 /* As many of the rank's passes as may begin. Were there any? */
 static bool go_on(struct path *path, int rank)
 {
@@ -282,12 +364,12 @@ static bool go_on(struct path *path, int rank)
 			&seat->duty->passes[slot->chunk][way][probed_of(path, slot->micro_batch)];
 		if (begin < 0)
 			break;
-		begin = fmax(begin, seat->now);
+		const struct lasting ends = ends_of(seat, slot, fmax(begin, seat->now), pass);
 		*result_at(path, stage, way, slot->micro_batch) =
-			(struct result){begin + pass->sent, seat->n_sent};
+			(struct result){ends.sent, seat->n_sent};
 		seat->n_sent += goes_on_to(path, stage, way == FORWARD ? 1 : -1);
-		seat->asked = begin + pass->asked;
-		seat->now = begin + pass->busy;
+		seat->asked = ends.asked;
+		seat->now = ends.busy;
 	}
 	return seat->next > first;
 }
@@ -324,6 +406,9 @@ static bool measure(struct path *path, const struct plan *plan, const struct mod
 	int n = path->pipeline.ranks;
 	path->seats = ARENA_ARRAY(path->arena, struct seat, n);
 	path->messages = arena_alloc(path->arena, (size_t)n, sizeof(*path->messages));
+	path->models = ARENA_ARRAY(path->arena, const struct model *, n);
+	for (int k = 0; k < n; k++)
+		path->models[k] = plan_stage(plan, model, k, path->arena, &(const int *){NULL});
 	for (int k = 0; k < n; k++) {
 		struct duty *duty = ARENA_NEW(path->arena, struct duty);
 		struct seat *seat = &path->seats[k];
