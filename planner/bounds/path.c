@@ -38,10 +38,17 @@ struct lasting {
 	double held;  /* until all is exchanged */
 };
 
+/* The first forward of a chunk: when it ends at the earliest, s of the step, behind so many other
+ * forwards. */
+struct first {
+	struct lasting ends;
+	int before;
+};
+
 /* What a rank has to do. */
 struct duty {
 	struct lasting (*passes)[WAYS][PROBED]; /* by chunk */
-	struct lasting *earliest;               /* of its first forward, s of the step; by chunk */
+	struct first *firsts;                   /* by chunk */
 	double rest;                            /* s of the step after the last pass */
 	int64_t message;                        /* bytes */
 };
@@ -113,7 +120,7 @@ static struct lasting *pass_at(struct walk *walk)
 	const struct pipeline_slot *slot = &walk->slots[walk->slot];
 	if (walk->apart)
 		return &walk->duty->passes[slot->chunk][way_of(slot)][slot->micro_batch];
-	return walk->forwards && slot->micro_batch == 0 ? &walk->duty->earliest[slot->chunk]
+	return walk->forwards && slot->micro_batch == 0 ? &walk->duty->firsts[slot->chunk].ends
 							: &walk->other;
 }
 
@@ -165,6 +172,8 @@ static bool begin_slot(struct walk *walk, const struct op *op)
 	const struct pipeline_slot *slot = &walk->slots[walk->slot];
 	walk->forwards = walk->forwards && way_of(slot) == FORWARD &&
 			 (walk->slot == 0 || slot->chunk >= slot[-1].chunk);
+	if (!walk->apart && walk->forwards && slot->micro_batch == 0)
+		walk->duty->firsts[slot->chunk].before = walk->slot;
 	walk->free[STREAM_COMPUTE] = fmax(walk->free[STREAM_COMPUTE], begin_of(walk, walk->slot));
 	return true;
 }
@@ -259,7 +268,7 @@ static bool measure_duty(const struct path *path, const struct plan *plan,
 	apart.apart = true;
 	apart.gathers_ahead = strategy_reshards(plan->strategy);
 	duty->passes = arena_alloc(path->arena, (size_t)chunks, sizeof(*duty->passes));
-	duty->earliest = ARENA_ARRAY(path->arena, struct lasting, chunks);
+	duty->firsts = ARENA_ARRAY(path->arena, struct first, chunks);
 	if (!walk_through(&walk) || !walk_through(&apart))
 		return false;
 	if (apart.holds)
@@ -341,12 +350,12 @@ static struct lasting ends_of(const struct seat *seat, const struct pipeline_slo
 	double begin, const struct lasting *pass)
 {
 	struct lasting ends = {begin + pass->sent, begin + pass->asked, begin + pass->busy, 0};
-	const struct lasting *earliest = &seat->duty->earliest[slot->chunk];
-	if (slot->micro_batch > 0 || way_of(slot) != FORWARD)
+	const struct first *first = &seat->duty->firsts[slot->chunk];
+	if (slot->micro_batch > 0 || way_of(slot) != FORWARD || seat->next < first->before)
 		return ends;
-	ends.sent = fmax(ends.sent, earliest->sent);
-	ends.asked = fmax(ends.asked, earliest->asked);
-	ends.busy = fmax(ends.busy, earliest->busy);
+	ends.sent = fmax(ends.sent, first->ends.sent);
+	ends.asked = fmax(ends.asked, first->ends.asked);
+	ends.busy = fmax(ends.busy, first->ends.busy);
 	return ends;
 }
 
