@@ -375,7 +375,8 @@ static bool let_go(struct making *making, struct error *error)
 	struct search *search = making->search;
 	const struct ranked *best = ranking_best(&search->ranking, STRATEGY_COUNT);
 	return best == NULL || search->question->freed == 0 ||
-	       levers_let_go(&search->evaluator, &search->space.plans[best->plan], error);
+	       levers_let_go(&search->evaluator, &search->ranking, best,
+		       &search->space.plans[best->plan], error);
 }
 
 /* Beside the chosen plan, or instead of it. */
@@ -411,8 +412,8 @@ static enum variants_wanted wanted_of(const struct making *making)
 	return making->question->brief ? VARIANTS_LEVERS : VARIANTS_ALL;
 }
 
-static void add_sensitivities(struct making *making, const struct contender *centre,
-	const struct variants *variants)
+static void add_sensitivities(
+	struct making *making, const struct contender *centre, const struct variants *variants)
 {
 	struct answer *answer = making->answer;
 	if (wanted_of(making) != VARIANTS_LEVERS)
@@ -431,9 +432,8 @@ static bool defend(struct making *making, struct error *error)
 		.search = making->search};
 	if (centre >= 0) {
 		struct contender contender = contender_of(making, centre);
-		if (goes_on(making) &&
-			!variants_evaluate(making->search->question, contender.plan,
-				wanted_of(making), making->arena, variants, error))
+		if (goes_on(making) && !variants_evaluate(making->search->question, contender.plan,
+					       wanted_of(making), making->arena, variants, error))
 			return false;
 		add_sensitivities(making, &contender, variants);
 		if (answer->chosen == NULL)

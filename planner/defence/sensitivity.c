@@ -349,8 +349,7 @@ bool variants_evaluate(const struct question *question, const struct plan *plan,
 {
 	struct arena mine = {0};
 	struct variation *v = ARENA_NEW(&mine, struct variation);
-	*v = (struct variation){
-		.question = question,
+	*v = (struct variation){.question = question,
 		.plan = plan,
 		.wanted = wanted,
 		.arena = arena,

@@ -101,12 +101,13 @@ static struct simulation_options sketch(struct evaluator *evaluator)
 		.scratch = &evaluator->simulating};
 }
 
-/* One plan on one machine. `closely`: its memory peaks at an operation that has a name. */
+/* One plan on one machine. `closely`: its memory peaks at an operation that has a name.
+ * `step_alone`: what a step of a pipeline takes is asked for, not what of it. */
 struct trial {
 	const struct topology *topology;
 	const struct plan *plan;
 	struct simulation_options options;
-	bool closely;
+	bool closely, step_alone;
 	struct schedule *schedule;
 	struct simulation simulation;
 };
@@ -154,20 +155,38 @@ static bool run_plan(struct evaluator *evaluator, struct trial *trial, const str
 	return run_once(evaluator, trial, error);
 }
 
-/* Is a step of the second plan's micro-batches steady, or taken for it? Its simulation is kept
- * then, and the first plan's is in `trial`. */
+/* `longer`, of the second plan, becomes that of all. `later`: seconds of a round; < 0: the first
+ * plan says. */
+static bool extend(struct evaluator *evaluator, struct trial *trial, const struct steady *steady,
+	double later, struct simulation *longer, struct error *error)
+{
+	if (trial->step_alone && later > 0) {
+		longer->prediction.step_time += steady->more * later;
+		return true;
+	}
+	if (!run_plan(evaluator, trial, &steady->plans[0], false, error))
+		return false;
+	steady_extend(steady, &trial->simulation, longer);
+	return true;
+}
+
+/* Is a step of the second plan's micro-batches steady, or taken for it? Then `simulation` becomes
+ * that of all, whose memory stays. */
 static bool run_lists(struct evaluator *evaluator, struct trial *trial, const struct steady *steady,
-	bool is_last, struct arena *kept, struct simulation *longer, bool *is_steady,
+	bool is_last, struct arena *kept, struct simulation *simulation, bool *is_steady,
 	struct error *error)
 {
+	struct simulation longer;
+	double later = -1;
 	if (!run_plan(evaluator, trial, &steady->plans[1], !is_last, error))
 		return false;
-	*is_steady = is_last || steady_is(steady, trial->schedule, &trial->simulation);
+	*is_steady = is_last || steady_is(steady, trial->schedule, &trial->simulation, &later);
 	if (!*is_steady)
 		return true;
-	*longer = trial->simulation;
-	keep(longer, kept);
-	return run_plan(evaluator, trial, &steady->plans[0], false, error);
+	longer = trial->simulation;
+	keep(&longer, kept);
+	steady_take(&longer, simulation);
+	return extend(evaluator, trial, steady, later, simulation, error);
 }
 
 static bool is_last_attempt(const struct plan *plan, int attempt)
@@ -191,18 +210,13 @@ static bool run_longer(struct evaluator *evaluator, struct trial *trial, const s
 	struct arena *kept, struct simulation *simulation, struct error *error)
 {
 	struct steady steady;
-	struct simulation longer;
 	bool is_steady = false;
-	for (int i = 1; steady_of(plan, i, &steady); i++) {
-		if (!run_lists(evaluator, trial, &steady, is_last_attempt(plan, i), kept, &longer,
-			    &is_steady, error))
+	for (int i = 1; !is_steady && steady_of(plan, i, &steady); i++)
+		if (!run_lists(evaluator, trial, &steady, is_last_attempt(plan, i), kept,
+			    simulation, &is_steady, error))
 			return false;
-		if (is_steady) {
-			steady_take(&longer, simulation);
-			steady_extend(&steady, &trial->simulation, simulation);
-			return true;
-		}
-	}
+	if (is_steady)
+		return true;
 	return run_all(evaluator, trial, plan, simulation, error);
 }
 
@@ -216,11 +230,13 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	const struct prediction *prediction = &simulation->prediction;
 	struct trial shorter = *trial;
 	bool enough = is_last_attempt(trial->plan, 0);
+	double later = -1;
 	if (!run_plan(evaluator, &shorter, &steady->plans[1], !enough, error))
 		return false;
 	bool retries = shorter.simulation.prediction.time.allocator > 0;
 	bool runs_all = retries && steady_may_run_all(trial->plan);
-	enough = enough || retries || steady_is(steady, shorter.schedule, &shorter.simulation);
+	enough = enough || retries ||
+		 steady_is(steady, shorter.schedule, &shorter.simulation, &later);
 	*simulation = shorter.simulation;
 	keep(simulation, kept);
 	if (trial->options.memory == MEMORY_FITS && prediction->fits != FITS_YES) {
@@ -233,10 +249,7 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 		return run_all(evaluator, &shorter, trial->plan, simulation, error);
 	if (!enough)
 		return run_longer(evaluator, &shorter, trial->plan, kept, simulation, error);
-	if (!run_plan(evaluator, &shorter, &steady->plans[0], false, error))
-		return false;
-	steady_extend(steady, &shorter.simulation, simulation);
-	return true;
+	return extend(evaluator, &shorter, steady, later, simulation, error);
 }
 
 /* Of a pipeline, `schedule` stays empty. */
@@ -258,7 +271,10 @@ static bool run(struct evaluator *evaluator, struct trial *trial, struct error *
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error)
 {
-	struct trial trial = {topology, plan, sketch(evaluator)};
+	struct trial trial = {.topology = topology,
+		.plan = plan,
+		.options = sketch(evaluator),
+		.step_alone = true};
 	if (!run(evaluator, &trial, error))
 		return false;
 	*prediction = trial.simulation.prediction;
@@ -337,7 +353,7 @@ bool evaluator_run_time(struct evaluator *evaluator, const struct plan *plan, do
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error)
 {
-	return evaluator_run_on(evaluator, evaluator->question->topology, plan, prediction, error);
+	return evaluator_run_unless_slow(evaluator, plan, 0, prediction, error);
 }
 
 static bool judge(struct evaluator *evaluator, struct trial *trial, enum memory_detail memory,

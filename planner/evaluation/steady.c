@@ -112,12 +112,12 @@ static bool repeats(const struct steady *steady, const struct program *program,
 }
 
 bool steady_is(const struct steady *steady, const struct schedule *schedule,
-	const struct simulation *simulation)
+	const struct simulation *simulation, double *later)
 {
-	double later = -1;
+	*later = -1;
 	for (int c = 0; c < schedule->n_classes; c++)
 		if (!repeats(steady, &schedule->programs[c], &simulation->classes[c].timeline,
-			    simulation->prediction.step_time, &later))
+			    simulation->prediction.step_time, later))
 			return false;
 	return true;
 }

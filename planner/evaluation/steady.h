@@ -21,10 +21,10 @@ struct plan steady_filling(const struct plan *plan);
 /* May all micro-batches be looked at? Else the longest list is taken for steady. */
 bool steady_may_run_all(const struct plan *plan);
 /* Does every operation of a round of the second plan happen as long after the same one of the round
- * before? Then all ranks are as they were, and all further rounds are alike. `simulation`: with its
- * spans. */
+ * before? Then all ranks are as they were, and all further rounds are alike: each takes `later`
+ * seconds. `simulation`: with its spans. */
 bool steady_is(const struct steady *steady, const struct schedule *schedule,
-	const struct simulation *simulation);
+	const struct simulation *simulation, double *later);
 /* Seconds, rates and bytes of a step of `from`, with all of its classes, become those of `to`,
  * whose memory stays. */
 void steady_take(const struct simulation *from, struct simulation *to);

@@ -43,7 +43,10 @@ static bool cost_without(struct letting_go *l, const struct plan *plan, int64_t 
 	*cost = INT64_MAX;
 	*room = false;
 	if (!plan_check(plan, question->model, question->topology, &mine) ||
-		!evaluator_run(l->evaluator, plan, &prediction, &mine))
+		!(l->objective == COST_NETWORK
+				? evaluator_run(l->evaluator, plan, &prediction, &mine)
+				: evaluator_run_on(l->evaluator, question->topology, plan,
+					  &prediction, &mine)))
 		return error_is_refusal(&mine, l->error);
 	if (prediction.fits == FITS_NO)
 		return true;
@@ -102,27 +105,27 @@ static bool find_departures(struct letting_go *l, const struct plan *plan, const
 	return true;
 }
 
-bool levers_let_go(struct evaluator *evaluator, struct plan *plan, struct error *error)
+bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
+	const struct ranked *best, struct plan *plan, struct error *error)
 {
-	static const enum cost_kind kinds[] = {[OBJECTIVE_TIME] = COST_TIME,
-		[OBJECTIVE_MEMORY] = COST_MEMORY,
-		[OBJECTIVE_NETWORK] = COST_NETWORK};
 	const struct question *question = evaluator->question;
-	struct letting_go l = {
-		.evaluator = evaluator, .objective = kinds[question->objective], .error = error};
+	struct letting_go l = {.evaluator = evaluator,
+		.objective = ranking->objective,
+		.most = (int64_t)((double)best->costs.of[ranking->objective] *
+				  (1 + question->simplicity)),
+		.has_room = !best->tight,
+		.error = error};
 	struct departure departures[KNOB_COUNT];
 	struct arena arena = {0};
 	struct plan usual;
 	int64_t cost;
 	int n = 0;
 	bool ok = true, room;
-	if (question->freed != 0 && usual_plan(question, plan, &arena, &usual)) {
-		ok = cost_without(&l, plan, &cost, &l.has_room);
-		l.most =
-			cost < INT64_MAX ? (int64_t)((double)cost * (1 + question->simplicity)) : 0;
-		ok = ok && find_departures(&l, plan, &usual, departures, &n);
-	}
-	for (int i = 0; i < n && ok; i++) {
+	if (question->freed != 0 && usual_plan(question, plan, &arena, &usual))
+		ok = find_departures(&l, plan, &usual, departures, &n);
+	if (n > 0)
+		*plan = departures[0].without;
+	for (int i = 1; i < n && ok; i++) {
 		struct plan without = *plan;
 		let_go(departures[i].id, &usual, &without);
 		ok = cost_without(&l, &without, &cost, &room);
@@ -245,7 +248,8 @@ static bool search_free(const struct question *question, const struct candidate 
 		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
 	if (best != NULL) {
 		option->plan = search.space.plans[best->plan];
-		ok = levers_let_go(&search.evaluator, &option->plan, &mine) &&
+		ok = levers_let_go(
+			     &search.evaluator, &search.ranking, best, &option->plan, &mine) &&
 		     evaluator_run_closely(&search.evaluator, &option->plan, arena,
 			     &option->prediction, &exposure, &mine);
 		option->gain =

@@ -8,9 +8,10 @@
 /* "--loss fused": the plan's value, in `arena`. */
 const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *arena);
 
-/* Of the levers that the question frees, those that the plan can do without: at their defaults it
- * costs little more (`simplicity`), and has room as before. Changes `plan`. */
-bool levers_let_go(struct evaluator *evaluator, struct plan *plan, struct error *error);
+/* Of the levers that the question frees, those that the best plan can do without: at their defaults
+ * it costs little more (`simplicity`), and has room as before. Changes `plan`. */
+bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
+	const struct ranked *best, struct plan *plan, struct error *error);
 
 /* What every open lever gives alone beside the chosen plan (of `variants`), the largest gain first;
  * and the best plan of the chosen strategy with all of them free. Objective time. */

@@ -109,6 +109,8 @@ static bool propose(struct stages *s, struct evaluator *evaluator, double usual,
 		shared->plan = with_stages(s, stages);
 		if (!wording_says(s->question, &shared->plan, s->arena))
 			return true;
+		if (evaluator_bound_time(evaluator, &shared->plan) >= wanted)
+			return true;
 		if (!evaluator_run(evaluator, &shared->plan, &shared->prediction, error))
 			return false;
 		shared->exists = has_room(s->question, &shared->plan, &shared->prediction);
