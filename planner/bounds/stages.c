@@ -138,6 +138,14 @@ static double state_bytes(const struct plan *plan)
 	return sharded_bytes(plan) + whole;
 }
 
+/* What Megatron-LM's distributed optimizer adds up: buckets of whole gradients that stay. */
+static double bucket_bytes(const struct plan *plan)
+{
+	return plan->runtime == RUNTIME_MEGATRON && strategy_stage(plan->strategy) == 1
+		       ? (double)dtype_bytes(plan->reduce_dtype) * (1 - 1 / most_shards(plan))
+		       : 0;
+}
+
 double bound_states(const struct plan *plan)
 {
 	return plan_offloads_any(plan) ? 0 : sharded_bytes(plan);
@@ -178,7 +186,8 @@ int64_t bound_stages_memory(
 	int n = pipeline_order(&pipeline, 0, &arena, &slots);
 	const int *stages = stages_of(plan, part, &arena);
 	double held = most_held(&pipeline, stages, slots, n) / (double)blocks;
-	double states = state_bytes(plan) * (double)part->parameter_count / pipeline.ranks;
+	double parameters = (double)part->parameter_count / pipeline.ranks;
+	double states = (state_bytes(plan) + bucket_bytes(plan)) * parameters;
 	arena_finish(&arena);
 	return (int64_t)(0.95 * (load->saved * held + states));
 }

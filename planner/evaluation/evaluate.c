@@ -125,8 +125,8 @@ static const struct model *model_of(struct evaluator *evaluator, const struct pl
 static bool run_once(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
 	struct arena *scratch = &evaluator->scratch;
-	/* Small blocks find room again where large ones do not. */
-	if (trial->plan->mesh.pipeline > 1)
+	/* Small blocks find room again where large ones do not, but for what is as large. */
+	if (trial->plan->mesh.pipeline > 1 && !trial->step_alone)
 		evaluator_release(evaluator);
 	arena_reset(scratch);
 	trial->schedule = (trial->closely ? schedule_fold_printable : schedule_fold)(

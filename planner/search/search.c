@@ -106,14 +106,18 @@ static bool consider_bound(struct search *search, const struct ticket *ticket, s
 	struct error *error)
 {
 	int plan = ticket->plan;
+	const struct known *known = &search->known[plan];
 	bool pipeline = search->space.plans[plan].mesh.pipeline > 1;
-	bool follows = pipeline && !search->known[plan].followed;
-	if (pipeline && !follows)
-		evaluator_release(&search->evaluator); /* the memory is needed */
-	if (follows)
+	if (pipeline && !known->followed) {
 		follow(search, plan);
-	else if (!consider_time(search, ticket, queue, error))
-		return false;
+	} else if (pipeline && !known->tightened) {
+		tighten(search, plan);
+	} else {
+		if (pipeline)
+			evaluator_release(&search->evaluator); /* the memory is needed */
+		if (!consider_time(search, ticket, queue, error))
+			return false;
+	}
 	int64_t cost = bound_cost(search, plan, COST_TIME);
 	if (!search->known[plan].refused)
 		queue_again(queue, &(struct ticket){cost, cost, plan});

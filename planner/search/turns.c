@@ -261,14 +261,11 @@ void tighten(struct search *search, int index)
 	known->tightened = true;
 }
 
-/* What lacks memory need not be followed. */
 void follow(struct search *search, int index)
 {
 	struct bound *bound = &search->bounds.of[index];
-	tighten(search, index);
-	if (!too_large(search, index))
-		bound->time = fmax(bound->time,
-			evaluator_bound_time(&search->evaluator, &search->space.plans[index]));
+	bound->time = fmax(
+		bound->time, evaluator_bound_time(&search->evaluator, &search->space.plans[index]));
 	search->known[index].followed = true;
 }
 
@@ -279,7 +276,8 @@ static bool is_behind(const struct search *search, int plan, bool time)
 	if (!time)
 		return (known->is_short && !known->is_last) ||
 		       (!known->taken && search->ranking.objective == COST_TIME);
-	return known->timed || (search->space.plans[plan].mesh.pipeline > 1 && !known->followed);
+	return known->timed || (search->space.plans[plan].mesh.pipeline > 1 &&
+				       !(known->followed && known->tightened));
 }
 
 /* --- ahead of their turn -------------------------------------------------------------------------

@@ -28,7 +28,7 @@ bool lacks_room(const struct search *search, int plan);
 bool waits_to_the_end(struct search *search, int plan);
 /* A plan's own schedule tells more of its memory than what it shares with others. */
 void tighten(struct search *search, int index);
-/* A pipeline: its bounds are its own from now on. */
+/* A pipeline: its bound of time is its own from now on. */
 void follow(struct search *search, int index);
 /* The step time is known for a tenth of what the memory takes, and says whether that is asked for.
  * A plan that the builder refuses is ready. */
