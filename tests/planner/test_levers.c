@@ -232,6 +232,29 @@ static void test_levers_are_true(void **state)
 	arena_finish(&f.arena);
 }
 
+/* What the screen asks for: nothing of the table is simulated but the levers, which stay. */
+static void test_brief(void **state)
+{
+	static const char *const runtimes[] = {"pytorch-fsdp2", "megatron"};
+	(void)state;
+	for (int r = 0; r < COUNT_OF(runtimes); r++) {
+		struct fixture f;
+		BEGIN(&f, "gpt2-355m", "dgx-h100", "global_batch", "64", "runtime", runtimes[r]);
+		struct answer all = ask(&f.question, &f.arena);
+		f.question.brief = true;
+		struct answer brief = ask(&f.question, &f.arena);
+		assert_true(all.n_sensitivities > 0 && all.n_levers > 0);
+		assert_int_equal(brief.n_sensitivities, 0);
+		assert_int_equal(brief.n_levers, all.n_levers);
+		for (int i = 0; i < all.n_levers; i++) {
+			assert_string_equal(brief.levers[i].typed, all.levers[i].typed);
+			assert_true(brief.levers[i].step_time == all.levers[i].step_time);
+		}
+		assert_true((brief.free != NULL) == (all.free != NULL));
+		arena_finish(&f.arena);
+	}
+}
+
 static const struct lever *lever_of(const struct answer *answer, enum knob_id id)
 {
 	for (int i = 0; i < answer->n_levers; i++)
@@ -390,6 +413,7 @@ int main(void)
 		cmocka_unit_test(test_free_what_cannot_be),
 		cmocka_unit_test(test_never_worse),
 		cmocka_unit_test(test_levers_are_true),
+		cmocka_unit_test(test_brief),
 		cmocka_unit_test(test_padded_vocabulary),
 		cmocka_unit_test(test_newer_libraries),
 		cmocka_unit_test(test_way_out_is_true),

@@ -110,8 +110,13 @@ static bool judge_time(struct evaluator *evaluator, struct question *question,
 	const struct plan *plan, struct arena *arena)
 {
 	struct prediction all = whole(question, plan, MEMORY_IGNORED, arena);
-	struct prediction found = predicted(evaluator, plan);
+	struct prediction found = predicted(evaluator, plan), alone;
+	struct error error = {0};
 	expect_time(plan, &found, &all);
+	if (!evaluator_run_on(evaluator, question->topology, plan, &alone, &error))
+		fail_msg("%s", error.message);
+	expect_time(plan, &alone, &all); /* from one list instead of two */
+	assert_int_equal(alone.peak_memory_bytes, found.peak_memory_bytes);
 	return true;
 }
 
