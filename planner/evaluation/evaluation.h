@@ -58,8 +58,7 @@ struct prediction evaluator_kept(const struct prediction *prediction, struct are
 /* Of its schedule: takes longer than most simulations. */
 const char *evaluator_digest(
 	struct evaluator *evaluator, const struct plan *plan, struct arena *arena);
-/* On another topology than the question's (what would happen if a link were faster). Of a pipeline
- * the step time and the memory alone. */
+/* On another topology than the question's. Of a pipeline the step time and the memory alone. */
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error);
 /* Whether it fits with room; its memory is filled only then, and its step time is that without
