@@ -70,7 +70,7 @@ struct question {
 	bool divides; /* ranks may share a sequence, however short and many these are */
 	bool pareto;  /* the Pareto front is wanted too */
 	enum wanted wanted;
-	bool brief;      /* not what each knob alone would change, but for levers */
+	bool brief;      /* no digest; of what each knob alone would change, levers only */
 	bool thresholds; /* and where the decision changes: some fifty searches */
 	int64_t effort;  /* after which a search gives up; 0: the usual one, INT64_MAX: never */
 	const struct wording *wording; /* NULL: whatever the runtime can do */
