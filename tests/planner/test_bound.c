@@ -207,11 +207,15 @@ static void judge_steady(const struct question *question, const struct plan *pla
 static void judge_close(struct evaluator *evaluator, const struct plan *plan,
 	const struct prediction *prediction, struct arena *arena)
 {
-	struct prediction close;
+	struct prediction close, alone;
 	struct exposure exposure;
 	struct error error = {0};
-	if (!evaluator_judge_closely(evaluator, plan, arena, &close, &exposure, &error))
+	if (!evaluator_run_on(evaluator, evaluator->question->topology, plan, &alone, &error) ||
+		!evaluator_judge_closely(evaluator, plan, arena, &close, &exposure, &error))
 		fail_msg("%s", error.message);
+	/* One list of micro-batches instead of two. */
+	assert_true(fabs(alone.step_time / prediction->step_time - 1) < 1e-9);
+	assert_int_equal(alone.peak_memory_bytes, prediction->peak_memory_bytes);
 	assert_int_equal(close.fits == FITS_YES, prediction->fits == FITS_YES);
 	if (close.fits != FITS_YES)
 		return;
