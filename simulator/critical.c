@@ -55,8 +55,8 @@ static struct cause host_cause(const struct engine *engine, int instance)
 		struct cause cause = {CRITICAL_HOST, -1};
 		double free = i == 0 ? 0 : engine->record->host_done[i - 1];
 
-		consider_waits(engine, task->host_waits, task->n_host_waits, i - i % engine->n_ops,
-			CRITICAL_HOST, &cause);
+		consider_waits(engine, task_host_waits(task), task->n_host_waits,
+			i - i % engine->n_ops, CRITICAL_HOST, &cause);
 		consider(engine, engine->record->drained_by[i], CRITICAL_ALLOCATOR, &cause);
 		if (i > 0 && task_of(engine, i - 1)->blocks_host)
 			consider(engine, i - 1, CRITICAL_HOST, &cause);

@@ -264,7 +264,7 @@ static bool host_stays_ahead(const struct turn *turn)
 		int q = task->queue;
 
 		if (room[q] < task->cost->kernels ||
-			must_wait(turn, task, task->host_waits, task->n_host_waits, &at))
+			must_wait(turn, task, task_host_waits(task), task->n_host_waits, &at))
 			return true;
 		if (!asked[q] && !must_wait(turn, task, task->waits, task->n_waits, &at))
 			return false;

@@ -9,11 +9,10 @@ static const double gpu_launch_queue = 1024;
 
 /* --- setting up ------------------------------------------------------------------------------- */
 
-/* One queue for each stream that has operations. */
-static void init_queues(struct engine *engine)
+/* One queue for each stream that has operations. `streams`: room for one number of each of them. */
+static void init_queues(struct engine *engine, int *streams)
 {
 	const struct op *ops = engine->program->ops;
-	int *streams = ARENA_ARRAY(engine->arena, int, engine->n_ops);
 	bool has[STREAM_COUNT] = {false};
 
 	for (int i = 0; i < engine->n_ops; i++) {
@@ -38,10 +37,8 @@ static void init_queues(struct engine *engine)
 	}
 }
 
-static void init_communicators(struct engine *engine)
+static void init_communicators(struct engine *engine, int *members)
 {
-	int *members = ARENA_ARRAY(engine->arena, int, engine->n_ops);
-
 	engine->n_communicators = (int)max_i64(engine->schedule->n_engines, 1);
 	engine->communicators =
 		ARENA_ARRAY(engine->arena, struct communicator, engine->n_communicators);
@@ -86,8 +83,9 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 		.host = {.blocked_on = -1, .drained_by = -1}};
 	engine->n_ops = engine->program->n_ops;
 	engine_init_tasks(engine, class, options->without);
-	init_queues(engine);
-	init_communicators(engine);
+	int *numbers = ARENA_ARRAY(arena, int, engine->n_ops);
+	init_queues(engine, numbers);
+	init_communicators(engine, numbers);
 	engine_init_waits(engine);
 	engine->host.list = list_of(engine->program, NULL, 0, arena);
 	engine->n_steps =

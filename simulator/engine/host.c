@@ -20,7 +20,7 @@ static bool waits(struct engine *engine, const struct task *task)
 	struct issuer *host = &engine->host;
 
 	for (int i = 0; i < task->n_host_waits; i++) {
-		const struct wait *wait = &task->host_waits[i];
+		const struct wait *wait = &task_host_waits(task)[i];
 		int64_t position = position_of(engine, task, &wait->place, &host->next);
 
 		if (position >= 0 && !has_finished(engine, wait->queue, position))

@@ -164,10 +164,9 @@ static void init_waits(struct engine *engine)
 		task->waits = waits;
 		task->n_waits = op->waits.count;
 		fill_waits(engine, op->waits, task->waits);
-		task->host_waits = task->waits + task->n_waits;
 		task->n_host_waits = op->host_waits.count;
-		fill_waits(engine, op->host_waits, task->host_waits);
-		waits = task->host_waits + task->n_host_waits + more;
+		fill_waits(engine, op->host_waits, task_host_waits(task));
+		waits = task_host_waits(task) + task->n_host_waits + more;
 	}
 }
 
@@ -183,7 +182,7 @@ static void wait_for_stream(struct engine *engine, int index, int last)
 		place.outer = task->place.outer;
 	else if (before->outer)
 		place.first += (before->times - 1) * before->place.outer;
-	task->host_waits[task->n_host_waits++] = (struct wait){place, before->queue};
+	task_host_waits(task)[task->n_host_waits++] = (struct wait){place, before->queue};
 }
 
 /* A pipeline is fed with the batches of all its micro-batches at once. */

@@ -17,23 +17,28 @@ struct wait {
 	int queue;
 };
 
-/* An operation, reduced to what the engine needs. */
+/* An operation, reduced to what the engine needs: a pipeline has hundreds of thousands. */
 struct task {
 	const struct cost *cost; /* of engine->costs */
+	struct wait *waits;      /* its own, and behind them the host's */
 	struct position place;   /* its own */
-	struct wait *waits, *host_waits;
 	int n_waits, n_host_waits;
-	int depth; /* of loops round it */
-	int queue;
 	int communicator; /* -1: of no communicator */
 	int meeting;      /* of engines->meetings, where other classes take part; -1 */
-	bool outer;       /* the one loop round it is of micro-batches */
-	bool communicates, computes;
-	bool is_compute;  /* computes on the compute stream: communication beside it is hidden */
-	bool blocks_host; /* the issuing thread carries it out itself */
-	bool takes_batch; /* the first of a micro-batch */
 	int begins;       /* the loop whose iterations begin with it on the compute stream; -1 */
 	int times;        /* carried out in a step */
+	int depth : 8;    /* of loops round it */
+	int queue : 8;
+	bool outer : 1; /* the one loop round it is of micro-batches */
+	bool communicates : 1, computes : 1;
+	bool is_compute : 1; /* computes on the compute stream: communication beside it is hidden */
+	bool blocks_host : 1; /* the issuing thread carries it out itself */
+	bool takes_batch : 1; /* the first of a micro-batch */
 };
+
+static inline struct wait *task_host_waits(const struct task *task)
+{
+	return task->waits + task->n_waits;
+}
 
 #endif

@@ -110,11 +110,21 @@ struct reserved memory_replay(const struct engine *engine, int64_t limit, struct
 		.within = pools.allocator.retries == 0};
 }
 
-struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena)
+static struct reserved reserved_by(const struct engine *engine, int64_t limit, struct arena *arena)
 {
 	struct reserved reserved;
 	if (!memory_defers_frees(engine->schedule) &&
 		lanes_reserved(engine, limit, arena, &reserved))
 		return reserved;
 	return memory_replay(engine, limit, arena);
+}
+
+/* Of several classes one after the other is asked for, each in the room of the one before. */
+struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena)
+{
+	struct arena own = {0};
+	bool is_alone = engine->schedule->n_classes == 1;
+	struct reserved reserved = reserved_by(engine, limit, is_alone ? arena : &own);
+	arena_finish(&own);
+	return reserved;
 }
