@@ -114,6 +114,16 @@ static inline void pop(struct free_list *list, struct free_size *size, struct al
 		size_drop(list, size);
 }
 
+/* One more of its size. */
+static inline void push(struct free_size *size, struct allocator_block *block)
+{
+	block->is_free = true;
+	block->free_before = NULL;
+	block->free_after = size->first;
+	size->first->free_before = block;
+	size->first = block;
+}
+
 /* The only block of its size. */
 static inline void stand_alone(struct free_size *size, struct allocator_block *block)
 {
@@ -129,11 +139,7 @@ static inline void list_put(struct allocator *a, struct allocator_block *block)
 		more_sizes(a, list);
 	struct free_size *size = size_from(list, block->bytes);
 	if (size->bytes == block->bytes) {
-		block->is_free = true;
-		block->free_before = NULL;
-		block->free_after = size->first;
-		size->first->free_before = block;
-		size->first = block;
+		push(size, block);
 		return;
 	}
 	for (struct free_size *s = list->sizes + ++list->n; s > size; s--)
@@ -389,12 +395,10 @@ static struct allocator_block *take_new(struct allocator *a, struct free_list *l
 	return block;
 }
 
-/* The smallest free block that is large enough, of equal ones the one freed last. */
-struct allocator_block *allocator_take(struct allocator *a, int stream, int64_t bytes)
+/* Of the smallest size that is large enough, the one freed last; or a new one. */
+static inline struct allocator_block *take_of(
+	struct allocator *a, struct free_list *list, struct free_size *size, int64_t bytes)
 {
-	bytes = allocator_rounded(bytes);
-	struct free_list *list = &a->lists[stream][bytes <= SMALL_REQUEST];
-	struct free_size *size = size_from(list, bytes);
 	struct allocator_block *block = size->first;
 	int64_t left = size->bytes - bytes;
 	if (block == NULL) {
@@ -411,6 +415,46 @@ struct allocator_block *allocator_take(struct allocator *a, int stream, int64_t 
 	a->active += block->bytes;
 	a->peak_active = max_i64(a->peak_active, a->active);
 	return block;
+}
+
+struct allocator_block *allocator_take(struct allocator *a, int stream, int64_t bytes)
+{
+	bytes = allocator_rounded(bytes);
+	struct free_list *list = &a->lists[stream][allocator_is_small(bytes)];
+	return take_of(a, list, size_from(list, bytes), bytes);
+}
+
+/* While a size has more than one block that need not be split, the next request finds it again. The
+ * last one is left. */
+static inline int take_alike(struct allocator *a, const struct free_list *list,
+	struct free_size *size, int64_t bytes, int n, struct allocator_block **blocks)
+{
+	struct allocator_block *block = size->first;
+	int taken = 0;
+	if (block == NULL || size->bytes - bytes >= list->least_rest)
+		return 0;
+	for (; taken < n && block->free_after != NULL; block = block->free_after) {
+		block->is_free = false;
+		blocks[taken++] = block;
+	}
+	size->first = block;
+	block->free_before = NULL;
+	a->active += taken * size->bytes;
+	a->peak_active = max_i64(a->peak_active, a->active);
+	return taken;
+}
+
+void allocator_take_all(
+	struct allocator *a, int stream, int64_t bytes, int n, struct allocator_block **blocks)
+{
+	bytes = allocator_rounded(bytes);
+	struct free_list *list = &a->lists[stream][allocator_is_small(bytes)];
+	for (int i = 0; i < n;) {
+		struct free_size *size = size_from(list, bytes);
+		i += take_alike(a, list, size, bytes, n - i, blocks + i);
+		if (i < n)
+			blocks[i++] = take_of(a, list, size, bytes);
+	}
 }
 
 /* `second` follows `first`. */
@@ -443,13 +487,18 @@ static inline void join(struct allocator *a, struct allocator_block *first,
 	list_rise(a, size, next, first);
 }
 
+static inline bool is_free(const struct allocator_block *neighbour)
+{
+	return neighbour != NULL && neighbour->is_free;
+}
+
 void allocator_give(struct allocator *a, struct allocator_block *block)
 {
 	if (block == NULL)
 		return;
 	struct allocator_block *previous = block->previous, *next = block->next;
 	a->active -= block->bytes;
-	bool after = next != NULL && next->is_free, before = previous != NULL && previous->is_free;
+	bool after = is_free(next), before = is_free(previous);
 	if (after && before) {
 		list_cut(next);
 		merge(a, block, next);
@@ -460,6 +509,30 @@ void allocator_give(struct allocator *a, struct allocator_block *block)
 		join(a, block, next, next);
 	else
 		list_put(a, block);
+}
+
+/* As long as none joins a neighbour and none has a new size, sizes stay where they are. */
+void allocator_give_all(struct allocator *a, int n, struct allocator_block **blocks)
+{
+	struct free_size *size = NULL;
+	for (int i = 0; i < n; i++) {
+		struct allocator_block *block = blocks[i];
+		blocks[i] = NULL;
+		if (block == NULL || is_free(block->previous) || is_free(block->next)) {
+			allocator_give(a, block);
+			size = NULL;
+			continue;
+		}
+		if (size == NULL || size->bytes != block->bytes)
+			size = size_from(block->list, block->bytes);
+		a->active -= block->bytes;
+		if (size->bytes == block->bytes) {
+			push(size, block);
+			continue;
+		}
+		list_put(a, block);
+		size = NULL;
+	}
 }
 
 /* --- states -------------------------------------------------------------------------------------

@@ -62,6 +62,10 @@ void allocator_init(
 struct allocator_block *allocator_take(struct allocator *allocator, int stream, int64_t bytes);
 /* `block` may be NULL. */
 void allocator_give(struct allocator *allocator, struct allocator_block *block);
+/* The same of `n` requests of one size, and of `n` blocks, which become NULL. */
+void allocator_take_all(struct allocator *allocator, int stream, int64_t bytes, int n,
+	struct allocator_block **blocks);
+void allocator_give_all(struct allocator *allocator, int n, struct allocator_block **blocks);
 
 /* Whether a request is kept apart from larger ones. Of one stream, small and large requests touch
  * one another only by way of the limit. */

@@ -53,8 +53,9 @@ struct playing {
 
 static void fill_levels(struct playing *p, int point)
 {
-	for (; p->n_levels < point; p->n_levels++)
-		p->tape->levels[p->n_levels] = p->lanes->allocator.active - p->before;
+	int64_t *levels = p->tape->levels, level = p->lanes->allocator.active - p->before;
+	while (p->n_levels < point)
+		levels[p->n_levels++] = level;
 }
 
 /* Of another stretch, or for good. */
@@ -66,7 +67,8 @@ static void play_other(const struct playing *p, const struct event *e, int turn)
 		int64_t position = r->position + turn * r->inner + p->round * r->outer;
 		give(lanes, slot_of(lanes, p->lane, r, p->step, position));
 	} else if (p->step == 0) {
-		allocator_take(&lanes->allocator, lanes->lanes[p->lane].stream, e->bytes);
+		for (int i = 0; i < e->n; i++)
+			allocator_take(&lanes->allocator, lanes->lanes[p->lane].stream, e->bytes);
 	}
 }
 
@@ -75,42 +77,31 @@ static bool has_passed(const struct lanes *lanes)
 	return lanes->allocator.reserved > lanes->limit;
 }
 
-/* False: the limit of interest is passed. */
-static bool play_turn(struct playing *p, const struct run *run, int turn)
+static void play_turn(struct playing *p, const struct run *run, int turn)
 {
-	struct lanes *lanes = p->lanes;
-	struct allocator *a = &lanes->allocator;
-	struct allocator_block **slots = p->slots;
+	struct allocator *a = &p->lanes->allocator;
 	const struct event *e = &p->tape->events[run->first], *end = e + run->n;
-	int stream = lanes->lanes[p->lane].stream, further = turn * run->points;
-	if (has_passed(lanes))
-		return false;
+	int stream = p->lanes->lanes[p->lane].stream, further = turn * run->points;
 	for (; e < end; e++) {
-		int slot = e->slot + turn * e->further;
+		struct allocator_block **slots = &p->slots[e->slot + turn * e->further];
 		if (p->n_levels < e->point + further)
 			fill_levels(p, e->point + further);
-		if (e->bytes == 0) {
-			allocator_give(a, slots[slot]);
-			slots[slot] = NULL;
-			continue;
-		}
-		if (e->bytes > 0 && e->slot >= 0)
-			slots[slot] = allocator_take(a, stream, e->bytes);
+		if (e->bytes == 0)
+			allocator_give_all(a, e->n, slots);
+		else if (e->bytes > 0 && e->slot >= 0)
+			allocator_take_all(a, stream, e->bytes, e->n, slots);
 		else
 			play_other(p, e, turn);
-		if (has_passed(lanes))
-			return false;
 	}
-	return true;
 }
 
+/* Of what has passed the limit of interest no more is told. */
 static void play_runs(struct playing *p)
 {
 	const struct tape *tape = p->tape;
 	for (const struct run *run = tape->runs; run < tape->runs + tape->n_runs; run++)
-		for (int turn = 0; turn < run->times; turn++)
-			if (!play_turn(p, run, turn))
-				return;
+		for (int turn = 0; turn < run->times && !has_passed(p->lanes); turn++)
+			play_turn(p, run, turn);
 }
 
 static void play(struct lanes *lanes, const struct stretch *s, int l, int step, int round)

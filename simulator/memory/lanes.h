@@ -10,10 +10,11 @@
 
 enum { LANES_MAX = 2 * STREAM_COUNT };
 
-/* A request, bytes > 0, of which a slot keeps the block (-1: for good, in the first step only);
- * what this stretch has taken, 0, or what another one has, -1, is given back. */
+/* `n` requests, bytes > 0, of which slots in a row keep the blocks (-1: for good, in the first step
+ * only); what this stretch has taken, 0, or what another one has, -1, is given back. */
 struct event {
 	int64_t bytes;
+	int n;
 	/* Of the tape, and in the next iteration of the run so much further on. Of another stretch:
 	 * which of the references. */
 	int slot, further;

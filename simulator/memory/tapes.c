@@ -134,8 +134,25 @@ static void *grow(struct arena *arena, const void *old, int n, int *capacity, si
 	return array;
 }
 
+/* With the last event, one operation does the same with the slot behind it. */
+static bool goes_on(const struct tape *tape, const struct event *event)
+{
+	const struct run *run = tape->n_runs > 0 ? &tape->runs[tape->n_runs - 1] : NULL;
+	const struct event *last = tape->events + tape->n - 1;
+	if (tape->n == (run != NULL ? run->first + run->n : 0) || event->bytes < 0)
+		return false;
+	return last->bytes == event->bytes && last->further == event->further &&
+	       last->point == event->point &&
+	       event->slot == (last->slot < 0 ? last->slot : last->slot + last->n);
+}
+
 static void add_event(struct lanes *lanes, struct tape *tape, struct event event)
 {
+	event.n = 1;
+	if (goes_on(tape, &event)) {
+		tape->events[tape->n - 1].n++;
+		return;
+	}
 	if (tape->n == tape->capacity)
 		tape->events = grow(
 			lanes->arena, tape->events, tape->n, &tape->capacity, sizeof(struct event));
@@ -386,6 +403,17 @@ static void record_loop(struct recording *r, int first, int n, int times)
 	r->place += (times - 1) * n;
 }
 
+/* Whether any was given before. */
+static bool give_again(bool *given, const struct event *e, int turn)
+{
+	bool *slots = &given[e->slot + turn * e->further], again = false;
+	for (int i = 0; i < e->n; i++) {
+		again = again || slots[i];
+		slots[i] = true;
+	}
+	return again;
+}
+
 /* Whatever is taken is given back once, and nothing else is. */
 static void find_open(struct lanes *lanes, struct tape *tape)
 {
@@ -394,11 +422,9 @@ static void find_open(struct lanes *lanes, struct tape *tape)
 	for (const struct run *run = tape->runs; run < tape->runs + tape->n_runs; run++)
 		for (int i = run->first; i < run->first + run->n; i++) {
 			const struct event *e = &tape->events[i];
-			for (int turn = 0; turn < run->times && e->bytes == 0; turn++, left--) {
-				bool *one = &given[e->slot + turn * e->further];
-				tape->open = tape->open || *one;
-				*one = true;
-			}
+			for (int turn = 0; turn < run->times && e->bytes == 0; turn++)
+				tape->open = give_again(given, e, turn) || tape->open;
+			left -= e->bytes == 0 ? run->times * e->n : 0;
 		}
 	tape->open = tape->open || left > 0;
 }
@@ -427,8 +453,9 @@ static bool run_is_alike(const struct tape *a, const struct tape *b, const struc
 {
 	for (int i = run->first; i < run->first + run->n; i++) {
 		const struct event *left = &a->events[i], *right = &b->events[i];
-		if (left->bytes != right->bytes || left->slot != right->slot ||
-			left->further != right->further || left->point != right->point)
+		if (left->bytes != right->bytes || left->n != right->n ||
+			left->slot != right->slot || left->further != right->further ||
+			left->point != right->point)
 			return false;
 	}
 	return true;
