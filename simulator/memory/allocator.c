@@ -511,27 +511,26 @@ void allocator_give(struct allocator *a, struct allocator_block *block)
 		list_put(a, block);
 }
 
-/* As long as none joins a neighbour and none has a new size, sizes stay where they are. */
+/* Where the size of one was found is where that of the next one is looked for first. */
 void allocator_give_all(struct allocator *a, int n, struct allocator_block **blocks)
 {
-	struct free_size *size = NULL;
+	int64_t at = 0;
 	for (int i = 0; i < n; i++) {
 		struct allocator_block *block = blocks[i];
 		blocks[i] = NULL;
 		if (block == NULL || is_free(block->previous) || is_free(block->next)) {
 			allocator_give(a, block);
-			size = NULL;
 			continue;
 		}
-		if (size == NULL || size->bytes != block->bytes)
+		struct free_size *size = &block->list->sizes[at];
+		if (size->bytes != block->bytes)
 			size = size_from(block->list, block->bytes);
+		at = size - block->list->sizes;
 		a->active -= block->bytes;
-		if (size->bytes == block->bytes) {
+		if (size->bytes == block->bytes)
 			push(size, block);
-			continue;
-		}
-		list_put(a, block);
-		size = NULL;
+		else
+			list_put(a, block);
 	}
 }
 

@@ -200,6 +200,65 @@ static void test_expandable_retry(void **state)
 	arena_finish(&arena);
 }
 
+/* What is taken together, and given together. */
+struct group {
+	int n;
+	struct allocator_block *single[8], *together[8];
+};
+
+static void take_group(
+	struct allocator *single, struct allocator *together, struct group *group, uint64_t random)
+{
+	/* Few sizes, of which many are free, and any: rests of all sizes. */
+	int64_t bytes = random % 3 != 0 ? (int64_t)(1 + random / 3 % 5) * 16 * MIB
+					: (int64_t)(1 + random / 3 % 100) * 700 * KIB;
+	group->n = 1 + (int)(random / 1000 % COUNT_OF(group->single));
+	for (int i = 0; i < group->n; i++)
+		group->single[i] = allocator_take(single, 0, bytes);
+	allocator_take_all(together, 0, bytes, group->n, group->together);
+}
+
+static void give_group(struct allocator *single, struct allocator *together, struct group *group)
+{
+	for (int i = 0; i < group->n; i++)
+		allocator_give(single, group->single[i]);
+	allocator_give_all(together, group->n, group->together);
+	for (int i = 0; i < group->n; i++)
+		assert_null(group->together[i]);
+	group->n = 0;
+}
+
+/* Requests in a row are what they are one by one. */
+static void test_together(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct allocator single, together;
+	static struct group groups[40];
+	uint64_t random = 12345;
+	int sizes = 0;
+	allocator_init(&single, 0, false, &arena);
+	allocator_init(&together, 0, false, &arena);
+	for (int round = 0; round < 4000; round++) {
+		random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+		struct group *group = &groups[(random >> 40) % COUNT_OF(groups)];
+		if (group->n == 0)
+			take_group(&single, &together, group, random >> 20);
+		else
+			give_group(&single, &together, group);
+		sizes = together.lists[0][0].n > sizes ? together.lists[0][0].n : sizes;
+		assert_int_equal(together.reserved, single.reserved);
+		assert_int_equal(together.active, single.active);
+		assert_int_equal(together.peak_active, single.peak_active);
+		for (int small = 0; small < 2; small++)
+			assert_int_equal(allocator_state(&together, 0, small),
+				allocator_state(&single, 0, small));
+		assert_int_equal(allocator_layout(&together), allocator_layout(&single));
+	}
+	assert_true(sizes > 32);
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -211,6 +270,7 @@ int main(void)
 		cmocka_unit_test(test_retry),
 		cmocka_unit_test(test_expandable),
 		cmocka_unit_test(test_expandable_retry),
+		cmocka_unit_test(test_together),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
