@@ -128,17 +128,28 @@ static void add_backward(struct step *step, const struct action *at, struct part
 	}
 }
 
+/* Megatron waits for reductions when the last message is on its way (finalize_model_grads behind
+ * the schedule). DDP's own backward ends with them (Reducer::finalize_backward), and nanotron's by
+ * way of it. */
+static bool sends_before_it_waits(const struct method *method)
+{
+	return method->reduces == REDUCES_BUCKETS && method->adds_at_once;
+}
+
 static void add_backward_pass(struct step *step, const struct action *at)
 {
 	struct part part = part_of(step, at);
 	bool behind = part.ends && reduces_behind(step, at);
+	bool sends_first = sends_before_it_waits(&step->method);
 	struct action pass = *at;
 	pass.flags &= behind ? ~(unsigned)SYNCHRONISES : ~0u;
 	if (part.begins || part.ends)
 		add_backward(step, &pass, part, behind);
-	if (part.ends && !behind)
+	if (part.ends && !behind && !sends_first)
 		add_backward_done(step, at);
 	add(step, at, ACTION_PASS_ENDS, -1, -1);
+	if (part.ends && sends_first)
+		add_backward_done(step, at);
 	if (behind)
 		add_reductions(step, at);
 }

@@ -308,6 +308,30 @@ static void test_beside(void **state)
 	}
 }
 
+/* Of a stage that is not the first: its last message is on its way before its gradients are waited
+ * for, but where they are DDP's. */
+static void test_sent_before(void **state)
+{
+	static const struct {
+		const char *words;
+		bool before;
+	} cases[] = {{"runtime=megatron strategy=ZERO_1 pipeline=2 grad_accum=4", true},
+		{"runtime=megatron strategy=NO_SHARD pipeline=2 grad_accum=4", true},
+		{"runtime=nanotron strategy=NO_SHARD pipeline=2 grad_accum=4", false},
+		{"runtime=nanotron strategy=ZERO_1 pipeline=2 grad_accum=4", false}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		const struct schedule *s =
+			build_words(&arena, "llama-2-7b", "2xdgx-a100-80gb", cases[i].words);
+		const struct program *p = &s->programs[s->n_classes - 1];
+		int ends = last_of(p, OP_END_BACKWARD);
+		assert_true(ends >= 0);
+		assert_int_equal(last_of(p, OP_SEND) < ends, cases[i].before);
+		arena_finish(&arena);
+	}
+}
+
 /* --- what tensor ranks have alike ----------------------------------------------------------------
  */
 
@@ -399,6 +423,7 @@ int main(void)
 		cmocka_unit_test(test_instances),
 		cmocka_unit_test(test_one_replica),
 		cmocka_unit_test(test_beside),
+		cmocka_unit_test(test_sent_before),
 		cmocka_unit_test(test_alike),
 		cmocka_unit_test(test_vocabulary),
 	};
