@@ -187,22 +187,6 @@ bool space_divide(const struct question *question, struct question *other)
 		       question_is_open(question, KNOB_CONTEXT));
 }
 
-/* Of the plan's runtime; powers of two, as many as give every rank a part of a sequence, and no
- * part less than SHORT tokens for the sake of its length; MOST where nothing fits otherwise. */
-static void add_context(struct filling *f)
-{
-	enum { SHORT = 8192, MOST = 64 };
-	int64_t ranks = topology_devices(f->question->topology);
-	int64_t most = f->question->divides ? MOST : f->plan->seq_len / SHORT;
-	if (!is_free(f, KNOB_CONTEXT) || !has_knob(f, KNOB_CONTEXT) ||
-		f->question->topology->device.kind != DEVICE_GPU || !asks_for_parts(f->question))
-		return;
-	if (question_gives(f->question, KNOB_GLOBAL_BATCH))
-		most = max_i64(most, ranks / f->question->asked.global_batch);
-	for (int64_t c = 1; c <= most && ranks % c == 0 && f->plan->seq_len % (2 * c) == 0; c *= 2)
-		axis_add_int(&f->axes->of[KNOB_CONTEXT], c);
-}
-
 /* Where every rank has whole parameters (ZeRO-1), a model that a node does not hold is cut into
  * stages. Where they are sharded too, several nodes hold it together at a price that stages do not
  * pay, and a model of more is. Parameters of a stage stay whole between micro-batches (torchtitan's
@@ -215,6 +199,27 @@ static bool asks_for_stages(const struct filling *f)
 	return (whole || f->plan->strategy == STRATEGY_SHARD_GRAD_OP) &&
 	       exceeds_nodes(f->question, whole ? 1 : NODES) &&
 	       (whole || f->question->model->architecture.experts == 0);
+}
+
+/* Of the plan's runtime; powers of two, as many as give every rank a part of a sequence, and no
+ * part less than SHORT tokens for the sake of its length; MOST where nothing fits otherwise.
+ * Two make room beside experts in stages: they share out tokens, and leave experts whole. */
+static void add_context(struct filling *f)
+{
+	enum { SHORT = 8192, MOST = 64, BESIDE_EXPERTS = 2 };
+	bool beside = f->question->model->architecture.experts > 0 && asks_for_stages(f);
+	int64_t ranks = topology_devices(f->question->topology);
+	int64_t most = f->question->divides ? MOST : f->plan->seq_len / SHORT;
+	if (!is_free(f, KNOB_CONTEXT) || !has_knob(f, KNOB_CONTEXT) ||
+		f->question->topology->device.kind != DEVICE_GPU ||
+		!(beside || asks_for_parts(f->question)))
+		return;
+	if (beside)
+		most = max_i64(most, BESIDE_EXPERTS);
+	if (question_gives(f->question, KNOB_GLOBAL_BATCH))
+		most = max_i64(most, ranks / f->question->asked.global_batch);
+	for (int64_t c = 1; c <= most && ranks % c == 0 && f->plan->seq_len % (2 * c) == 0; c *= 2)
+		axis_add_int(&f->axes->of[KNOB_CONTEXT], c);
 }
 
 /* Of the plan's runtime; powers of two, of at least a node each and two blocks. Longer ones than
