@@ -238,7 +238,7 @@ static void run_reshard(struct compute *c, const struct op *op)
 {
 	int part = op_buffer(c->program, op, BUFFER_RESHARDED);
 
-	if (part < 0 || c->rehearsal)
+	if (part < 0 || op->takes.count == 0 || c->rehearsal)
 		return;
 	const int *uses = slice_of(c->program, op->uses);
 	int64_t bytes = c->program->buffers[part].bytes;

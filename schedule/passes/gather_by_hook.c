@@ -82,17 +82,24 @@ static void copy_out(struct hooks *hooks, int unit)
 /* --- reshard -------------------------------------------------------------------------------------
  */
 
+/* What is there of it but the shard: all, or a part that no gather is under way to free. */
+static bool is_held(const struct gathered *state)
+{
+	return state->is_whole || (state->is_part && !state->is_gathered);
+}
+
+/* A part is freed, too, where backward did not gather from it. */
 static void reshard(struct hooks *hooks, int unit, bool keeps_part, enum stream stream)
 {
 	struct gathered *state = &hooks->units[unit];
 	struct action action = of_unit(hooks, ACTION_RESHARD, unit, -1);
-	if (!state->is_whole || keeps(hooks, unit))
+	if (!is_held(state) || (state->is_part && keeps_part) || keeps(hooks, unit))
 		return;
 	action.stream = stream;
 	action.flags |= keeps_part ? KEEPS_PART : 0;
 	action_add(hooks->step, action);
 	state->is_whole = false;
-	state->is_part = state->is_part || keeps_part;
+	state->is_part = keeps_part;
 }
 
 static void reshard_after_forward(struct hooks *hooks, int unit)

@@ -122,10 +122,12 @@ static void keep_part(struct lowering *l)
 
 void lower_RESHARD(struct lowering *l)
 {
+	struct live *live = live_of(l);
+	int *freed = live->unsharded >= 0 ? &live->unsharded : &live->resharded;
 	if (l->at->flags & KEEPS_PART)
 		keep_part(l);
-	op_use(l, live_of(l)->unsharded);
-	op_give(l, &live_of(l)->unsharded);
+	op_use(l, *freed);
+	op_give(l, freed);
 	if (l->at->flags & RELEASES_INPUT)
 		op_give(l, &l->input_in_flight);
 }

@@ -68,7 +68,7 @@ static const struct {
 	{OP_CAST_PARAMETERS, "^(PL|HL|PC|PCL+|P+C|H+C|L+G|(PL)+)$"},
 	{OP_ALL_GATHER, "^([PLHR][UG]|C|G)$"},
 	{OP_COPY_OUT, "^GU$"},
-	{OP_RESHARD, "^(U|C|UR)$"},
+	{OP_RESHARD, "^(U|C|R|UR)$"},
 	{OP_LOSS, "^ltw?$"},
 	{OP_FLATTEN_GRADIENTS, "^g+FF?$"},
 	{OP_CAST_GRADIENTS, "^(F|F[IS]|g+I|S+I|g+b|bg*I|g+Ig|bI)$"},

@@ -3,9 +3,9 @@
 #include "schedule/resolve/resolve.h"
 #include "support.h"
 
-/* The plan, with the model trained as `text` says. */
-static struct schedule *build(struct arena *arena, const char *text, const char *runtime,
-	const char *strategy, const char *checkpointing)
+/* The plan, with the model trained as `text` says; `reshard` NULL: as the strategy has it. */
+static struct schedule *build_resharded(struct arena *arena, const char *text, const char *runtime,
+	const char *strategy, const char *checkpointing, const char *reshard)
 {
 	struct question question = {.topology = gpu_cluster(arena, 2, 4)};
 	struct model *model = preset_model(arena, "llama-nano"), *trained;
@@ -14,8 +14,8 @@ static struct schedule *build(struct arena *arena, const char *text, const char 
 	struct error error = {0};
 	const char *const typed[][2] = {{"trainable", text}, {"runtime", runtime},
 		{"strategy", strategy}, {"activation_checkpointing", checkpointing},
-		{"param_dtype", "bf16"}, {"grad_accum", "2"}};
-	for (int i = 0; i < COUNT_OF(typed); i++)
+		{"param_dtype", "bf16"}, {"grad_accum", "2"}, {"reshard_after_forward", reshard}};
+	for (int i = 0; i < COUNT_OF(typed) - (reshard == NULL); i++)
 		assert_true(question_set_by_name(
 			&question, typed[i][0], typed[i][0], typed[i][1], arena, &error));
 	assert_true(model_train(arena, model, &question.asked.trainable, &trained, &error));
@@ -24,6 +24,12 @@ static struct schedule *build(struct arena *arena, const char *text, const char 
 		!schedule_build(arena, &plan, trained, question.topology, &schedule, &error))
 		fail_msg("%s", error.message);
 	return schedule;
+}
+
+static struct schedule *build(struct arena *arena, const char *text, const char *runtime,
+	const char *strategy, const char *checkpointing)
+{
+	return build_resharded(arena, text, runtime, strategy, checkpointing, NULL);
 }
 
 static const struct {
@@ -81,20 +87,32 @@ static void test_more_frozen_needs_no_more(void **state)
 	}
 }
 
-/* The last block and what follows it: two units with gradients, and no backward before it. */
+/* The second of six blocks is trained: no backward comes before it, no other has gradients. Each of
+ * two micro-batches gathers five blocks from their parts in backward; the part of the first block
+ * is freed, and the next forward gathers that from all ranks. */
 static void test_backward_ends(void **state)
 {
-	struct arena arena = {0};
-	struct schedule *s = build(&arena, "*.1.*", "shardplan", "FULL_SHARD", "none");
+	static const struct {
+		const char *runtime, *reshard;
+		int from_parts;
+	} rows[] = {{"shardplan", "true", 0}, {"shardplan", "2", 10}, {"pytorch-fsdp2", "true", 0},
+		{"pytorch-fsdp2", "2", 10}};
 	(void)state;
-	for (int x = 0; x < s->programs->n_ops; x++) {
-		const struct op *op = &s->programs->ops[x];
-		assert_false(op->kind == OP_BACKWARD && op->layer == 0);
-		if (op->kind == OP_REDUCE_SCATTER)
-			assert_int_equal(
-				s->model->modules[s->programs->units[op->unit].module].layer, 1);
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		struct schedule *s = build_resharded(
+			&arena, "*.1.*", rows[i].runtime, "FULL_SHARD", "none", rows[i].reshard);
+		assert_int_equal(exchanged(s, OP_ALL_GATHER, GROUP_RESHARD).n, rows[i].from_parts);
+		for (int x = 0; x < s->programs->n_ops; x++) {
+			const struct op *op = &s->programs->ops[x];
+			assert_false(op->kind == OP_BACKWARD && op->layer == 0);
+			if (op->kind != OP_REDUCE_SCATTER)
+				continue;
+			int module = s->programs->units[op->unit].module;
+			assert_int_equal(s->model->modules[module].layer, 1);
+		}
+		arena_finish(&arena);
 	}
-	arena_finish(&arena);
 }
 
 int main(void)
