@@ -66,10 +66,18 @@ static int operation_at(const struct folding *f, int position)
 	return low;
 }
 
-/* The number of what the operation at a position takes as its offset-th; -1: it does not. */
-static int number_at(const struct listing_work *w, int position, int offset)
+static int offset_of(const struct folding *f, int buffer)
+{
+	return buffer - slice_of(f->program, f->program->ops[f->takers[buffer]].takes)[0];
+}
+
+/* The number of what the operation at a position takes as the buffer was taken; -1: nothing like
+ * it, as a block of another kind does. */
+static int number_at(const struct listing_work *w, int position, int buffer)
 {
 	const struct folding *f = w->f;
+	const struct buffer *buffers = f->program->buffers;
+	int offset = offset_of(f, buffer);
 	int micro_batches = f->body_n > 0 ? f->shorter->micro_batch_times : 1, j = 0, i = 0;
 	if (position < 0)
 		position += f->program->n_carried_out;
@@ -83,7 +91,9 @@ static int number_at(const struct listing_work *w, int position, int offset)
 		i = in_lap / f->laps[lap].n;
 		op = f->laps[lap].first + in_lap % f->laps[lap].n;
 	}
-	if (offset >= f->program->ops[op].takes.count)
+	struct slice takes = f->program->ops[op].takes;
+	if (offset >= takes.count ||
+		buffers[slice_of(f->program, takes)[offset]].role != buffers[buffer].role)
 		return -1;
 	/* Behind the repeated micro-batch taken[] counts all of them already. */
 	if (f->body_n > 0 && op >= f->body_first + f->body_n)
@@ -106,9 +116,11 @@ static void add_number(struct listing_work *w, struct position number)
 	w->unfolding->numbers[w->n_numbers++] = number;
 }
 
-static int offset_of(const struct folding *f, int buffer)
+/* As much a time as it takes to `last` in so many; false: there is none. */
+static bool find_going(int first, int last, int times, int *going)
 {
-	return buffer - slice_of(f->program, f->program->ops[f->takers[buffer]].takes)[0];
+	*going = times > 0 ? (last - first) / times : 0;
+	return first >= 0 && last >= 0;
 }
 
 /* A buffer that is given back or used, by where it was taken. */
@@ -117,19 +129,14 @@ static bool number_of_taken(
 {
 	const struct folding *f = w->f;
 	const struct position *place = &f->program->places[index];
-	int offset = offset_of(f, f->program->indices[index]), times = times_at(f, op);
-	int first = number_at(w, place->first, offset), last = times - 1;
-	*number = (struct position){first, 0, 0};
-	if (first < 0)
-		return false;
-	if (last > 0)
-		number->inner =
-			(number_at(w, place->first + last * place->inner, offset) - first) / last;
-	last = f->shorter->micro_batch_times - 1;
-	if (last > 0 && place->outer != 0)
-		number->outer =
-			(number_at(w, place->first + last * place->outer, offset) - first) / last;
-	return true;
+	int buffer = f->program->indices[index], laps = times_at(f, op) - 1;
+	int bodies = place->outer != 0 ? f->shorter->micro_batch_times - 1 : 0;
+	int first = number_at(w, place->first, buffer);
+	int inner = number_at(w, place->first + laps * place->inner, buffer);
+	int outer = number_at(w, place->first + bodies * place->outer, buffer);
+	number->first = first;
+	return find_going(first, inner, laps, &number->inner) &&
+	       find_going(first, outer, bodies, &number->outer);
 }
 
 static bool number_of(

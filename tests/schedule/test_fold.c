@@ -400,6 +400,21 @@ static void test_fp8(void **state)
 	assert_true(counts.blocks + counts.micro_batches > 0);
 }
 
+/* Copies to the host end two blocks behind: of the first ones of a run, in blocks that are none. */
+static void test_copies(void **state)
+{
+	static const char *const words[] = {
+		"runtime=shardplan context=2 context_method=all-to-all wrap=model strategy=ZERO_2 "
+		"activation_offload=all "
+		"activation_checkpointing=2xselective+4xfull+1xselective+1xnone+"
+		"1xfull+1xnone+1xfull+1xnone+1xfull+1xnone+1xfull+1xnone+1xfull+1xnone+1xfull+"
+		"1xnone+"
+		"1xfull+1xnone+1xfull+1xnone+1xfull+1xnone+1xfull+1xnone+1xfull+1xnone+1xfull+"
+		"1xnone"};
+	(void)state;
+	assert_int_equal(check_all(words, COUNT_OF(words)).blocks, COUNT_OF(words));
+}
+
 /* Ranks of a tensor group add up what they have alike: leaf by leaf, behind all blocks of a unit.
  */
 static void test_shared_leaves(void **state)
@@ -522,9 +537,9 @@ static void test_lengths(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
-		cmocka_unit_test(test_fp8), cmocka_unit_test(test_shared_leaves),
-		cmocka_unit_test(test_damage), cmocka_unit_test(test_damaged_unfolding),
-		cmocka_unit_test(test_lengths)};
+		cmocka_unit_test(test_copies), cmocka_unit_test(test_fp8),
+		cmocka_unit_test(test_shared_leaves), cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_damaged_unfolding), cmocka_unit_test(test_lengths)};
 	if (argc > 2)
 		n_plans = atoi(argv[2]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
