@@ -324,6 +324,7 @@ static void take_sent(struct lowering *l)
 	op_give(l, &sent);
 }
 
+/* Nobody reads what came of the attention before, where a block has two that are computed again. */
 void lower_CUT_HEADS(struct lowering *l)
 {
 	bool is_forward = l->at->flags & OF_INPUT;
@@ -334,6 +335,7 @@ void lower_CUT_HEADS(struct lowering *l)
 		if (!is_forward)
 			use_attention_back(l);
 	}
+	op_give(l, &flight_of(l)->keys);
 	take_gathered(l, &flight_of(l)->keys);
 }
 

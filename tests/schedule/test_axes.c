@@ -386,6 +386,36 @@ static void test_heads(void **state)
 	}
 }
 
+/* A decoder's blocks have two attentions, and both are computed again before either goes back. What
+ * the first one sends back for that is read by nobody, and is freed all the same. */
+static void test_two_attentions(void **state)
+{
+	enum { ENCODERS = 5, DECODERS = 7, EXCHANGES = 6 };
+	struct arena arena = {0};
+	struct error error = {0};
+	struct topology *topology = cluster(&arena, "dgx-h100");
+	struct architecture architecture = preset_model(&arena, "gpt2-124m")->architecture;
+	struct model *model;
+	struct schedule *s;
+	(void)state;
+	architecture.family = FAMILY_T5;
+	architecture.positions = POSITIONS_RELATIVE;
+	architecture.relative_buckets = 32;
+	architecture.layers = ENCODERS + DECODERS;
+	architecture.encoder_layers = ENCODERS;
+	if (!architecture_check(&architecture, NULL, &error) ||
+		!model_build(&arena, &architecture, &model, &error))
+		fail_msg("%s", error.message);
+	struct plan plan = plan_of_words(&arena, model, topology,
+		"runtime=megatron context=2 context_method=all-to-all "
+		"activation_checkpointing=selective");
+	if (!schedule_build(&arena, &plan, model, topology, &s, &error))
+		fail_msg("%s", error.message);
+	assert_int_equal(exchanged(s, OP_ALL_TO_ALL, GROUP_CONTEXT).n,
+		EXCHANGES * (ENCODERS + 2 * DECODERS));
+	arena_finish(&arena);
+}
+
 /* A ring's message fills what comes; it goes round the context ranks. */
 static void test_ring_laws(void **state)
 {
@@ -682,6 +712,7 @@ int main(void)
 		cmocka_unit_test(test_ring),
 		cmocka_unit_test(test_rounds),
 		cmocka_unit_test(test_heads),
+		cmocka_unit_test(test_two_attentions),
 		cmocka_unit_test(test_ring_laws),
 		cmocka_unit_test(test_blocks_are_read),
 		cmocka_unit_test(test_groups),
