@@ -210,12 +210,24 @@ static bool communicator_repeats(struct turn *turn, int c)
 	return repeats(turn, &communicator->list, before, &communicator->next);
 }
 
+/* A host that is a micro-batch or a step ahead may be in the same loop: it issues to every stream
+ * that the loop has, also to those that are past it and stand still. Their launches pile up. */
+static bool launches_pile_up(const struct turn *turn)
+{
+	const struct engine *engine = turn->engine;
+
+	for (int q = 0; q < engine->n_queues; q++)
+		if (engine->steady->operations[q][turn->loop] > 0 && !turn_moves(turn, q))
+			return true;
+	return false;
+}
+
 static bool host_repeats(struct turn *turn)
 {
 	const struct issuer *host = &turn->engine->host;
 
 	if (!repeats(turn, &host->list, &turn->before->host, &host->next) ||
-		host->blocked_on != turn->before->host_blocked_on ||
+		launches_pile_up(turn) || host->blocked_on != turn->before->host_blocked_on ||
 		!comes_again(turn, turn->before->host_time, host->time))
 		return false;
 	stay_inside(turn, &host->next);

@@ -238,9 +238,34 @@ static void test_presets(void **state)
 	assert_true(2 * folds > n);
 }
 
+/* The host is a micro-batch ahead, in the loop that the compute stream is in: it issues gathers
+ * that pile up on their stream, which is past that loop and waits for a backward. */
+static void test_host_ahead(void **state)
+{
+	static const char *const words[] = {"grad_accum=5", "grad_accum=9"};
+	int wrong = 0;
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct arena arena = {0};
+		struct text text = {0};
+		struct model *model = preset_model(&arena, "mpt-7b");
+		struct topology *topology = cluster(&arena, "dgx-a100-80gb");
+		text_printf(&text,
+			"runtime=pytorch-fsdp1 strategy=SHARD_GRAD_OP limit_all_gathers=off "
+			"sync_each_micro_batch=on activation_checkpointing=selective "
+			"param_dtype=fp32 micro_batch=1 seq_len=2048 %s",
+			words[i]);
+		struct plan plan = plan_of_words(&arena, model, topology, text_string(&text));
+		assert_true(check(&plan, model, topology, i, &wrong));
+		text_finish(&text);
+		arena_finish(&arena);
+	}
+	assert_int_equal(wrong, 0);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random), cmocka_unit_test(test_presets)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
+		cmocka_unit_test(test_presets), cmocka_unit_test(test_host_ahead)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
