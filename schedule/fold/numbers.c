@@ -116,11 +116,20 @@ static void add_number(struct listing_work *w, struct position number)
 	w->unfolding->numbers[w->n_numbers++] = number;
 }
 
-/* As much a time as it takes to `last` in so many; false: there is none. */
-static bool find_going(int first, int last, int times, int *going)
+/* From one of `times` iterations to the next, `by` positions on. False: there is none, or not
+ * evenly far on, as where the first iteration names what was taken before the loop, among more or
+ * fewer. */
+static bool find_step(
+	const struct listing_work *w, int position, int by, int buffer, int times, int *step)
 {
-	*going = times > 0 ? (last - first) / times : 0;
-	return first >= 0 && last >= 0;
+	int first = number_at(w, position, buffer), last = times - 1;
+	*step = 0;
+	if (last <= 0 || by == 0)
+		return true;
+	int next = number_at(w, position + by, buffer);
+	int end = number_at(w, position + last * by, buffer);
+	*step = next - first;
+	return next >= 0 && end >= 0 && end - first == last * *step;
 }
 
 /* A buffer that is given back or used, by where it was taken. */
@@ -129,14 +138,12 @@ static bool number_of_taken(
 {
 	const struct folding *f = w->f;
 	const struct position *place = &f->program->places[index];
-	int buffer = f->program->indices[index], laps = times_at(f, op) - 1;
-	int bodies = place->outer != 0 ? f->shorter->micro_batch_times - 1 : 0;
-	int first = number_at(w, place->first, buffer);
-	int inner = number_at(w, place->first + laps * place->inner, buffer);
-	int outer = number_at(w, place->first + bodies * place->outer, buffer);
-	number->first = first;
-	return find_going(first, inner, laps, &number->inner) &&
-	       find_going(first, outer, bodies, &number->outer);
+	int buffer = f->program->indices[index];
+	*number = (struct position){number_at(w, place->first, buffer), 0, 0};
+	return number->first >= 0 &&
+	       find_step(w, place->first, place->inner, buffer, times_at(f, op), &number->inner) &&
+	       find_step(w, place->first, place->outer, buffer, f->shorter->micro_batch_times,
+		       &number->outer);
 }
 
 static bool number_of(

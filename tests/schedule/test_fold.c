@@ -415,6 +415,29 @@ static void test_copies(void **state)
 	assert_int_equal(check_all(words, COUNT_OF(words)).blocks, COUNT_OF(words));
 }
 
+/* Frozen blocks have no backward: what a micro-batch reshards is there for the next one. The second
+ * uses what the first took, among accumulators that only the first takes. */
+static void test_left_for_next(void **state)
+{
+	struct arena arena = {0};
+	const struct topology *topology = cluster(&arena, "2xdgx-h100");
+	const struct model *model = preset_model(&arena, "llama-2-7b");
+	const char *words = "runtime=pytorch-fsdp2 reshard_after_forward=4 grad_accum=9 "
+			    "sync_each_micro_batch=off";
+	struct plan plan = {0};
+	struct counts counts = {0};
+	struct error error;
+	struct model *trained;
+	(void)state;
+	assert_true(fields_set(&knob_table[KNOB_TRAINABLE].field, "trainable", "lm_head*,norm*",
+		&plan, &arena, &error));
+	assert_true(model_train(&arena, model, &plan.trainable, &trained, &error));
+	plan = plan_of_words(&arena, trained, topology, words);
+	check(&plan, trained, topology, 0, &counts);
+	assert_int_equal(counts.micro_batches, 1);
+	arena_finish(&arena);
+}
+
 /* Ranks of a tensor group add up what they have alike: leaf by leaf, behind all blocks of a unit.
  */
 static void test_shared_leaves(void **state)
@@ -538,8 +561,9 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
 		cmocka_unit_test(test_copies), cmocka_unit_test(test_fp8),
-		cmocka_unit_test(test_shared_leaves), cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_damaged_unfolding), cmocka_unit_test(test_lengths)};
+		cmocka_unit_test(test_left_for_next), cmocka_unit_test(test_shared_leaves),
+		cmocka_unit_test(test_damage), cmocka_unit_test(test_damaged_unfolding),
+		cmocka_unit_test(test_lengths)};
 	if (argc > 2)
 		n_plans = atoi(argv[2]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
