@@ -138,9 +138,9 @@ static void *grow(struct arena *arena, const void *old, int n, int *capacity, si
 static bool goes_on(const struct tape *tape, const struct event *event)
 {
 	const struct run *run = tape->n_runs > 0 ? &tape->runs[tape->n_runs - 1] : NULL;
-	const struct event *last = tape->events + tape->n - 1;
 	if (tape->n == (run != NULL ? run->first + run->n : 0) || event->bytes < 0)
 		return false;
+	const struct event *last = &tape->events[tape->n - 1];
 	return last->bytes == event->bytes && last->further == event->further &&
 	       last->point == event->point &&
 	       event->slot == (last->slot < 0 ? last->slot : last->slot + last->n);
