@@ -318,7 +318,6 @@ static void forward_projection(const struct leaf *leaf)
 	const struct architecture *a = architecture_of(leaf);
 	enum module_kind kind = leaf_module(leaf)->kind;
 	void *y = operand_saved(leaf, leaf->module, projected[kind]);
-
 	int64_t heads = kind == MODULE_QUERY ? a->heads : a->kv_heads;
 
 	project(leaf, y);

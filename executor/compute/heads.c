@@ -192,5 +192,8 @@ static void take_gradients(const struct leaf *leaf, const struct attention_backw
 	leaf_rope(leaf, d->dk, a->kv_heads, d->dk_stride, true);
 }
 
-const struct context_calls context_by_heads = {
-	given, attention, attention_backward, take_results, take_gradients};
+const struct context_calls context_by_heads = {.given = given,
+	.attention = attention,
+	.backward = attention_backward,
+	.take_results = take_results,
+	.take_gradients = take_gradients};

@@ -59,7 +59,9 @@ INLINE uvec splat_word(const uint32_t *word)
 {
 	uvec words = *word - (uvec){0};
 
+#if defined(__SSE__)
 	__asm__ volatile("" : "+x"(words));
+#endif
 	return words;
 }
 

@@ -141,7 +141,8 @@ static double state_bytes(const struct plan *plan)
 /* What Megatron-LM's distributed optimizer adds up: buckets of whole gradients that stay. */
 static double bucket_bytes(const struct plan *plan)
 {
-	return plan->runtime == RUNTIME_MEGATRON && strategy_stage(plan->strategy) == 1
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	return zero != NULL && zero->adds_at_once && strategy_stage(plan->strategy) == 1
 		       ? (double)dtype_bytes(plan->reduce_dtype) * (1 - 1 / most_shards(plan))
 		       : 0;
 }

@@ -520,7 +520,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2),
 			.refusal = "its exchanges stand between products; use off",
 			.metavar = on_off,
-			.help = "with --tensor, --compile: exchanges beside products, in chunks",
+			.help = "tensor ranks exchange tokens beside products, chunk by chunk; "
+				"needs "
+				"--compile on",
 		},
 	[KNOB_TENSOR] =
 		{

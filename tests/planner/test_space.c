@@ -295,7 +295,8 @@ static void test_experts_beside_tensor(void **state)
 	end(&f);
 }
 
-/* Stages with experts are searched where ranks keep whole parameters, as Megatron-LM trains. */
+/* Stages with experts are searched where ranks keep whole parameters, as Megatron-LM trains, and
+ * two context ranks beside them, which make room without a cut through the experts. */
 static void test_experts_in_stages(void **state)
 {
 	static const char *const runtimes[] = {"megatron", "pytorch-fsdp2"};
@@ -311,6 +312,7 @@ static void test_experts_in_stages(void **state)
 			both += f.space.plans[p].mesh.pipeline > 1 &&
 				f.space.plans[p].mesh.expert > 1;
 		assert_int_equal(both > 0, i == 0);
+		assert_int_equal(sizes_of(&f.space, KNOB_CONTEXT), i == 0 ? 1 | 2 : 1);
 		end(&f);
 	}
 }

@@ -1,6 +1,7 @@
 /* Schedules of a small Llama against what PyTorch 2.15.0 issues for it: the files of golden/torch,
  * written by bench/torch/trace.py: collectives one by one, with their payloads. What its compiler
- * makes of tensor parallelism. */
+ * makes of tensor parallelism, and what expert ranks exchange. */
+#include <math.h>
 #include <stdio.h>
 
 #include "schedule/laws/laws.h"
@@ -234,12 +235,162 @@ static void test_async_order(void **state)
 	arena_finish(&arena);
 }
 
+/* --- experts -------------------------------------------------------------------------------------
+ */
+
+enum { BLOCKS = 32 };
+
+static struct schedule *built_mixtral(struct arena *arena, const char *words)
+{
+	return build_words(arena, "mixtral-8x7b", "2xdgx-h100", words);
+}
+
+/* A block sends every token's 2 rows there and back, in forward and in backward; as many more as
+ * the fullest rank gets. Counts are 8 numbers of 8 bytes. Tensor ranks share the rows of whole
+ * experts.
+ */
+static void test_rows(void **state)
+{
+	enum { ROW = 4096 * 2, TOKENS = 2048, CHOSEN = 2, COUNTS = 8 * 8 };
+	static const struct {
+		const char *words;
+		int exchanges, counts;
+		double share;
+	} rows[] = {
+		{"expert=8 expert_load=1", 4, 1, 1},
+		{"expert=8", 4, 1, 1.1},
+		{"expert=8 activation_checkpointing=full", 6, 2, 1.1},
+		{"expert=8 activation_checkpointing=selective", 4, 1, 1.1},
+		{"expert=8 tensor=2 expert_load=1", 4, 1, 0.5},
+		{"expert=4 tensor=2 expert_tensor=2 expert_load=1", 4, 1, 1},
+		{"expert=4 context=2 expert_load=1.5", 4, 1, 0.75},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *schedule = built_mixtral(
+			&arena, arena_printf(&arena, "seq_len=2048 %s", rows[i].words));
+		struct exchanged all = exchanged(schedule, OP_ALL_TO_ALL, GROUP_EXPERT);
+		int64_t received = (int64_t)ceil(TOKENS * CHOSEN * rows[i].share) * ROW;
+		assert_int_equal(all.n, BLOCKS * (rows[i].exchanges + rows[i].counts));
+		assert_int_equal(all.bytes,
+			BLOCKS * (rows[i].exchanges * received + rows[i].counts * COUNTS));
+		arena_finish(&arena);
+	}
+}
+
+/* Experts have a unit in every block, over the ranks that hold the same ones: gathered in forward
+ * and in backward, reduced once. */
+static void test_expert_units(void **state)
+{
+	static const struct {
+		const char *words;
+		int64_t experts, ranks, stride, tensor;
+	} rows[] = {
+		{"expert=8", 8, 2, 8, 1},
+		{"expert=2", 2, 8, 2, 1},
+		{"expert=4 tensor=2", 4, 4, 4, 2},
+		{"expert=4 tensor=2 expert_tensor=2", 4, 2, 8, 2},
+		{"expert=4 strategy=HYBRID_SHARD shard_group=8", 4, 2, 4, 1},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *s = built_mixtral(
+			&arena, arena_printf(&arena, "seq_len=2048 %s", rows[i].words));
+		int64_t cut = plan_expert_tensor(&s->plan) * rows[i].experts;
+		int64_t elements = 3LL * 8 * 4096 * 14336 / cut;
+		struct exchanged gathers = exchanged(s, OP_ALL_GATHER, GROUP_EXPERT_SHARD);
+		struct exchanged scatters = exchanged(s, OP_REDUCE_SCATTER, GROUP_EXPERT_SHARD);
+		assert_int_equal(gathers.n, 2 * BLOCKS);
+		assert_int_equal(gathers.bytes, 2 * BLOCKS * elements * 2);
+		assert_int_equal(scatters.n, BLOCKS);
+		assert_int_equal(scatters.bytes, BLOCKS * elements * 4);
+		for (int g = 0; g < s->n_groups; g++)
+			if (s->groups[g].kind == GROUP_EXPERT_SHARD) {
+				assert_int_equal(s->groups[g].size, rows[i].ranks);
+				assert_int_equal(s->groups[g].stride, rows[i].stride);
+			}
+		arena_finish(&arena);
+	}
+}
+
+/* One rank with all experts is none of expert parallelism. */
+static void test_one_expert_rank(void **state)
+{
+	static const char *const words[] = {"", "activation_checkpointing=full grad_accum=2",
+		"tensor=2", "strategy=HYBRID_SHARD"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct arena arena = {0};
+		const char *more = arena_printf(&arena, "seq_len=2048 %s", words[i]);
+		const struct schedule *plain = built_mixtral(&arena, more);
+		const struct schedule *one =
+			built_mixtral(&arena, arena_printf(&arena, "%s expert=1", more));
+		assert_string_equal(schedule_digest(plain).hex, schedule_digest(one).hex);
+		arena_finish(&arena);
+	}
+}
+
+static struct op *first_op(struct schedule *s, enum op_kind kind, enum group_kind group)
+{
+	struct program *p = &s->programs[0];
+	int i = 0;
+	while (p->ops[i].kind != kind || s->groups[p->ops[i].group].kind != group)
+		i++;
+	return &p->ops[i];
+}
+
+/* What the laws refuse: other bytes than the rows', experts gathered over all ranks, a unit that
+ * does not know whose ranks it is sharded over, a group of other ranks. */
+static void test_expert_laws(void **state)
+{
+	(void)state;
+	for (int damage = 0; damage < 5; damage++) {
+		struct arena arena = {0};
+		struct schedule *s = built_mixtral(&arena, "expert=4 seq_len=2048");
+		struct op *rows = first_op(s, OP_ALL_TO_ALL, GROUP_EXPERT);
+		struct op *gather = first_op(s, OP_ALL_GATHER, GROUP_EXPERT_SHARD);
+		struct error error = {0};
+		assert_true(schedule_validate(s, &error));
+		if (damage == 0)
+			rows->bytes += 8;
+		else if (damage == 1)
+			gather->group = first_op(s, OP_ALL_GATHER, GROUP_SHARD)->group;
+		else if (damage == 2)
+			s->programs[0].units[gather->unit].of_experts = false;
+		else if (damage == 3)
+			s->groups[rows->group].stride = 2;
+		else
+			rows->group = gather->group;
+		assert_false(schedule_validate(s, &error));
+		arena_finish(&arena);
+	}
+}
+
+/* Stages of a pipeline, whose ranks exchange rows among themselves, keep the laws together. */
+static void test_experts_in_stages(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *s =
+		built_mixtral(&arena, "expert=4 pipeline=2 grad_accum=4 seq_len=2048");
+	(void)state;
+	assert_int_equal(s->n_classes, 2);
+	assert_int_equal(exchanged(s, OP_ALL_TO_ALL, GROUP_EXPERT).n, 4 * (4 + 1) * BLOCKS / 2);
+	arena_finish(&arena);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_async),
 		cmocka_unit_test(test_async_order),
 		cmocka_unit_test(test_collectives),
+		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_expert_units),
+		cmocka_unit_test(test_expert_laws),
+		cmocka_unit_test(test_experts_in_stages),
+		cmocka_unit_test(test_one_expert_rank),
 	};
 	folder = argc > 1 ? argv[1] : "tests/schedule/golden";
 	return cmocka_run_group_tests(tests, NULL, NULL);
