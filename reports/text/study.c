@@ -3,13 +3,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An axis that the plan does not have leaves its knobs at nothing, and the mesh has said so. */
+static bool goes_with_an_axis(enum knob_id id, const struct plan *plan, const struct plan *chosen)
+{
+	static const struct plan nothing;
+
+	return knob_table[id].group == KNOB_GROUP_AXES && knob_equal(id, plan, &nothing) &&
+	       memcmp(&plan->mesh, &chosen->mesh, sizeof(plan->mesh)) != 0;
+}
+
 /* ", wrap model" where the plans differ in that knob. */
 static void add_difference(
 	enum knob_id id, const struct plan *plan, const struct plan *chosen, struct text *text)
 {
 	struct text mine = {0};
 
-	if (knob_equal(id, plan, chosen))
+	if (knob_equal(id, plan, chosen) || goes_with_an_axis(id, plan, chosen))
 		return;
 	text_add(text, ", ");
 	for (const char *c = knob_table[id].field.name; *c != '\0'; c++)
