@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "reports/text/screen.h"
+#include "schedule/pipeline/pipeline.h"
 
 /* What every rank holds a part of. */
 static const char *const sharded[STRATEGY_COUNT] = {
@@ -15,32 +16,49 @@ static const char *const sharded[STRATEGY_COUNT] = {
 	[STRATEGY_ZERO_3] = "parameters, gradients, optimizer state sharded",
 };
 
-/* Context ranks share sequences, not the model. */
+/* What a rank has of the model and of its sequences; NULL: all of both. */
 static const char *part_of(const struct plan *plan)
 {
-	bool model = plan->mesh.tensor > 1 || plan->mesh.expert > 1;
+	const struct mesh *mesh = &plan->mesh;
 
-	if (plan->mesh.pipeline > 1)
-		return plan->virtual_stages > 1 ? "several stages each" : "a stage each";
-	if (plan->mesh.context == 1)
+	if (mesh->pipeline > 1)
+		return plan_pipeline(plan).chunks > 1 ? "several stages each" : "a stage each";
+	if (mesh->context > 1)
+		return mesh->tensor > 1 || mesh->expert > 1
+			       ? "a part of the model and of every sequence each"
+			       : "a part of every sequence each";
+	if (mesh->tensor > 1)
 		return "a part of the model each";
-	return model ? "a part of the model and of every sequence each"
-		     : "a part of every sequence each";
+	return mesh->expert > 1 ? "a part of the experts each" : NULL;
+}
+
+/* Behind what a rank has already a part of, strategies that shard all of it need no more words. */
+static const char *sharded_of_part(enum strategy strategy)
+{
+	return strategy_reshards(strategy) || strategy_is_hybrid(strategy) ? "sharded"
+									   : sharded[strategy];
+}
+
+static void add_sharded_part(const struct plan *plan, const char *devices, struct text *text)
+{
+	long long shard = plan_shard_ranks(plan), copies = (long long)plan->mesh.replicate;
+
+	if (shard > 1 && sharded[plan->strategy] != NULL)
+		text_printf(
+			text, ", %s over %lld %s", sharded_of_part(plan->strategy), shard, devices);
+	if (copies > 1)
+		text_printf(text, ", %lld copies", copies);
 }
 
 static void add_sharded(const struct plan *plan, const char *devices, struct text *text)
 {
 	long long shard = plan_shard_ranks(plan), copies = (long long)plan->mesh.replicate;
+	const char *part = part_of(plan);
 
-	if (plan_divides(plan)) {
-		text_add(text, part_of(plan));
-		if (shard > 1)
-			text_printf(text, ", sharded over %lld %s", shard, devices);
-		if (copies > 1)
-			text_printf(text, ", %lld copies", copies);
-		return;
-	}
-	if (plan_ranks(plan) == 1)
+	if (part != NULL) {
+		text_add(text, part);
+		add_sharded_part(plan, devices, text);
+	} else if (plan_ranks(plan) == 1)
 		text_printf(text, "the whole model on one %.*s", (int)strlen(devices) - 1, devices);
 	else if (sharded[plan->strategy] == NULL || shard == 1)
 		text_printf(text, "the whole model on each of %lld %s", shard * copies, devices);

@@ -112,25 +112,6 @@ static void test_grid_markup(void **state)
 	grid_finish(&grid);
 }
 
-/* Knobs of an axis are named beside plans of the same mesh, not beside plans without the axis. */
-static void test_candidate_name(void **state)
-{
-	struct fixture *fixture = *state;
-	struct plan chosen = fixture->answer.chosen->plan;
-	struct text name = {0};
-
-	chosen.mesh = (struct mesh){.replicate = 1, .shard = 8, .tensor = 2};
-	struct plan other = chosen;
-	chosen.sequence_parallel = true;
-	candidate_name(&other, &chosen, &name);
-	assert_non_null(strstr(text_string(&name), ", sequence parallel false"));
-	text_clear(&name);
-	other.mesh = (struct mesh){.replicate = 1, .shard = 16, .tensor = 1};
-	candidate_name(&other, &chosen, &name);
-	assert_null(strstr(text_string(&name), "sequence parallel"));
-	text_finish(&name);
-}
-
 /* The contract: other programs read these columns by name and place. */
 static void test_case_header(void **state)
 {
@@ -569,7 +550,6 @@ int main(void)
 		cmocka_unit_test(test_grid_text),
 		cmocka_unit_test(test_grid_color),
 		cmocka_unit_test(test_grid_markup),
-		cmocka_unit_test(test_candidate_name),
 		cmocka_unit_test(test_case_header),
 		cmocka_unit_test(test_case_row),
 		cmocka_unit_test(test_case_cells),
