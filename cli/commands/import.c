@@ -57,6 +57,23 @@ static bool has_shape(struct arena *arena, const char *preset, const struct impo
 	       same_size(shape->ffn, is->ffn);
 }
 
+/* The preset that is the model which the file spells out: as many parameters in the same shape. */
+static const char *preset_spelled(struct arena *arena, const struct imported *imported)
+{
+	struct model *spelled, *model;
+
+	if (!model_parse(arena, "MODEL", imported->model, strlen(imported->model), &spelled, NULL))
+		return NULL;
+	for (int i = 0; i < n_model_presets; i++) {
+		const char *preset = model_presets[i].name;
+		if (has_shape(arena, preset, &imported->shape) &&
+			model_load_preset(arena, preset, &model, NULL) &&
+			model_subtree_parameters(model, 0) == model_subtree_parameters(spelled, 0))
+			return preset;
+	}
+	return NULL;
+}
+
 /* The preset that the file names or describes; NULL. */
 static const char *find_model(struct arena *arena, const struct imported *imported)
 {
@@ -65,8 +82,11 @@ static const char *find_model(struct arena *arena, const struct imported *import
 		if (imported->model != NULL && names_preset(imported->model, preset))
 			return preset;
 	}
-	if (imported->model != NULL &&
-		(imported->model[0] == '{' || file_is_folder(imported->model)))
+	if (imported->model != NULL && imported->model[0] == '{') {
+		const char *preset = preset_spelled(arena, imported);
+		return preset != NULL ? preset : imported->model;
+	}
+	if (imported->model != NULL && file_is_folder(imported->model))
 		return imported->model;
 	for (int i = 0; i < n_model_presets; i++) {
 		if (has_shape(arena, model_presets[i].name, &imported->shape))
@@ -175,7 +195,8 @@ static bool make_plan(struct arena *arena, struct importation *importation, stru
 
 /* --- what comes of it ----------------------------------------------------------------------- */
 
-/* The batch and the arithmetic stay; how it is sharded is searched. */
+/* The batch, the arithmetic and the runtime stay, unless it shards nothing; how it is sharded is
+ * searched. */
 static bool search(struct arena *arena, const struct asked *asked, const struct plan *plan,
 	struct answer *answer, struct error *error)
 {
@@ -184,7 +205,7 @@ static bool search(struct arena *arena, const struct asked *asked, const struct 
 		.memory_limit_bytes = asked->question.memory_limit_bytes};
 	uint64_t kept = knobs_of_role(KNOB_WORK);
 
-	if (plan->strategy != STRATEGY_NO_SHARD)
+	if (plan->runtime != RUNTIME_PYTORCH_DDP)
 		kept |= KNOB_BIT(KNOB_RUNTIME);
 	for (int id = 0; id < KNOB_COUNT; id++) {
 		if (kept & KNOB_BIT(id))

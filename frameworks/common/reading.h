@@ -38,8 +38,9 @@ struct imported {
 	/* Embedding and head are units of their own, and the tail is not resharded: import_settle.
 	 */
 	bool wraps_apart, tail_stays;
-	int64_t replicas; /* groups of a hybrid whose size the file leaves to the number of ranks; 0
-			   */
+	/* What ranks are divided by for a shard group, where the file leaves their number open:
+	 * groups, times ranks that divide the model; 0: nothing. */
+	int64_t replicas;
 };
 
 struct importing {

@@ -114,6 +114,13 @@ static bool take_choice(struct shell *shell, const char *part, int column)
 	return true;
 }
 
+/* A list of Python as an option's value, ([0]*3+[1]*58), is a word although no quotes are there: a
+ * file with one option a line needs none. */
+static bool begins_list(const struct shell *shell, const char *at)
+{
+	return shell->pending != NULL && at[0] == '(' && at[1] == '[';
+}
+
 static void take_part(struct shell *shell, const char *part, int column)
 {
 	if (take_choice(shell, part, column))
@@ -128,7 +135,8 @@ static void take_part(struct shell *shell, const char *part, int column)
 				(struct variable){arena_strndup(shell->arena, part, length),
 					arena_strdup(shell->arena, part + length + 1)};
 	} else if (part[0] != '\0' && part[0] != '\\') {
-		settle_pending(shell, strchr("()|&;", part[0]) != NULL ? NULL : part);
+		bool ends = strchr("()|&;", part[0]) != NULL && !begins_list(shell, part);
+		settle_pending(shell, ends ? NULL : part);
 	}
 }
 
@@ -152,11 +160,13 @@ static void read_word(struct shell *shell)
 {
 	struct text word = {0};
 	int column = (int)(shell->at - shell->line_start) + 1;
+	bool list = begins_list(shell, shell->at);
 	char quote = '\0';
 
 	while (*shell->at != '\0' && word.length < LONGEST_WORD) {
 		char c = *shell->at;
-		if (quote == '\0' && (isspace((unsigned char)c) || strchr("();", c) != NULL))
+		if (quote == '\0' &&
+			(isspace((unsigned char)c) || (!list && strchr("();", c) != NULL)))
 			break;
 		shell->at++;
 		if (c == '\n') {
@@ -200,7 +210,8 @@ bool source_read_arguments(struct arena *arena, struct source *source, struct er
 	while (*shell->at != '\0') {
 		if (*shell->at == '#')
 			shell->at += strcspn(shell->at, "\n");
-		else if (isspace((unsigned char)*shell->at) || strchr("();", *shell->at) != NULL)
+		else if (!begins_list(shell, shell->at) &&
+			 (isspace((unsigned char)*shell->at) || strchr("();", *shell->at) != NULL))
 			skip(shell);
 		else
 			read_word(shell);

@@ -58,80 +58,6 @@ static void adapt_torch(struct exporting *exporting, struct plan *plan)
 			"--use-torch-fsdp2 reduces in the dtype of the parameters");
 }
 
-static void flag(struct exporting *exporting, const char *name)
-{
-	text_printf(exporting->text, "--%s\n", name);
-}
-
-static void word(struct exporting *exporting, const char *name, const char *value)
-{
-	text_printf(exporting->text, "--%s %s\n", name, value);
-}
-
-static void number(struct exporting *exporting, const char *name, double value)
-{
-	text_printf(exporting->text, "--%s ", name);
-	text_number(exporting->text, value);
-	text_add_char(exporting->text, '\n');
-}
-
-/* Blocks with experts are every n-th one, or all behind the first ones. */
-static void write_experts(struct exporting *exporting)
-{
-	const struct architecture *model = &exporting->model->architecture;
-
-	number(exporting, "num-experts", (double)model->experts);
-	number(exporting, "moe-ffn-hidden-size", (double)model->expert_ffn);
-	number(exporting, "moe-router-topk", (double)model->experts_per_token);
-	if (model->shared_ffn > 0)
-		number(exporting, "moe-shared-expert-intermediate-size", (double)model->shared_ffn);
-	if (model->shared_gate)
-		flag(exporting, "moe-shared-expert-gate");
-	if (model->dense_layers > 0)
-		text_printf(exporting->text, "--moe-layer-freq ([0]*%lld+[1]*%lld)\n",
-			(long long)model->dense_layers,
-			(long long)(model->layers - model->dense_layers));
-	else if (model->moe_every > 1)
-		text_printf(exporting->text, "--moe-layer-freq ([0]*%lld+[1])*%lld\n",
-			(long long)(model->moe_every - 1),
-			(long long)(model->layers / model->moe_every));
-}
-
-static void write_model(struct exporting *exporting)
-{
-	const struct architecture *model = &exporting->model->architecture;
-
-	number(exporting, "num-layers", (double)model->layers);
-	number(exporting, "hidden-size", (double)model->hidden);
-	number(exporting, "ffn-hidden-size",
-		(double)(model->ffn > 0 ? model->ffn : model->expert_ffn));
-	number(exporting, "num-attention-heads", (double)model->heads);
-	number(exporting, "kv-channels", (double)model->head_dim);
-	if (model->kv_heads != model->heads) {
-		flag(exporting, "group-query-attention");
-		number(exporting, "num-query-groups", (double)model->kv_heads);
-	}
-	number(exporting, "max-position-embeddings", (double)model->context);
-	number(exporting, "vocab-size", (double)model->vocab);
-	if (model->positions == POSITIONS_ROPE) {
-		word(exporting, "position-embedding-type", "rope");
-		number(exporting, "rotary-base", model->rope_theta);
-	} else if (model->positions == POSITIONS_LEARNED) {
-		word(exporting, "position-embedding-type", "learned_absolute");
-	}
-	word(exporting, "normalization", model->norm == NORM_RMSNORM ? "RMSNorm" : "LayerNorm");
-	if (model->mlp == MLP_SWIGLU)
-		flag(exporting, "swiglu");
-	if (!model->mlp_bias && !model->output_bias)
-		flag(exporting, "disable-bias-linear");
-	if (model->qk_norm)
-		flag(exporting, "qk-layernorm");
-	if (!model->tied_head)
-		flag(exporting, "untie-embeddings-and-output-weights");
-	if (model->experts > 0)
-		write_experts(exporting);
-}
-
 static void note_model(struct exporting *exporting, bool torch)
 {
 	const struct architecture *model = &exporting->model->architecture;
@@ -153,7 +79,7 @@ void megatron_write(struct exporting *exporting, bool torch)
 	note_model(exporting, torch);
 	export_settings(exporting, &settings);
 	export_header(exporting);
-	write_model(exporting);
+	megatron_write_model(exporting);
 	export_add_settings(exporting, &settings, "");
 }
 
@@ -336,6 +262,8 @@ bool megatron_finish(struct importing *importing, struct error *error)
 		!import_count(importing, "num-attention-heads", &shape->heads, 0, error) ||
 		!import_count(importing, "num-query-groups", &shape->kv_heads, 0, error) ||
 		!import_count(importing, "ffn-hidden-size", &shape->ffn, 0, error))
+		return false;
+	if (!megatron_read_model(importing, error))
 		return false;
 	import_set_default(importing, KNOB_CLIP, "1");
 	import_set_default(importing, KNOB_OPTIMIZER, "adamw-fused");

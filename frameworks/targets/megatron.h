@@ -87,6 +87,11 @@ bool megatron_finish_stages(
 bool megatron_finish_core(
 	struct importing *importing, const struct megatron_names *names, struct error *error);
 
+/* --- megatron_model.c --- */
+void megatron_write_model(struct exporting *exporting);
+/* Needs the shape; what it spells out becomes the model, if it is one that is known here. */
+bool megatron_read_model(struct importing *importing, struct error *error);
+
 /* The file; `torch`: for --use-torch-fsdp2, which has conditions of its own. */
 void megatron_write(struct exporting *exporting, bool torch);
 /* The model's sizes, the number of ranks, and defaults of the framework. */

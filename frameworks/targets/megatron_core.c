@@ -240,7 +240,7 @@ static const char core_unpriced[] =
 	"account-for-loss-in-pipeline-split recompute-modules "
 	"no-create-attention-mask-in-dataloader use-precision-aware-optimizer "
 	"overlap-param-gather-with-optimizer-step defer-embedding-wgrad-compute ddp-bucket-size "
-	"pad-buckets-for-high-nccl-busbw multi-latent-attention moe-shared-expert-overlap "
+	"pad-buckets-for-high-nccl-busbw moe-shared-expert-overlap "
 	"overlap-moe-expert-parallel-comm moe-layer-recompute moe-latent-size";
 
 /* --- import -------------------------------------------------------------------------------- */
@@ -282,32 +282,32 @@ static void finish_fp8(struct importing *importing)
 		import_note(importing, path, "%.40s: predicted as bf16", recipe);
 }
 
-/* Ranks in a group, where their number is known. */
+/* Ranks in a group, where their number is known; else it is settled with it. */
 static bool finish_instances(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
 	static const int axes[] = {KNOB_TENSOR, KNOB_PIPELINE, KNOB_CONTEXT};
 	const char *gpus = import_value(importing, KEY_GPUS), *path = names->instances;
-	int64_t n, ranks, size;
+	int64_t n, ranks, beside = 1, size;
 
 	if (!import_count(importing, path, &n, 1, error))
 		return false;
 	if (n == 1)
 		return true;
-	if (gpus == NULL || !parse_int(gpus, &ranks)) {
-		import_note(importing, path, "add --gpus, or --shard-group");
-		return true;
-	}
 	for (int i = 0; i < COUNT_OF(axes); i++) {
 		const char *axis = import_value(importing, axes[i]);
-		if (axis != NULL && parse_int(axis, &size) && size > 0)
-			ranks /= size;
+		if (axis != NULL && parse_int(axis, &size) && size > 0 &&
+			!checked_mul(beside, size, &beside))
+			return import_fail(importing, path, error, "too many ranks");
 	}
-	if (ranks % n != 0)
+	if (gpus == NULL || !parse_int(gpus, &ranks))
+		return checked_mul(n, beside, &importing->imported->replicas) ||
+		       import_fail(importing, path, error, "too many ranks");
+	if (ranks / beside % n != 0)
 		return import_fail(importing, path, error,
-			"%lld data-parallel ranks do not make %lld groups", (long long)ranks,
-			(long long)n);
-	import_set_count(importing, KNOB_SHARD_GROUP, ranks / n, path);
+			"%lld data-parallel ranks do not make %lld groups",
+			(long long)(ranks / beside), (long long)n);
+	import_set_count(importing, KNOB_SHARD_GROUP, ranks / beside / n, path);
 	return true;
 }
 

@@ -1,7 +1,8 @@
 /* Megatron-LM's stages: all alike; all but the ends; or as a layout lists them, which has a letter
- * for everything that a stage holds: E embedding, t a block, L the loss. x*N repeats a letter,
- * (...)*N a group (megatron/core/transformer/pipeline_parallel_layer_layout.py, 00caa53). A layout
- * says how many stages a rank has, and nothing else may (megatron/training/arguments.py). */
+ * for everything that a stage holds: E embedding, t a block, L the loss; m, multi-token prediction,
+ * is passed over. x*N repeats a letter, (...)*N a group
+ * (megatron/core/transformer/pipeline_parallel_layer_layout.py, 00caa53). A layout says how many
+ * stages a rank has, and nothing else may (megatron/training/arguments.py). */
 #include <string.h>
 
 #include "frameworks/targets/megatron.h"
@@ -105,7 +106,7 @@ static int read_stages(const char *letters, int *stages)
 			stages[n++] = 0;
 		else if (letters[i] == 't')
 			stages[n - 1]++;
-		else
+		else if (letters[i] != 'm')
 			return 0;
 	}
 	return n;
