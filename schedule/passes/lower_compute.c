@@ -96,6 +96,14 @@ static void use_gathered(struct lowering *l)
 		op_end_ring(l);
 }
 
+/* Gradients that experts sent back are a part of dX. */
+static void use_returned_rows(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	op_use(l, flight->rows_returned);
+	op_give(l, &flight->rows_returned);
+}
+
 static void use_exchanged(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
@@ -103,10 +111,13 @@ static void use_exchanged(struct lowering *l)
 	op_give(l, &flight->partial);
 	op_use(l, flight->partial_keys);
 	op_give(l, &flight->partial_keys);
-	if (goes_on(l))
+	if (goes_on(l)) {
 		op_use(l, flight->gathered[0]);
-	else
+		if (l->op.kind == OP_BACKWARD_INPUT)
+			use_returned_rows(l);
+	} else {
 		use_gathered(l);
+	}
 	if (l->at->flags & LEAVES_ROWS)
 		flight->rows_leaving = op_take_new(l, BUFFER_ROWS, -1, received_rows_bytes(l->step),
 			l->step->plan->param_dtype);

@@ -2,11 +2,14 @@
  */
 #include "schedule/passes/sizes.h"
 
-/* Transformer Engine's of its own (cpp_extensions/gemm.py). */
+/* Transformer Engine's of its own (cpp_extensions/gemm.py): one, and for products of several
+ * experts one for each of four streams. */
 static int64_t engine_workspace_bytes(const struct step *step)
 {
-	enum { MIB = 1 << 20 };
-	return step->topology->device.generation >= GENERATION_HOPPER ? 32 * MIB + 1024 : 4 * MIB;
+	enum { MIB = 1 << 20, STREAMS = 4 };
+	int64_t one =
+		step->topology->device.generation >= GENERATION_HOPPER ? 32 * MIB + 1024 : 4 * MIB;
+	return step->model->architecture.experts > 0 ? (1 + STREAMS) * one : one;
 }
 
 /* cuBLAS: 2 x 4 MiB + 8 x 16 KiB, and 32 MiB from Hopper on (CublasHandlePool.cpp). */

@@ -268,7 +268,8 @@ int64_t loss_work_bytes(const struct step *step)
 {
 	bool keeps = step->method.keeps_losses && !step->method.chunks_head;
 	int64_t losses = keeps ? tokens_of(step) : 0;
-	return logits_of(step) * plan_loss_bytes(step->plan) + losses * dtype_bytes(DTYPE_FP32);
+	return logits_of(step) * plan_loss_bytes(step->plan, step->topology->device.generation) +
+	       losses * dtype_bytes(DTYPE_FP32);
 }
 
 /* --- backward ------------------------------------------------------------------------------------

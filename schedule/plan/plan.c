@@ -166,8 +166,15 @@ static int64_t cut_loss_bytes(const struct plan *plan)
 	return plan->loss == LOSS_UPCAST ? 16 - dtype_bytes(plan->param_dtype) : 12;
 }
 
+/* Megatron-LM compiles its functions for the loss (fusions/fused_cross_entropy.py, jit_fuser): from
+ * Hopper on exponentials are written over the logits' copy. */
+static int64_t compiled_loss_bytes(enum device_generation generation)
+{
+	return generation >= GENERATION_HOPPER ? 8 : 12;
+}
+
 /* A log-softmax, its gradient and the loss's coexist; in fp32 beside a copy of the logits. */
-int64_t plan_loss_bytes(const struct plan *plan)
+int64_t plan_loss_bytes(const struct plan *plan, enum device_generation generation)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
 	int64_t compute = dtype_bytes(plan->param_dtype);
@@ -178,7 +185,7 @@ int64_t plan_loss_bytes(const struct plan *plan)
 	case LOSS_NATIVE:
 		return 3 * compute;
 	case LOSS_UPCAST:
-		return 12;
+		return runtime->compiles_loss ? compiled_loss_bytes(generation) : 12;
 	case LOSS_FLOAT:
 		return compute < 4 ? 14 : 12;
 	case LOSS_PARALLEL: /* the fp32 copy, and the softmax that its gradient overwrites */

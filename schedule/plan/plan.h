@@ -50,7 +50,7 @@ double plan_loader_time(const struct plan *plan);
  * whole shard group, k = groups of k. Of the first unit that is resharded. */
 int64_t plan_reshard_group(const struct plan *plan);
 /* Bytes per logit while the loss is computed, beside the logits (docs/runtimes.md). */
-int64_t plan_loss_bytes(const struct plan *plan);
+int64_t plan_loss_bytes(const struct plan *plan, enum device_generation generation);
 
 /* Are logits computed in backward, chunk by chunk together with their loss and gradients? */
 bool plan_chunks_head(const struct plan *plan);

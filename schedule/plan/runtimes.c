@@ -312,6 +312,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.fused_activations = true,
 			.parallel_loss = true,
 			.loss_in_place = true,
+			.compiles_loss = true,
 			.keeps_gather_buffer = true,
 			.overlaps_exchanges = true,
 			.keeps_messages = true,

@@ -102,6 +102,7 @@ struct runtime {
 	int tensor_alignment;   /* of saved tensors */
 	bool caching_allocator; /* PyTorch's: its segments may be expandable */
 	bool loss_in_place;     /* the fused loss writes the gradient over the logits */
+	bool compiles_loss;     /* LOSS_UPCAST is the parallel loss, compiled */
 	bool chunks_head;       /* LOSS_FUSED_LINEAR goes by plan_chunks_head */
 	int64_t logits_row;     /* elements that a row of logits is a multiple of; 0: any */
 	bool parallel_loss;     /* its own is that of tensor parallel models */

@@ -364,6 +364,49 @@ static void test_work(void **state)
 				}
 }
 
+/* A shared expert that tensor ranks cut has dX and dW apart; gradients that the others sent back
+ * are a part of dX, and end there. */
+static void test_shared_expert(void **state)
+{
+	struct arena arena = {0};
+	int ended = 0;
+
+	(void)state;
+	const struct schedule *s = build_words(&arena, "deepseek-v3", "8xdgx-h100",
+		"runtime=megatron seq_len=2048 tensor=2 expert=8 expert_tensor=1");
+	const struct program *program = &s->programs[0];
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		const int *gives = slice_of(program, op->gives);
+		for (int g = 0; g < op->gives.count; g++)
+			ended += op->kind == OP_BACKWARD_INPUT &&
+				 program->buffers[gives[g]].role == BUFFER_ROWS;
+	}
+	assert_int_equal(ended, 61 - 3);
+	arena_finish(&arena);
+}
+
+/* Two of cuBLAS, one of Transformer Engine, and one for each of four streams of grouped products.
+ */
+static void test_workspaces(void **state)
+{
+	static const struct {
+		const char *model;
+		int64_t engine;
+	} cases[] = {{"llama-3-8b", 1}, {"mixtral-8x7b", 5}};
+	const int64_t mib = 1 << 20;
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		const struct schedule *s = build_words(
+			&arena, cases[i].model, "2xdgx-h100", "runtime=megatron seq_len=2048");
+		assert_int_equal(bytes_of(&s->programs[0], BUFFER_KERNEL_WORKSPACE),
+			2 * 32 * mib + cases[i].engine * (32 * mib + 1024));
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -375,6 +418,8 @@ int main(void)
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_host_waits),
 		cmocka_unit_test(test_work),
+		cmocka_unit_test(test_shared_expert),
+		cmocka_unit_test(test_workspaces),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -562,7 +562,8 @@ static void test_cut_loss(void **state)
 	} cases[] = {{"loss=upcast", NULL, NULL, 12}, {"loss=native", NULL, NULL, 6},
 		{"loss=upcast", "tensor=2", NULL, 14}, {"loss=native", "tensor=2", NULL, 12},
 		{"loss=fused", "tensor=2", NULL, 2},
-		{"loss=parallel", "tensor=2", "runtime=nanotron", 8}};
+		{"loss=parallel", "tensor=2", "runtime=nanotron", 8},
+		{"loss=upcast", "tensor=2", "runtime=megatron", 8}};
 	struct arena arena = {0};
 	struct model *model = preset_model(&arena, "llama-2-7b");
 	struct topology *topology = cluster(&arena, "2xdgx-h100");
@@ -570,7 +571,8 @@ static void test_cut_loss(void **state)
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct plan plan = toy_plan(&arena, model, topology, cases[i].loss, cases[i].tensor,
 			cases[i].runtime, NULL);
-		assert_int_equal(plan_loss_bytes(&plan), cases[i].bytes);
+		assert_int_equal(
+			plan_loss_bytes(&plan, topology->device.generation), cases[i].bytes);
 	}
 	arena_finish(&arena);
 }
