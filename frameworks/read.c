@@ -51,6 +51,19 @@ static bool is_python_script(const char *text)
 	return python != NULL && python < text + strcspn(text, "\n");
 }
 
+/* Of a shell script without its first line: "torchrun --nproc-per-node 8 ...", "TP=8". */
+static bool is_command(const char *line)
+{
+	static const char *const launchers[] = {"torchrun ", "python ", "python3 ", "srun ",
+		"mpirun ", "export ", "set -", "exec ", "cd "};
+	size_t name = strspn(line, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+
+	for (int i = 0; i < COUNT_OF(launchers); i++)
+		if (strncmp(line, launchers[i], strlen(launchers[i])) == 0)
+			return true;
+	return name > 0 && line[name] == '=';
+}
+
 static enum config_syntax syntax_of(const struct source *source)
 {
 	static const char *const python[] = {"import ", "from ", "def ", "class ", "\"\"\"", NULL};
@@ -62,7 +75,7 @@ static enum config_syntax syntax_of(const struct source *source)
 		if (strncmp(line, python[i], strlen(python[i])) == 0)
 			return SYNTAX_PYTHON;
 	}
-	if (strncmp(line, "--", 2) == 0 && line[2] != '-' && line[2] != '\n')
+	if ((strncmp(line, "--", 2) == 0 && line[2] != '-' && line[2] != '\n') || is_command(line))
 		return SYNTAX_ARGUMENTS;
 	return is_toml_section(line) ? SYNTAX_TOML : SYNTAX_YAML;
 }

@@ -118,7 +118,7 @@ static bool take_choice(struct shell *shell, const char *part, int column)
  * file with one option a line needs none. */
 static bool begins_list(const struct shell *shell, const char *at)
 {
-	return shell->pending != NULL && at[0] == '(' && at[1] == '[';
+	return shell->pending != NULL && at[0] == '(' && at[strspn(at, "(")] == '[';
 }
 
 static void take_part(struct shell *shell, const char *part, int column)

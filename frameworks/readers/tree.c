@@ -50,6 +50,27 @@ static void resolve(struct arena *arena, const struct source *source, struct lea
 	leaf->node = copy;
 }
 
+/* Options of a program in YAML, as Megatron-LM's own tests have them: what is below MODEL_ARGS, and
+ * nothing else. A switch that is off is left out. */
+static void take_options(struct source *source)
+{
+	static const char prefix[] = "MODEL_ARGS.--";
+	int n = 0;
+
+	if (!source_has(source, "MODEL_ARGS.--*"))
+		return;
+	for (int i = 0; i < source->n_leaves; i++) {
+		struct leaf leaf = source->leaves[i];
+		bool off = leaf.node->kind == NODE_SCALAR && strcmp(leaf.node->text, "false") == 0;
+		if (off || strncmp(leaf.path, prefix, strlen(prefix)) != 0)
+			continue;
+		leaf.path += strlen(prefix);
+		source->leaves[n++] = leaf;
+	}
+	source->n_leaves = n;
+	source->syntax = SYNTAX_ARGUMENTS;
+}
+
 bool source_read_tree(struct arena *arena, struct source *source, struct error *error)
 {
 	const struct node *root = document_parse(
@@ -62,5 +83,6 @@ bool source_read_tree(struct arena *arena, struct source *source, struct error *
 	flatten(arena, source, "", root);
 	for (int i = 0; i < source->n_leaves; i++)
 		resolve(arena, source, &source->leaves[i]);
+	take_options(source);
 	return true;
 }

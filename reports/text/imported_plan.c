@@ -15,10 +15,17 @@ static void add_figures(struct text *text, const char *who, const struct predict
 						 : "");
 }
 
-/* It comes with the strategy, prefetches what nobody gathers, or is of one micro-batch. */
+static bool has_groups(const struct plan *plan)
+{
+	return plan->strategy != STRATEGY_NO_SHARD && plan->mesh.replicate > 1;
+}
+
+/* It comes with the strategy or an axis, prefetches what nobody gathers, or is of one micro-batch.
+ */
 static bool is_moot(enum knob_id id, const struct plan *from, const struct plan *to)
 {
 	return (id == KNOB_RESHARD_AFTER_FORWARD && from->strategy != to->strategy) ||
+	       (id == KNOB_SHARD_GROUP && !has_groups(to)) || goes_with_an_axis(id, to, from) ||
 	       (id == KNOB_PREFETCH && !strategy_reshards(to->strategy)) ||
 	       (id == KNOB_SYNC_EACH_MICRO_BATCH && to->grad_accum == 1);
 }
@@ -27,7 +34,7 @@ static void add_differences(const struct plan *from, const struct plan *to, stru
 {
 	struct arena arena = {0};
 
-	for (int i = 0; i < KNOB_IN_MESH; i++) {
+	for (int i = 0; i < KNOB_COUNT; i++) {
 		enum knob_id id = (enum knob_id)i;
 		const char *before = knob_typed(id, from, &arena);
 		const char *after = knob_typed(id, to, &arena);
@@ -35,9 +42,6 @@ static void add_differences(const struct plan *from, const struct plan *to, stru
 			text_printf(text, "  --%s %s  (the file: %s)\n", knob_option(id, &arena),
 				after, before);
 	}
-	if (from->mesh.shard != to->mesh.shard)
-		text_printf(text, "  --shard-group %lld  (the file: %lld)\n",
-			(long long)to->mesh.shard, (long long)from->mesh.shard);
 	arena_finish(&arena);
 }
 

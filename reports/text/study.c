@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An axis that the plan does not have leaves its knobs at nothing, and the mesh has said so. */
-static bool goes_with_an_axis(enum knob_id id, const struct plan *plan, const struct plan *chosen)
+bool goes_with_an_axis(enum knob_id id, const struct plan *plan, const struct plan *chosen)
 {
 	static const struct plan nothing;
 

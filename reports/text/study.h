@@ -6,6 +6,8 @@
 #include "reports/text/grid.h"
 #include "reports/text/types.h"
 
+/* An axis that the plan does not have leaves its knobs at nothing, and the mesh has said so. */
+bool goes_with_an_axis(enum knob_id id, const struct plan *plan, const struct plan *beside);
 /* "HYBRID_SHARD/8 (pytorch-fsdp1), wrap model": what tells it from `chosen` (may be NULL). */
 void candidate_name(const struct plan *plan, const struct plan *chosen, struct text *text);
 
