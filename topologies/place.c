@@ -135,6 +135,19 @@ static bool bad_device_count(const struct topology *topology, int64_t devices, s
 		(long long)(below + node));
 }
 
+/* The same hosts of every NVLink domain: 64 of its 72 devices, as jobs often take them. */
+static bool use_part_of_each(struct topology *topology, int64_t devices)
+{
+	int64_t host = topology->fabric.host_devices, node = topology->devices_per_node;
+	int64_t part = devices / topology->nodes;
+
+	if (host == 0 || part * topology->nodes != devices || part % host != 0)
+		return false;
+	topology->network.nics_per_node = max_i64(1, topology->network.nics_per_node * part / node);
+	topology->devices_per_node = part;
+	return true;
+}
+
 bool topology_use_devices(struct topology *topology, int64_t devices, struct error *error)
 {
 	int64_t node = topology->devices_per_node;
@@ -143,7 +156,9 @@ bool topology_use_devices(struct topology *topology, int64_t devices, struct err
 
 	if (devices < 1 || (!any && devices > topology_devices(topology)) ||
 		(!any && devices > node && devices % node != 0))
-		return bad_device_count(topology, devices, error);
+		return (devices > node && devices < topology_devices(topology) &&
+			       use_part_of_each(topology, devices)) ||
+		       bad_device_count(topology, devices, error);
 	topology->nodes = any || devices <= node ? 1 : devices / node;
 	topology->devices_per_node = any || devices <= node ? devices : node;
 	return true;

@@ -187,6 +187,15 @@ static void use_devices(void **state)
 	assert_uses(local, 1, 1, 1);
 	assert_uses(local, 13, 1, 13);
 	assert_uses(cluster, 4, 2, 2);
+	struct topology domains = {.name = "4xnvl72",
+		.nodes = 4,
+		.devices_per_node = 72,
+		.fabric = {.host_devices = 4},
+		.network = {.nics_per_node = 72}};
+	assert_uses(domains, 144, 2, 72);
+	assert_uses(domains, 256, 4, 64);
+	assert_true(topology_use_devices(&domains, 256, NULL));
+	assert_int_equal(domains.network.nics_per_node, 64);
 	assert_refuses(four, 12,
 		"--gpus: expected at most one node of 4xnode (8 devices) or whole nodes, got 12, "
 		"use 8 or "
