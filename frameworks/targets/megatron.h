@@ -79,6 +79,8 @@ struct megatron_names {
 	const char *tensor, *expert, *expert_tensor, *capacity, *pads, *dispatcher, *grouped;
 	bool has_recipe; /* which says what the file does not */
 };
+/* `text` in `arena`, without a character. */
+const char *megatron_without(struct arena *arena, const char *text, char unwanted);
 /* Stages, as a layout, as the ends say or all alike. */
 bool megatron_finish_stages(
 	struct importing *importing, const struct megatron_names *names, struct error *error);

@@ -105,11 +105,13 @@ void megatron_write_model(struct exporting *exporting)
 
 /* --- which blocks have experts --------------------------------------------------------------- */
 
+enum { PATTERN_BLOCKS = 1024 };
+
 /* A Python list of zeros and ones: [0]*3+[1]*58, ([0]+[1])*12; 1 is a block with experts. */
 struct pattern {
 	const char *at;
 	int n;
-	char blocks[1024]; /* as many as there are expected at most */
+	char blocks[PATTERN_BLOCKS];
 };
 
 static bool pattern_sum(struct pattern *pattern);
@@ -119,8 +121,7 @@ static bool pattern_list(struct pattern *pattern)
 	for (pattern->at++; *pattern->at != ']'; pattern->at++) {
 		if (*pattern->at == ',' || *pattern->at == ' ')
 			continue;
-		if ((*pattern->at != '0' && *pattern->at != '1') ||
-			pattern->n == (int)sizeof(pattern->blocks))
+		if ((*pattern->at != '0' && *pattern->at != '1') || pattern->n == PATTERN_BLOCKS)
 			return false;
 		pattern->blocks[pattern->n++] = *pattern->at;
 	}
@@ -135,7 +136,7 @@ static bool pattern_repeat(struct pattern *pattern, int first)
 	long times = strtol(pattern->at + 1, &behind, 10);
 	int length = pattern->n - first;
 
-	if (times < 1 || length * times > (long)sizeof(pattern->blocks) - first)
+	if (times < 1 || times > PATTERN_BLOCKS || length * times > PATTERN_BLOCKS - first)
 		return false;
 	for (long i = 1; i < times; i++)
 		memcpy(pattern->blocks + first + i * length, pattern->blocks + first,
@@ -196,12 +197,12 @@ static bool read_pattern(struct importing *importing, struct writer *model, stru
 {
 	static const char path[] = "moe-layer-freq";
 	const char *text = import_text(importing, path, "1");
-	struct pattern pattern = {.at = text};
+	struct pattern pattern = {.at = megatron_without(importing->arena, text, ' ')};
 	int64_t dense = 0, every = 1;
 
 	if (!parse_int(text, &every) &&
-		(strlen(text) >= sizeof(pattern.blocks) || !pattern_sum(&pattern) ||
-			*pattern.at != '\0' || !pattern_means(&pattern, &dense, &every)))
+		(strlen(text) >= PATTERN_BLOCKS || !pattern_sum(&pattern) || *pattern.at != '\0' ||
+			!pattern_means(&pattern, &dense, &every)))
 		return import_fail(importing, path, error,
 			"%.60s: expected blocks with experts behind those without, or every n-th "
 			"one",

@@ -81,12 +81,12 @@ static const char *write_out(struct arena *arena, const char *text)
 	return written;
 }
 
-static const char *without_commas(struct arena *arena, const char *text)
+const char *megatron_without(struct arena *arena, const char *text, char unwanted)
 {
 	char *copy = arena_strdup(arena, text), *to = copy;
 
 	for (const char *from = text; *from != '\0'; from++)
-		if (*from != ',')
+		if (*from != unwanted)
 			*to++ = *from;
 	*to = '\0';
 	return copy;
@@ -118,7 +118,7 @@ static bool finish_layout(
 	struct arena *arena = importing->arena;
 	const char *given = import_text(importing, path, ""), *list = "";
 	const char *text = given != NULL ? given : "a list";
-	const char *letters = write_out(arena, without_commas(arena, text));
+	const char *letters = write_out(arena, megatron_without(arena, text, ','));
 	int *stages = ARENA_ARRAY(arena, int, STAGES_MAX);
 	int n = letters != NULL ? read_stages(letters, stages) : 0;
 

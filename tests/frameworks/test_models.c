@@ -80,6 +80,7 @@ static void words(void **state)
 		{EXPERTS "\"([0]*3+[1]*9)\"\n", "dense_layers", "3", NULL},
 		{EXPERTS "'[0,1]*6'\n", "moe_every", "2", NULL},
 		{EXPERTS "(([0]+[1]))*6\n", "moe_every", "2", NULL},
+		{EXPERTS "'[0]*3 + [1]*9'\n", "dense_layers", "3", NULL},
 		{EXPERTS "2\n", "moe_every", "2", NULL},
 		{EXPERTS "[1]*12\n", "experts_per_token", "2", NULL},
 	};
@@ -106,7 +107,8 @@ static void words(void **state)
 static void refused(void **state)
 {
 	static const char *const patterns[] = {"[0]*12", "[1]*3+[0]*9", "([0]*3", "[0]*3+", "[2]",
-		"[0]*3+[1]*5+[0]+[1]*3", "[0,1]*100000"};
+		"[0]*3+[1]*5+[0]+[1]*3", "[0,1]*100000", "[]*9223372036854775807",
+		"[1]*9223372036854775807"};
 	struct arena arena = {0};
 	struct imported imported;
 	struct error error;
