@@ -106,8 +106,13 @@ static bool read_framework(READER)
 	bool ok = import_config(arena, INPUT_NAME, text, length, NULL, NULL, &imported, error);
 
 	(void)target, (void)printed;
+	struct model *model;
 	if (ok)
 		import_print(&imported, &words);
+	/* Sizes that no model has are refused there. */
+	if (ok && imported.model != NULL && imported.model[0] == '{')
+		(void)model_parse(
+			arena, INPUT_NAME, imported.model, strlen(imported.model), &model, NULL);
 	text_finish(&words);
 	for (int i = 0; ok && i < imported.n_notes; i++)
 		ok = judge_lines(imported.notes[i].text, error);
