@@ -6,29 +6,34 @@ struct cast {
 };
 
 /* Of input and weight in forward; in backward of dY for both products, of the weight for dX, of the
- * input for dW. */
+ * input for dW. What a product in backward makes is scaled afterwards. */
 struct casts {
-	struct cast input, weight, gradient, weight_again, input_again;
+	struct cast input, weight, gradient, weight_again, input_again, scaled;
 };
 
 /* Compiled: the largest element is found in a pass (2 bytes; two kernels), scaling, clamping and
  * casting are another (2 + 1). Scales of the first pass serve backward's transposed copies, and
  * both copies of dY are written by one kernel. */
-static const struct casts compiled_tensorwise = {{5, 3}, {5, 3}, {6, 3}, {3, 1}, {3, 1}};
-/* Rows are read once where they lie along memory; along the other dimension twice. Each copy has
- * scales of its own. */
-static const struct casts compiled_rowwise = {{3, 1}, {3, 1}, {8, 3}, {5, 2}, {5, 2}};
+static const struct casts compiled_tensorwise = {{5, 3}, {5, 3}, {6, 3}, {3, 1}, {3, 1}, {0, 0}};
+/* Rows are read once where they lie along memory; along the other dimension twice, the weight's
+ * after a transposed copy (torchao/testing/training/roofline_utils.py). Each copy has scales of its
+ * own. Backward accumulates slowly, for which the kernel by rows is too slow: that of tensors takes
+ * ones for scales, and a pass scales what it made (float8_ops.py, addmm_float8_unwrapped). */
+static const struct casts compiled_rowwise = {{3, 1}, {3, 1}, {8, 3}, {7, 2}, {5, 2}, {4, 1}};
 /* Eager (float8_utils.py, float8_training_tensor.py): abs (2 + 2), max (2), to fp32 (2 + 4), times
  * the scale (4 + 4), clamp (4 + 4), cast (4 + 1), and six kernels of one element or row; backward
  * casts dY twice and copies three operands (1 + 1). */
-static const struct casts eager = {{33, 12}, {33, 12}, {68, 25}, {35, 13}, {35, 13}};
+static const struct casts eager = {{33, 12}, {33, 12}, {68, 25}, {35, 13}, {35, 13}, {0, 0}};
 /* Transformer Engine: one kernel reads once and writes both orders (2 + 1 + 1). */
-static const struct casts engine_delayed = {{4, 1}, {4, 1}, {4, 1}, {0, 0}, {0, 0}};
-static const struct casts engine_tensorwise = {{6, 3}, {6, 3}, {6, 3}, {0, 0}, {0, 0}};
+static const struct casts engine_delayed = {{4, 1}, {4, 1}, {4, 1}, {0, 0}, {0, 0}, {0, 0}};
+static const struct casts engine_tensorwise = {{6, 3}, {6, 3}, {6, 3}, {0, 0}, {0, 0}, {0, 0}};
 
 /* Ours (kernels/cuda/fp8.c): one kernel finds the largest element, one casts; for each product
  * anew, so twice for dY. A third puts zeros where the largest of both operands will be. */
-static const struct casts own = {{5, 2.5}, {5, 2.5}, {10, 5}, {5, 2.5}, {5, 2.5}};
+static const struct casts own = {{5, 2.5}, {5, 2.5}, {10, 5}, {5, 2.5}, {5, 2.5}, {0, 0}};
+
+/* What was gathered in fp8 lies by rows; dW reads its columns (float8_ops.py, preprocess_addmm). */
+static const struct cast turned = {2, 1};
 
 static const struct casts *casts_of(const struct plan *plan)
 {
@@ -53,6 +58,16 @@ static bool is_row_parallel(enum module_kind kind)
 	return kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_DOWN || kind == MODULE_SHARED_DOWN;
 }
 
+/* Of dY for both products. */
+static void add_gradient(struct fp8_casts *sum, const struct casts *casts, double elements,
+	double part, enum pass pass, bool is_gathered)
+{
+	if (pass != PASS_BACKWARD_WEIGHT)
+		add(sum, is_gathered ? &casts->input : &casts->gradient, elements * part, 1);
+	if (pass != PASS_BACKWARD_INPUT && is_gathered)
+		add(sum, &turned, elements, 1);
+}
+
 struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model, int module,
 	const struct gemm_shape *product, enum pass pass)
 {
@@ -63,20 +78,26 @@ struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model
 		runtime_of(plan->runtime)->keeps_fp8_copies ? 1 / (double)plan->grad_accum : 1;
 	double inputs = fp8_shares_input(plan, model, module) ? 0 : 1;
 	/* Cast before they are gathered: a rank's own. */
-	double part = fp8_is_gathered(plan) ? 1 / (double)plan->mesh.tensor : 1;
-	bool is_row = is_row_parallel(model->modules[module].kind);
+	double part = 1 / (double)plan->mesh.tensor;
+	enum module_kind kind = model->modules[module].kind;
+	bool is_row = is_row_parallel(kind), gathers = fp8_is_gathered(plan);
 	struct fp8_casts sum = {0, 0};
 
 	if (pass == PASS_FORWARD) {
-		add(&sum, &casts->input, tokens * in * (is_row ? 1 : part), inputs);
+		add(&sum, &casts->input, tokens * in * (gathers && !is_row ? part : 1), inputs);
 		add(&sum, &casts->weight, out * in, weights);
 		return sum;
 	}
-	if (pass != PASS_BACKWARD_WEIGHT) {
-		add(&sum, &casts->gradient, tokens * out * (is_row ? part : 1), 1);
+	add_gradient(
+		&sum, casts, tokens * out, gathers && is_row ? part : 1, pass, gathers && is_row);
+	if (pass != PASS_BACKWARD_WEIGHT)
 		add(&sum, &casts->weight_again, out * in, 1);
+	/* Compiled, what other layers make of their input is scaled where it is read. */
+	if (pass != PASS_BACKWARD_WEIGHT && kind == MODULE_ATTENTION_OUTPUT)
+		add(&sum, &casts->scaled, tokens * in, 1);
+	if (pass != PASS_BACKWARD_INPUT) {
+		add(&sum, gathers && !is_row ? &turned : &casts->input_again, tokens * in, inputs);
+		add(&sum, &casts->scaled, out * in, 1);
 	}
-	if (pass != PASS_BACKWARD_INPUT)
-		add(&sum, &casts->input_again, tokens * in, inputs);
 	return sum;
 }

@@ -183,11 +183,39 @@ static void test_casts_before_gathers(void **state)
 	const double bytes[] = {fp8_casts_of(&c.plan, c.model, query, &product, PASS_FORWARD).bytes,
 		fp8_casts_of(&c.plan, c.model, down, &product, PASS_FORWARD).bytes,
 		fp8_casts_of(&c.plan, c.model, query, &product, PASS_BACKWARD_INPUT).bytes,
-		fp8_casts_of(&c.plan, c.model, down, &product, PASS_BACKWARD_INPUT).bytes};
+		fp8_casts_of(&c.plan, c.model, down, &product, PASS_BACKWARD_INPUT).bytes,
+		fp8_casts_of(&c.plan, c.model, query, &product, PASS_BACKWARD_WEIGHT).bytes,
+		fp8_casts_of(&c.plan, c.model, down, &product, PASS_BACKWARD_WEIGHT).bytes};
 	assert_true(bytes[0] == 5 * input / 4 + 5 * weight);
 	assert_true(bytes[1] == 5 * input + 5 * weight);
 	assert_true(bytes[2] == 6 * output + 3 * weight);
-	assert_true(bytes[3] == 6 * output / 4 + 3 * weight);
+	assert_true(bytes[3] == 5 * output / 4 + 3 * weight);
+	/* Columns are read of what came in rows of bytes. */
+	assert_true(bytes[4] == 2 * input);
+	assert_true(bytes[5] == 2 * output + 3 * input);
+	case_finish(&c);
+}
+
+/* Row-wise, a pass scales what backward's products made: gradients of weights always, those of
+ * inputs where no kernel reads them anyway. */
+static void test_scaled_afterwards(void **state)
+{
+	const struct gemm_shape product = {64, 32, 128, 1};
+	const double input = 64 * 128, output = 64 * 32, weight = 32 * 128;
+	struct case_ c;
+	(void)state;
+	case_load(&c, "llama-3.1-8b", "dgx-h100");
+	case_plan(&c, "compile=on fp8=rowwise");
+	int down = find_leaf(c.model, MODULE_DOWN);
+	int attention = find_leaf(c.model, MODULE_ATTENTION_OUTPUT);
+	const double of_weight =
+		fp8_casts_of(&c.plan, c.model, down, &product, PASS_BACKWARD_WEIGHT).bytes;
+	const double of_input[] = {
+		fp8_casts_of(&c.plan, c.model, down, &product, PASS_BACKWARD_INPUT).bytes,
+		fp8_casts_of(&c.plan, c.model, attention, &product, PASS_BACKWARD_INPUT).bytes};
+	assert_true(of_weight == 5 * input + 4 * weight);
+	assert_true(of_input[0] == 8 * output + 7 * weight);
+	assert_true(of_input[1] == 8 * output + 7 * weight + 4 * input);
 	case_finish(&c);
 }
 
@@ -200,6 +228,7 @@ int main(void)
 		cmocka_unit_test(test_fp8_product),
 		cmocka_unit_test(test_fp8_steps),
 		cmocka_unit_test(test_casts_before_gathers),
+		cmocka_unit_test(test_scaled_afterwards),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
