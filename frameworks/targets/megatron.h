@@ -72,6 +72,7 @@ const char *megatron_router_dtype(struct exporting *exporting);
 /* Where a file says what megatron_core.c reads of one as of the other. */
 struct megatron_names {
 	const char *pipeline, *chunks, *chunk_blocks, *first, *last, *layout, *instances;
+	const char *counts_embedding, *counts_loss;
 	const char *context, *context_method;
 	const char *attention_dropout, *hidden_dropout;
 	double dropout; /* where the file does not say */

@@ -132,6 +132,10 @@ static const struct config_key keys[] = {
 	{MODEL("pipeline_model_parallel_size"), KEY_COUNT, KNOB_PIPELINE},
 	{MODEL("virtual_pipeline_model_parallel_size"), KEY_READ, KNOB_VIRTUAL_STAGES, NULL, 0,
 		chunks},
+	{MODEL("account_for_embedding_in_pipeline_split"), KEY_READ, KNOB_LAYERS_PER_STAGE, NULL,
+		ONLY_READ},
+	{MODEL("account_for_loss_in_pipeline_split"), KEY_READ, KNOB_LAYERS_PER_STAGE, NULL,
+		ONLY_READ},
 	{MODEL("num_layers_in_first_pipeline_stage"), KEY_READ, KNOB_LAYERS_PER_STAGE, NULL,
 		ONLY_READ},
 	{MODEL("num_layers_in_last_pipeline_stage"), KEY_READ, KNOB_LAYERS_PER_STAGE, NULL,
@@ -181,8 +185,7 @@ static const struct config_key keys[] = {
 };
 static const char unpriced[] =
 	"model.fp8* model.fp4* comm_overlap.tp_comm_overlap model.recompute_modules* peft.* "
-	"model.account_for_embedding_in_pipeline_split "
-	"model.account_for_loss_in_pipeline_split optimizer.optimizer_cpu_offload "
+	"optimizer.optimizer_cpu_offload "
 	"ddp.use_megatron_fsdp ddp.bucket_size model.moe_shared_expert_overlap "
 	"comm_overlap.overlap_moe_expert_parallel_comm";
 
@@ -195,6 +198,8 @@ static const struct megatron_names names = {
 	.first = MODEL("num_layers_in_first_pipeline_stage"),
 	.last = MODEL("num_layers_in_last_pipeline_stage"),
 	.layout = MODEL("pipeline_model_parallel_layout"),
+	.counts_embedding = MODEL("account_for_embedding_in_pipeline_split"),
+	.counts_loss = MODEL("account_for_loss_in_pipeline_split"),
 	.instances = DDP("num_distributed_optimizer_instances"),
 	.context = MODEL("context_parallel_size"),
 	.context_method = MODEL("cp_comm_type"),

@@ -206,6 +206,9 @@ static const struct config_key core_keys[] = {
 	{"num-layers-per-virtual-pipeline-stage", KEY_READ, KNOB_VIRTUAL_STAGES, NULL, ONLY_READ},
 	{"decoder-first-pipeline-num-layers", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
 	{"decoder-last-pipeline-num-layers", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
+	{"account-for-embedding-in-pipeline-split", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL,
+		ONLY_READ},
+	{"account-for-loss-in-pipeline-split", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, ONLY_READ},
 	{"pipeline-model-parallel-layout", KEY_READ, KNOB_LAYERS_PER_STAGE, NULL, 0,
 		megatron_layout},
 	{"context-parallel-size", KEY_COUNT, KNOB_CONTEXT},
@@ -236,8 +239,7 @@ static const struct config_key core_keys[] = {
 static const char core_unpriced[] =
 	"fp8-param-gather fp4-format use-nccl-ub optimizer-cpu-offload "
 	"fine-grained-activation-offloading "
-	"cpu-offloading-num-layers tp-comm-overlap account-for-embedding-in-pipeline-split "
-	"account-for-loss-in-pipeline-split recompute-modules "
+	"cpu-offloading-num-layers tp-comm-overlap recompute-modules "
 	"no-create-attention-mask-in-dataloader use-precision-aware-optimizer "
 	"overlap-param-gather-with-optimizer-step defer-embedding-wgrad-compute ddp-bucket-size "
 	"pad-buckets-for-high-nccl-busbw moe-shared-expert-overlap "
@@ -485,6 +487,8 @@ static const struct megatron_names option_names = {
 	.first = "decoder-first-pipeline-num-layers",
 	.last = "decoder-last-pipeline-num-layers",
 	.layout = "pipeline-model-parallel-layout",
+	.counts_embedding = "account-for-embedding-in-pipeline-split",
+	.counts_loss = "account-for-loss-in-pipeline-split",
 	.instances = "num-distributed-optimizer-instances",
 	.context = "context-parallel-size",
 	.context_method = "cp-comm-type",

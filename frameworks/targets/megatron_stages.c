@@ -137,6 +137,12 @@ static bool finish_layout(
 	return true;
 }
 
+/* Which of embedding and loss count as blocks; `path` of one that does, or NULL. */
+struct ends {
+	bool first, last;
+	const char *path;
+};
+
 /* Blocks of the first and of the last stage; the others share the rest. */
 static bool finish_split(struct importing *importing, const struct megatron_names *names,
 	int64_t stages, struct error *error)
@@ -163,16 +169,52 @@ static bool finish_split(struct importing *importing, const struct megatron_name
 	return true;
 }
 
+/* The embedding and the loss count as a block each, where the file says so: their stages have one
+ * block less than the others. */
+static bool finish_counted_ends(
+	struct importing *importing, const struct ends *ends, int64_t stages, struct error *error)
+{
+	int64_t all = importing->imported->shape.layers + ends->first + ends->last;
+	int64_t each = all / stages;
+
+	if (all % stages != 0 || stages < 2)
+		return import_fail(importing, ends->path, error,
+			"expected blocks that, the ends among them, make %lld equal stages",
+			(long long)stages);
+	const char *text =
+		arena_printf(importing->arena, "1x%lld", (long long)(each - ends->first));
+	if (stages > 2)
+		text = arena_printf(importing->arena, "%s+%lldx%lld", text, (long long)(stages - 2),
+			(long long)each);
+	text = arena_printf(importing->arena, "%s+1x%lld", text, (long long)(each - ends->last));
+	import_set(importing, KNOB_LAYERS_PER_STAGE, text, ends->path);
+	return true;
+}
+
+static bool read_ends(struct importing *importing, const struct megatron_names *names,
+	struct ends *ends, struct error *error)
+{
+	ends->path = NULL;
+	if (!import_switch(importing, names->counts_embedding, &ends->first, false, error) ||
+		!import_switch(importing, names->counts_loss, &ends->last, false, error))
+		return false;
+	ends->path = ends->first ? names->counts_embedding : ends->last ? names->counts_loss : NULL;
+	return true;
+}
+
 bool megatron_finish_stages(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
 	const char *a_rank = names->chunks, *a_stage = names->chunk_blocks;
+	struct ends ends;
 	int64_t layers = importing->imported->shape.layers, ranks, chunks, blocks;
 
 	if (!import_count(importing, names->pipeline, &ranks, 1, error) ||
 		!import_count(importing, a_rank, &chunks, 1, error) ||
-		!import_count(importing, a_stage, &blocks, 0, error))
+		!import_count(importing, a_stage, &blocks, 0, error) ||
+		!read_ends(importing, names, &ends, error))
 		return false;
+	layers += layers > 0 ? ends.first + ends.last : 0;
 	if (ranks == 1)
 		return true;
 	if (!import_is_unset(import_find(importing, names->layout)))
@@ -187,5 +229,7 @@ bool megatron_finish_stages(
 	if (chunks > 1)
 		import_set_count(
 			importing, KNOB_VIRTUAL_STAGES, chunks, blocks > 0 ? a_stage : a_rank);
+	if (ends.path != NULL && layers > 0)
+		return finish_counted_ends(importing, &ends, ranks * chunks, error);
 	return finish_split(importing, names, ranks * chunks, error);
 }

@@ -281,6 +281,16 @@ static const struct foreign files[] = {
 		NULL},
 	{"--micro-batch-size 1 --context-parallel-size 4 --cp-comm-type a2a --hidden-dropout 0\n",
 		"megatron", "context=4 context-method=all-to-all", NULL},
+	{"--micro-batch-size 1 --num-layers 6 --pipeline-model-parallel-size 4 "
+	 "--num-virtual-stages-per-pipeline-rank 2 --account-for-embedding-in-pipeline-split "
+	 "--account-for-loss-in-pipeline-split\n",
+		"megatron", "pipeline=4 virtual-stages=2 layers-per-stage=1x0+6x1+1x0", NULL},
+	{"--micro-batch-size 1 --num-layers 31 --pipeline-model-parallel-size 2 "
+	 "--account-for-embedding-in-pipeline-split\n",
+		"megatron", "layers-per-stage=1x15+1x16", NULL},
+	{"--micro-batch-size 1 --num-layers 30 --pipeline-model-parallel-size 4 "
+	 "--account-for-loss-in-pipeline-split\n",
+		NULL, "make 4 equal stages", NULL},
 	{"--micro-batch-size 1 --context-parallel-size 4 --cp-comm-type a2a+p2p\n", "megatron",
 		"context=4 context-method=ring", "cp-comm-type: a2a+p2p: predicted as p2p"},
 	{"--micro-batch-size 1 --tensor-model-parallel-size 4 --sequence-parallel --num-experts 8 "
