@@ -110,7 +110,7 @@ static struct arena_block *block_for(struct arena *arena, size_t bytes)
 	return arena->first;
 }
 
-void *arena_alloc(struct arena *arena, size_t count, size_t size)
+static void *take(struct arena *arena, size_t count, size_t size, bool zeroed)
 {
 	size_t bytes;
 	const size_t alignment = _Alignof(max_align_t);
@@ -121,9 +121,19 @@ void *arena_alloc(struct arena *arena, size_t count, size_t size)
 	struct arena_block *block = block_for(arena, bytes);
 	void *result = (char *)block->data + block->used;
 	block->used += bytes;
-	if (!block->is_zero)
+	if (zeroed && !block->is_zero)
 		memset(result, 0, bytes);
 	return result;
+}
+
+void *arena_alloc(struct arena *arena, size_t count, size_t size)
+{
+	return take(arena, count, size, true);
+}
+
+void *arena_alloc_unset(struct arena *arena, size_t count, size_t size)
+{
+	return take(arena, count, size, false);
 }
 
 char *arena_strndup(struct arena *arena, const char *text, size_t length)

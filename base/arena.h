@@ -24,6 +24,8 @@ void arena_join(struct arena *arena, struct arena *other);
 /* `count` x `size` zeroed bytes, aligned for any type. Never NULL (see base_out_of_memory), also
  * for zero bytes. */
 void *arena_alloc(struct arena *arena, size_t count, size_t size);
+/* The same of any content: for inner loops, which write before they read. */
+void *arena_alloc_unset(struct arena *arena, size_t count, size_t size);
 char *arena_strdup(struct arena *arena, const char *text);
 char *arena_strndup(struct arena *arena, const char *text, size_t length);
 char *arena_printf(struct arena *arena, const char *format, ...)

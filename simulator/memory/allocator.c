@@ -19,10 +19,12 @@ struct allocator_block {
 	struct free_list *list;                           /* that it is in when it is free */
 	int segment;                                      /* its number; 0 in an expandable one */
 	bool is_free;
+	bool is_kept; /* never given back: what is kept behind it can be part of it */
 };
 
 enum { FIRST_SIZES = 16, CHUNK = 256 };
 
+/* Blocks from `n` on were never used, and hold anything. */
 struct block_chunk {
 	int n;
 	struct block_chunk *next;
@@ -31,7 +33,9 @@ struct block_chunk {
 
 static struct block_chunk *chunk_new(struct allocator *a)
 {
-	struct block_chunk *chunk = ARENA_NEW(a->arena, struct block_chunk);
+	struct block_chunk *chunk = arena_alloc_unset(a->arena, 1, sizeof(*chunk));
+	chunk->n = 0;
+	chunk->next = NULL;
 	if (a->last_chunk != NULL)
 		a->last_chunk->next = chunk;
 	return a->last_chunk = chunk;
@@ -40,13 +44,13 @@ static struct block_chunk *chunk_new(struct allocator *a)
 void allocator_init(
 	struct allocator *allocator, int64_t limit, bool expandable, struct arena *arena)
 {
-	struct free_size *sizes =
-		ARENA_ARRAY(arena, struct free_size, 2 * ALLOCATOR_STREAMS * (FIRST_SIZES + 1));
+	struct free_size *sizes = arena_alloc_unset(
+		arena, (size_t)2 * ALLOCATOR_STREAMS * (FIRST_SIZES + 1), sizeof(*sizes));
 	*allocator = (struct allocator){.limit = limit, .expandable = expandable, .arena = arena};
 	allocator->chunks = chunk_new(allocator);
 	for (int i = 0; i < 2 * ALLOCATOR_STREAMS; i++, sizes += FIRST_SIZES + 1) {
 		bool small = i % 2 != 0;
-		sizes->bytes = INT64_MAX;
+		*sizes = (struct free_size){.bytes = INT64_MAX};
 		allocator->lists[i / 2][small] = (struct free_list){.capacity = FIRST_SIZES,
 			.sizes = sizes,
 			.least_rest = small || expandable ? ROUND : SMALL_REQUEST + 1,
@@ -379,6 +383,7 @@ static inline struct allocator_block *split(
 	rest->next = next;
 	rest->list = block->list;
 	rest->segment = block->segment;
+	rest->is_kept = false;
 	if (next != NULL)
 		next->previous = rest;
 	else if (block->list->tail == block)
@@ -415,6 +420,36 @@ static inline struct allocator_block *take_of(
 	a->active += block->bytes;
 	a->peak_active = max_i64(a->peak_active, a->active);
 	return block;
+}
+
+/* What is kept in front of a free block takes its first bytes. */
+static inline void shrink(
+	struct allocator *a, struct free_size *size, struct allocator_block *block, int64_t bytes)
+{
+	block->previous->bytes += bytes;
+	block->offset += bytes;
+	block->bytes -= bytes;
+	list_sink(a, size, block->free_after, block);
+	a->active += bytes;
+	a->peak_active = max_i64(a->peak_active, a->active);
+}
+
+void allocator_keep(struct allocator *a, int stream, int64_t bytes, int n)
+{
+	bytes = allocator_rounded(bytes);
+	struct free_list *list = &a->lists[stream][allocator_is_small(bytes)];
+	for (int i = 0; i < n; i++) {
+		struct free_size *size = size_from(list, bytes);
+		struct allocator_block *block = size->first;
+		if (block != NULL && size->bytes - bytes >= list->least_rest &&
+			block->previous != NULL && block->previous->is_kept) {
+			shrink(a, size, block, bytes);
+			continue;
+		}
+		block = take_of(a, list, size, bytes);
+		if (block != NULL)
+			block->is_kept = true;
+	}
 }
 
 struct allocator_block *allocator_take(struct allocator *a, int stream, int64_t bytes)

@@ -60,6 +60,8 @@ void allocator_init(
 	struct allocator *allocator, int64_t limit, bool expandable, struct arena *arena);
 /* A block; NULL after a failure. */
 struct allocator_block *allocator_take(struct allocator *allocator, int stream, int64_t bytes);
+/* `n` requests of one size, in a row, that are never given back. */
+void allocator_keep(struct allocator *allocator, int stream, int64_t bytes, int n);
 /* `block` may be NULL. */
 void allocator_give(struct allocator *allocator, struct allocator_block *block);
 /* The same of `n` requests of one size, and of `n` blocks, which become NULL. */

@@ -67,8 +67,7 @@ static void play_other(const struct playing *p, const struct event *e, int turn)
 		int64_t position = r->position + turn * r->inner + p->round * r->outer;
 		give(lanes, slot_of(lanes, p->lane, r, p->step, position));
 	} else if (p->step == 0) {
-		for (int i = 0; i < e->n; i++)
-			allocator_take(&lanes->allocator, lanes->lanes[p->lane].stream, e->bytes);
+		allocator_keep(&lanes->allocator, lanes->lanes[p->lane].stream, e->bytes, e->n);
 	}
 }
 
@@ -194,7 +193,7 @@ static void take_resident(void *self, int buffer)
 	const struct cut *c = cutter_cut(&lanes->cutter, buffer);
 	const struct buffer *b = &lanes->cutter.program->buffers[buffer];
 	for (int i = 0; i < c->n && !buffer_in_host(b); i++)
-		allocator_take(&lanes->allocator, (int)b->pool, c->bytes[i]);
+		allocator_keep(&lanes->allocator, (int)b->pool, c->bytes[i], 1);
 }
 
 static void make_slots(struct lanes *lanes)
@@ -209,7 +208,7 @@ static void make_slots(struct lanes *lanes)
 	int most = 0;
 	for (int i = 0; i < lanes->n_stretches; i++)
 		most = most > lanes->stretches[i].points ? most : lanes->stretches[i].points;
-	lanes->sums = ARENA_ARRAY(lanes->arena, int64_t, most);
+	lanes->sums = arena_alloc_unset(lanes->arena, (size_t)most, sizeof(*lanes->sums));
 }
 
 bool lanes_reserved(

@@ -192,7 +192,7 @@ static bool alike(const struct cutter *cutter, const struct buffer *a, const str
 static void keep(struct cutter *cutter, struct cut *c)
 {
 	c->n = cutter->pieces->n;
-	c->bytes = ARENA_ARRAY(cutter->arena, int64_t, c->n + 1);
+	c->bytes = arena_alloc_unset(cutter->arena, (size_t)c->n + 1, sizeof(*c->bytes));
 	memcpy(c->bytes, cutter->pieces->bytes, (size_t)c->n * sizeof(*c->bytes));
 	for (int i = 0; i < c->n; i++)
 		c->n_small += allocator_is_small(c->bytes[i]);
@@ -275,7 +275,7 @@ void cutter_init(struct cutter *cutter, const struct engine *engine, struct aren
 			&engine->schedule->plan, engine->schedule->topology->device.generation),
 		.cuts = ARENA_ARRAY(arena, struct cut, engine->program->n_buffers),
 		.takers = ARENA_ARRAY(arena, int, engine->program->n_buffers),
-		.pieces = ARENA_NEW(arena, struct pieces),
+		.pieces = arena_alloc_unset(arena, 1, sizeof(struct pieces)),
 		.arena = arena};
 	for (int role = 0; role < BUFFER_ROLE_COUNT; role++)
 		cutter->last[role] = -1;

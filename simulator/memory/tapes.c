@@ -120,7 +120,8 @@ static void make_tapes(struct lanes *lanes, const struct stretch *s)
 		tape->n = tape->n_runs = tape->n_references = tape->n_slots = 0;
 		tape->open = tape->keeps = false;
 		if (tape->length < s->length)
-			tape->slots = ARENA_ARRAY(lanes->arena, int, s->length);
+			tape->slots = arena_alloc_unset(
+				lanes->arena, (size_t)s->length, sizeof(*tape->slots));
 		tape->length = max_i64(tape->length, s->length);
 	}
 }
@@ -128,7 +129,7 @@ static void make_tapes(struct lanes *lanes, const struct stretch *s)
 static void *grow(struct arena *arena, const void *old, int n, int *capacity, size_t size)
 {
 	*capacity = n > 0 ? 2 * n : 16;
-	void *array = arena_alloc(arena, (size_t)*capacity, size);
+	void *array = arena_alloc_unset(arena, (size_t)*capacity, size);
 	if (n > 0)
 		memcpy(array, old, (size_t)n * size);
 	return array;
@@ -481,7 +482,7 @@ static void keep_tape(struct lanes *lanes, struct stretch *s, int l)
 		s->tapes[l] = before->tapes[l];
 		return;
 	}
-	tape->levels = ARENA_ARRAY(lanes->arena, int64_t, s->points);
+	tape->levels = arena_alloc_unset(lanes->arena, (size_t)s->points, sizeof(*tape->levels));
 	tape->base = lanes->lanes[l].n_slots;
 	lanes->lanes[l].n_slots += tape->n_slots * (tape->open ? s->times : 1);
 	s->tapes[l] = tape;
@@ -492,7 +493,8 @@ bool lanes_record(struct lanes *lanes)
 {
 	find_lanes(lanes);
 	find_offsets(lanes);
-	lanes->stretches = ARENA_ARRAY(lanes->arena, struct stretch, lanes->cutter.program->n_ops);
+	lanes->stretches = arena_alloc_unset(
+		lanes->arena, (size_t)lanes->cutter.program->n_ops, sizeof(*lanes->stretches));
 	if (!find_stretches(lanes))
 		return false;
 	for (int i = 0; i < lanes->n_stretches; i++) {
