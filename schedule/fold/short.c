@@ -285,11 +285,12 @@ static void make_times(struct shorter *shorter, struct arena *arena)
 /* The first micro-batch leaves gradients, to which later ones are added: where each reduces them,
  * that takes more operations, and what the second one waits for is not as far back. With a single
  * unit what is waited for is a micro-batch further back. Behind the repeated one stays the last,
- * and where only that one reduces, one more that shows that neighbours are alike. */
+ * and where only that one reduces all the way, one more that shows that neighbours are alike. */
 static void make_plan(struct shorter *shorter, struct arena *arena, const struct plan *plan)
 {
 	int first = 1 + plan->sync_each_micro_batch + (plan->wrap.kind == WRAP_MODEL);
-	int64_t kept = first + 1 + (plan->sync_each_micro_batch ? 1 : 2);
+	bool ends_alike = plan->sync_each_micro_batch && !plan->late_all_reduce;
+	int64_t kept = first + 1 + (ends_alike ? 1 : 2);
 	struct rows *rows = &shorter->plan.activation_checkpointing;
 	shorter->plan = *plan;
 	shorter->first_micro_batch = -1;

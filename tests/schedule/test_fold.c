@@ -331,9 +331,9 @@ static const struct {
 	int blocks, micro_batches;
 } floors[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_FSDP1] = {60, 25},
-	[RUNTIME_PYTORCH_FSDP2] = {65, 35},
+	[RUNTIME_PYTORCH_FSDP2] = {68, 42},
 	[RUNTIME_PYTORCH_DDP] = {0, 30},
-	[RUNTIME_SHARDPLAN] = {60, 30},
+	[RUNTIME_SHARDPLAN] = {65, 42},
 	[RUNTIME_DEEPSPEED] = {0, 25},
 	[RUNTIME_NANOTRON] = {0, 35},
 	[RUNTIME_INTERNEVO] = {0, 35},
@@ -539,9 +539,10 @@ static void test_lengths(void **state)
 		{"runtime=pytorch-fsdp1", 85},
 		{"runtime=shardplan", 72},
 		{"runtime=shardplan strategy=ZERO_2", 29},
-		{"runtime=pytorch-fsdp2 grad_accum=32", 385},
-		{"runtime=pytorch-fsdp1 grad_accum=32", 421},
+		{"runtime=pytorch-fsdp2 grad_accum=32", 229},
+		{"runtime=pytorch-fsdp1 grad_accum=32", 253},
 		{"runtime=pytorch-fsdp2 wrap=model", 21},
+		{"strategy=HYBRID_SHARD late_all_reduce=on grad_accum=32", 313},
 	};
 	struct arena arena = {0};
 	const struct model *model = preset_model(&arena, "llama-3-405b");
