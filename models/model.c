@@ -160,6 +160,6 @@ bool model_leaves_are_alike(const struct model *model, int one, int two)
 	return a->kind == b->kind && a->n_parameters == b->n_parameters &&
 	       (a->adapter < 0) == (b->adapter < 0) && a->frozen == b->frozen &&
 	       a->weight_frozen == b->weight_frozen && a->unread == b->unread &&
-	       model_goes_back(model, one) == model_goes_back(model, two) &&
+	       (one < model->first_trained) == (two < model->first_trained) &&
 	       (one == model->first_trained) == (two == model->first_trained);
 }
