@@ -184,8 +184,8 @@ struct action_list actions_begin(struct step *step)
 	struct action_list old = step->actions;
 	step->actions = (struct action_list){0};
 	/* A pass writes about as many as it reads. */
-	step->actions.items = array_grow(
-		NULL, &step->actions.capacity, old.n + old.n / 4, sizeof(struct action));
+	step->actions.items =
+		array_grow(NULL, &step->actions.capacity, old.n + old.n / 4, sizeof(struct action));
 	return old;
 }
 

@@ -1,6 +1,6 @@
-#include "simulator/memory/allocator.h"
-
 #include <string.h>
+
+#include "simulator/memory/blocks.h"
 
 enum {
 	MIB = 1 << 20,
@@ -12,24 +12,7 @@ enum {
 	SEGMENT_ROUND = 2 * MIB,
 };
 
-struct allocator_block {
-	int64_t bytes, offset;                            /* offset: in its segment */
-	struct allocator_block *previous, *next;          /* in the segment */
-	struct allocator_block *free_before, *free_after; /* of its size in the free list */
-	struct free_list *list;                           /* that it is in when it is free */
-	int segment;                                      /* its number; 0 in an expandable one */
-	bool is_free;
-	bool is_kept; /* never given back: what is kept behind it can be part of it */
-};
-
-enum { FIRST_SIZES = 16, CHUNK = 256 };
-
-/* Blocks from `n` on were never used, and hold anything. */
-struct block_chunk {
-	int n;
-	struct block_chunk *next;
-	struct allocator_block blocks[CHUNK];
-};
+enum { FIRST_SIZES = 16 };
 
 static struct block_chunk *chunk_new(struct allocator *a)
 {
@@ -207,11 +190,6 @@ static int64_t segment_bytes(int64_t bytes)
 	if (bytes <= SMALL_REQUEST)
 		return SMALL_SEGMENT;
 	return bytes < LARGE_REQUEST ? LARGE_SEGMENT : round_up(bytes, SEGMENT_ROUND);
-}
-
-static bool is_segment(const struct allocator_block *block)
-{
-	return block->previous == NULL && block->next == NULL;
 }
 
 static void release_list(struct allocator *a, const struct free_list *list)
@@ -400,6 +378,12 @@ static struct allocator_block *take_new(struct allocator *a, struct free_list *l
 	return block;
 }
 
+static inline void count_taken(struct allocator *a, int64_t bytes)
+{
+	a->active += bytes;
+	a->peak_active = max_i64(a->peak_active, a->active);
+}
+
 /* Of the smallest size that is large enough, the one freed last; or a new one. */
 static inline struct allocator_block *take_of(
 	struct allocator *a, struct free_list *list, struct free_size *size, int64_t bytes)
@@ -417,38 +401,31 @@ static inline struct allocator_block *take_of(
 		block->is_free = false;
 		list_sink(a, size, block->free_after, split(a, block, left));
 	}
-	a->active += block->bytes;
-	a->peak_active = max_i64(a->peak_active, a->active);
+	count_taken(a, block->bytes);
 	return block;
 }
 
 /* What is kept in front of a free block takes its first bytes. */
-static inline void shrink(
-	struct allocator *a, struct free_size *size, struct allocator_block *block, int64_t bytes)
-{
-	block->previous->bytes += bytes;
-	block->offset += bytes;
-	block->bytes -= bytes;
-	list_sink(a, size, block->free_after, block);
-	a->active += bytes;
-	a->peak_active = max_i64(a->peak_active, a->active);
-}
-
 void allocator_keep(struct allocator *a, int stream, int64_t bytes, int n)
 {
 	bytes = allocator_rounded(bytes);
 	struct free_list *list = &a->lists[stream][allocator_is_small(bytes)];
-	for (int i = 0; i < n; i++) {
+	for (; n > 0; n--) {
 		struct free_size *size = size_from(list, bytes);
-		struct allocator_block *block = size->first;
-		if (block != NULL && size->bytes - bytes >= list->least_rest &&
-			block->previous != NULL && block->previous->is_kept) {
-			shrink(a, size, block, bytes);
+		struct allocator_block *block = size->first, *front = NULL;
+		if (block != NULL && size->bytes - bytes >= list->least_rest)
+			front = block->previous;
+		if (front == NULL || !front->is_kept) {
+			block = take_of(a, list, size, bytes);
+			if (block != NULL)
+				block->is_kept = true;
 			continue;
 		}
-		block = take_of(a, list, size, bytes);
-		if (block != NULL)
-			block->is_kept = true;
+		front->bytes += bytes;
+		block->offset += bytes;
+		block->bytes -= bytes;
+		list_sink(a, size, block->free_after, block);
+		count_taken(a, bytes);
 	}
 }
 
@@ -474,8 +451,7 @@ static inline int take_alike(struct allocator *a, const struct free_list *list,
 	}
 	size->first = block;
 	block->free_before = NULL;
-	a->active += taken * size->bytes;
-	a->peak_active = max_i64(a->peak_active, a->active);
+	count_taken(a, taken * size->bytes);
 	return taken;
 }
 
@@ -567,48 +543,4 @@ void allocator_give_all(struct allocator *a, int n, struct allocator_block **blo
 		else
 			list_put(a, block);
 	}
-}
-
-/* --- states -------------------------------------------------------------------------------------
- */
-
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-	hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-	return hash ^ (hash >> 29);
-}
-
-/* Segments that are wholly free can stand for one another. */
-uint64_t allocator_state(const struct allocator *a, int stream, bool small)
-{
-	const struct free_list *list = &a->lists[stream][small];
-	uint64_t hash = mix(0, (uint64_t)list->end);
-	for (int i = 0; i < list->n; i++) {
-		hash = mix(hash, (uint64_t)list->sizes[i].bytes);
-		for (const struct allocator_block *block = list->sizes[i].first; block != NULL;
-			block = block->free_after) {
-			uint64_t place = ((uint64_t)block->segment << 40) + (uint64_t)block->offset;
-			hash = mix(hash, is_segment(block) ? 1 : place);
-		}
-	}
-	return hash;
-}
-
-static uint64_t segment_layout(const struct allocator_block *block)
-{
-	uint64_t hash = (uint64_t)(2 * block->list->stream + block->list->small);
-	for (; block != NULL; block = block->next)
-		hash = mix(hash, (uint64_t)(2 * block->bytes) | block->is_free);
-	return hash;
-}
-
-/* Blocks that are no more are marked. */
-uint64_t allocator_layout(const struct allocator *a)
-{
-	uint64_t sum = mix(0, (uint64_t)a->retries);
-	for (const struct block_chunk *chunk = a->chunks; chunk != NULL; chunk = chunk->next)
-		for (int i = 0; i < chunk->n; i++)
-			if (chunk->blocks[i].previous == NULL && chunk->blocks[i].bytes > 0)
-				sum += segment_layout(&chunk->blocks[i]);
-	return sum;
 }

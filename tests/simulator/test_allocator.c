@@ -259,6 +259,58 @@ static void test_together(void **state)
 	arena_finish(&arena);
 }
 
+/* What is never given back can be part of one block: all else goes on as if it were not. */
+static void test_kept(void **state)
+{
+	(void)state;
+	for (int expandable = 0; expandable < 2; expandable++) {
+		struct arena arena = {0};
+		struct allocator apart, kept;
+		struct allocator_block *blocks[2][40] = {{NULL}};
+		uint64_t random = 4711;
+		allocator_init(&apart, 0, expandable, &arena);
+		allocator_init(&kept, 0, expandable, &arena);
+		for (int round = 0; round < 4000; round++) {
+			random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+			int64_t bytes = (int64_t)(random >> 20) % (round % 2 ? MIB : 12 * MIB);
+			int i = (int)(random >> 40) % COUNT_OF(blocks[0]);
+			for (int n = round % 4; n > 0 && round % 5 == 0; n--)
+				allocator_take(&apart, 0, bytes);
+			if (round % 5 == 0) {
+				allocator_keep(&kept, 0, bytes, round % 4);
+			} else if (blocks[0][i] == NULL) {
+				blocks[0][i] = allocator_take(&apart, 0, bytes);
+				blocks[1][i] = allocator_take(&kept, 0, bytes);
+			} else {
+				allocator_give(&apart, blocks[0][i]);
+				allocator_give(&kept, blocks[1][i]);
+				blocks[0][i] = blocks[1][i] = NULL;
+			}
+			assert_int_equal(kept.reserved, apart.reserved);
+			assert_int_equal(kept.active, apart.active);
+			assert_int_equal(kept.peak_active, apart.peak_active);
+			for (int small = 0; small < 2; small++)
+				assert_int_equal(allocator_state(&kept, 0, small),
+					allocator_state(&apart, 0, small));
+		}
+		arena_finish(&arena);
+	}
+}
+
+static void test_kept_as_one(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct allocator parts, whole;
+	allocator_init(&parts, 0, false, &arena);
+	allocator_init(&whole, 0, false, &arena);
+	allocator_keep(&parts, 0, 100 * KIB, 3);
+	allocator_keep(&parts, 0, 64 * KIB, 1);
+	allocator_keep(&whole, 0, 364 * KIB, 1);
+	assert_int_equal(allocator_layout(&parts), allocator_layout(&whole));
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -271,6 +323,8 @@ int main(void)
 		cmocka_unit_test(test_expandable),
 		cmocka_unit_test(test_expandable_retry),
 		cmocka_unit_test(test_together),
+		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_kept_as_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
