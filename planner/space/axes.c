@@ -126,9 +126,7 @@ static void restrict_axis(struct filling *f, enum knob_id axis)
 	values->n = n;
 }
 
-/* --- ranks that divide the model
- * ------------------------------------------------------------------
- */
+/* --- ranks that divide the model -------------------------------------------------------------- */
 
 /* Bytes a parameter of mixed precision: fp32 master and moments, a gradient. */
 enum { STATE_BYTES = 16 };
@@ -187,18 +185,26 @@ bool space_divide(const struct question *question, struct question *other)
 		       question_is_open(question, KNOB_CONTEXT));
 }
 
-/* Where every rank has whole parameters (ZeRO-1), a model that a node does not hold is cut into
- * stages. Where they are sharded too, several nodes hold it together at a price that stages do not
- * pay, and a model of more is. Parameters of a stage stay whole between micro-batches (torchtitan's
- * default); other strategies, and so experts, are searched where the pipeline is given. */
+/* Does every rank have whole parameters (ZeRO-1)? */
+static bool keeps_whole(const struct filling *f)
+{
+	return f->plan->strategy == STRATEGY_ZERO_1 && plan_layout(f->plan) == LAYOUT_WHOLE;
+}
+
+/* Where ranks have whole parameters, a model that a node does not hold is cut into stages. Where
+ * they are sharded too, several nodes hold it together at a price that stages do not pay, and a
+ * model of more is. Parameters of a stage stay whole between micro-batches (torchtitan's default):
+ * with experts that fits where a part of the nodes holds all states. Other strategies are searched
+ * where the pipeline is given. */
 static bool asks_for_stages(const struct filling *f)
 {
-	enum { NODES = 4 };
-	bool whole = f->plan->strategy == STRATEGY_ZERO_1 && plan_layout(f->plan) == LAYOUT_WHOLE;
-
-	return (whole || f->plan->strategy == STRATEGY_SHARD_GRAD_OP) &&
-	       exceeds_nodes(f->question, whole ? 1 : NODES) &&
-	       (whole || f->question->model->architecture.experts == 0);
+	enum { NODES = 4, PART = 4 };
+	bool experts = f->question->model->architecture.experts > 0;
+	int most = (int)f->question->topology->nodes / PART;
+	if (keeps_whole(f))
+		return exceeds_nodes(f->question, 1);
+	return f->plan->strategy == STRATEGY_SHARD_GRAD_OP && exceeds_nodes(f->question, NODES) &&
+	       !(experts && exceeds_nodes(f->question, most));
 }
 
 /* Of the plan's runtime; powers of two, as many as give every rank a part of a sequence, and no
@@ -207,7 +213,8 @@ static bool asks_for_stages(const struct filling *f)
 static void add_context(struct filling *f)
 {
 	enum { SHORT = 8192, MOST = 64, BESIDE_EXPERTS = 2 };
-	bool beside = f->question->model->architecture.experts > 0 && asks_for_stages(f);
+	bool experts = f->question->model->architecture.experts > 0;
+	bool beside = experts && keeps_whole(f) && asks_for_stages(f);
 	int64_t ranks = topology_devices(f->question->topology);
 	int64_t most = f->question->divides ? MOST : f->plan->seq_len / SHORT;
 	if (!is_free(f, KNOB_CONTEXT) || !has_knob(f, KNOB_CONTEXT) ||
@@ -268,21 +275,19 @@ static void add_virtual_stages(struct filling *f)
 		axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], v);
 }
 
-/* The ranks of a node, which NVLink joins, and a few times as many, where they divide the experts.
- */
+/* A node's ranks, which NVLink joins, and a few times as many, where they divide the experts. */
 static void add_experts(struct filling *f)
 {
-	enum { NODES_TIMES = 4 };
+	static const int nodes[] = {1, 2, 4, 16};
 	int64_t experts = f->question->model->architecture.experts;
-	int64_t node = f->question->topology->devices_per_node;
+	int64_t node = max_i64(f->question->topology->devices_per_node, 2);
 	if (!is_free(f, KNOB_EXPERT) || !has_knob(f, KNOB_EXPERT) || experts == 0 ||
 		!exceeds_nodes(f->question, 1))
 		return;
 	axis_add_int(&f->axes->of[KNOB_EXPERT], 1);
-	for (int64_t e = max_i64(node, 2); e <= min_i64(experts, plan_ranks(f->plan));
-		e *= NODES_TIMES)
-		if (experts % e == 0)
-			axis_add_int(&f->axes->of[KNOB_EXPERT], e);
+	for (int i = 0; i < COUNT_OF(nodes); i++)
+		if (nodes[i] * node <= plan_ranks(f->plan) && experts % (nodes[i] * node) == 0)
+			axis_add_int(&f->axes->of[KNOB_EXPERT], nodes[i] * node);
 }
 
 static bool is_tried(const struct question *question, enum knob_id axis, int64_t ranks)

@@ -237,16 +237,18 @@ static bool is_plain(const struct enumeration *e, enum knob_id axis, const struc
 	return of_units && (tensor || searches_experts(e, point)) && e->question->only[axis].n == 0;
 }
 
-/* Values of an axis that are tried, the first ones: beside stages and tensor ranks a node of expert
- * ranks at most. */
+/* Values of an axis that are tried, the first ones: of expert ranks a node beside stages, two
+ * beside tensor ranks, which make room for them. */
 static int tried(const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
 	int n = e->axes.of[axis].n;
-	bool cut = asked_size(point, KNOB_PIPELINE) > 1 || asked_size(point, KNOB_TENSOR) > 1;
-	bool few = axis == KNOB_EXPERT && cut && e->question->only[axis].n == 0;
 	if (is_plain(e, axis, point))
 		return 1;
-	return few && n > 2 ? 2 : n;
+	if (axis != KNOB_EXPERT || e->question->only[axis].n > 0)
+		return n;
+	if (asked_size(point, KNOB_PIPELINE) > 1)
+		return (int)min_i64(n, 2);
+	return (int)(asked_size(point, KNOB_TENSOR) > 1 ? min_i64(n, 3) : n);
 }
 
 /* As torchtitan has it, which composes FSDP2 with them: ends that are not tied are units of their
