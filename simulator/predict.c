@@ -424,16 +424,18 @@ void predict(const struct finished *finished, const struct simulation_options *o
 }
 
 bool simulate_overflow(const struct schedule *schedule, int class,
-	const struct simulation_options *options, struct arena *arena)
+	const struct simulation_options *options, struct arena *arena, int64_t *held)
 {
 	const struct engine_options engine_options = engine_options_of(options);
 	struct fixed_memory outside = schedule_fixed_memory(schedule);
 	struct engine engine;
-	int64_t room = device_limit(schedule->topology, options->memory_limit_bytes) -
-		       outside.context - outside.communicators;
+	int64_t fixed = outside.context + outside.communicators;
+	int64_t room = device_limit(schedule->topology, options->memory_limit_bytes) - fixed;
+	*held = fixed;
 	engine_init(&engine, schedule, class, &engine_options, arena);
 	if (!has_pools(&engine) || memory_defers_frees(schedule))
 		return false;
-	struct reserved reserved = memory_reserved(&engine, room, arena);
-	return !reserved.within || reserved.bytes > room;
+	struct reserved reserved = memory_reserved(&engine, 0, arena);
+	*held += reserved.active;
+	return reserved.bytes > room;
 }

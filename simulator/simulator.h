@@ -73,9 +73,10 @@ bool simulate(const struct schedule *schedule, const struct simulation_options *
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error);
 
 /* Whether a rank of the class, of which `schedule` may have the program alone, holds more than the
- * device has room for when its allocator serves the list in order. False where only a run tells. */
+ * device has room for when its allocator serves the list in order. False where only a run tells.
+ * `held`: bytes of a device that are then in use at once, which no retry gives back. */
 bool simulate_overflow(const struct schedule *schedule, int class,
-	const struct simulation_options *options, struct arena *arena);
+	const struct simulation_options *options, struct arena *arena, int64_t *held);
 
 /* Bytes of a device; `asked`: instead of what it has, 0 = that. */
 int64_t device_limit(const struct topology *topology, int64_t asked);

@@ -174,7 +174,7 @@ static void measure_load_of(struct sampler *sampler, const struct model *model,
 					       sample.schedule, &program->ops[i], sample.issue[i]);
 		bound_add_cover(&sample.costs[i], times, load->cover);
 	}
-	const struct stands stands = bound_stands(sample.schedule, &sampler->arena);
+	const struct stands stands = bound_stands(&sample.schedule->programs[0], &sampler->arena);
 	load->saved = bound_standing(&stands, bound_is_load, OP_LOSS, &sampler->arena);
 	measure_stages(sampler, &sample, &stands, &load->stages);
 }
@@ -315,7 +315,7 @@ static void measure_shape(struct sampler *sampler, const struct plan *plan, stru
 	bool host_alone = host_updates_alone(&sample.schedule->programs[0]);
 	for (int i = 0; i < sample.schedule->programs[0].n_ops; i++)
 		add_operation(shape, &sample, i, host_alone);
-	const struct stands stands = bound_stands(sample.schedule, &sampler->arena);
+	const struct stands stands = bound_stands(&sample.schedule->programs[0], &sampler->arena);
 	shape->at_loss = bound_standing(&stands, bound_is_kept, OP_LOSS, &sampler->arena);
 	shape->at_end = bound_standing(&stands, is_shape, OP_OPTIMIZER, &sampler->arena);
 }
@@ -493,9 +493,9 @@ struct block_load bounds_block(const struct question *question, const struct pla
 	return found;
 }
 
-int64_t bounds_memory(const struct schedule *schedule, struct arena *arena)
+int64_t bounds_memory(const struct schedule *schedule, int class, struct arena *arena)
 {
-	const struct stands stands = bound_stands(schedule, arena);
+	const struct stands stands = bound_stands(&schedule->programs[class], arena);
 	return bound_standing(&stands, NULL, OP_KIND_COUNT, arena) + bound_fixed_bytes(schedule);
 }
 

@@ -31,8 +31,12 @@ void bounds_build(
 const struct divided_models *bounds_models(const struct bounds *bounds);
 /* The bound of memory of a plan is that of its load and its shape, too. `space`: as it was. */
 void bounds_complete(struct bounds *bounds, const struct space *space, int plan);
-/* The bound of memory that a plan's own schedule gives, whole or folded. Allocates from `arena`. */
-int64_t bounds_memory(const struct schedule *schedule, struct arena *arena);
+/* The bound of memory that a class of a plan's own schedule gives, whole or folded. Allocates from
+ * `arena`. */
+int64_t bounds_memory(const struct schedule *schedule, int class, struct arena *arena);
+/* The rank of a pipeline whose blocks have the most parameters, the first of these; how many.
+ * `model`: what a rank has of it but for the pipeline. */
+int bounds_heaviest_stage(const struct plan *plan, const struct model *model, double *parameters);
 /* times[0 .. n): what a step of a pipeline takes at least with so many micro-batches, s, by the
  * longest path through its passes. False: it is not followed. Takes longer than bounds_build.
  * `model`: what a rank has of it but for the pipeline. Allocates from `arena`. */

@@ -58,10 +58,9 @@ static void touch(const struct program *program, struct slice slice, int op, str
 	}
 }
 
-static void count(const struct schedule *schedule, int index, struct slice slice, int repeated,
+static void count(const struct program *program, int index, struct slice slice, int repeated,
 	struct stand *stands)
 {
-	const struct program *program = &schedule->programs[0];
 	const int *buffers = slice_of(program, slice);
 	for (int i = 0; i < slice.count; i++) {
 		struct stand *stand = &stands[buffers[i]];
@@ -73,9 +72,8 @@ static void count(const struct schedule *schedule, int index, struct slice slice
 }
 
 static struct stand *find_stands(
-	const struct schedule *schedule, const int *repeated, struct arena *arena)
+	const struct program *program, const int *repeated, struct arena *arena)
 {
-	const struct program *program = &schedule->programs[0];
 	struct stand *stands = ARENA_ARRAY(arena, struct stand, program->n_buffers);
 	for (int i = 0; i < program->n_buffers; i++) {
 		bool resident = program->buffers[i].resident;
@@ -84,8 +82,8 @@ static struct stand *find_stands(
 	}
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
-		count(schedule, i, op->takes, repeated[i], stands);
-		count(schedule, i, op->gives, repeated[i], stands);
+		count(program, i, op->takes, repeated[i], stands);
+		count(program, i, op->gives, repeated[i], stands);
 		if (op->stream != STREAM_COMPUTE)
 			continue;
 		touch(program, op->takes, i, stands);
@@ -95,13 +93,12 @@ static struct stand *find_stands(
 	return stands;
 }
 
-struct stands bound_stands(const struct schedule *schedule, struct arena *arena)
+struct stands bound_stands(const struct program *program, struct arena *arena)
 {
-	const struct program *program = &schedule->programs[0];
 	int *repeated = ARENA_ARRAY(arena, int, program->n_ops);
 	for (int i = 0; i < program->n_ops; i++)
 		repeated[i] = block_times(program, i);
-	return (struct stands){program, repeated, find_stands(schedule, repeated, arena)};
+	return (struct stands){program, repeated, find_stands(program, repeated, arena)};
 }
 
 int64_t bound_standing(const struct stands *found, bool (*filter)(const struct buffer *buffer),

@@ -72,7 +72,7 @@ struct stands {
 	const int *repeated;    /* by operation: how often blocks repeat it */
 	const struct stand *of; /* by buffer */
 };
-struct stands bound_stands(const struct schedule *schedule, struct arena *arena);
+struct stands bound_stands(const struct program *program, struct arena *arena);
 /* The most bytes that are surely there while an operation of the compute stream outside
  * of repeated blocks runs, of one kind of operation (OP_KIND_COUNT: any); `filter` may be NULL. */
 int64_t bound_standing(const struct stands *stands, bool (*filter)(const struct buffer *buffer),

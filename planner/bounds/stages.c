@@ -12,11 +12,13 @@
  *
  * Memory. The first rank keeps what its blocks save for as many micro-batches as the order lets it
  * begin (pipeline.h), the weight parts of backward to the last. States are shared out over the
- * stages and the shards; the largest part is not below the mean. */
-#include "planner/bounds/parts.h"
+ * stages and the shards; the largest part is not below the mean, nor below that of the rank whose
+ * blocks have the most parameters. */
+#include "planner/bounds/bounds.h"
 
 #include <math.h>
 
+#include "planner/bounds/parts.h"
 #include "schedule/pipeline/pipeline.h"
 #include "simulator/costs/costs.h"
 
@@ -129,6 +131,16 @@ static double sharded_bytes(const struct plan *plan)
 	return (master + moment_bytes(plan) + gradient) / most_shards(plan);
 }
 
+/* FSDP2 keeps gradients whole until it reduces them, in the last micro-batch. What is sharded of
+ * them comes afterwards. */
+static double whole_gradient_bytes(const struct plan *plan)
+{
+	bool waits = plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->grad_accum > 1 &&
+		     !plan->sync_each_micro_batch;
+	double shard = (double)dtype_bytes(plan_gradient_shard_dtype(plan)) / most_shards(plan);
+	return waits ? fmax(0, (double)dtype_bytes(plan->reduce_dtype) - shard) : 0;
+}
+
 /* The same, and what stays whole. */
 static double state_bytes(const struct plan *plan)
 {
@@ -177,18 +189,71 @@ static int most_held(const struct pipeline *pipeline, const int *stages,
 	return most;
 }
 
+/* Of a rank's blocks. */
+static double parameters_of_rank(
+	const struct pipeline *pipeline, const int *stages, int rank, const double *before_block)
+{
+	double parameters = 0;
+	int first = 0;
+	for (int s = 0; s < pipeline->ranks * pipeline->chunks; s++) {
+		int place, chunk;
+		pipeline_place(pipeline, s, &place, &chunk);
+		if (place == rank)
+			parameters += before_block[first + stages[s]] - before_block[first];
+		first += stages[s];
+	}
+	return parameters;
+}
+
+static const double *parameters_before(const struct model *part, struct arena *arena)
+{
+	int blocks = (int)part->architecture.layers;
+	double *before = ARENA_ARRAY(arena, double, blocks + 1);
+	for (int i = 0; i < part->n_parameters; i++) {
+		int layer = part->modules[part->parameters[i].module].layer;
+		if (layer >= 0 && layer < blocks)
+			before[layer + 1] += (double)part->parameters[i].elements;
+	}
+	for (int i = 0; i < blocks; i++)
+		before[i + 1] += before[i];
+	return before;
+}
+
+int bounds_heaviest_stage(const struct plan *plan, const struct model *part, double *parameters)
+{
+	const struct pipeline pipeline = plan_pipeline(plan);
+	struct arena arena = {0};
+	const int *stages = stages_of(plan, part, &arena);
+	const double *before = parameters_before(part, &arena);
+	int heaviest = 0;
+	*parameters = 0;
+	for (int k = 0; k < pipeline.ranks; k++) {
+		double own = parameters_of_rank(&pipeline, stages, k, before);
+		heaviest = own > *parameters ? k : heaviest;
+		*parameters = fmax(*parameters, own);
+	}
+	arena_finish(&arena);
+	return heaviest;
+}
+
+/* Micro-batches a rank that fill a pipeline. */
+enum { FILLING = 2 };
+
 int64_t bound_stages_memory(
 	const struct plan *plan, const struct model *part, const struct stage_load *load)
 {
-	const struct pipeline pipeline = plan_pipeline(plan);
+	struct pipeline pipeline = plan_pipeline(plan);
 	int64_t blocks = part->architecture.layers;
 	struct arena arena = {0};
 	struct pipeline_slot *slots;
+	if (pipeline.schedule != PIPELINE_GPIPE) /* more of them are never held */
+		pipeline.micro_batches = min_i64(pipeline.micro_batches, FILLING * pipeline.ranks);
 	int n = pipeline_order(&pipeline, 0, &arena, &slots);
 	const int *stages = stages_of(plan, part, &arena);
 	double held = most_held(&pipeline, stages, slots, n) / (double)blocks;
 	double parameters = (double)part->parameter_count / pipeline.ranks;
-	double states = (state_bytes(plan) + bucket_bytes(plan)) * parameters;
+	double each = state_bytes(plan) + bucket_bytes(plan) + whole_gradient_bytes(plan), most;
+	bounds_heaviest_stage(plan, part, &most);
 	arena_finish(&arena);
-	return (int64_t)(0.95 * (load->saved * held + states));
+	return (int64_t)fmax(0.95 * (load->saved * held + each * parameters), 0.99 * each * most);
 }

@@ -221,8 +221,9 @@ static bool run_longer(struct evaluator *evaluator, struct trial *trial, const s
 }
 
 /* Memory is that of a short list: where it is to fit and does not, the step time is not asked for,
- * and is 0. All other lists are without memory, unless retries of the allocator are part of the
- * time: these come when they like, and only lists that are too long are taken for steady. */
+ * and is 0; else a step of what does not fit is taken for steady. All other lists are without
+ * memory, unless retries of the allocator are part of the time: these come when they like, and only
+ * lists that are too long are taken for steady. */
 static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	const struct steady *steady, struct arena *kept, struct error *error)
 {
@@ -242,6 +243,10 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	if (trial->options.memory == MEMORY_FITS && prediction->fits != FITS_YES) {
 		simulation->prediction.step_time = 0;
 		return true;
+	}
+	if (prediction->fits == FITS_NO) { /* nobody runs it: how long it takes is a guess */
+		enough = true;
+		runs_all = false;
 	}
 	if (!retries)
 		shorter.options.memory = MEMORY_IGNORED;
@@ -281,9 +286,21 @@ bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topolo
 	return true;
 }
 
-/* Of a pipeline, the ranks with the most micro-batches in flight: the first has the embedding, and
- * often fewer blocks for it than the second. */
-enum { FULLEST_STAGES = 2 };
+/* Of a pipeline, the rank with the most parameters, and those with the most micro-batches in
+ * flight: the first has the embedding, and often fewer blocks for it than the second. */
+enum { FULLEST_STAGES = 3 };
+
+static int find_fullest(
+	struct evaluator *evaluator, const struct plan *plan, int stages[FULLEST_STAGES])
+{
+	double parameters;
+	int n = 0;
+	stages[n++] = bounds_heaviest_stage(plan, model_of(evaluator, plan), &parameters);
+	for (int s = 1; s >= 0; s--)
+		if (s != stages[0])
+			stages[n++] = s;
+	return n;
+}
 
 static const struct schedule *stage_of(
 	struct evaluator *evaluator, const struct plan *plan, int stage)
@@ -294,25 +311,45 @@ static const struct schedule *stage_of(
 		evaluator->question->topology, stage);
 }
 
+static int64_t limit_of(const struct evaluator *evaluator)
+{
+	const struct question *question = evaluator->question;
+	return device_limit(question->topology, question->memory_limit_bytes);
+}
+
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan)
 {
 	struct arena *scratch = &evaluator->scratch;
-	if (plan->mesh.pipeline > 1)
-		return bounds_memory(stage_of(evaluator, plan, 0), scratch);
+	int stages[FULLEST_STAGES];
+	int n = plan->mesh.pipeline > 1 ? find_fullest(evaluator, plan, stages) : 0;
+	int64_t most = 0, limit = limit_of(evaluator);
+	for (int i = 0; i < n && most <= limit; i++)
+		most = max_i64(most,
+			bounds_memory(stage_of(evaluator, plan, stages[i]), stages[i], scratch));
+	if (n > 0)
+		return most;
 	arena_reset(scratch);
 	return bounds_memory(schedule_fold(scratch, plan, model_of(evaluator, plan),
 				     evaluator->question->topology),
-		scratch);
+		0, scratch);
 }
 
-bool evaluator_stages_overflow(struct evaluator *evaluator, const struct plan *plan)
+bool evaluator_stages_overflow(
+	struct evaluator *evaluator, const struct plan *plan, int64_t enough, int64_t *held)
 {
 	const struct simulation_options options = sketch(evaluator);
-	for (int s = 0; s < FULLEST_STAGES; s++)
-		if (simulate_overflow(
-			    stage_of(evaluator, plan, s), s, &options, &evaluator->scratch))
-			return true;
-	return false;
+	int stages[FULLEST_STAGES], n = find_fullest(evaluator, plan, stages);
+	bool overflows = false;
+	int64_t stage;
+	*held = 0;
+	for (int i = 0; i < n && *held <= enough; i++) {
+		const struct schedule *schedule = stage_of(evaluator, plan, stages[i]);
+		overflows = simulate_overflow(
+				    schedule, stages[i], &options, &evaluator->scratch, &stage) ||
+			    overflows;
+		*held = max_i64(*held, stage);
+	}
+	return overflows;
 }
 
 double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan)
@@ -345,7 +382,7 @@ bool evaluator_run_time(struct evaluator *evaluator, const struct plan *plan, do
 	if (!run(evaluator, &trial, error))
 		return false;
 	*step_time = trial.simulation.prediction.step_time;
-	*memory = bounds_memory(trial.schedule, &evaluator->scratch);
+	*memory = bounds_memory(trial.schedule, 0, &evaluator->scratch);
 	evaluator->evaluated--;
 	return true;
 }

@@ -26,10 +26,12 @@ struct exposure {
 	double idle; /* neither compute nor communication runs, but for the allocator */
 };
 
-/* The plan's own bound of memory (bounds.h). */
+/* The plan's own bound of memory (bounds.h); a pipeline's until a stage has too much. */
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan);
-/* Do a pipeline's fullest stages hold more than a device has? For a tenth of the effort. */
-bool evaluator_stages_overflow(struct evaluator *evaluator, const struct plan *plan);
+/* Do a pipeline's fullest stages hold more than a device has? For a tenth of the effort. `held`: in
+ * use at once, whatever retries do. Above `enough` bytes no further stage is looked at. */
+bool evaluator_stages_overflow(
+	struct evaluator *evaluator, const struct plan *plan, int64_t enough, int64_t *held);
 /* A pipeline's own bound of time (bounds.h), s; 0: there is none. */
 double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan);
 /* Simulates a plan. A step that takes longer than `slow` seconds (0: none) has a step time and
@@ -71,12 +73,10 @@ bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
 /* All of it, as if no device had a limit (MEMORY_UNLIMITED). */
 bool evaluator_run_unlimited(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
-/* Gives back what the last plan needed. */
 void evaluator_release(struct evaluator *evaluator);
 void evaluator_finish(struct evaluator *evaluator);
 
-/* --- doubt.c -----------------------------------------------------------------------------------
- */
+/* --- doubt.c ---------------------------------------------------------------------------------- */
 
 /* Bytes by which a plan may need more than it is predicted to (80 %); nothing on CPUs. */
 double memory_doubt(const struct question *question, const struct plan *plan, double needed);

@@ -260,18 +260,12 @@ static bool search_free(const struct question *question, const struct candidate 
 	return ok || error_is_refusal(&mine, error);
 }
 
-bool levers_find(const struct question *question, const struct candidate *chosen,
-	const struct variants *variants, struct arena *arena, struct answer *answer,
-	struct error *error)
+/* The best plan with all of them free, where that is worth it. */
+static bool find_free(const struct question *question, const struct candidate *chosen,
+	struct arena *arena, struct answer *answer, struct error *error)
 {
-	struct lent quiet;
-	const struct question beside = lent_quietly(question, false, &quiet);
-	struct question all = free_question(&beside, &chosen->plan);
+	struct question all = free_question(question, &chosen->plan);
 	struct plan_option *option = ARENA_NEW(arena, struct plan_option);
-	if (question->objective != OBJECTIVE_TIME || question->topology->device.kind != DEVICE_GPU)
-		return true;
-	if (!list_levers(question, chosen, variants, arena, answer, error))
-		return false;
 	if (answer->n_levers == 0 || all.freed == question->freed)
 		return true;
 	*option = (struct plan_option){.typed = beside_pull(answer, arena, &all)};
@@ -280,4 +274,17 @@ bool levers_find(const struct question *question, const struct candidate *chosen
 	/* The search is without CPU offload where the chosen plan has it, and may be worth less. */
 	answer->free = option->gain > fmax(0, answer->levers[0].gain) ? option : NULL;
 	return true;
+}
+
+bool levers_find(const struct question *question, const struct candidate *chosen,
+	const struct variants *variants, struct arena *arena, struct answer *answer,
+	struct error *error)
+{
+	struct lent quiet;
+	const struct question beside = lent_quietly(question, false, &quiet);
+	if (question->objective != OBJECTIVE_TIME || question->topology->device.kind != DEVICE_GPU)
+		return true;
+	return list_levers(question, chosen, variants, arena, answer, error) &&
+	       find_free(&beside, chosen, arena, answer, error) &&
+	       elsewhere_find(&beside, chosen, arena, &answer->elsewhere, error);
 }

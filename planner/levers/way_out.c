@@ -192,6 +192,7 @@ static bool try_length(struct leaving *l)
 	struct finding finding;
 	struct error mine = {0};
 	question_open(&question, KNOB_SEQ_LEN);
+	question.wanted = WANTED_BEST;
 	if (!find_answer(&question, FIND_MAX_SEQ_LEN, 0, l->arena, &finding, &mine))
 		return error_is_refusal(&mine, l->error);
 	int64_t length = min_i64((int64_t)finding.value, l->closest->seq_len - 1);

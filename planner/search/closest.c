@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-enum { CLOSEST_TRIES = 4 };
+/* Of pipelines so many are looked at stage by stage, from the least bound on. */
+enum { CLOSEST_TRIES = 4, PIPELINES_MOST = 48 };
 
 static bool closer(const struct search *search, int a, int b)
 {
@@ -47,13 +48,14 @@ static bool is_smaller(const struct small_first *a, const struct small_first *b)
 }
 
 struct queue {
-	int n;
+	int n, completed;          /* pipelines whose bound is whole, */
+	int64_t least;             /* and the least of these bounds */
 	struct small_first *plans; /* malloc'ed */
 };
 
 static struct queue queue_of(const struct search *search, int first, int end)
 {
-	struct queue queue = {.n = end - first};
+	struct queue queue = {.n = end - first, .least = INT64_MAX};
 	queue.plans = array_grow(NULL, &(int){0}, queue.n + 1, sizeof(*queue.plans));
 	for (int i = 0; i < queue.n; i++)
 		queue.plans[i] = (struct small_first){.bound = search->bounds.of[first + i].memory,
@@ -71,24 +73,43 @@ static struct small_first *least_of(const struct queue *queue)
 	return least;
 }
 
+/* Of a pipeline, what its fullest stages hold, or one of them that holds more than others need. */
+static void complete(struct search *search, struct queue *queue, int index)
+{
+	const struct plan *plan = &search->space.plans[index];
+	int64_t *bound = &search->bounds.of[index].memory, held;
+	bounds_complete(&search->bounds, &search->space, index);
+	if (plan->mesh.pipeline == 1)
+		return;
+	evaluator_stages_overflow(&search->evaluator, plan, queue->least, &held);
+	*bound = max_i64(*bound, held);
+	queue->least = min_i64(queue->least, *bound);
+	queue->completed++;
+}
+
 /* The next by its whole bound; -1: there is none. */
 static int queue_next(struct queue *queue, struct search *search)
 {
 	while (queue->n > 0) {
 		struct small_first *least = least_of(queue);
 		int plan = least->plan;
-		if (least->whole) {
+		bool pipeline = search->space.plans[plan].mesh.pipeline > 1;
+		if (least->whole || (pipeline && queue->completed == PIPELINES_MOST)) {
+			bool whole = least->whole;
 			*least = queue->plans[--queue->n];
-			return plan;
+			if (whole)
+				return plan;
+			continue;
 		}
-		bounds_complete(&search->bounds, &search->space, plan);
+		complete(search, queue, plan);
 		least->bound = search->bounds.of[plan].memory;
 		least->whole = true;
 	}
 	return -1;
 }
 
-/* At most CLOSEST_TRIES are simulated: when their bounds are not tight, this is one of the plans
+/* At most CLOSEST_TRIES are simulated, of pipelines, which take longer and whose bounds are closer,
+ * half as many: when their bounds are not tight, this is one of the plans
  * that miss by least, not surely the least. */
 static bool find_closest(struct search *search, enum strategy strategy, struct error *error)
 {
@@ -102,7 +123,7 @@ static bool find_closest(struct search *search, enum strategy strategy, struct e
 			continue;
 		if (!known->simulated) {
 			search->pruned--; /* now it is simulated after all */
-			tries++;
+			tries += search->space.plans[plan].mesh.pipeline > 1 ? 2 : 1;
 			ok = simulate_plan(search, plan, 0, error);
 		}
 		if (ok && !known->refused && closer(search, plan, *closest))

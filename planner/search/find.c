@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "simulator/simulator.h"
+
 /* Sequences are as long as kernels like them. */
 enum { LENGTH_STEP = 128 };
 
@@ -16,8 +18,10 @@ struct limit {
 	struct finder *finder;
 	const struct question *question;
 	struct evaluators evaluators;
-	bool length;        /* of the sequence; else of the micro-batch */
-	int64_t step, most; /* values are multiples of `step` up to `most` */
+	int64_t memory;       /* bytes of a device */
+	struct bounds bounds; /* of the least value, below which no other has less */
+	bool length;          /* of the sequence; else of the micro-batch */
+	int64_t step, most;   /* values are multiples of `step` up to `most` */
 };
 
 /* The plan with another value, per rank and micro-batch; accumulation stays. */
@@ -40,8 +44,11 @@ static bool fits_at(const struct limit *limit, struct evaluator *evaluator, cons
 	struct plan with = with_value(limit, plan, value);
 	struct prediction prediction;
 	struct error mine = {0};
+	int64_t held;
 	*fits = false;
-	if (value > limit->most / limit->step)
+	if (value > limit->most / limit->step ||
+		(with.mesh.pipeline > 1 &&
+			evaluator_stages_overflow(evaluator, &with, limit->memory, &held)))
 		return true;
 	if (!evaluator_judge(evaluator, &with, &prediction, &mine))
 		return error_is_refusal(&mine, error);
@@ -122,7 +129,9 @@ static void fill_combination(void *data, int index, int worker)
 	for (int i = 0; i < all->space->n; i++) {
 		const struct plan *plan = &all->space->plans[i];
 		bool raised;
-		if (all->of[i] != index || lent_stopped(all->limit->question))
+		if (all->of[i] != index || lent_stopped(all->limit->question) ||
+			surely_lacks_room(all->limit->question, plan,
+				all->limit->bounds.of[i].memory, all->limit->memory))
 			continue;
 		if (!raise(all->limit, evaluator, plan, &mine->best, &raised, &mine->error))
 			return;
@@ -226,12 +235,19 @@ static bool find_limit(struct limit *limit, const struct question *question, str
 	struct space space;
 	struct combinations *all = ARENA_NEW(finder->arena, struct combinations);
 	limit->question = question;
+	limit->memory = device_limit(question->topology, question->memory_limit_bytes);
+	limit->bounds = (struct bounds){0};
 	evaluators_init(&limit->evaluators, question);
-	bool ok = space_build(question, finder->arena, &space, error) &&
-		  fill_combinations(limit, &space, all, error);
+	bool ok = space_build(question, finder->arena, &space, error);
+	if (ok) {
+		bounds_build(question, &space, &limit->bounds);
+		evaluators_know(&limit->evaluators, bounds_models(&limit->bounds));
+		ok = fill_combinations(limit, &space, all, error);
+	}
 	finder->finding->evaluated = evaluators_evaluated(&limit->evaluators);
 	ok = ok && add_combinations(limit, all, error);
 	mark_answer(finder->finding);
+	bounds_finish(&limit->bounds);
 	space_finish(&space);
 	evaluators_finish(&limit->evaluators);
 	return ok;

@@ -108,10 +108,11 @@ static bool consider_bound(struct search *search, const struct ticket *ticket, s
 	int plan = ticket->plan;
 	const struct known *known = &search->known[plan];
 	bool pipeline = search->space.plans[plan].mesh.pipeline > 1;
-	if (pipeline && !known->followed) {
-		follow(search, plan);
-	} else if (pipeline && !known->tightened) {
+	/* Until something fits, no plan takes too long. */
+	if (pipeline && !known->tightened && (known->followed || search->ranking.n == 0)) {
 		tighten(search, plan);
+	} else if (pipeline && !known->followed) {
+		follow(search, plan);
 	} else {
 		if (pipeline)
 			evaluator_release(&search->evaluator); /* the memory is needed */
@@ -218,17 +219,24 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	search->known = calloc((size_t)search->space.n, sizeof(*search->known));
 	if (search->known == NULL)
 		base_out_of_memory((size_t)search->space.n * sizeof(*search->known));
-	bool ok = search_plans(search, error);
-	ok = ok && find_all_closest(search, error);
-	return ok && (!question->pareto || search_front(search, error));
+	return search_plans(search, error);
+}
+
+static bool search_closest(
+	const struct question *question, struct search *search, struct error *error)
+{
+	return find_all_closest(search, error) &&
+	       (!question->pareto || search_front(search, error));
 }
 
 /* Where nothing fits with room: again with ranks that share sequences. */
 static bool search_divided(const struct question *question, struct arena *arena,
 	struct search *search, struct error *error)
 {
+	const struct ranked *first = ranking_first(&search->ranking);
 	struct question *other = ARENA_NEW(arena, struct question);
-	if (!space_divide(question, other))
+	if ((first != NULL && !first->tight) || search->stopped || question->beat > 0 ||
+		!space_divide(question, other))
 		return true;
 	search_finish(search);
 	return search_once(other, false, arena, search, error);
@@ -239,16 +247,15 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 {
 	struct question *other = ARENA_NEW(arena, struct question);
 	struct search second;
-	if (!search_once(question, false, arena, search, error))
-		return false;
-	const struct ranked *first = ranking_first(&search->ranking);
-	if ((first == NULL || first->tight) && !search->stopped &&
-		!search_divided(question, arena, search, error))
+	if (!search_once(question, false, arena, search, error) ||
+		!search_divided(question, arena, search, error) ||
+		!search_closest(question, search, error))
 		return false;
 	if (search->ranking.n > 0 || search->stopped || !question->mixes ||
 		!offload_question(question, arena, other))
 		return true;
-	bool ok = search_once(other, true, arena, &second, error);
+	bool ok = search_once(other, true, arena, &second, error) &&
+		  search_closest(question, &second, error);
 	bool fits = ok && second.ranking.n > 0;
 	search->stopped = second.stopped;
 	if (fits)

@@ -67,7 +67,11 @@ static bool look_at_plan(struct search *search, struct evaluator *evaluator, int
 	struct known *known = &search->known[index];
 	struct prediction prediction;
 	struct error mine = {0};
-	if (!evaluator_run_unless_slow(evaluator, plan, slow, &prediction, &mine)) {
+	bool lost =
+		plan->mesh.pipeline > 1 && too_large(search, index); /* its memory is asked for */
+	if (!(lost ? evaluator_run_on(
+			     evaluator, search->question->topology, plan, &prediction, &mine)
+		   : evaluator_run_unless_slow(evaluator, plan, slow, &prediction, &mine))) {
 		known->ready = known->refused = true;
 		return error_is_refusal(&mine, error);
 	}
@@ -102,9 +106,12 @@ static bool look_once(
 	struct search *search, struct evaluator *evaluator, int index, struct error *error)
 {
 	struct known *known = &search->known[index];
-	known->is_short = evaluator_stages_overflow(evaluator, &search->space.plans[index]);
+	int64_t held;
+	known->is_short = evaluator_stages_overflow(
+		evaluator, &search->space.plans[index], search->limit, &held);
 	if (known->is_short) {
 		known->bound = search->bounds.of[index];
+		known->bound.memory = max_i64(known->bound.memory, held);
 		return true;
 	}
 	struct close_look *look = calloc(1, sizeof(*look));
@@ -229,6 +236,16 @@ bool lacks_room(const struct search *search, int index)
 		       search->bounds.of[index].memory, search->limit);
 }
 
+/* What only has to beat something need not be the very best. */
+#define NEARLY 0.98
+
+static bool cannot_beat(const struct search *search, const struct ticket *ticket)
+{
+	double most =
+		fmin((double)search->question->beat, NEARLY * (double)least_cost(&search->ranking));
+	return most > 0 && ((double)ticket->bound > most || lacks_room(search, ticket->plan));
+}
+
 bool waits_to_the_end(struct search *search, int index)
 {
 	struct known *known = &search->known[index];
@@ -240,7 +257,7 @@ bool waits_to_the_end(struct search *search, int index)
 bool is_needed(const struct search *search, const struct ticket *ticket)
 {
 	const struct plan *plan = &search->space.plans[ticket->plan];
-	if (is_one_too_many(search, ticket))
+	if (is_one_too_many(search, ticket) || cannot_beat(search, ticket))
 		return false;
 	struct ranked candidate = {.plan = ticket->plan,
 		.strategy = plan->strategy,
@@ -251,14 +268,57 @@ bool is_needed(const struct search *search, const struct ticket *ticket)
 	return ranking_needs(&search->ranking, &candidate);
 }
 
+/* As many micro-batches are in flight. */
+static bool fills_alike(const struct plan *a, const struct plan *b)
+{
+	int64_t many = 2 * a->mesh.pipeline + 3;
+	return a->grad_accum == b->grad_accum ||
+	       (a->pipeline_schedule != PIPELINE_GPIPE && a->grad_accum >= many &&
+		       b->grad_accum >= many);
+}
+
+/* Does `plan` surely need as much as `smaller`? A micro-batch of fewer sequences saves less in each
+ * of as many that are in flight, and gathers ahead are held besides. */
+static bool needs_as_much(const struct plan *smaller, const struct plan *plan)
+{
+	const uint64_t differs = KNOB_BIT(KNOB_MICRO_BATCH) | KNOB_BIT(KNOB_GRAD_ACCUM) |
+				 KNOB_BIT(KNOB_FORWARD_PREFETCH);
+	return smaller->micro_batch <= plan->micro_batch &&
+	       smaller->forward_prefetch <= plan->forward_prefetch &&
+	       smaller->mesh.pipeline == plan->mesh.pipeline &&
+	       smaller->mesh.shard == plan->mesh.shard && plan_divides_alike(smaller, plan) &&
+	       fills_alike(smaller, plan) && knobs_alike_but(differs, smaller, plan);
+}
+
+/* Such a plan stands little before. */
+enum { BEFORE_MOST = 64 };
+
+static int find_smaller(const struct search *search, int index)
+{
+	const struct plan *plans = search->space.plans, *plan = &plans[index];
+	int end = index > BEFORE_MOST ? index - BEFORE_MOST : 0;
+	for (int i = index - 1; i >= end && plans[i].strategy == plan->strategy; i--)
+		if (!search->known[i].refused && needs_as_much(&plans[i], plan))
+			return i;
+	return -1;
+}
+
 void tighten(struct search *search, int index)
 {
 	struct known *known = &search->known[index];
 	struct bound *bound = &search->bounds.of[index];
-	if (!known->tightened)
-		bound->memory = max_i64(bound->memory,
-			evaluator_bound_memory(&search->evaluator, &search->space.plans[index]));
+	const struct plan *plan = &search->space.plans[index];
+	int smaller = plan->mesh.pipeline > 1 ? find_smaller(search, index) : -1;
+	if (known->tightened)
+		return;
 	known->tightened = true;
+	if (smaller >= 0) {
+		tighten(search, smaller);
+		bound->memory = max_i64(bound->memory, search->bounds.of[smaller].memory);
+	}
+	if (!too_large(search, index))
+		bound->memory =
+			max_i64(bound->memory, evaluator_bound_memory(&search->evaluator, plan));
 }
 
 void follow(struct search *search, int index)

@@ -70,9 +70,9 @@ static void write_option(const struct plan_option *option, const char *key, stru
 	writer_end_map(writer);
 }
 
-static void write_lever(const struct lever *lever, struct writer *writer)
+static void write_lever(const struct lever *lever, const char *key, struct writer *writer)
 {
-	writer_begin_map(writer, NULL);
+	writer_begin_map(writer, key);
 	writer_string(writer, "typed", lever->typed);
 	writer_number(writer, "gain", lever->gain);
 	writer_number(writer, "step_time_s", lever->step_time);
@@ -84,8 +84,10 @@ static void write_levers(const struct answer *answer, struct writer *writer)
 {
 	writer_begin_list(writer, "levers");
 	for (int i = 0; i < answer->n_levers; i++)
-		write_lever(&answer->levers[i], writer);
+		write_lever(&answer->levers[i], NULL, writer);
 	writer_end_list(writer);
+	if (answer->elsewhere != NULL)
+		write_lever(answer->elsewhere, "elsewhere", writer);
 	if (answer->free != NULL)
 		write_option(answer->free, "free", writer);
 }

@@ -22,7 +22,7 @@ void add_lever_gain(const struct answer *answer, double gain, int64_t peak, stru
 			format_bytes(bytes, fabs(less)), less > 0 ? "less" : "more");
 }
 
-void lever_sentence(const struct answer *answer, struct text *text)
+static void free_sentence(const struct answer *answer, struct text *text)
 {
 	const struct plan_option *option = answer->free;
 	char time[32], tokens[32], peak[32];
@@ -36,6 +36,24 @@ void lever_sentence(const struct answer *answer, struct text *text)
 		format_tokens(tokens, option->prediction.tokens_per_s_per_gpu), 100 * option->gain,
 		format_bytes(peak, (double)option->prediction.peak_memory_bytes));
 	text_add(text, option->typed);
+}
+
+void elsewhere_sentence(const struct answer *answer, struct text *text)
+{
+	const struct lever *other = answer->elsewhere;
+
+	if (other == NULL)
+		return;
+	text_printf(text, "%s: ", other->typed);
+	add_lever_gain(answer, other->gain, other->peak_memory_bytes, text);
+}
+
+void lever_sentence(const struct answer *answer, struct text *text)
+{
+	free_sentence(answer, text);
+	if (answer->elsewhere != NULL)
+		text_add(text, text->length > 0 ? ". Another framework: " : "Another framework: ");
+	elsewhere_sentence(answer, text);
 }
 
 void lever_grid(const struct answer *answer, struct grid *grid)
@@ -61,9 +79,10 @@ void report_levers_text(const struct answer *answer, const struct style *style, 
 {
 	struct text raw = {0}, line = {0};
 
-	if (answer->n_levers == 0)
+	if (answer->n_levers == 0 && answer->elsewhere == NULL)
 		return;
-	text_add(text, "Levers: one line of your script each, alone\n");
+	if (answer->n_levers > 0)
+		text_add(text, "Levers: one line of your script each, alone\n");
 	for (int i = 0; i < answer->n_levers && i < SHOWN_LEVERS; i++) {
 		add_terminal(&line, answer->levers[i].typed);
 		text_add(&line, ": ");

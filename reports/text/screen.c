@@ -285,19 +285,22 @@ static void put_levers(struct screen *screen, int most)
 	int n = answer->n_levers;
 	struct text line = {0};
 
-	most -= !alone;
+	most -= !alone + (answer->elsewhere != NULL);
 	for (int i = 0; i < n && i < most; i++) {
 		const struct lever *lever = &answer->levers[i];
 		text_printf(&line, "%s: ", lever->typed);
 		add_lever_gain(answer, lever->gain, lever->peak_memory_bytes, &line);
 		put_labelled(screen, i > 0 ? "" : "Levers", &line);
 	}
-	if (alone || most < 1)
-		return;
-	text_add(&line, "together ");
-	add_lever_gain(answer, all->gain, all->prediction.peak_memory_bytes, &line);
-	text_add(&line, ": `--free all` plans with them");
-	put_labelled(screen, "", &line);
+	if (!alone && most > 0) {
+		text_add(&line, "together ");
+		add_lever_gain(answer, all->gain, all->prediction.peak_memory_bytes, &line);
+		text_add(&line, ": `--free all` plans with them");
+		put_labelled(screen, "", &line);
+	}
+	elsewhere_sentence(answer, &line);
+	if (line.length > 0)
+		put_labelled(screen, n > 0 ? "" : "Levers", &line);
 }
 
 /* What to type so that something fits. */

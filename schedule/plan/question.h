@@ -72,7 +72,9 @@ struct question {
 	enum wanted wanted;
 	bool brief;      /* no digest; of what each knob alone would change, levers only */
 	bool thresholds; /* and where the decision changes: some fifty searches */
-	int64_t effort;  /* after which a search gives up; 0: the usual one, INT64_MAX: never */
+	int64_t beat; /* fs a token: slower plans, and those without room, are not looked at; 0: are
+		       */
+	int64_t effort; /* after which a search gives up; 0: the usual one, INT64_MAX: never */
 	const struct wording *wording; /* NULL: whatever the runtime can do */
 	const struct lent *lent;       /* what the planner may use of its caller's; NULL: nothing */
 };

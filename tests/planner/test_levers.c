@@ -2,6 +2,7 @@
  * printed is true when it is typed. */
 #include "support.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "planner/levers/levers.h"
@@ -405,6 +406,29 @@ static void test_way_out_is_true(void **state)
 	arena_finish(&f.arena);
 }
 
+/* --- another framework ------------------------------------------------------------------------ */
+
+/* What is said of one is what it is planned with, where nobody has chosen one. */
+static void test_elsewhere(void **state)
+{
+	(void)state;
+	struct fixture f, near;
+	BEGIN(&f, "llama-2-7b", "2xdgx-a100-80gb", "seq_len", "4096");
+	BEGIN(&near, "llama-2-7b", "dgx-a100-80gb", "seq_len", "4096");
+	struct answer answer = ask(&f.question, &f.arena);
+	assert_non_null(answer.elsewhere);
+	assert_string_equal(answer.elsewhere->typed, "--runtime megatron");
+	assert_true(answer.elsewhere->gain >= 0.05);
+	set_choice(&f.question, &f.arena, "runtime", "megatron");
+	struct answer there = ask(&f.question, &f.arena);
+	double gain = 1 - token_time(there.chosen) / token_time(answer.chosen);
+	assert_true(fabs(gain - answer.elsewhere->gain) < 0.03);
+	assert_null(there.elsewhere);
+	assert_null(ask(&near.question, &near.arena).elsewhere);
+	arena_finish(&f.arena);
+	arena_finish(&near.arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -417,6 +441,7 @@ int main(void)
 		cmocka_unit_test(test_padded_vocabulary),
 		cmocka_unit_test(test_newer_libraries),
 		cmocka_unit_test(test_way_out_is_true),
+		cmocka_unit_test(test_elsewhere),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,6 +224,32 @@ static void test_gives_up(void **state)
 	arena_finish(&arena);
 }
 
+/* Stages that no device holds are told by what they hold, not by simulating all of them. */
+static void test_stages_that_do_not_fit(void **state)
+{
+	(void)state;
+	static const char *const fixed[][2] = {{"pipeline", "8"}, {"tensor", "8"}, {"expert", "8"},
+		{"seq_len", "4096"}, {"global_batch", "2048"}};
+	enum { SIMULATED_MOST = 16 };
+	struct arena arena = {0};
+	struct search search;
+	struct error error = {0};
+	struct question question = {.model = load_model(&arena, "deepseek-v3"),
+		.topology = load_topology(&arena, "32xdgx-h100")};
+	for (int i = 0; i < COUNT_OF(fixed); i++)
+		set_choice(&question, &arena, fixed[i][0], fixed[i][1]);
+	assert_true(search_run(&question, &arena, &search, &error));
+	assert_int_equal(search.ranking.n, 0);
+	assert_true(search.space.n > 100);
+	int64_t simulated = search.evaluator.evaluated + evaluators_evaluated(&search.workers);
+	if (simulated > SIMULATED_MOST)
+		fail_msg("%" PRId64 " of %d plans simulated", simulated, search.space.n);
+	int found = search.closest[STRATEGY_FULL_SHARD];
+	assert_true(found >= 0 && search.known[found].costs.of[COST_MEMORY] > search.limit);
+	search_finish(&search);
+	arena_finish(&arena);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -232,6 +258,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_prunes),
 		cmocka_unit_test(test_front_is_cheap),
 		cmocka_unit_test(test_gives_up),
+		cmocka_unit_test(test_stages_that_do_not_fit),
 	};
 	if (argc > 1)
 		questions = atoi(argv[1]);

@@ -1,0 +1,65 @@
+/* What another framework would give: a search of its own, for what is clearly faster. */
+#include "planner/levers/beside.h"
+
+/* Less is not worth another framework. */
+#define CLEARLY 0.05
+
+/* Frameworks of large models that divide them otherwise than PyTorch's own do. */
+static const enum runtime_kind others[] = {RUNTIME_MEGATRON};
+
+/* Whose runtime is nobody's choice yet; a machine on which frameworks differ by how they divide. */
+static bool is_asked(const struct question *question, const struct candidate *chosen)
+{
+	return question->wanted == WANTED_ALL && question->wording == NULL &&
+	       question_is_open(question, KNOB_RUNTIME) &&
+	       runtime_of(chosen->plan.runtime)->zero == NULL &&
+	       (question->topology->nodes > 1 || has_axes(&chosen->plan));
+}
+
+static struct question ask(const struct question *question, enum runtime_kind runtime, int64_t beat)
+{
+	struct question other = *question;
+	question_put(&other, KNOB_RUNTIME, (union knob_value){.choice = runtime});
+	other.wanted = WANTED_BEST;
+	other.mixes = other.pareto = other.thresholds = false;
+	other.beat = beat;
+	return other;
+}
+
+/* `*beat`: what a token of the best so far costs; lower where one is found. */
+static bool try_runtime(const struct question *question, enum runtime_kind runtime,
+	struct arena *arena, int64_t *beat, struct lever *lever, struct error *error)
+{
+	const struct question other = ask(question, runtime, *beat);
+	struct search search;
+	struct error mine = {0};
+	bool ok = search_run(&other, arena, &search, &mine);
+	const struct ranked *best =
+		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
+	if (best != NULL && !best->tight && best->costs.of[COST_TIME] <= *beat) {
+		const struct plan *plan = &search.space.plans[best->plan];
+		*beat = best->costs.of[COST_TIME];
+		*lever = (struct lever){.id = KNOB_RUNTIME,
+			.typed = lever_typed(KNOB_RUNTIME, plan, arena),
+			.step_time = 1e-15 * (double)*beat * plan_tokens(plan),
+			.peak_memory_bytes = best->costs.of[COST_MEMORY]};
+	}
+	search_finish(&search);
+	return ok || error_is_refusal(&mine, error);
+}
+
+bool elsewhere_find(const struct question *question, const struct candidate *chosen,
+	struct arena *arena, struct lever **found, struct error *error)
+{
+	struct lever *lever = ARENA_NEW(arena, struct lever);
+	int64_t now = costs_time(&chosen->plan, chosen->prediction.step_time);
+	int64_t beat = (int64_t)((1 - CLEARLY) * (double)now);
+	*lever = (struct lever){.id = KNOB_COUNT};
+	if (is_asked(question, chosen))
+		for (int i = 0; i < COUNT_OF(others); i++)
+			if (!try_runtime(question, others[i], arena, &beat, lever, error))
+				return false;
+	lever->gain = 1 - (double)beat / (double)now;
+	*found = lever->id == KNOB_RUNTIME ? lever : NULL;
+	return true;
+}
