@@ -1,8 +1,8 @@
 /* What another framework would give: a search of its own, for what is clearly faster. */
 #include "planner/levers/beside.h"
 
-/* Less is not worth another framework. */
-#define CLEARLY 0.05
+/* Less is within the doubt of two predictions that share little. */
+#define CLEARLY 0.10
 
 /* Frameworks of large models that divide them otherwise than PyTorch's own do. */
 static const enum runtime_kind others[] = {RUNTIME_MEGATRON};
@@ -31,9 +31,10 @@ static bool try_runtime(const struct question *question, enum runtime_kind runti
 	struct arena *arena, int64_t *beat, struct lever *lever, struct error *error)
 {
 	const struct question other = ask(question, runtime, *beat);
+	struct arena scratch = {0};
 	struct search search;
 	struct error mine = {0};
-	bool ok = search_run(&other, arena, &search, &mine);
+	bool ok = search_run(&other, &scratch, &search, &mine);
 	const struct ranked *best =
 		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
 	if (best != NULL && !best->tight && best->costs.of[COST_TIME] <= *beat) {
@@ -45,6 +46,7 @@ static bool try_runtime(const struct question *question, enum runtime_kind runti
 			.peak_memory_bytes = best->costs.of[COST_MEMORY]};
 	}
 	search_finish(&search);
+	arena_finish(&scratch);
 	return ok || error_is_refusal(&mine, error);
 }
 

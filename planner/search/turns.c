@@ -237,7 +237,7 @@ bool lacks_room(const struct search *search, int index)
 }
 
 /* What only has to beat something need not be the very best. */
-#define NEARLY 0.98
+#define NEARLY 0.95
 
 static bool cannot_beat(const struct search *search, const struct ticket *ticket)
 {

@@ -44,7 +44,7 @@ void elsewhere_sentence(const struct answer *answer, struct text *text)
 
 	if (other == NULL)
 		return;
-	text_printf(text, "%s: ", other->typed);
+	text_printf(text, "%s: at least ", other->typed);
 	add_lever_gain(answer, other->gain, other->peak_memory_bytes, text);
 }
 
