@@ -58,11 +58,12 @@ static bool check_model(const struct executor_job *job, struct error *error)
 	const struct architecture *a = &job->plan->model->architecture;
 	const char *lack = architecture_not_trainable(a);
 
-	return lack == NULL || error_set(error, EXIT_CODE_INPUT,
-				       "model \"%.100s\" (%s) can be planned but not trained here: "
-				       "the kernels lack "
-				       "%s; expected gpt2, mpt, llama, mistral, qwen2 or qwen3",
-				       a->name, model_family_names[a->family], lack);
+	return lack == NULL ||
+	       error_set(error, EXIT_CODE_INPUT,
+		       "model \"%.100s\" (%s) can be planned but not trained here: "
+		       "the kernels lack "
+		       "%s; expected gpt2, mpt, llama, mistral, qwen2, qwen3 or mixtral",
+		       a->name, model_family_names[a->family], lack);
 }
 
 /* Stages are executed on CPUs. A connection has one order of messages, and two ranks with several
@@ -97,6 +98,14 @@ static bool check_tensor(const struct executor_job *job, struct error *error)
 		       "--device cuda: %s ranks are executed on CPUs only; use --device host, "
 		       "or a plan of --%s 1",
 		       axis, axis);
+}
+
+static bool check_experts(const struct executor_job *job, struct error *error)
+{
+	return job->plan->model->architecture.experts == 0 || !on_gpu(job) ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--device cuda: a mixture of experts is executed on CPUs only; use "
+		       "--device host");
 }
 
 /* Opened here too, so that bad input is told before anything starts. */
@@ -571,8 +580,8 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 	const char *plan_text = job->plan_text;
 
 	if (!check_launcher(job, error) || !check_names(job, error) || !check_stages(job, error) ||
-		!check_tensor(job, error) || !check_gpus(&run, error) || !check_model(job, error) ||
-		!check_data(job, error) ||
+		!check_tensor(job, error) || !check_experts(job, error) ||
+		!check_gpus(&run, error) || !check_model(job, error) || !check_data(job, error) ||
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;

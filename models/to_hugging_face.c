@@ -23,7 +23,7 @@ static void write_llama(const struct architecture *a, struct writer *writer)
 	writer_int(writer, "num_attention_heads", a->heads);
 	writer_int(writer, "num_key_value_heads", a->kv_heads);
 	writer_int(writer, "head_dim", a->head_dim);
-	writer_int(writer, "intermediate_size", a->ffn);
+	writer_int(writer, "intermediate_size", a->experts > 0 ? a->expert_ffn : a->ffn);
 	writer_int(writer, "max_position_embeddings", a->context);
 	writer_number(writer, "rms_norm_eps", a->norm_epsilon);
 	writer_number(writer, "rope_theta", a->rope_theta);
@@ -34,6 +34,14 @@ static void write_llama(const struct architecture *a, struct writer *writer)
 	writer_string(writer, "eos_token_id", NULL);
 }
 
+static void write_mixtral(const struct architecture *a, struct writer *writer)
+{
+	write_llama(a, writer);
+	writer_int(writer, "num_local_experts", a->experts);
+	writer_int(writer, "num_experts_per_tok", a->experts_per_token);
+	writer_string(writer, "sliding_window", NULL);
+}
+
 static const struct {
 	enum model_family family;
 	const char *class_name;
@@ -42,6 +50,7 @@ static const struct {
 	{FAMILY_GPT2, "GPT2LMHeadModel", write_gpt2},
 	{FAMILY_LLAMA, "LlamaForCausalLM", write_llama},
 	{FAMILY_MISTRAL, "MistralForCausalLM", write_llama},
+	{FAMILY_MIXTRAL, "MixtralForCausalLM", write_mixtral},
 	{FAMILY_QWEN2, "Qwen2ForCausalLM", write_llama},
 	{FAMILY_QWEN3, "Qwen3ForCausalLM", write_llama},
 };

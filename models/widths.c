@@ -114,8 +114,8 @@ bool architecture_has_experts(const struct architecture *a, int64_t layer)
 
 const char *architecture_not_trainable(const struct architecture *a)
 {
-	if (a->experts > 0)
-		return "a mixture of experts";
+	if (a->experts > 0 && a->family != FAMILY_MIXTRAL)
+		return "this mixture of experts";
 	if (a->encoder_layers > 0 || a->positions == POSITIONS_RELATIVE)
 		return "an encoder and cross-attention";
 	if (a->kv_rank > 0)
@@ -129,7 +129,7 @@ const char *architecture_not_trainable(const struct architecture *a)
 	if (a->embedding_norm || a->embedding_width > 0 || a->head_bias || a->position_extra > 0)
 		return "this embedding or head";
 	/* Such as rotating a part of each head only, or scales between the parts. */
-	if (a->family > FAMILY_QWEN3)
+	if (a->family > FAMILY_QWEN3 && a->family != FAMILY_MIXTRAL)
 		return "the details of this family";
 	return NULL;
 }

@@ -29,11 +29,39 @@ static bool is_exported(const struct exporter *e, int parameter)
 	       parameter_is_adapter(e->model, parameter);
 }
 
-static const char *name_of(struct exporter *e, const struct parameter *parameter)
+static const char *name_of(struct exporter *e, int parameter, int64_t part)
 {
+	const char *name = safetensors_name(&e->arena, e->model, parameter, part);
+
 	if (e->model->architecture.trainable.rank == 0)
-		return parameter->name;
-	return arena_printf(&e->arena, "base_model.model.%s", parameter->name);
+		return name;
+	return arena_printf(&e->arena, "base_model.model.%s", name);
+}
+
+/* The tensor of a parameter, or of one of its experts, that begins at a byte of the data. */
+static int64_t write_entry(
+	struct exporter *e, struct writer *writer, int index, int64_t part, int64_t offset)
+{
+	const struct parameter *parameter = &e->model->parameters[index];
+	bool transposed = safetensors_is_transposed(e->model, index);
+	int64_t parts = safetensors_parts(e->model, index);
+
+	writer_begin_map(writer, name_of(e, index, part));
+	writer_string(writer, "dtype", "F32");
+	writer_begin_list(writer, "shape");
+	for (int d = 0; d < parameter->n_dims; d++) {
+		int of = transposed ? parameter->n_dims - 1 - d : d;
+
+		writer_int(writer, NULL, parameter->shape[of] / (of == 0 ? parts : 1));
+	}
+	writer_end_list(writer);
+	writer_begin_list(writer, "data_offsets");
+	writer_int(writer, NULL, offset);
+	offset += parameter->elements / parts * (int64_t)sizeof(float);
+	writer_int(writer, NULL, offset);
+	writer_end_list(writer);
+	writer_end_map(writer);
+	return offset;
 }
 
 /* The header: tensors in model order; padded so that data starts at a multiple of 8. */
@@ -47,25 +75,9 @@ static bool write_header(struct exporter *e, struct error *error)
 	writer_begin_map(&writer, "__metadata__");
 	writer_string(&writer, "format", "pt");
 	writer_end_map(&writer);
-	for (int p = 0; p < e->model->n_parameters; p++) {
-		const struct parameter *parameter = &e->model->parameters[p];
-		bool transposed = safetensors_is_transposed(e->model, p);
-		if (!is_exported(e, p))
-			continue;
-		writer_begin_map(&writer, name_of(e, parameter));
-		writer_string(&writer, "dtype", "F32");
-		writer_begin_list(&writer, "shape");
-		for (int d = 0; d < parameter->n_dims; d++)
-			writer_int(&writer, NULL,
-				parameter->shape[transposed ? parameter->n_dims - 1 - d : d]);
-		writer_end_list(&writer);
-		writer_begin_list(&writer, "data_offsets");
-		writer_int(&writer, NULL, offset);
-		offset += parameter->elements * (int64_t)sizeof(float);
-		writer_int(&writer, NULL, offset);
-		writer_end_list(&writer);
-		writer_end_map(&writer);
-	}
+	for (int p = 0; p < e->model->n_parameters; p++)
+		for (int64_t i = 0; i < safetensors_parts(e->model, p) && is_exported(e, p); i++)
+			offset = write_entry(e, &writer, p, i, offset);
 	writer_finish(&writer);
 	while (text.length % 8 != 0)
 		text_add_char(&text, ' ');

@@ -173,10 +173,32 @@ bool safetensors_is_transposed(const struct model *model, int index)
 		       kind == MODULE_DOWN);
 }
 
-static bool check_shape(const struct parameter *parameter, const struct safetensor *tensor,
-	bool transposed, struct error *error)
+int64_t safetensors_parts(const struct model *model, int parameter)
 {
-	int64_t want[2] = {parameter->shape[0], parameter->n_dims > 1 ? parameter->shape[1] : 1};
+	const struct module *module = &model->modules[model->parameters[parameter].module];
+
+	return module_kind_is_of_experts(module->kind) ? model->architecture.experts : 1;
+}
+
+/* "model.layers.0.block_sparse_moe.experts.w1.weight" has "experts.2.w1". */
+const char *safetensors_name(
+	struct arena *arena, const struct model *model, int parameter, int64_t part)
+{
+	const struct parameter *p = &model->parameters[parameter];
+	size_t length = strlen(model->modules[model->modules[p->module].parent].name);
+
+	if (safetensors_parts(model, parameter) == 1)
+		return p->name;
+	return arena_printf(
+		arena, "%.*s.%" PRId64 "%s", (int)length, p->name, part, p->name + length);
+}
+
+/* Of so many parts of it one. */
+static bool check_shape(const struct parameter *parameter, int64_t parts,
+	const struct safetensor *tensor, bool transposed, struct error *error)
+{
+	int64_t want[2] = {
+		parameter->shape[0] / parts, parameter->n_dims > 1 ? parameter->shape[1] : 1};
 	int64_t first = transposed ? want[1] : want[0], second = transposed ? want[0] : want[1];
 	bool ok = tensor->entry.n_dims == parameter->n_dims && tensor->entry.shape[0] == first &&
 		  (tensor->entry.n_dims == 1 || tensor->entry.shape[1] == second);
@@ -205,29 +227,50 @@ static bool has_no_use(const struct model *model, const char *name)
 	return model->architecture.tied_head && strcmp(name, "lm_head.weight") == 0;
 }
 
+/* The tensors of one parameter, behind those that were found; `used` says so of each. */
+static bool match_parameter(struct arena *arena, const char *path, const struct model *model, int p,
+	struct safetensors *weights, int *n, bool *used, struct error *error)
+{
+	int64_t parts = safetensors_parts(model, p);
+
+	weights->transposed[p] = safetensors_is_transposed(model, p);
+	weights->of_parameter[p] = *n;
+	for (int64_t i = 0; i < parts; i++) {
+		const char *name = safetensors_name(arena, model, p, i);
+		int at = weights->n > 0 ? find_tensor(weights, *n % weights->n, name) : -1;
+
+		/* The weights of the model that adapters are added to. */
+		if (at < 0 && parameter_is_adapter(model, p)) {
+			weights->of_parameter[p] = -1;
+			return true;
+		}
+		if (at < 0)
+			return error_set(error, EXIT_CODE_INPUT, "%s: %s is missing, %s needs it",
+				path, name, model->architecture.name);
+		used[at] = true;
+		weights->parts[(*n)++] = at;
+		if (!check_shape(&model->parameters[p], parts, &weights->tensors[at],
+			    weights->transposed[p], error))
+			return false;
+	}
+	return true;
+}
+
 static bool match(struct arena *arena, const char *path, const struct model *model,
 	struct safetensors *weights, struct error *error)
 {
 	bool *used = ARENA_ARRAY(arena, bool, weights->n + 1);
+	int64_t parts = 0;
+	int n = 0;
 
+	for (int p = 0; p < model->n_parameters; p++)
+		parts += safetensors_parts(model, p);
 	weights->of_parameter = ARENA_ARRAY(arena, int, model->n_parameters + 1);
 	weights->transposed = ARENA_ARRAY(arena, bool, model->n_parameters + 1);
-	for (int p = 0; p < model->n_parameters; p++) {
-		const struct parameter *parameter = &model->parameters[p];
-		int at =
-			weights->n > 0 ? find_tensor(weights, p % weights->n, parameter->name) : -1;
-		weights->of_parameter[p] = at;
-		/* The weights of the model that adapters are added to. */
-		if (at < 0 && parameter_is_adapter(model, p))
-			continue;
-		if (at < 0)
-			return error_set(error, EXIT_CODE_INPUT, "%s: %s is missing, %s needs it",
-				path, parameter->name, model->architecture.name);
-		weights->transposed[p] = safetensors_is_transposed(model, p);
-		used[at] = true;
-		if (!check_shape(parameter, &weights->tensors[at], weights->transposed[p], error))
+	weights->parts = ARENA_ARRAY(arena, int, parts + 1);
+	for (int p = 0; p < model->n_parameters; p++)
+		if (!match_parameter(arena, path, model, p, weights, &n, used, error))
 			return false;
-	}
 	for (int i = 0; i < weights->n; i++) {
 		if (!used[i] && !has_no_use(model, weights->tensors[i].entry.name))
 			return node_error(weights->tensors[i].entry.node, error,
@@ -291,14 +334,15 @@ static float element(const struct safetensor *tensor, int64_t index)
 void safetensors_read(const struct safetensors *weights, const struct model *model, int parameter,
 	int64_t begin, int64_t n, float *out)
 {
-	const struct safetensor *tensor = &weights->tensors[weights->of_parameter[parameter]];
+	const int *parts = weights->parts + weights->of_parameter[parameter];
 	const int64_t *shape = model->parameters[parameter].shape; /* [out, in] */
+	int64_t each = weights->tensors[parts[0]].entry.elements;
 
 	for (int64_t i = 0; i < n; i++) {
 		int64_t at = begin + i;
 		if (weights->transposed[parameter])
 			at = at % shape[1] * shape[0] + at / shape[1];
-		out[i] = element(tensor, at);
+		out[i] = element(&weights->tensors[parts[at / each]], at % each);
 	}
 }
 

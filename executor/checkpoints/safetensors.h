@@ -23,11 +23,17 @@ struct safetensors {
 	int n, n_files;
 	struct safetensor *tensors;
 	struct safetensors_file *files;
-	/* For a model: the tensor of each of its parameters, and whether it is stored [in, out]. */
-	int *of_parameter;
+	/* For a model: the tensors of each of its parameters, one or as many as experts, from
+	 * parts[of_parameter[p]] on; and whether it is stored [in, out]. */
+	int *of_parameter, *parts;
 	bool *transposed;
 };
 
+/* Tensors that files have of a parameter: of experts, which lie below one another in one of ours,
+ * each has its own; and the name of one of them. */
+int64_t safetensors_parts(const struct model *model, int parameter);
+const char *safetensors_name(
+	struct arena *arena, const struct model *model, int parameter, int64_t part);
 /* Whether files hold that parameter as [in, out]. */
 bool safetensors_is_transposed(const struct model *model, int parameter);
 

@@ -146,61 +146,6 @@ static void parameter_gradients(const struct leaf *leaf, const void *dy)
 	}
 }
 
-/* --- adapters --- */
-
-/* d (= | +=) a^T b of a parameter [m, n], part by part of the micro-batch. */
-static void adapter_gradient(
-	const struct leaf *leaf, int parameter, const void *a, int64_t lda, const void *b)
-{
-	const struct compute *c = leaf->compute;
-	const struct parameter *p = &c->model->parameters[parameter];
-	int64_t parts = gradient_parts(c), rows = c->tokens / parts, n = p->shape[1];
-
-	for (int64_t i = 0; i < parts && a != NULL && b != NULL; i++) {
-		struct gemm gemm = {.m = p->shape[0],
-			.n = n,
-			.k = rows,
-			.a = compute_at(c, a, i * rows * lda),
-			.lda = lda,
-			.transpose_a = true,
-			.b = compute_at(c, b, i * rows * n),
-			.ldb = n,
-			.ldc = n,
-			.dtype = c->dtype,
-			.c_dtype = c->gradient_dtype};
-
-		gemm.c = gradient_begin(leaf, parameter, &gemm.accumulate);
-		c->kernels->gemm(c->context, &gemm);
-		gradient_end(leaf, parameter);
-	}
-}
-
-/* With u = alpha/r x A^T, which forward kept: dB = dy^T u, du = alpha/r dy B, dA = du^T x and
- * dx += du A. `to_input`: the product dx = dy W, which came before. */
-static void adapter_backward(const struct leaf *leaf, const struct gemm *to_input)
-{
-	const struct compute *c = leaf->compute;
-	int64_t rank = architecture_of(leaf)->trainable.rank;
-	int adapter = leaf_module(leaf)->adapter;
-	struct gemm up = *to_input, down = *to_input;
-
-	if (adapter < 0)
-		return;
-	up.n = up.ldb = up.ldc = down.k = down.lda = rank;
-	up.b = operand_parameter(leaf, adapter + 1);
-	up.c = operand_work(leaf, TENSOR_D_ADAPTER);
-	up.accumulate = false;
-	down.a = up.c;
-	down.b = operand_parameter(leaf, adapter);
-	down.accumulate = true;
-	adapter_gradient(leaf, adapter + 1, to_input->a, to_input->lda,
-		operand_saved(leaf, leaf->module, TENSOR_ADAPTER));
-	c->kernels->gemm(c->context, &up);
-	leaf_scale_adapter(leaf, up.c, up.m * rank);
-	adapter_gradient(leaf, adapter, up.c, rank, operand_input(leaf));
-	c->kernels->gemm(c->context, &down);
-}
-
 struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *dx)
 {
 	const struct compute *c = leaf->compute;
@@ -221,14 +166,14 @@ struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *d
 }
 
 /* Of a projection: those, and dx (= | +=) dy W. */
-static void project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
+void leaf_project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
 {
 	struct gemm gemm = leaf_input_gradient(leaf, dy, dx);
 
 	gemm.accumulate = accumulate;
 	parameter_gradients(leaf, dy);
 	leaf_multiply(leaf, &gemm, PASS_BACKWARD_INPUT);
-	adapter_backward(leaf, &gemm);
+	leaf_adapter_backward(leaf, &gemm);
 }
 
 /* Gradients of q, k, v. A fused projection has them as columns of one matrix, as q, k, v are, and
@@ -321,7 +266,7 @@ static void backward_projection(const struct leaf *leaf)
 	const void *dy = output_gradient(leaf, kind);
 
 	if (joined.n == 0) {
-		project_backward(leaf, dy, norm_gradient(leaf), more);
+		leaf_project_backward(leaf, dy, norm_gradient(leaf), more);
 		return;
 	}
 	parameter_gradients(leaf, dy);
@@ -371,7 +316,7 @@ static void backward_down(const struct leaf *leaf)
 	if (backward_of_both(leaf))
 		parameter_gradients(leaf, dy);
 	else
-		project_backward(leaf, dy, operand_work(leaf, TENSOR_D_PRODUCT), false);
+		leaf_project_backward(leaf, dy, operand_work(leaf, TENSOR_D_PRODUCT), false);
 }
 
 static void backward_swiglu(const struct leaf *leaf)
@@ -410,7 +355,7 @@ static void backward_activation(const struct leaf *leaf)
 
 static void backward_attention_output(const struct leaf *leaf)
 {
-	project_backward(leaf, operand_stream_gradient(leaf),
+	leaf_project_backward(leaf, operand_stream_gradient(leaf),
 		operand_work(leaf, TENSOR_D_ATTENTION_OUT), false);
 }
 
@@ -575,6 +520,11 @@ static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
 	[MODULE_UP] = backward_projection,
 	[MODULE_ACTIVATION] = backward_activation,
 	[MODULE_DOWN] = backward_down,
+	[MODULE_ROUTER] = backward_router,
+	[MODULE_EXPERTS_GATE] = backward_experts_projection,
+	[MODULE_EXPERTS_UP] = backward_experts_projection,
+	[MODULE_EXPERTS_ACTIVATION] = backward_experts_activation,
+	[MODULE_EXPERTS_DOWN] = backward_experts_down,
 	[MODULE_HEAD] = backward_head,
 };
 

@@ -82,6 +82,7 @@ struct compute {
 	struct tensor work[BACKWARD_TENSORS_MAX];
 	int n_work;
 	int64_t work_bytes;        /* of these; a scratch for exact sums follows */
+	struct routes *routes;     /* of a mixture of experts (experts.c); NULL: it is none */
 	float *losses;             /* [tokens], where the schedule declares no loss_work */
 	struct exact_sum *scalars; /* norm_scalars of this step; NULL = consumed */
 	struct exact_sum on_host;  /* a copy of them, where they lie on a device */

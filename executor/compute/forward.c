@@ -48,51 +48,6 @@ static const void *bias_of(const struct leaf *leaf)
 	return bias >= 0 ? operand_parameter(leaf, bias) : NULL;
 }
 
-void leaf_scale_adapter(const struct leaf *leaf, void *y, int64_t n)
-{
-	const struct compute *c = leaf->compute;
-	const struct trainable *t = &architecture_of(leaf)->trainable;
-	double factor = t->alpha / (double)t->rank;
-
-	if (c->dtype == DTYPE_FP32 && factor != 1)
-		c->kernels->scale(c->context, y, (float)factor, n);
-	/* compute_open has seen to it that it is a power of two. */
-	for (; c->dtype != DTYPE_FP32 && factor > 1; factor /= 2)
-		c->kernels->add(c->context, c->dtype, y, y, y, n);
-}
-
-/* u = alpha/r x A^T, which is kept. */
-static void *compress(const struct leaf *leaf, const struct gemm *base)
-{
-	const struct compute *c = leaf->compute;
-	int64_t rank = architecture_of(leaf)->trainable.rank;
-	struct gemm down = *base;
-
-	down.n = down.ldc = rank;
-	down.b = operand_parameter(leaf, leaf_module(leaf)->adapter);
-	down.c = operand_saved(leaf, leaf->module, TENSOR_ADAPTER);
-	down.accumulate = false;
-	c->kernels->gemm(c->context, &down);
-	leaf_scale_adapter(leaf, down.c, down.m * rank);
-	return down.c;
-}
-
-/* y += u B^T */
-static void adapt(const struct leaf *leaf, const struct gemm *base)
-{
-	const struct compute *c = leaf->compute;
-	int adapter = leaf_module(leaf)->adapter;
-	struct gemm up = *base;
-
-	if (adapter < 0)
-		return;
-	up.k = up.lda = up.ldb = architecture_of(leaf)->trainable.rank;
-	up.a = compress(leaf, base);
-	up.b = operand_parameter(leaf, adapter + 1);
-	up.accumulate = true;
-	c->kernels->gemm(c->context, &up);
-}
-
 /* y = [residual +] x W^T [+ bias]. */
 static void project_base(const struct leaf *leaf, void *y, const void *residual)
 {
@@ -116,7 +71,7 @@ static void project_onto(const struct leaf *leaf, void *y, const void *residual)
 	const struct gemm base = leaf_product(leaf, y);
 
 	project_base(leaf, y, residual);
-	adapt(leaf, &base);
+	leaf_adapt(leaf, &base);
 }
 
 /* Row-parallel: the product is a part of a sum. What every tensor rank has, residual and bias, is
@@ -411,7 +366,7 @@ static void forward_down(const struct leaf *leaf)
 	if (leaf->op->kind == OP_RECOMPUTE) {
 		const struct gemm base = leaf_product(leaf, NULL);
 
-		compress(leaf, &base);
+		leaf_compress(leaf, &base);
 		return;
 	}
 	project_to_stream(leaf, operand_residual_out(leaf),
@@ -447,6 +402,11 @@ static void (*const forward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
 	[MODULE_UP] = forward_up,
 	[MODULE_ACTIVATION] = forward_activation,
 	[MODULE_DOWN] = forward_down,
+	[MODULE_ROUTER] = forward_router,
+	[MODULE_EXPERTS_GATE] = forward_experts_projection,
+	[MODULE_EXPERTS_UP] = forward_experts_projection,
+	[MODULE_EXPERTS_ACTIVATION] = forward_experts_activation,
+	[MODULE_EXPERTS_DOWN] = forward_experts_down,
 	[MODULE_HEAD] = forward_head,
 };
 

@@ -62,14 +62,14 @@ static inline bool compute_on_device(const struct compute *compute, const struct
 /* --- forward.c, backward.c: leaves [first_module, end_module) of the operation --- */
 void forward_leaves(struct compute *compute, const struct op *op);
 void backward_leaves(struct compute *compute, const struct op *op);
-/* y *= alpha / r of the adapters, in place. */
-void leaf_scale_adapter(const struct leaf *leaf, void *y, int64_t n);
 /* Products of a projection: y = x W^T and dx = dy W for all tokens of the micro-batch, dW = dy^T x
  * for so many rows. */
 struct gemm leaf_product(const struct leaf *leaf, void *y);
 struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *dx);
 struct gemm leaf_weight_gradient(
 	const struct leaf *leaf, const void *dy, const void *x, int64_t rows);
+/* Of a projection: gradients of its parameters, and dx (= | +=) dy W. */
+void leaf_project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate);
 /* The head with its loss, chunk by chunk, in backward (plan_chunks_head). */
 void backward_chunked_head(const struct leaf *leaf);
 int64_t leaf_stride(const struct leaf *leaf, int64_t out);
@@ -77,6 +77,22 @@ int64_t leaf_stride(const struct leaf *leaf, int64_t out);
  * is dy. */
 void leaf_multiply(const struct leaf *leaf, const struct gemm *gemm, enum pass pass);
 bool leaf_in_fp8(const struct leaf *leaf);
+
+/* --- adapters.c: `base` is y = x W^T, `to_input` dx = dy W, which came before --- */
+void *leaf_compress(const struct leaf *leaf, const struct gemm *base);
+void leaf_adapt(const struct leaf *leaf, const struct gemm *base);
+void leaf_adapter_backward(const struct leaf *leaf, const struct gemm *to_input);
+
+/* --- experts.c --- */
+void experts_init(struct compute *compute);
+void forward_router(const struct leaf *leaf);
+void forward_experts_projection(const struct leaf *leaf);
+void forward_experts_activation(const struct leaf *leaf);
+void forward_experts_down(const struct leaf *leaf);
+void backward_router(const struct leaf *leaf);
+void backward_experts_projection(const struct leaf *leaf);
+void backward_experts_activation(const struct leaf *leaf);
+void backward_experts_down(const struct leaf *leaf);
 
 /* --- attention.c --- */
 struct attention leaf_attention(const struct leaf *leaf);

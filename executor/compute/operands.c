@@ -259,7 +259,7 @@ static void *norm_result(const struct leaf *leaf)
 {
 	const struct siblings *s = leaf_siblings(leaf);
 	enum module_kind kind = leaf_module(leaf)->kind;
-	bool second = kind == MODULE_GATE || kind == MODULE_UP;
+	bool second = kind == MODULE_GATE || kind == MODULE_UP || kind == MODULE_ROUTER;
 
 	return operand_saved(leaf, second ? s->second_norm : s->of[MODULE_NORM], TENSOR_NORM_OUT);
 }
@@ -350,6 +350,11 @@ void *operand_input(const struct leaf *leaf)
 		return operand_saved(leaf, s->of[MODULE_ATTENTION_CORE], TENSOR_ATTENTION_OUT);
 	case MODULE_DOWN:
 		return operand_saved(leaf, s->of[MODULE_ACTIVATION], TENSOR_PRODUCT);
+	case MODULE_EXPERTS_GATE:
+	case MODULE_EXPERTS_UP:
+		return operand_saved(leaf, s->of[MODULE_ROUTER], TENSOR_DISPATCHED);
+	case MODULE_EXPERTS_DOWN:
+		return operand_saved(leaf, s->of[MODULE_EXPERTS_ACTIVATION], TENSOR_PRODUCT);
 	default: /* projections, and the head after the final norm */
 		return column_input(leaf);
 	}

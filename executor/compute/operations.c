@@ -487,6 +487,7 @@ bool compute_open(struct compute *c, struct error *error)
 	c->losses = ARENA_ARRAY(&c->arena, float, c->tokens);
 	c->fresh = ARENA_ARRAY(&c->arena, bool, c->model->n_parameters);
 	operands_init(c);
+	experts_init(c);
 	return true;
 }
 

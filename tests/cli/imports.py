@@ -70,12 +70,13 @@ class Case(unittest.TestCase):
 
 class Models(Case):
     def test_plan_but_do_not_train_a_mixture(self):
-        self.write_json('moe/config.json', MIXTURE)
+        self.write_json('moe/config.json', dict(MIXTURE, model_type='olmoe', num_experts=8))
         self.good('plan', 'moe', '2xdgx-a100-80gb', '--seq-len', '256', '-o', 'a.yaml')
         self.good('plan', 'moe/config.json', 'local', '--gpus', '2', '--seq-len', '64', '-o',
                   'plan.yaml')
         self.box.write('text', 'to be or not to be ' * 1000)
-        self.fails(3, 'can be planned but not trained here: the kernels lack a mixture of experts',
+        self.fails(3, 'can be planned but not trained here: the kernels lack this mixture of '
+                   'experts',
                    'train', 'plan.yaml', '--data', 'text', '--steps', '1')
 
     def test_all_experts_are_stored_and_the_active_ones_computed(self):

@@ -27,6 +27,11 @@
 	"kv_heads: 2\nhead_dim: 6\nffn: 31\nvocab: 257\ncontext: 24\ntied_head: true\n"            \
 	"qkv_bias: true\n"
 
+#define TINY_MIXTRAL                                                                               \
+	"shardplan: model/1\nname: tiny-mixtral\nfamily: mixtral\nlayers: 2\nhidden: 20\n"         \
+	"heads: 4\nkv_heads: 2\nhead_dim: 6\nffn: 31\nvocab: 257\ncontext: 24\nexperts: 3\n"       \
+	"experts_per_token: 2\nexpert_ffn: 23\n"
+
 /* Multiples of 16 but for the vocabulary, and GPUs for them that have fp8. */
 #define TWO_GPUS                                                                                   \
 	"shardplan: topology/1\nname: two\nnodes: 1\ndevices_per_node: 2\ndevice:\n"               \

@@ -85,7 +85,7 @@ static void read_all(const char *path, const char *model_text, float **values, i
 
 static void what_is_exported_starts_the_same_run(void **state)
 {
-	static const char *const models[] = {TINY_GPT2, TINY_LLAMA, TINY_QWEN};
+	static const char *const models[] = {TINY_GPT2, TINY_LLAMA, TINY_QWEN, TINY_MIXTRAL};
 	static const char options[] = "strategy=FULL_SHARD micro_batch=1 seq_len=8";
 	static const char others[] = "strategy=NO_SHARD micro_batch=2 seq_len=8 wrap=model";
 
@@ -182,14 +182,17 @@ static void small_types_are_widened(void **state)
 {
 	static const unsigned char data[] = {0x80, 0x3f, 0x00, 0xc0, /* bf16: 1, -2 */
 		0x00, 0x3c, 0x01, 0x00, 0x00, 0xfc};                 /* fp16: 1, 2^-24, -inf */
-	struct safetensor tensors[] = {
-		{.dtype = DTYPE_BF16, .data = data}, {.dtype = DTYPE_FP16, .data = data + 4}};
-	int of_parameter[] = {0, 1};
+	struct safetensor tensors[] = {{.entry.elements = 2, .dtype = DTYPE_BF16, .data = data},
+		{.entry.elements = 3, .dtype = DTYPE_FP16, .data = data + 4}};
+	int of_parameter[] = {0, 1}, parts[] = {0, 1};
 	bool transposed[] = {false, false};
 	struct parameter parameters[2] = {{.shape = {2, 1}}, {.shape = {3, 1}}};
 	const struct model model = {.n_parameters = 2, .parameters = parameters};
-	const struct safetensors file = {
-		.n = 2, .tensors = tensors, .of_parameter = of_parameter, .transposed = transposed};
+	const struct safetensors file = {.n = 2,
+		.tensors = tensors,
+		.of_parameter = of_parameter,
+		.parts = parts,
+		.transposed = transposed};
 	float values[3];
 
 	(void)state;
