@@ -4,7 +4,8 @@
 
 #include "models/trainable.h"
 
-/* X(suffix, name): one row each in families.c. The first six, and Mixtral, are what kernels/ can train. */
+/* X(suffix, name): one row each in families.c. The first six, and Mixtral, are what kernels/ can
+ * train. */
 #define MODEL_FAMILIES(X)                                                                          \
 	X(GPT2, "gpt2")                                                                            \
 	X(MPT, "mpt")                                                                              \

@@ -39,7 +39,7 @@ bool model_read(
 void model_write(const struct model *model, struct writer *writer);
 
 /* A Hugging Face config.json, appended; reading it back gives the same architecture. False for
- * families other than gpt2, llama, mistral, qwen2 and qwen3. */
+ * families other than gpt2, llama, mistral, mixtral, qwen2 and qwen3. */
 bool model_write_hugging_face(const struct model *model, struct text *text);
 
 /* peft's adapter_config.json of a model with adapters (LoraConfig of peft 0.21), appended; and its

@@ -114,7 +114,8 @@ bool architecture_has_experts(const struct architecture *a, int64_t layer)
 
 const char *architecture_not_trainable(const struct architecture *a)
 {
-	if (a->experts > 0 && a->family != FAMILY_MIXTRAL)
+	if (a->experts > 0 && (a->family != FAMILY_MIXTRAL || a->mlp != MLP_SWIGLU || a->mlp_bias ||
+				      a->router_bias || a->shared_ffn > 0))
 		return "this mixture of experts";
 	if (a->encoder_layers > 0 || a->positions == POSITIONS_RELATIVE)
 		return "an encoder and cross-attention";

@@ -9,173 +9,6 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 	return &leaf->compute->model->architecture;
 }
 
-/* dbias (= | +=) column sums of dy, for the rows of `product`. */
-static void bias_gradient(const struct leaf *leaf, int bias, const struct gemm *product)
-{
-	const struct compute *c = leaf->compute;
-	bool more;
-	void *dbias = gradient_begin(leaf, bias, &more);
-
-	c->kernels->bias_backward(c->context, c->gradient_dtype, dbias, c->dtype, product->a,
-		product->k, product->m, more);
-	gradient_end(leaf, bias);
-}
-
-/* Where an epilogue writes sums that come to others. bf16 would be rounded once more. */
-static float *more_sums(const struct compute *c)
-{
-	return c->device != NULL && c->gradient_dtype == DTYPE_FP32 ? c->device->bias_sums : NULL;
-}
-
-/* Weight and bias at once, on the way out of the product. An epilogue writes the sums: the first in
- * their place, later ones beside it, from where they are added. */
-static bool gradients_in_one(const struct leaf *leaf, int weight, int bias, struct gemm product)
-{
-	const struct compute *c = leaf->compute;
-	const struct device_kernels *device = c->kernels->device;
-
-	void *sums = operand_gradient(leaf, bias), *written = c->fresh[bias] ? sums : more_sums(c);
-
-	if (device == NULL || compute_sums_exactly(c) || written == NULL)
-		return false;
-	const struct gemm_epilogue epilogue = {.dbias = written};
-	product.c = operand_gradient(leaf, weight);
-	product.accumulate = !c->fresh[weight];
-	if (!device->gemm_epilogue(c->context, &product, &epilogue))
-		return false;
-	if (written != sums)
-		c->kernels->add(c->context, DTYPE_FP32, sums, sums, written, product.m);
-	c->fresh[weight] = c->fresh[bias] = false;
-	return true;
-}
-
-/* dW (= | +=) dy^T x and dbias (= | +=) column sums of dy for some rows of the micro-batch. */
-static void weight_gradients(const struct leaf *leaf, const struct gemm *gemm)
-{
-	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
-	bool trains_weight = leaf_trains(leaf, weight), trains_bias = leaf_trains(leaf, bias);
-	struct gemm product = *gemm;
-
-	if (trains_weight && trains_bias && !leaf_in_fp8(leaf) &&
-		gradients_in_one(leaf, weight, bias, product))
-		return;
-	if (trains_weight) {
-		product.c = gradient_begin(leaf, weight, &product.accumulate);
-		leaf_multiply(leaf, &product, PASS_BACKWARD_WEIGHT);
-		gradient_end(leaf, weight);
-	}
-	if (trains_bias)
-		bias_gradient(leaf, bias, &product);
-}
-
-/* --- projections of one input --- */
-
-/* Does the weight of the leaf behind this one lie right behind its own? */
-static bool adjoins_next(const struct compute *c, int module)
-{
-	int weights[] = {c->model->modules[module].first_parameter,
-		c->model->modules[module + 1].first_parameter};
-	const struct location *a = &c->locations[weights[0]], *b = &c->locations[weights[1]];
-
-	return a->unit == b->unit &&
-	       a->offset + c->model->parameters[weights[0]].elements == b->offset;
-}
-
-/* Their dx is one product where their weights lie one behind the other. Which do depends on units:
- * only where bits need not be those of other plans. In fp8 each has its scale. */
-static struct joined joined_with(const struct leaf *leaf, int module)
-{
-	const struct compute *c = leaf->compute;
-	struct joined joined = {0};
-
-	if (module < 0 || !c->any_rounding || c->schedule->plan.fp8 != FP8_OFF)
-		return joined;
-	joined = model_joined(c->model, module);
-	for (int i = 0; i + 1 < joined.n; i++)
-		if (!adjoins_next(c, joined.first + i))
-			return (struct joined){0};
-	return joined;
-}
-
-/* Elements between rows of the gradient of what a projection of width `out` writes. */
-static int64_t gradient_stride(const struct leaf *leaf, int64_t out)
-{
-	const struct joined joined = joined_with(leaf, leaf->module);
-
-	return joined.n > 0 ? joined.width : leaf_stride(leaf, out);
-}
-
-struct gemm leaf_weight_gradient(
-	const struct leaf *leaf, const void *dy, const void *x, int64_t rows)
-{
-	const struct compute *c = leaf->compute;
-	int64_t out, in;
-
-	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
-	return (struct gemm){.m = out,
-		.n = in,
-		.k = rows,
-		.a = dy,
-		.lda = gradient_stride(leaf, out),
-		.transpose_a = true,
-		.b = x,
-		.ldb = in,
-		.ldc = in,
-		.dtype = c->dtype,
-		.c_dtype = c->gradient_dtype};
-}
-
-/* Of a projection, part by part of the micro-batch. */
-static void parameter_gradients(const struct leaf *leaf, const void *dy)
-{
-	const struct compute *c = leaf->compute;
-	int64_t out, in;
-
-	if (leaf_module(leaf)->frozen)
-		return;
-	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
-	const void *x = operand_input(leaf);
-	int64_t parts = gradient_parts(c), rows = c->tokens / parts;
-	int64_t stride = gradient_stride(leaf, out);
-	for (int64_t i = 0; i < parts && dy != NULL && x != NULL; i++) {
-		const struct gemm product =
-			leaf_weight_gradient(leaf, compute_at(c, dy, i * rows * stride),
-				compute_at(c, x, i * rows * in), rows);
-
-		weight_gradients(leaf, &product);
-	}
-}
-
-struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *dx)
-{
-	const struct compute *c = leaf->compute;
-	int64_t out, in;
-
-	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
-	return (struct gemm){.m = c->tokens,
-		.n = in,
-		.k = out,
-		.a = dy,
-		.lda = gradient_stride(leaf, out),
-		.b = operand_parameter(leaf, leaf_parameter(leaf, 0)),
-		.ldb = in,
-		.c = dx,
-		.ldc = in,
-		.dtype = c->dtype,
-		.c_dtype = c->dtype};
-}
-
-/* Of a projection: those, and dx (= | +=) dy W. */
-void leaf_project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
-{
-	struct gemm gemm = leaf_input_gradient(leaf, dy, dx);
-
-	gemm.accumulate = accumulate;
-	parameter_gradients(leaf, dy);
-	leaf_multiply(leaf, &gemm, PASS_BACKWARD_INPUT);
-	leaf_adapter_backward(leaf, &gemm);
-}
-
 /* Gradients of q, k, v. A fused projection has them as columns of one matrix, as q, k, v are, and
  * so has one product for three; else three projections have three matrices one after the other. */
 struct qkv_gradients {
@@ -188,7 +21,7 @@ static struct qkv_gradients qkv_gradients(const struct leaf *leaf)
 	const struct architecture *a = architecture_of(leaf);
 	int64_t q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim;
 	bool joined =
-		a->fused_qkv || joined_with(leaf, leaf_siblings(leaf)->of[MODULE_QUERY]).n > 0;
+		a->fused_qkv || leaf_joined_with(leaf, leaf_siblings(leaf)->of[MODULE_QUERY]).n > 0;
 	int64_t rows = joined ? 1 : leaf->compute->tokens;
 	void *base = operand_work(leaf, TENSOR_D_QKV);
 
@@ -209,7 +42,7 @@ struct mlp_gradients {
 
 static struct mlp_gradients mlp_gradients(const struct leaf *leaf)
 {
-	const struct joined joined = joined_with(leaf, leaf_siblings(leaf)->of[MODULE_UP]);
+	const struct joined joined = leaf_joined_with(leaf, leaf_siblings(leaf)->of[MODULE_UP]);
 	int64_t width = architecture_of(leaf)->ffn;
 	struct mlp_gradients d = {.gate = operand_work(leaf, TENSOR_D_GATE)};
 
@@ -262,14 +95,14 @@ static void backward_projection(const struct leaf *leaf)
 {
 	enum module_kind kind = leaf_module(leaf)->kind;
 	bool more = kind == MODULE_GATE || kind == MODULE_KEY || kind == MODULE_QUERY;
-	const struct joined joined = joined_with(leaf, leaf->module);
+	const struct joined joined = leaf_joined_with(leaf, leaf->module);
 	const void *dy = output_gradient(leaf, kind);
 
 	if (joined.n == 0) {
 		leaf_project_backward(leaf, dy, norm_gradient(leaf), more);
 		return;
 	}
-	parameter_gradients(leaf, dy);
+	leaf_parameter_gradients(leaf, dy);
 	if (leaf->module > joined.first)
 		return;
 	struct gemm gemm = leaf_input_gradient(leaf, dy, norm_gradient(leaf));
@@ -314,7 +147,7 @@ static void backward_down(const struct leaf *leaf)
 	const void *dy = operand_stream_gradient(leaf);
 
 	if (backward_of_both(leaf))
-		parameter_gradients(leaf, dy);
+		leaf_parameter_gradients(leaf, dy);
 	else
 		leaf_project_backward(leaf, dy, operand_work(leaf, TENSOR_D_PRODUCT), false);
 }

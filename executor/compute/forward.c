@@ -15,32 +15,6 @@ static bool multiply_in_one(
 	return device != NULL && device->gemm_epilogue(c->context, gemm, epilogue);
 }
 
-/* Elements between rows of what a projection of width `out` writes. */
-int64_t leaf_stride(const struct leaf *leaf, int64_t out)
-{
-	return leaf_module(leaf)->kind == MODULE_HEAD ? leaf->compute->logits_stride : out;
-}
-
-struct gemm leaf_product(const struct leaf *leaf, void *y)
-{
-	const struct compute *c = leaf->compute;
-	int64_t out, in;
-
-	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
-	return (struct gemm){.m = c->tokens,
-		.n = out,
-		.k = in,
-		.a = operand_input(leaf),
-		.lda = in,
-		.b = operand_parameter(leaf, leaf_parameter(leaf, 0)),
-		.ldb = in,
-		.transpose_b = true,
-		.c = y,
-		.ldc = leaf_stride(leaf, out),
-		.dtype = c->dtype,
-		.c_dtype = c->dtype};
-}
-
 static const void *bias_of(const struct leaf *leaf)
 {
 	int bias = leaf_parameter(leaf, 1);

@@ -62,21 +62,26 @@ static inline bool compute_on_device(const struct compute *compute, const struct
 /* --- forward.c, backward.c: leaves [first_module, end_module) of the operation --- */
 void forward_leaves(struct compute *compute, const struct op *op);
 void backward_leaves(struct compute *compute, const struct op *op);
+/* The head with its loss, chunk by chunk, in backward (plan_chunks_head). */
+void backward_chunked_head(const struct leaf *leaf);
+
+/* --- products.c --- */
 /* Products of a projection: y = x W^T and dx = dy W for all tokens of the micro-batch, dW = dy^T x
  * for so many rows. */
 struct gemm leaf_product(const struct leaf *leaf, void *y);
 struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *dx);
 struct gemm leaf_weight_gradient(
 	const struct leaf *leaf, const void *dy, const void *x, int64_t rows);
-/* Of a projection: gradients of its parameters, and dx (= | +=) dy W. */
-void leaf_project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate);
-/* The head with its loss, chunk by chunk, in backward (plan_chunks_head). */
-void backward_chunked_head(const struct leaf *leaf);
 int64_t leaf_stride(const struct leaf *leaf, int64_t out);
 /* A product of a projection, in fp8 where the plan has it so (schedule/plan/fp8.h); of gradients A
  * is dy. */
 void leaf_multiply(const struct leaf *leaf, const struct gemm *gemm, enum pass pass);
 bool leaf_in_fp8(const struct leaf *leaf);
+/* Of a projection: gradients of its parameters; these, and dx (= | +=) dy W. */
+void leaf_parameter_gradients(const struct leaf *leaf, const void *dy);
+void leaf_project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate);
+/* Those whose dx is one product with that of a module. */
+struct joined leaf_joined_with(const struct leaf *leaf, int module);
 
 /* --- adapters.c: `base` is y = x W^T, `to_input` dx = dy W, which came before --- */
 void *leaf_compress(const struct leaf *leaf, const struct gemm *base);

@@ -1,7 +1,7 @@
 /* A mixture of experts, executed: what one rank does, several do in the same bits, beside stages
  * and context ranks but for roundings; most experts have no rows of some sequence. */
-#include "checkpoint_runs.h"
-#include "digest_cases.h"
+#include "tests/executor/checkpoint_runs.h"
+#include "tests/executor/digest_cases.h"
 
 #include <math.h>
 
