@@ -44,7 +44,8 @@ void sensitivity_grid(const struct answer *answer, bool narrow, struct grid *gri
 /* What lines of the script give alone; "With the levers free: ...", empty without one. */
 void lever_grid(const struct answer *answer, struct grid *grid);
 void lever_sentence(const struct answer *answer, struct text *text);
-/* "--runtime megatron: at least 42.5 % less time"; nothing where no other framework is clearly faster. */
+/* "--runtime megatron: at least 42.5 % less time"; nothing where no other framework is clearly
+ * faster. */
 void elsewhere_sentence(const struct answer *answer, struct text *text);
 /* What to type so that something fits, what comes of it; that more devices do not help, or "". */
 void way_out_sentence(const struct way_out *way, struct text *text);
