@@ -13,8 +13,8 @@ struct routes {
 	int32_t *expert, *row;
 	float *weight, *gradient; /* and that of the weight, from DOWN to the router */
 	int32_t *token;           /* of a row */
-	int64_t *
-		first; /* the row that a part of the tokens of an expert begins with, and the end */
+	/* The row that a part of the tokens of an expert begins with, and the end. */
+	int64_t *first;
 };
 
 static const struct architecture *architecture_of(const struct leaf *leaf)
