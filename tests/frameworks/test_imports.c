@@ -281,6 +281,14 @@ static const struct foreign files[] = {
 		NULL},
 	{"--micro-batch-size 1 --context-parallel-size 4 --cp-comm-type a2a --hidden-dropout 0\n",
 		"megatron", "context=4 context-method=all-to-all", NULL},
+	/* Options in YAML, a switch that is off among them; a script without its first line. */
+	{"ENV_VARS:\n  A: 1\nMODEL_ARGS:\n  --micro-batch-size: 2\n  --bf16: true\n"
+	 "  --sequence-parallel: false\n  --tensor-model-parallel-size: 2\n",
+		"megatron", "micro-batch=2 param-dtype=bf16 tensor=2 sequence-parallel=off", NULL},
+	{"torchrun --nproc_per_node 8 pretrain_gpt.py \\\n  --micro-batch-size 2\n", "megatron",
+		"gpus=8 micro-batch=2", NULL},
+	{"MBS=4\npython pretrain_gpt.py --micro-batch-size $MBS\n", "megatron", "micro-batch=4",
+		NULL},
 	{"--micro-batch-size 1 --num-layers 6 --pipeline-model-parallel-size 4 "
 	 "--num-virtual-stages-per-pipeline-rank 2 --account-for-embedding-in-pipeline-split "
 	 "--account-for-loss-in-pipeline-split\n",
