@@ -18,6 +18,9 @@ struct post {
 
 enum { BOARD_POSTS = 64 };
 
+/* Ranks that may give one another different numbers of elements in one collective. */
+enum { BOARD_SPLITS = 64 };
+
 /* Ranks with one program carry out their collectives in one order, all ranks those that join all
  * programs, and those of the first and the last one what joins these: each is numbered by itself.
  */
@@ -52,6 +55,9 @@ struct board {
 	_Atomic uint32_t beats; /* counts while it waits for other machines: no fault of its own */
 	_Atomic int32_t call;   /* enum rank_call */
 	_Atomic int64_t call_since; /* ns of clock_of_machine() */
+	/* Of an all-to-all of such: from where to where what is for a member lies, in elements of
+	 * what was posted. Ranks read it until all have said that they are done. */
+	int64_t splits[BOARD_SPLITS + 1];
 	struct posted lanes[LANES];
 	struct channel channels[BOARD_DIRECTIONS]; /* enum direction */
 } __attribute__((aligned(64)));

@@ -82,10 +82,14 @@ static struct collective patient(const struct comm *comm, const struct collectiv
 bool comm_run(struct comm *comm, const struct collective *collective)
 {
 	const struct collective c = patient(comm, collective);
+	int64_t before = comm->counters.wire_bytes;
 
 	comm->counters.collectives[collective->kind]++;
 	comm->assembled = 0;
-	return comm->transport->run(comm, &c);
+	bool ok = comm->transport->run(comm, &c);
+	if (c.sends != NULL)
+		comm->counters.row_bytes += comm->counters.wire_bytes - before;
+	return ok;
 }
 
 bool comm_send(struct comm *comm, const struct comm_message *message)

@@ -46,6 +46,9 @@ struct collective {
 	/* Elements: all-gather, reduce-scatter and all-to-all, of one rank's chunk; all-reduce and
 	 * send-receive, of the whole. */
 	int64_t count;
+	/* All-to-all of different numbers: elements for each member, and of each, one behind the
+	 * other in input and output; NULL: `count` of them. At most BOARD_SPLITS members. */
+	const int64_t *sends, *receives;
 	const void *input; /* all-reduce: = output */
 	void *output;
 	void *stream; /* of a device, to enqueue on; NULL: it is done when the call returns */
@@ -65,10 +68,22 @@ struct comm_message {
 	int micro_batch, chunk;
 };
 
+/* All-to-all: elements for the member at that position, and of it. */
+static inline int64_t comm_sent(const struct collective *c, int index)
+{
+	return c->sends != NULL ? c->sends[index] : c->count;
+}
+
+static inline int64_t comm_received(const struct collective *c, int index)
+{
+	return c->receives != NULL ? c->receives[index] : c->count;
+}
+
 struct comm_counters {
 	int64_t collectives[COLLECTIVES_OF_STEPS]; /* by enum collective_kind */
 	int64_t wire_bytes;    /* that this rank fetched from others, or sent in messages */
 	int64_t network_bytes; /* that this rank sent to other machines */
+	int64_t row_bytes;     /* of wire_bytes, by all-to-alls of different numbers */
 };
 
 struct comm;

@@ -213,6 +213,8 @@ void node_post(struct comm *comm, struct node_link *link, const struct collectiv
 		.step = (int32_t)c->step,
 		.op = c->op,
 		.unit = c->unit};
+	for (int i = 0; i < c->group.size && c->sends != NULL; i++)
+		board->splits[i + 1] = board->splits[i] + c->sends[i];
 	if (fault_hits(&comm->fault, FAULT_MISMATCH, comm->rank, c->step))
 		post->count++;
 	node_say(comm, link, PHASE_POSTED);
@@ -281,6 +283,28 @@ const char *node_output(const struct node_link *link, const struct collective *c
 
 	return segment_window(link->segment, rank - link->first_rank) +
 	       node_peer_post(link, rank)->result;
+}
+
+bool node_given(struct comm *comm, struct node_link *link, const struct collective *c, int index,
+	const char **data)
+{
+	int rank = comm_group_rank(&c->group, index), own = c->group.index;
+	int64_t size = comm_element_bytes(c->element);
+	const int64_t *splits = node_board(link, rank)->splits;
+
+	*data = node_input(link, c, index);
+	if (c->receives == NULL) {
+		*data += own * c->count * size;
+		return true;
+	}
+	*data += splits[own] * size;
+	if (splits[own + 1] - splits[own] == c->receives[index])
+		return true;
+	return segment_fault(link->control, EXIT_CODE_FAULT,
+		"rank %d has %lld elements for rank %d, which expects %lld (step %lld, operation "
+		"%d)",
+		rank, (long long)(splits[own + 1] - splits[own]), comm->rank,
+		(long long)c->receives[index], (long long)c->step, c->op);
 }
 
 bool node_reaches(const struct node_link *link, const void *address, int64_t bytes)

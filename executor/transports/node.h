@@ -63,6 +63,11 @@ const char *node_input(const struct node_link *link, const struct collective *c,
 const char *node_output(const struct node_link *link, const struct collective *c, int index);
 bool node_reaches(const struct node_link *link, const void *address, int64_t bytes);
 
+/* All-to-all: what the member at that position has for the caller, told by what it posted; false
+ * after a fault, when that is not what the caller expects. */
+bool node_given(struct comm *comm, struct node_link *link, const struct collective *c, int index,
+	const char **data);
+
 /* Copies; counts as fetched from another rank unless `own`. */
 void node_fetch(struct comm *comm, void *to, const void *from, int64_t bytes, bool own);
 

@@ -34,17 +34,22 @@ static void all_gather(struct comm *comm, struct node_link *link, const struct c
 	}
 }
 
-/* Likewise: the chunk for this rank of what each exposed. */
-static void all_to_all(struct comm *comm, struct node_link *link, const struct collective *c)
+/* What each exposed for this rank. */
+static bool all_to_all(struct comm *comm, struct node_link *link, const struct collective *c)
 {
-	int64_t bytes = c->count * comm_element_bytes(c->element);
+	int64_t size = comm_element_bytes(c->element);
+	char *to = c->output;
 
 	for (int i = 0; i < c->group.size; i++) {
-		int index = (c->group.index + i) % c->group.size;
+		int64_t bytes = comm_received(c, i) * size;
+		const char *from;
 
-		node_fetch(comm, (char *)c->output + index * bytes,
-			node_input(link, c, index) + c->group.index * bytes, bytes, i == 0);
+		if (!node_given(comm, link, c, i, &from))
+			return false;
+		node_fetch(comm, to, from, bytes, i == c->group.index);
+		to += bytes;
 	}
+	return true;
 }
 
 /* to[0..n) = the sum over the group of elements [first, first + n) of what each exposed. */
@@ -102,8 +107,7 @@ static bool move(struct comm *comm, struct node_link *link, const struct collect
 	case COLLECTIVE_ALL_REDUCE:
 		return all_reduce(comm, link, c);
 	case COLLECTIVE_ALL_TO_ALL:
-		all_to_all(comm, link, c);
-		return true;
+		return all_to_all(comm, link, c);
 	case COLLECTIVE_SEND_RECV:
 		node_fetch(comm, c->output, node_input(link, c, comm_group_before(&c->group)),
 			c->count * comm_element_bytes(c->element), c->group.size == 1);

@@ -101,6 +101,45 @@ bool check_exchange(const struct checked *m, struct comm_group group, int64_t ch
 	return true;
 }
 
+/* How many the rank in one place has for that in another; none for some. */
+static int64_t split_of(int from, int to, int64_t chunk)
+{
+	return (from + 2 * to) % 3 == 0 ? 0 : (3 * from + to) % (chunk + 1);
+}
+
+/* Of different numbers: what each has for this rank, one behind the other. */
+static bool check_splits(const struct checked *m, struct comm_group group, int64_t chunk)
+{
+	int64_t sends[MAX_RANKS], receives[MAX_RANKS], at = 0;
+
+	fill(m, chunk * group.size);
+	for (int k = 0; k < group.size; k++) {
+		sends[k] = split_of(group.index, k, chunk);
+		receives[k] = split_of(k, group.index, chunk);
+	}
+	if (!comm_run(m->comm, &(struct collective){.kind = COLLECTIVE_ALL_TO_ALL,
+				       .element = COMM_FP32,
+				       .group = group,
+				       .count = chunk,
+				       .sends = sends,
+				       .receives = receives,
+				       .input = m->input,
+				       .output = m->output,
+				       .op = -1,
+				       .unit = -1}))
+		return false;
+	for (int k = 0; k < group.size; k++) {
+		int64_t before = 0;
+
+		for (int to = 0; to < group.index; to++)
+			before += split_of(k, to, chunk);
+		for (int64_t i = 0; i < receives[k]; i++, at++)
+			if (m->output[at] != value(comm_group_rank(&group, k), before + i))
+				return false;
+	}
+	return true;
+}
+
 bool check_rotation(const struct checked *m, struct comm_group group, int64_t count)
 {
 	int before = group.index == 0 ? group.size - 1 : group.index - 1;
@@ -118,7 +157,7 @@ static bool check_all(const struct checked *m, struct comm_group group, int64_t 
 {
 	return check_gather(m, group, count) && check_scatter(m, group, count) &&
 	       check_reduce(m, group, count) && check_exchange(m, group, count) &&
-	       check_rotation(m, group, count);
+	       check_splits(m, group, count) && check_rotation(m, group, count);
 }
 
 bool check_every_group(const struct checked *m, const int64_t *counts, int n_counts)

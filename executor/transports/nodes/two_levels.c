@@ -205,40 +205,49 @@ static bool receives_from(const struct collective *c, int position)
 	return c->kind == COLLECTIVE_ALL_TO_ALL || position == comm_group_before(&c->group);
 }
 
-/* Where the chunk for, or of, a rank lies. */
-static int64_t chunk_at(const struct collective *c, int position)
-{
-	return c->kind == COLLECTIVE_ALL_TO_ALL
-		       ? position * c->count * comm_element_bytes(c->element)
-		       : 0;
-}
-
-static void exchange_over_wire(struct comm *comm, const struct collective *c, int position)
+static void exchange_over_wire(
+	struct comm *comm, const struct collective *c, int position, char *from, char *to)
 {
 	if (receives_from(c, position))
-		nodes_add(comm->state, c, position, false, c->count)->data =
-			(char *)c->output + chunk_at(c, position);
+		nodes_add(comm->state, c, position, false, comm_received(c, position))->data = to;
 	if (sends_to(c, position))
-		nodes_add(comm->state, c, position, true, c->count)->data =
-			(char *)c->input + chunk_at(c, position);
+		nodes_add(comm->state, c, position, true, comm_sent(c, position))->data = from;
 }
 
-/* Nothing is gathered or summed on the way: each pair of ranks by itself. */
+/* What the member of this machine has for the caller. */
+static bool fetch_given(struct comm *comm, const struct collective *c, int position, char *to)
+{
+	struct nodes *nodes = comm->state;
+	const char *data = node_input(&nodes->link, c, position);
+
+	if (c->kind == COLLECTIVE_ALL_TO_ALL && !node_given(comm, &nodes->link, c, position, &data))
+		return false;
+	node_fetch(comm, to, data, comm_received(c, position) * comm_element_bytes(c->element),
+		position == c->group.index);
+	return true;
+}
+
+/* Nothing is gathered or summed on the way: each pair of ranks by itself. What is for, and of, the
+ * members lies one behind the other, or is all there is. */
 static bool exchange(struct comm *comm, const struct collective *c)
 {
 	struct nodes *nodes = comm->state;
-	int64_t bytes = c->count * comm_element_bytes(c->element);
+	int64_t size = comm_element_bytes(c->element);
+	char *from = (char *)c->input, *to = c->output;
+	bool ok = true;
 
 	nodes_begin(nodes);
-	for (int i = 0; i < c->group.size; i++) {
+	for (int i = 0; i < c->group.size && ok; i++) {
 		if (nodes_of_rank(nodes, comm_group_rank(&c->group, i)) != nodes_own(nodes))
-			exchange_over_wire(comm, c, i);
+			exchange_over_wire(comm, c, i, from, to);
 		else if (receives_from(c, i))
-			node_fetch(comm, (char *)c->output + chunk_at(c, i),
-				node_input(&nodes->link, c, i) + chunk_at(c, c->group.index), bytes,
-				i == c->group.index);
+			ok = fetch_given(comm, c, i, to);
+		if (c->kind == COLLECTIVE_ALL_TO_ALL) {
+			from += comm_sent(c, i) * size;
+			to += comm_received(c, i) * size;
+		}
 	}
-	return nodes_await_all(comm, c);
+	return ok && nodes_await_all(comm, c);
 }
 
 /* --- the transport --- */
