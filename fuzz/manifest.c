@@ -61,7 +61,7 @@ static void add_pieces(struct manifest *manifest, struct checkpoint_file *file)
 	const struct model *part = manifest->part;
 
 	for (int i = 0; i < part->n_parameters; i++) {
-		int64_t ranks = model_parameter_is_cut(part, i) ? manifest->tensor : 1;
+		int64_t ranks = model_parameter_is_cut(part, i) ? model_parts(part) : 1;
 
 		for (int64_t r = 0; r < ranks; r++) {
 			manifest->pieces[manifest->n_pieces++] =

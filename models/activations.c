@@ -254,10 +254,13 @@ const char *tensor_role_name(enum tensor_role role)
 static struct request make_request(const struct model *model, const struct activation_rules *rules,
 	int64_t sequences, int64_t seq_len)
 {
+	struct row_counts rows = model_rows(model, sequences, seq_len);
+
+	rows.received = rows.room;
 	return (struct request){
 		.architecture = &model->architecture,
 		.rules = rules,
-		.rows = model_rows(model, sequences, seq_len),
+		.rows = rows,
 		.seq_len = seq_len,
 		.sends_rows = division_sends_rows(&model->division),
 	};

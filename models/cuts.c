@@ -1,8 +1,8 @@
 /* Where a rank's part of a parameter lies in the whole one. */
 #include "models/model.h"
 
-/* Over what a parameter is cut: rows of [out, in], with a bias beside them; columns, of which a
- * bias is whole. */
+/* Over what a parameter is cut: rows of [out, in], with a bias beside them, of experts whole ones
+ * of them; columns, of which a bias is whole. */
 enum cut { CUT_NOT, CUT_ROWS, CUT_COLUMNS };
 
 static enum cut cut_of(const struct model *part, int parameter)
@@ -20,11 +20,24 @@ static enum cut cut_of(const struct model *part, int parameter)
 		[MODULE_DOWN] = CUT_COLUMNS,
 	};
 	const struct parameter *p = &part->parameters[parameter];
-	enum cut cut = cuts[part->modules[p->module].kind];
+	enum module_kind kind = part->modules[p->module].kind;
+	enum cut cut = cuts[kind];
 
+	if (part->division.expert > 1)
+		return module_kind_is_of_experts(kind) ? CUT_ROWS : CUT_NOT;
 	if (part->division.tensor <= 1 || (cut == CUT_COLUMNS && p->n_dims == 1))
 		return CUT_NOT;
 	return cut;
+}
+
+int64_t model_parts(const struct model *part)
+{
+	return max_i64(part->division.tensor, 1) * max_i64(part->division.expert, 1);
+}
+
+static int64_t row_of(const struct parameter *p)
+{
+	return p->elements / p->shape[0];
 }
 
 bool model_parameter_is_cut(const struct model *part, int parameter)
@@ -75,7 +88,7 @@ static struct parameter_run run_of_rows(
 	const struct parameter *all =
 		&model_whole(part)
 			 ->parameters[model_whole_parameter(part, (int)(p - part->parameters))];
-	int64_t columns = p->n_dims == 2 ? p->shape[1] : 1, row = element / columns;
+	int64_t columns = row_of(p), row = element / columns;
 	struct band bands[3];
 	int n = find_bands(part, p, rank, bands), b = 0;
 	int64_t before = 0;
@@ -126,10 +139,10 @@ struct parameter_run model_parameter_run(
 static struct parameter_holder holder_of_rows(
 	const struct model *part, const struct parameter *p, int64_t whole)
 {
-	int64_t columns = p->n_dims == 2 ? p->shape[1] : 1, row = whole / columns;
+	int64_t columns = row_of(p), row = whole / columns;
 	struct band bands[3];
 
-	for (int64_t rank = 0; rank < part->division.tensor; rank++) {
+	for (int64_t rank = 0; rank < model_parts(part); rank++) {
 		int n = find_bands(part, p, rank, bands);
 		int64_t before = 0;
 

@@ -68,7 +68,7 @@ bool divisions_are_alike(const struct division *a, const struct division *b)
 	       parts(a->context) == parts(b->context) && parts(a->expert) == parts(b->expert) &&
 	       expert_parts(a) == expert_parts(b) && load_of(a) == load_of(b) &&
 	       capacity_of(a) == capacity_of(b) && a->routes_stream == b->routes_stream &&
-	       parts(a->words) == parts(b->words);
+	       a->keeps_room == b->keeps_room && parts(a->words) == parts(b->words);
 }
 
 bool division_divides(const struct division *division)
@@ -142,6 +142,16 @@ static int64_t loaded_rows(const struct division *division, int64_t rows)
 	return min_i64((int64_t)fmin(most, (double)SATURATED_SIZE), SATURATED_SIZE);
 }
 
+/* Every token of all expert ranks, for each of its experts that the rank may hold. */
+static int64_t most_rows(const struct model *model, int64_t sent)
+{
+	const struct architecture *a = &model->architecture;
+	int64_t experts = parts(model->division.expert);
+	int64_t here = min_i64(a->experts_per_token, share(a->experts, experts));
+
+	return saturated_mul(saturated_mul(sent / parts(a->experts_per_token), here), experts);
+}
+
 struct row_counts model_rows(const struct model *model, int64_t sequences, int64_t seq_len)
 {
 	const struct division *division = &model->division;
@@ -153,6 +163,7 @@ struct row_counts model_rows(const struct model *model, int64_t sequences, int64
 	int64_t sent = saturated_mul(share(routed, copies), model->architecture.experts_per_token);
 	bool pads = capacity_of(division) > 0;
 	int64_t arrived = pads ? padded_rows(model, sent) : loaded_rows(division, sent);
+	int64_t received = saturated_mul(arrived, gathered);
 
 	return (struct row_counts){
 		.tokens = tokens,
@@ -160,7 +171,8 @@ struct row_counts model_rows(const struct model *model, int64_t sequences, int64
 		.routed = routed,
 		.sent = pads ? arrived : sent,
 		.arrived = arrived,
-		.received = saturated_mul(arrived, gathered),
+		.received = received,
+		.room = division->keeps_room ? most_rows(model, sent) : received,
 	};
 }
 

@@ -18,6 +18,7 @@ struct division {
 	double expert_load; /* rows that the fullest rank's experts get over the mean; 0 means 1 */
 	double expert_capacity; /* rows of every expert over the mean: more are dropped, fewer are
 				   padded; 0: all are computed */
+	bool keeps_room; /* memory for rows is for the most that can come, whatever is expected */
 	bool routes_stream; /* each rank routes its tokens of the residual stream alone, and ranks
 			       that cut an expert gather its rows from one another (Megatron-LM);
 			       else each of them routes all tokens */
@@ -58,6 +59,7 @@ struct row_counts {
 	int64_t sent;           /* to experts, here or on other ranks */
 	int64_t arrived;        /* from other expert ranks: of the fullest rank */
 	int64_t received;       /* that the rank's experts compute, of it too */
+	int64_t room;           /* for so many of these there is memory */
 };
 struct row_counts model_rows(const struct model *model, int64_t sequences, int64_t seq_len);
 /* Of leaves that are cut over tensor ranks (Megatron-LM, 1909.08053 and 2205.05198): does it
@@ -69,19 +71,21 @@ struct parameter_run {
 	int64_t whole; /* the first one's number in the whole parameter; -1: padding, which is 0 */
 	int64_t n;
 };
-/* Of tensor rank `rank` of a dense model, from an element of its part on; `most` of them or fewer.
- */
+/* Of tensor rank `rank`, or expert rank where whole experts are cut over several, from an element
+ * of its part on; `most` of them or fewer. */
 struct parameter_run model_parameter_run(
 	const struct model *part, int parameter, int64_t rank, int64_t element, int64_t most);
-/* Where that run of the whole lies: in whose part, from which of its elements on. Of several tensor
- * ranks that have it, the first. */
+/* Where that run of the whole lies: in whose part, from which of its elements on. Of several ranks
+ * that have it, the first. */
 struct parameter_holder {
 	int64_t rank, element, n;
 };
 /* From element `whole` of the whole parameter on, `most` of them or fewer. */
 struct parameter_holder model_parameter_holder(
 	const struct model *part, int parameter, int64_t whole, int64_t most);
-/* Or has every tensor rank all of it? */
+/* How many different parts there are: of tensor ranks, or of expert ranks. */
+int64_t model_parts(const struct model *part);
+/* Or has every rank all of it? */
 bool model_parameter_is_cut(const struct model *part, int parameter);
 /* Words that the rank has the rows of: the first, and how many, which may be none. */
 int64_t model_first_word(const struct model *part, int64_t rank);

@@ -22,7 +22,8 @@ bool plan_runs_on_gpus(const struct plan_file *file, int64_t ranks, double clip)
 {
 	return file->plan.runtime == RUNTIME_SHARDPLAN && plan_ranks(&file->plan) == ranks &&
 	       file->plan.clip == clip && file->plan.mesh.pipeline == 1 &&
-	       file->plan.mesh.tensor == 1 && file->plan.mesh.context == 1;
+	       file->plan.mesh.tensor == 1 && file->plan.mesh.context == 1 &&
+	       file->plan.mesh.expert == 1;
 }
 
 /* What our runtime computes with, and the nearest it has for knobs that it lacks. */
@@ -93,10 +94,11 @@ static void take_batch(struct plan *plan)
 	plan->global_batch = plan->grad_accum * together;
 }
 
-/* The ranks with or without the plan's stages, tensor and context ranks, and what follows for the
- * rest. */
+/* The ranks with or without the plan's stages, tensor, context and expert ranks, and what follows
+ * for the rest. */
 static void take_mesh(struct arena *arena, struct plan *plan, int64_t ranks, bool divides)
 {
+	const int64_t expert = divides ? plan->mesh.expert : 1;
 	const int64_t pipeline = divides ? plan->mesh.pipeline : 1;
 	const int64_t tensor = divides ? plan->mesh.tensor : 1;
 	const int64_t context = divides ? plan->mesh.context : 1;
@@ -105,6 +107,9 @@ static void take_mesh(struct arena *arena, struct plan *plan, int64_t ranks, boo
 	plan->mesh.pipeline = pipeline;
 	plan->mesh.tensor = tensor;
 	plan->mesh.context = context;
+	plan->mesh.expert = expert;
+	plan->expert_tensor = expert > 1 ? 1 : 0;
+	plan->expert_load = expert > 1 ? plan->expert_load : 0;
 	if (pipeline == 1) {
 		plan->pipeline_schedule = PIPELINE_1F1B;
 		plan->virtual_stages = 0;
@@ -114,8 +119,8 @@ static void take_mesh(struct arena *arena, struct plan *plan, int64_t ranks, boo
 	take_batch(plan);
 }
 
-/* Stages, tensor and context ranks stay where they can be executed: of CPUs, of a model that our
- * runtime cuts. */
+/* Stages, tensor, context and expert ranks stay where they can be executed: of CPUs, of a model
+ * that our runtime cuts. */
 static bool settle_mesh(struct arena *arena, const struct plan_file *file,
 	const struct adaptation_target *target, struct adaptation *adaptation, struct error *error)
 {
@@ -125,7 +130,7 @@ static bool settle_mesh(struct arena *arena, const struct plan_file *file,
 	struct plan divided = adaptation->plan;
 	struct error ignored = {0};
 
-	if (divides > 1 && !target->gpus && ranks % divides == 0) {
+	if ((divides > 1 || mesh->expert > 1) && !target->gpus && ranks % divides == 0) {
 		take_mesh(arena, &divided, ranks, true);
 		if (plan_check(&divided, file->model, adaptation->topology, &ignored)) {
 			adaptation->plan = divided;

@@ -19,8 +19,8 @@
 #include "executor/job/job.h"
 #include "executor/transports/transports.h"
 
-/* Elements [begin, end) of what a tensor rank has of a parameter: as many runs of fp32 as it has
- * arrays in a file, one after the other. */
+/* Elements [begin, end) of what a tensor rank, or an expert rank, has of a parameter: as many runs
+ * of fp32 as it has arrays in a file, one after the other. */
 struct checkpoint_piece {
 	int parameter;       /* index in the model */
 	int64_t tensor_rank; /* 0 of what all of them have */
@@ -56,6 +56,7 @@ struct manifest {
 	const char *plan;         /* in a line, for people */
 	int64_t ranks, seq_len, global_batch, data_tokens;
 	int64_t tensor;           /* ranks that parameters are cut over; 0 and 1: they are whole */
+	int64_t expert;           /* likewise experts */
 	const struct model *part; /* of one of these; the model where it is whole */
 	int arrays;               /* 3 with moments, 1 without */
 	int n_files, n_pieces;

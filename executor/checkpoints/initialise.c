@@ -51,7 +51,7 @@ static void fill(const struct init *init, int parameter, int64_t first, int64_t 
 {
 	const struct weights *w = init->weights;
 	const struct model *model = w->program->model;
-	int64_t place = plan_tensor_place(&w->schedule->plan, w->rank);
+	int64_t place = plan_part_place(&w->schedule->plan, w->rank);
 	struct parameter_run run;
 
 	for (; n > 0; first += run.n, n -= run.n, out += run.n) {
@@ -128,8 +128,8 @@ static void *init_units(void *data)
 
 	for (int u = 0; u < weights->program->n_units; u++) {
 		const struct unit *unit = &weights->program->units[u];
-		int64_t first =
-			plan_shard_place(&weights->schedule->plan, weights->rank) * unit->chunk;
+		int64_t first = unit_shard_place(unit, &weights->schedule->plan, weights->rank) *
+				unit->chunk;
 
 		init_buffer(init, unit, BUFFER_PARAMETER_SHARD, first, unit->chunk);
 		init_buffer(init, unit, BUFFER_MASTER_SHARD, first, unit->chunk);

@@ -20,6 +20,7 @@ static const struct field manifest_fields[] = {
 	FIELD_INT(struct manifest, global_batch, "global_batch", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_INT(struct manifest, data_tokens, "data_tokens", FIELD_NOT_NEGATIVE),
 	FIELD_INT(struct manifest, tensor, "tensor", FIELD_OMIT_ZERO | FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct manifest, expert, "expert", FIELD_OMIT_ZERO | FIELD_NOT_NEGATIVE),
 	FIELD_INT32(struct manifest, arrays, "arrays", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_END,
 };
@@ -186,7 +187,8 @@ static bool read_pieces(const struct node *list, int index, struct manifest *man
 {
 	static const char *const none[] = {NULL};
 	const struct parameter *parameter = &manifest->part->parameters[index];
-	int64_t ranks = model_parameter_is_cut(manifest->part, index) ? manifest->tensor : 1;
+	bool cut = model_parameter_is_cut(manifest->part, index);
+	int64_t ranks = cut ? model_parts(manifest->part) : 1;
 	int64_t covered = 0, rank = 0;
 
 	for (int i = 0; i < list->n_children; i++) {
@@ -313,22 +315,28 @@ static bool read_settings(const struct node *root, struct arena *arena, struct m
 	       fields_read(training_fields, training, none, &manifest->training, arena, error);
 }
 
-/* What one of the tensor ranks has. */
+/* What one of the tensor ranks has, or of the expert ranks. */
 static bool find_part(const struct node *root, struct arena *arena, const struct model *model,
 	struct manifest *manifest, struct error *error)
 {
 	const struct architecture *a = &model->architecture;
-	int64_t n = manifest->tensor;
+	int64_t n = max_i64(manifest->tensor, 1), experts = max_i64(manifest->expert, 1);
+	const struct division division = {.tensor = n, .expert = experts, .expert_tensor = 1};
 	struct model *part;
 
 	manifest->part = model;
-	if (n <= 1)
+	if (n == 1 && experts == 1)
 		return true;
-	if (a->heads % n != 0 || a->kv_heads % n != 0 || a->ffn % n != 0 || a->experts > 0)
+	if (experts > 1 && a->experts % experts != 0)
+		return node_error(node_get(root, "expert"), error,
+			"expected a divisor of the %lld experts of %s", (long long)a->experts,
+			a->name);
+	if (n > 1 &&
+		(a->heads % n != 0 || a->kv_heads % n != 0 || a->ffn % n != 0 || a->experts > 0))
 		return node_error(node_get(root, "tensor"), error,
 			"expected a divisor of the heads and of the feed-forward width of %s",
 			a->name);
-	bool ok = model_divide(arena, model, &(struct division){.tensor = n}, &part, error);
+	bool ok = model_divide(arena, model, &division, &part, error);
 	manifest->part = part;
 	return ok;
 }

@@ -102,8 +102,8 @@ struct digest checkpoint_model_digest(const struct model *model)
 }
 
 /* The slices of a unit that lie in the rank's chunk of it. What tensor ranks have alike is the
- * first one's, a table that two stages have the first stage's. `place`: the file and the tensor
- * rank. */
+ * first one's, a table that two stages have the first stage's. `place`: the file and the part of
+ * the unit. */
 static int unit_pieces(const struct model *model, const struct unit *unit, int64_t first,
 	int arrays, struct checkpoint_piece place, struct checkpoint_piece *pieces, int64_t *bytes)
 {
@@ -129,24 +129,33 @@ static int unit_pieces(const struct model *model, const struct unit *unit, int64
 	return n;
 }
 
+/* Replicas hold the same, so each writes some of the units. */
+static bool writes(const struct unit *unit, int index, const struct plan *plan, int rank)
+{
+	int64_t shards = unit_shard_ranks(unit, plan);
+	int64_t replicas = unit_reduce_ranks(unit, plan) / shards;
+
+	return rank / unit_shard_stride(unit, plan) / shards % replicas == index % replicas;
+}
+
 int checkpoint_pieces(const struct schedule *schedule, int rank, int arrays,
 	struct checkpoint_piece *pieces, int64_t *bytes)
 {
 	const struct plan *plan = &schedule->plan;
-	int64_t alike = plan_reduce_ranks(plan), replicas = alike / plan_shard_ranks(plan);
-	const struct program *program = &schedule->programs[rank / (alike * plan->mesh.tensor)];
-	int64_t replica = rank / plan->mesh.tensor % alike / plan_shard_ranks(plan);
-	struct checkpoint_piece place = {
-		.file = rank, .tensor_rank = plan_tensor_place(plan, rank)};
+	int64_t stage = plan_reduce_ranks(plan) * plan->mesh.tensor;
+	const struct program *program = &schedule->programs[rank / stage];
+	struct checkpoint_piece place = {.file = rank};
 	int n = 0;
 
 	*bytes = 0;
 	for (int u = 0; u < program->n_units; u++) {
 		const struct unit *unit = &program->units[u];
-		/* Replicas hold the same, so each writes some of the units. */
-		if (u % replicas == replica)
+
+		place.tensor_rank = unit->of_experts ? plan_expert_place(plan, rank)
+						     : plan_tensor_place(plan, rank);
+		if (writes(unit, u, plan, rank))
 			n += unit_pieces(program->model, unit,
-				plan_shard_place(plan, rank) * unit->chunk, arrays, place,
+				unit_shard_place(unit, plan, rank) * unit->chunk, arrays, place,
 				pieces != NULL ? pieces + n : NULL, bytes);
 	}
 	return n;

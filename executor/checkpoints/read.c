@@ -133,7 +133,7 @@ static bool load_range(const struct loader *loader, const struct unit_slice *sli
 	int64_t end, const struct weights_shard *to, int64_t at, struct error *error)
 {
 	const struct weights *w = loader->weights;
-	int64_t place = plan_tensor_place(&w->schedule->plan, w->rank);
+	int64_t place = plan_part_place(&w->schedule->plan, w->rank);
 	int parameter = weights_parameter(w, slice);
 	struct parameter_holder held;
 	bool ok = true;

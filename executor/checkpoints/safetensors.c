@@ -351,7 +351,7 @@ static void read_part(const struct safetensors *weights, const struct weights *t
 	int64_t first, int64_t n, float *out)
 {
 	const struct model *model = to->program->model;
-	int64_t place = plan_tensor_place(&to->schedule->plan, to->rank);
+	int64_t place = plan_part_place(&to->schedule->plan, to->rank);
 	int whole = model_whole_parameter(model, parameter);
 	struct parameter_run run;
 

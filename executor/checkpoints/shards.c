@@ -49,7 +49,7 @@ bool weights_shard(const struct weights *weights, int index, struct weights_shar
 	*shard = (struct weights_shard){.arrays = {master(weights, index)},
 		.dtype = unit_is_frozen(unit) ? plan->param_dtype : plan->master_dtype,
 		.n_arrays = 1,
-		.first = plan_shard_place(plan, weights->rank) * unit->chunk};
+		.first = unit_shard_place(unit, plan, weights->rank) * unit->chunk};
 	if (moments != NULL) {
 		shard->arrays[1] = moments;
 		shard->arrays[2] = element_at(shard->dtype, moments, unit->chunk);
@@ -121,11 +121,13 @@ static void convert(enum dtype dtype, void *to, struct part from, int64_t n)
 
 /* All-gathers one rank's part of a unit, as `dtype`. Others read the device's tier only, so what
  * lies in host memory passes through a block of the heap, and so does what has another dtype. */
-static bool gather_part(const struct weights *weights, struct comm *comm, int64_t chunk,
+static bool gather_part(const struct weights *weights, struct comm *comm, const struct unit *unit,
 	struct part part, enum dtype dtype, void *output, struct error *error)
 {
 	const struct plan *plan = &weights->schedule->plan;
-	const struct group shard = {.size = plan_shard_ranks(plan), .stride = plan->mesh.tensor};
+	const struct group shard = {
+		.size = unit_shard_ranks(unit, plan), .stride = unit_shard_stride(unit, plan)};
+	int64_t chunk = unit->chunk;
 	struct heap *heap = &weights->buffers->heap;
 	struct collective c = {.kind = COLLECTIVE_ALL_GATHER,
 		.element = dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32,
@@ -153,17 +155,18 @@ static bool gather_part(const struct weights *weights, struct comm *comm, int64_
 static bool spread_unit(
 	const struct weights *weights, struct comm *comm, int index, struct error *error)
 {
-	int64_t chunk = weights->program->units[index].chunk;
+	const struct unit *unit = &weights->program->units[index];
+	int64_t chunk = unit->chunk;
 	enum dtype dtype = weights->schedule->plan.param_dtype;
 	void *kept = resident(weights, BUFFER_UNSHARDED, index);
-	bool frozen = unit_is_frozen(&weights->program->units[index]);
+	bool frozen = unit_is_frozen(unit);
 	struct part updated = {
 		frozen ? dtype : weights->schedule->plan.master_dtype, master(weights, index)};
 
 	if (resident(weights, BUFFER_MASTER_SHARD, index) != NULL &&
 		resident(weights, BUFFER_PARAMETER_SHARD, index) != NULL)
 		convert(dtype, resident(weights, BUFFER_PARAMETER_SHARD, index), updated, chunk);
-	return kept == NULL || gather_part(weights, comm, chunk, updated, dtype, kept, error);
+	return kept == NULL || gather_part(weights, comm, unit, updated, dtype, kept, error);
 }
 
 bool weights_spread(const struct weights *weights, struct comm *comm, struct error *error)
@@ -227,7 +230,7 @@ static const struct parameter *whole_parameter(
 	return &model_whole(w->program->model)->parameters[weights_parameter(w, slice)];
 }
 
-/* --- parts of tensor ranks --- */
+/* --- parts of tensor ranks, or of expert ranks --- */
 
 /* Elements that pass through the heap at once, of each of them. */
 enum { PARTS_STRIP = 1 << 14 };
@@ -250,7 +253,7 @@ static bool are_alike(const struct parts *p, int64_t first, int64_t n)
 
 	if (model_parameter_is_cut(w->program->model, p->slice->parameter))
 		return true;
-	for (int64_t r = 1; r < w->schedule->plan.mesh.tensor; r++)
+	for (int64_t r = 1; r < model_parts(w->program->model); r++)
 		if (memcmp(strip, strip + (size_t)r * bytes, bytes) != 0)
 			return error_set(p->digester->error, EXIT_CODE_FAULT,
 				"tensor ranks differ after the last step: 0 and %lld hold other %s "
@@ -277,7 +280,7 @@ static void place_part(const struct parts *p, int64_t rank, int64_t first, int64
 static bool gather_strip(const struct parts *p, int64_t first, int64_t n)
 {
 	const struct weights *w = p->digester->weights;
-	const struct group group = {.size = w->schedule->plan.mesh.tensor, .stride = 1};
+	const struct group group = {.size = model_parts(w->program->model), .stride = 1};
 	bool ok = comm_run(p->digester->comm,
 		&(struct collective){.kind = COLLECTIVE_ALL_GATHER,
 			.element = p->dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32,
@@ -298,9 +301,9 @@ static bool gather_strip(const struct parts *p, int64_t first, int64_t n)
 static bool gather_parts(struct parts *p)
 {
 	struct heap *heap = &p->digester->weights->buffers->heap;
-	int64_t tensor = p->digester->weights->schedule->plan.mesh.tensor;
+	int64_t parts = model_parts(p->digester->weights->program->model);
 	int64_t most = min_i64(p->slice->elements, PARTS_STRIP);
-	int block = heap_take(heap, tensor * most * dtype_bytes(p->dtype), p->digester->error);
+	int block = heap_take(heap, parts * most * dtype_bytes(p->dtype), p->digester->error);
 	bool ok = block >= 0;
 
 	if (ok)
@@ -312,7 +315,7 @@ static bool gather_parts(struct parts *p)
 	return ok;
 }
 
-/* The elements of a slice of the gathered unit, of all tensor ranks. */
+/* The elements of a slice of the gathered unit, of all ranks that have parts. */
 static bool add_slice(struct digester *d, const struct unit *unit, int slice, enum dtype dtype)
 {
 	const struct parameter *parameter = whole_parameter(d->weights, &unit->slices[slice]);
@@ -334,10 +337,10 @@ static bool add_slice(struct digester *d, const struct unit *unit, int slice, en
 static bool add_tensor(struct digester *d, const struct unit *unit, struct part shard)
 {
 	struct part whole = {shard.dtype, d->gathered};
-	bool cut = d->weights->schedule->plan.mesh.tensor > 1, ok;
+	const struct model *model = d->weights->program->model;
+	bool cut = unit->of_experts || model->division.tensor > 1, ok;
 
-	ok = gather_part(
-		d->weights, d->comm, unit->chunk, shard, shard.dtype, d->gathered, d->error);
+	ok = gather_part(d->weights, d->comm, unit, shard, shard.dtype, d->gathered, d->error);
 	for (int i = 0; ok && i < unit->n_slices; i++) {
 		if (cut)
 			ok = add_slice(d, unit, i, shard.dtype);
@@ -457,7 +460,7 @@ bool weights_digest(const struct weights *weights, struct comm *comm, struct dig
 	bool ok = true;
 
 	d.leads = plan_shard_place(&schedule->plan, weights->rank) == 0 &&
-		  plan_tensor_place(&schedule->plan, weights->rank) == 0;
+		  plan_part_place(&schedule->plan, weights->rank) == 0;
 	for (int u = 0; u < weights->program->n_units && ok; u++)
 		ok = add_unit_in_heap(&d, u, error);
 	ok = ok && join_stages(&d, n + 1, error);

@@ -259,6 +259,7 @@ static void describe(struct checkpointer *cp, const struct checkpoint_options *o
 		.global_batch = plan->global_batch,
 		.data_tokens = options->data_tokens,
 		.tensor = plan->mesh.tensor > 1 ? plan->mesh.tensor : 0,
+		.expert = plan->mesh.expert > 1 ? plan->mesh.expert : 0,
 		.arrays = plan->optimizer == OPTIMIZER_SGD ? 1 : 3};
 	text_finish(&summary);
 }

@@ -81,13 +81,16 @@ struct compute {
 	bool *fresh;
 	struct tensor work[BACKWARD_TENSORS_MAX];
 	int n_work;
-	int64_t work_bytes;        /* of these; a scratch for exact sums follows */
-	struct routes *routes;     /* of a mixture of experts (experts.c); NULL: it is none */
-	float *losses;             /* [tokens], where the schedule declares no loss_work */
-	struct exact_sum *scalars; /* norm_scalars of this step; NULL = consumed */
-	struct exact_sum on_host;  /* a copy of them, where they lie on a device */
-	bool norm_on_device;       /* the norm is in the device's scalars */
-	int gelu_done;             /* the activation that its projection has computed; -1 */
+	int64_t work_bytes;             /* of these; a scratch for exact sums follows */
+	int expert_ranks, expert_place; /* those that share out experts; 1: the rank has all */
+	struct routes *routes;          /* of a mixture of experts (routes.h); NULL: it is none */
+	int32_t *row_counts;            /* what other ranks have for the rank's experts */
+	int64_t *row_splits;            /* of an exchange: elements for each rank, and of each */
+	float *losses;                  /* [tokens], where the schedule declares no loss_work */
+	struct exact_sum *scalars;      /* norm_scalars of this step; NULL = consumed */
+	struct exact_sum on_host;       /* a copy of them, where they lie on a device */
+	bool norm_on_device;            /* the norm is in the device's scalars */
+	int gelu_done;                  /* the activation that its projection has computed; -1 */
 	bool rehearsal;
 	bool warm_up; /* the device's own operations only */
 	/* Exact sums of gradients: a term too large for them, in this step. */
@@ -104,6 +107,18 @@ bool compute_run(void *data, int op, struct error *error);
 
 /* Of the same: where lies what the rank gives in an exchange of tokens. */
 void *compute_exchanged(void *data, int op);
+
+/* Around an exchange of rows of experts: what is sent is put together, and how much goes to whom,
+ * and comes; what came is added up. */
+struct row_exchange {
+	const void *input;
+	void *output;
+	/* Elements for each of the ranks, and of each; NULL: equal parts of what the operation says
+	 */
+	const int64_t *sends, *receives;
+};
+bool compute_begin_rows(void *data, int op, struct row_exchange *exchange, struct error *error);
+bool compute_end_rows(void *data, int op, const struct row_exchange *exchange, struct error *error);
 
 /* Around the operations of a step. A device tells the loss and the norm at the end only:
  * EXIT_CODE_FAULT for a norm that is not finite. */

@@ -35,6 +35,10 @@ void *operand_residual_stream(const struct leaf *leaf);
 void *operand_role(const struct leaf *leaf, enum buffer_role role);
 /* What a rank gives in an exchange of tokens. */
 void *operand_exchanged(struct compute *compute, int op);
+/* Rows of experts that the operation takes, or that were there; and by their place among what it
+ * uses. */
+void *operand_rows(const struct leaf *leaf, bool taken);
+void *operand_at(const struct leaf *leaf, int use);
 /* What has come from other context ranks; what is put together for them. */
 void *operand_keys(const struct leaf *leaf);
 void *operand_sent(const struct leaf *leaf);

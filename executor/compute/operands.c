@@ -238,6 +238,18 @@ void *operand_part(const struct leaf *leaf)
 	return partial_sums(leaf, true, 0);
 }
 
+void *operand_rows(const struct leaf *leaf, bool taken)
+{
+	return address(leaf, find_taken(leaf, BUFFER_ROWS, taken, 0), "rows");
+}
+
+void *operand_at(const struct leaf *leaf, int use)
+{
+	struct uses uses = uses_of(leaf, leaf->op->uses);
+
+	return address(leaf, use < uses.n ? uses.list[use] : -1, "rows");
+}
+
 void *operand_residual_in(const struct leaf *leaf)
 {
 	return address(leaf, find_residual(leaf, false), "residual in");
@@ -352,7 +364,9 @@ void *operand_input(const struct leaf *leaf)
 		return operand_saved(leaf, s->of[MODULE_ACTIVATION], TENSOR_PRODUCT);
 	case MODULE_EXPERTS_GATE:
 	case MODULE_EXPERTS_UP:
-		return operand_saved(leaf, s->of[MODULE_ROUTER], TENSOR_DISPATCHED);
+		return operand_saved(leaf,
+			s->of[leaf->compute->expert_ranks > 1 ? MODULE_EXPERTS_UP : MODULE_ROUTER],
+			TENSOR_DISPATCHED);
 	case MODULE_EXPERTS_DOWN:
 		return operand_saved(leaf, s->of[MODULE_EXPERTS_ACTIVATION], TENSOR_PRODUCT);
 	default: /* projections, and the head after the final norm */

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "executor/ranks/ranks.h"
+
 enum { UNDECLARED_BYTES = 1 << 20 };
 
 /* --- seeded faults --- */
@@ -444,6 +446,8 @@ static bool check_plan(const struct compute *c, struct error *error)
 
 	if (plan->runtime != RUNTIME_SHARDPLAN)
 		return refuse(error, runtime_names[plan->runtime], "it runs shardplan schedules");
+	if (plan->mesh.expert > BOARD_SPLITS)
+		return refuse(error, "so many expert ranks", "use an --expert of 64 or fewer");
 	if (a->positions == POSITIONS_ALIBI)
 		return refuse(error, "ALiBi attention (MPT)", "use a GPT-2 or Llama model");
 	if (compute_sums_exactly(c) && c->device != NULL)
@@ -467,6 +471,8 @@ bool compute_open(struct compute *c, struct error *error)
 	c->model = c->program->model;
 	c->dtype = plan->param_dtype;
 	c->gradient_dtype = plan->reduce_dtype;
+	c->expert_ranks = (int)plan->mesh.expert;
+	c->expert_place = (int)plan_expert_place(plan, c->rank);
 	c->sequences = plan->micro_batch;
 	c->seq_len = plan->seq_len;
 	c->logits_stride = plan_logits_stride(plan, c->model->architecture.vocab);

@@ -31,15 +31,17 @@ static struct exact_sum *squares_for(
 	return &compute->on_host;
 }
 
-/* Of a gradient shard. Parameters that all tensor ranks have count on the first of them, a table of
- * two stages on the first stage. */
+/* Of a gradient shard. Parameters that all tensor ranks have count on the first of them, and so do
+ * those of expert ranks that nothing is sharded over; a table of two stages on the first stage. */
 static void add_squares(struct compute *c, struct exact_sum *squares, int buffer)
 {
 	const float *shard = buffers_address(c->buffers, buffer);
 	const struct unit *unit = &c->program->units[c->program->buffers[buffer].unit];
-	int64_t first = plan_shard_place(&c->schedule->plan, c->rank) * unit->chunk;
+	const struct plan *plan = &c->schedule->plan;
+	int64_t first = unit_shard_place(unit, plan, c->rank) * unit->chunk;
+	bool again = c->expert_place > 0 && !unit->of_experts && !strategy_shards(plan->strategy);
 
-	if (model_parameter_is_copy(c->model, unit->slices[0].parameter))
+	if (again || model_parameter_is_copy(c->model, unit->slices[0].parameter))
 		return;
 	if (c->tensor_place == 0) {
 		c->kernels->sum_squares(c->context, squares, shard, floats_in(c, buffer));
@@ -249,6 +251,14 @@ static void run_sgd(const struct update *u)
 		c->kernels->sgd(c->context, &sgd);
 }
 
+/* Which element of the whole parameter is the first of an expert rank's part. */
+static int64_t expert_element(const struct compute *c, int parameter)
+{
+	bool cut = c->expert_ranks > 1 && model_parameter_is_cut(c->model, parameter);
+
+	return cut ? c->expert_place * c->model->parameters[parameter].elements : 0;
+}
+
 static void update_slice(struct update *u, const struct unit_slice *slice, int64_t first)
 {
 	const struct compute *c = u->compute;
@@ -264,8 +274,9 @@ static void update_slice(struct update *u, const struct unit_slice *slice, int64
 		return;
 	if (fault_hits(&c->fault, FAULT_ROUND_BY_SHARD, c->rank, c->step))
 		begin = slice->offset + u->at;
-	u->rounding = random_rounding(c->training.seed,
-		model_whole_parameter(c->model, slice->parameter), c->step, begin - slice->offset);
+	u->rounding =
+		random_rounding(c->training.seed, model_whole_parameter(c->model, slice->parameter),
+			c->step, begin - slice->offset + expert_element(c, slice->parameter));
 	if (u->state != NULL)
 		run_adamw(u);
 	else
@@ -315,7 +326,8 @@ void compute_update(struct compute *compute, const struct op *op)
 		.state = use_of(compute, op, BUFFER_OPTIMIZER_STATE),
 		.g = use_of(compute, op, BUFFER_GRADIENT_SHARD),
 		.chunk = unit->chunk};
-	int64_t first = plan_shard_place(&compute->schedule->plan, compute->rank) * unit->chunk;
+	int64_t first =
+		unit_shard_place(unit, &compute->schedule->plan, compute->rank) * unit->chunk;
 
 	if (!learn_norm(compute, op, &compute->error))
 		return;

@@ -12,6 +12,8 @@
 #include "executor/ranks/ranks.h"
 #include "executor/transports/transports.h"
 
+struct row_exchange;
+
 /* What carries out operations that are not collectives. `host` computes, `null` does not, `cuda`
  * enqueues. False ends the step; the error is in `error`. */
 struct backend {
@@ -19,6 +21,10 @@ struct backend {
 	bool (*run)(void *data, int op, struct error *error);
 	/* Where lies what the rank gives in an exchange between tensor ranks; may be NULL. */
 	void *(*exchanged)(void *data, int op);
+	/* Around an exchange of rows of experts: what goes, how much to whom, and what comes. */
+	bool (*begin_rows)(void *data, int op, struct row_exchange *exchange, struct error *error);
+	bool (*end_rows)(
+		void *data, int op, const struct row_exchange *exchange, struct error *error);
 	void *data;
 	const struct device_ops *asynchronous; /* NULL: `run` returns when the work is done */
 	void *device;

@@ -1,5 +1,7 @@
 #include "executor/interpreter/interpreter.h"
 
+#include "executor/compute/compute.h"
+
 #include <string.h>
 #include <time.h>
 
@@ -95,12 +97,21 @@ static double held_on_device(const struct interpreter *in, int index)
 	return on_device && in->expected != NULL && !in->rehearsal ? in->expected->held[index] : 0;
 }
 
+/* Of experts: as many as there are in this step go to each rank. */
+static bool exchanges_rows(const struct interpreter *in, int index)
+{
+	const struct op *op = &in->program->ops[index];
+
+	return op->kind == OP_ALL_TO_ALL && in->schedule->groups[op->group].kind == GROUP_EXPERT;
+}
+
 /* Tensor ranks exchange parts of buffers, which who computes with them finds. */
 static void *operand_of(const struct interpreter *in, int index, int use)
 {
 	const struct op *op = &in->program->ops[index];
 	/* Before the first step there are no buffers. */
-	bool part = use == 0 && op_exchanges(op) && in->backend.exchanged != NULL && in->pass > 0;
+	bool part = use == 0 && op_exchanges(op) && !exchanges_rows(in, index) &&
+		    in->backend.exchanged != NULL && in->pass > 0;
 
 	return part ? in->backend.exchanged(in->backend.data, index)
 		    : buffers_address(in->buffers, slice_of(in->program, op->uses)[use]);
@@ -145,6 +156,8 @@ static bool check_collective(const struct interpreter *in, int index, struct err
 	if (op->uses.count < (in_place ? 1 : 2) || op->group < 0)
 		return error_set(error, EXIT_CODE_INTERNAL, "operation %d (%s) lacks operands",
 			index, op_kind_name(op->kind));
+	if (exchanges_rows(in, index))
+		return true;
 	fill_collective(in, index, &c);
 	int64_t chunk = c.count * comm_element_bytes(c.element), whole = chunk * c.group.size;
 	int64_t in_bytes = forms[op->kind].whole_in && !in_place ? whole : chunk;
@@ -157,12 +170,30 @@ static bool check_collective(const struct interpreter *in, int index, struct err
 	return true;
 }
 
-static bool run_collective(struct interpreter *in, int index)
+static bool run_rows(struct interpreter *in, int index, struct collective *c, struct error *error)
+{
+	const struct backend *backend = &in->backend;
+	struct row_exchange exchange = {0};
+
+	if (!backend->begin_rows(backend->data, index, &exchange, error))
+		return false;
+	c->input = exchange.input;
+	c->output = exchange.output;
+	c->sends = exchange.sends;
+	c->receives = exchange.receives;
+	return comm_run(in->comm, c) && backend->end_rows(backend->data, index, &exchange, error);
+}
+
+static bool run_collective(struct interpreter *in, int index, struct error *error)
 {
 	struct collective c;
 
 	fill_collective(in, index, &c);
-	return in->rehearsal || comm_run(in->comm, &c);
+	if (in->rehearsal)
+		return true;
+	return exchanges_rows(in, index) && in->backend.begin_rows != NULL
+		       ? run_rows(in, index, &c, error)
+		       : comm_run(in->comm, &c);
 }
 
 /* --- messages, in the communication thread --- */
@@ -288,7 +319,7 @@ static bool run_in_thread(void *data, int index)
 		nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
 	in->timeline.spans[index].start = now(in);
 	if (is_collective(in, index))
-		ok = run_collective(in, index);
+		ok = run_collective(in, index, &error);
 	else if (is_message(in, index))
 		ok = run_message(in, index);
 	else
@@ -420,7 +451,7 @@ static bool enqueue(struct interpreter *in, int index, struct error *error)
 	in->timeline.spans[index].start = now(in);
 	if (held > 0 && !collective && !device->start(data, index, error))
 		return false;
-	bool ok = collective ? run_collective(in, index)
+	bool ok = collective ? run_collective(in, index, error)
 			     : in->backend.run(in->backend.data, index, error);
 	if (!ok || (held > 0 && !device->hold(data, index, held, error)))
 		return false;

@@ -193,6 +193,8 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 						   : "host",
 			.run = compute_run,
 			.exchanged = compute_exchanged,
+			.begin_rows = compute_begin_rows,
+			.end_rows = compute_end_rows,
 			.data = &t->compute,
 			.asynchronous = t->on_gpu ? &device_cuda_ops : NULL,
 			.device = &t->gpu.device},

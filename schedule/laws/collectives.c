@@ -141,6 +141,7 @@ static bool exchanges_rows(enum op_kind kind, enum group_kind group)
 		[OP_ALL_TO_ALL] = BIT(GROUP_EXPERT),
 		[OP_ALL_GATHER] = BIT(GROUP_EXPERT_TENSOR) | BIT(GROUP_EXPERT_ALL),
 		[OP_REDUCE_SCATTER] = BIT(GROUP_EXPERT_TENSOR),
+		[OP_ALL_REDUCE] = BIT(GROUP_EXPERT), /* what the norm is of */
 	};
 	return groups[kind] >> group & 1;
 }
@@ -155,15 +156,16 @@ static bool check_rows(
 	bool sound = exchanges_rows(op->kind, group->kind) && op->unit < 0 && op->bytes > 0 &&
 		     op->uses.count > 0;
 	int64_t most = 0;
+	bool has_room = program->model->division.keeps_room;
 	for (int k = 0; k < op->uses.count && sound; k++) {
 		const struct buffer *buffer = &program->buffers[uses[k]];
-		if (buffer->role == BUFFER_ROWS)
+		if (buffer->role == BUFFER_ROWS || buffer->role == BUFFER_NORM_SCALARS)
 			most = max_i64(most, buffer->bytes);
 		else
 			sound = buffer_role_category(buffer->role) == CATEGORY_ACTIVATIONS ||
 				buffer_role_category(buffer->role) == CATEGORY_TEMPORARY_BUFFERS;
 	}
-	return (sound && most == op->bytes) ||
+	return (sound && (has_room ? most >= op->bytes : most == op->bytes)) ||
 	       law_broken(error, "op %d: %s of %lld bytes of rows over a %s group", i,
 		       op_kind_name(op->kind), (long long)op->bytes, group_kind_names[group->kind]);
 }

@@ -60,7 +60,7 @@
 	X(CUT_HEADS, ALL_TO_ALL, CONTEXT, NOTHING, COMPUTE)                                        \
 	X(JOIN_HEADS, ALL_TO_ALL, CONTEXT, NOTHING, COMPUTE)                                       \
 	/* between stages of a pipeline */                                                         \
-	X(SEND, SEND, SEND, SENT, COMPUTE)                                                         \
+	X(SEND, SEND, SEND, SENT, COMPUTE, ROWS)                                                   \
 	X(RECEIVE, RECV, RECEIVE, RECEIVED, COMPUTE)                                               \
 	/* parts of a message, of all tensor ranks */                                              \
 	X(GATHER_MESSAGE, ALL_GATHER, TENSOR, NOTHING, COMPUTE, MESSAGE)                           \
@@ -68,7 +68,7 @@
 	 * between, those of all ranks that cut an expert */                                       \
 	X(COUNT_ROWS, ALL_TO_ALL, EXPERT, NOTHING, COMPUTE)                                        \
 	X(GATHER_COUNTS, ALL_GATHER, EXPERT, NOTHING, COMPUTE)                                     \
-	X(DISPATCH_ROWS, ALL_TO_ALL, EXPERT, NOTHING, COMPUTE)                                     \
+	X(DISPATCH_ROWS, ALL_TO_ALL, EXPERT, NOTHING, COMPUTE, MESSAGE_IF_READ)                    \
 	X(GATHER_ROWS, ALL_GATHER, EXPERT, NOTHING, COMPUTE)                                       \
 	X(SCATTER_ROWS, REDUCE_SCATTER, EXPERT, NOTHING, COMPUTE)                                  \
 	X(COMBINE_ROWS, ALL_TO_ALL, EXPERT, NOTHING, COMPUTE)                                      \
@@ -128,7 +128,7 @@
 	X(REDUCE_ALIKE, ALL_REDUCE, REDUCE, NOTHING, COMPUTE, REDUCTIONS)                          \
 	X(REDUCE_TABLE, ALL_REDUCE, REDUCE, NOTHING, COMPUTE, REDUCTIONS)                          \
 	X(REDUCE_NORM, ALL_REDUCE, REDUCE, NOTHING, COMPUTE, HOST)                                 \
-	X(REDUCE_NORM_TENSOR, ALL_REDUCE, REDUCE, NOTHING, COMPUTE)                                \
+	X(REDUCE_NORM_PARTS, ALL_REDUCE, REDUCE, NOTHING, COMPUTE)                                 \
 	X(REDUCE_NORM_STAGES, ALL_REDUCE, REDUCE, NOTHING, COMPUTE)                                \
 	X(CLIP, CLIP_GRADIENTS, COMPUTE, NOTHING, REDUCE, COMPUTE)                                 \
 	X(UPDATE, OPTIMIZER, COMPUTE, UPDATED, REDUCTIONS, COPIES)                                 \

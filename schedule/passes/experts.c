@@ -6,7 +6,7 @@
  * each gets those of its part of the residual stream, and they gather them; results are summed and
  * scattered again. The weights of rows go the same way behind them, and their gradients come back
  * before them. */
-#include "schedule/passes/step.h"
+#include "schedule/passes/lower.h"
 
 static const struct expert_rules *rules_of(const struct step *step)
 {
@@ -16,7 +16,7 @@ static const struct expert_rules *rules_of(const struct step *step)
 static bool is_selective(const struct step *step, const struct action *action)
 {
 	return range_checkpointing(step, action->range) == CHECKPOINTING_SELECTIVE &&
-	       !step->method.recomputes_attention;
+	       !step->method.recomputes_attention && !step->method.adds_in_compute;
 }
 
 /* Where all experts get as many rows, everybody knows how many. */
@@ -28,10 +28,11 @@ static void add_counts(struct step *step, const struct action *action)
 		step->group_expert_all >= 0 ? ACTION_GATHER_COUNTS : ACTION_COUNT_ROWS, 0);
 }
 
-static void add_to_experts(struct step *step, const struct action *action, bool weighed)
+static void add_to_experts(
+	struct step *step, const struct action *action, unsigned flags, bool weighed)
 {
 	if (step->group_expert >= 0)
-		action_add_beside(step, action, ACTION_DISPATCH_ROWS, 0);
+		action_add_beside(step, action, ACTION_DISPATCH_ROWS, flags);
 	if (step->group_expert >= 0 && weighed)
 		action_add_beside(step, action, ACTION_DISPATCH_ROWS, OF_WEIGHTS);
 	if (step->group_expert_tensor >= 0)
@@ -61,12 +62,12 @@ static void add_experts(struct step *step, struct action action)
 		action.flags |= KEEPS_ROWS;
 	if (!back)
 		add_counts(step, &action);
-	add_to_experts(step, &action, weighed && !back);
+	add_to_experts(step, &action, back ? 0 : OF_INPUT, weighed && !back);
 	action_add(step, action);
 	add_from_experts(step, &action, back ? 0 : OF_INPUT, weighed && back);
 }
 
-/* Selective checkpointing keeps what collectives brought: they are not repeated. */
+/* Selective checkpointing keeps what collectives brought, but for ours: they are not repeated. */
 void pass_experts(struct step *step)
 {
 	if (step->group_expert < 0 && step->group_expert_tensor < 0)
@@ -84,4 +85,141 @@ void pass_experts(struct step *step)
 			action_add(step, *action);
 	}
 	actions_end(&old);
+}
+
+/* --- lowering ------------------------------------------------------------------------------------
+ */
+
+static int take_rows(struct lowering *l, int64_t bytes)
+{
+	return op_take_new(l, BUFFER_ROWS, -1, bytes, l->op.dtype);
+}
+
+/* One number a row, in a buffer that ends with it. */
+static bool are_weights(struct lowering *l)
+{
+	if (!(l->at->flags & OF_WEIGHTS))
+		return false;
+	l->op.dtype = DTYPE_FP32;
+	l->op.bytes = row_weights_bytes(l->step, l->op.bytes);
+	int weights = take_rows(l, l->op.bytes);
+	op_give(l, &weights);
+	return true;
+}
+
+/* What comes from the rows that were there, which end with it. */
+static void pass_rows(struct lowering *l, int *rows, int64_t bytes)
+{
+	int made = take_rows(l, bytes);
+	op_use(l, *rows);
+	op_give(l, rows);
+	*rows = made;
+}
+
+/* What says where rows go, and what they are made of: tensors of the router, and of experts. */
+static void use_routed(struct lowering *l)
+{
+	const struct flight *flight = flight_of(l);
+	for (int r = l->at->range - 1; r <= l->at->range; r++) {
+		op_use(l, flight->saved[r]);
+		op_use(l, flight->results[r]);
+	}
+}
+
+/* Ours sends counts that it has put together. */
+void lower_COUNT_ROWS(struct lowering *l)
+{
+	l->op.dtype = DTYPE_INT64;
+	op_set_exchange(l, l->step->group_expert, row_counts_bytes(l->step));
+	int counts = take_rows(l, l->op.bytes);
+	if (l->step->method.adds_in_compute) {
+		int sent = take_rows(l, l->op.bytes);
+		use_routed(l);
+		op_give(l, &sent);
+	}
+	op_give(l, &counts);
+}
+
+void lower_GATHER_COUNTS(struct lowering *l)
+{
+	lower_COUNT_ROWS(l);
+	l->op.group = l->step->group_expert_all;
+}
+
+/* Of what comes from other expert ranks. */
+static int64_t row_room(const struct lowering *l)
+{
+	return l->step->method.adds_in_compute ? row_room_bytes(l->step) : l->op.bytes;
+}
+
+/* The rank's own rows, in the order of their experts, are a copy that ends with it. */
+void lower_DISPATCH_ROWS(struct lowering *l)
+{
+	op_set_exchange(l, l->step->group_expert, arrived_rows_bytes(l->step));
+	if (are_weights(l))
+		return;
+	int sent = take_rows(l, sent_rows_bytes(l->step));
+	flight_of(l)->rows[l->at->range] = take_rows(l, row_room(l));
+	if (l->step->method.adds_in_compute) {
+		use_routed(l);
+		if (!(l->at->flags & OF_INPUT))
+			op_use_stream_gradient(l);
+	}
+	op_give(l, &sent);
+}
+
+/* Those that have arrived, or where all experts are here the rank's own. */
+void lower_GATHER_ROWS(struct lowering *l)
+{
+	int *rows = &flight_of(l)->rows[l->at->range];
+	op_set_exchange(l, l->step->group_expert_tensor, received_rows_bytes(l->step));
+	if (are_weights(l))
+		return;
+	if (*rows < 0)
+		*rows = take_rows(l, arrived_rows_bytes(l->step));
+	pass_rows(l, rows, l->op.bytes);
+}
+
+/* Results that come back are among the saved tensors, or nobody keeps them. */
+static void return_rows(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	bool is_result = l->at->flags & OF_INPUT;
+	op_use(l, flight->rows_leaving);
+	op_give(l, &flight->rows_leaving);
+	if (is_result && !l->step->rules.weighs_activations) {
+		op_use(l, flight->saved[l->at->range]);
+		return;
+	}
+	flight->rows_returned = take_rows(l, sent_rows_bytes(l->step));
+	if (is_result)
+		op_give(l, &flight->rows_returned);
+}
+
+void lower_SCATTER_ROWS(struct lowering *l)
+{
+	op_set_exchange(l, l->step->group_expert_tensor, received_rows_bytes(l->step));
+	if (are_weights(l))
+		return;
+	if (l->step->group_expert < 0)
+		return_rows(l);
+	else
+		pass_rows(l, &flight_of(l)->rows_leaving, arrived_rows_bytes(l->step));
+}
+
+/* Ours adds up a token's results, and the residual stream, when they are there. */
+void lower_COMBINE_ROWS(struct lowering *l)
+{
+	bool ours = l->step->method.adds_in_compute;
+	op_set_exchange(l, l->step->group_expert, arrived_rows_bytes(l->step));
+	if (are_weights(l))
+		return;
+	return_rows(l);
+	if (!ours)
+		return;
+	use_routed(l);
+	if (!(l->at->flags & OF_INPUT) || (l->at->flags & IN_BACKWARD))
+		return;
+	op_use(l, flight_of(l)->residuals[l->step->ranges[l->at->range].slot + 1]);
+	op_give_dropped(l);
 }

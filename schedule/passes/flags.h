@@ -18,7 +18,7 @@ enum action_flag {
 	IS_PARTIAL = 1 << 12,   /* SCATTER: its result waits for those of later micro-batches */
 	OF_INPUT = 1 << 13,     /* SAVE, FETCH: the block's input, not what its ranges save.
 				 * GATHER_TOKENS: the layer's input, not its gradient;
-				 * COMBINE_ROWS: results of experts, not gradients;
+				 * DISPATCH_ROWS, COMBINE_ROWS: of forward, not gradients;
 				 * ROTATE_KEYS: no gradients beside them;
 				 * CUT_HEADS, JOIN_HEADS: of forward, not of gradients */
 	LEAVES_SUM = 1 << 14,   /* compute: partial sums that tensor ranks add up behind it */

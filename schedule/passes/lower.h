@@ -101,6 +101,12 @@ int64_t master_bytes(const struct lowering *l);
 int64_t op_take_gradient_elements(struct lowering *l, int range, enum dtype dtype);
 /* The saved tensors of the range, its own first, then those of earlier ranges of its slot. */
 void op_use_slot(struct lowering *l);
+/* An exchange belongs to the leaves of its range, and is of no unit: no parameters move. */
+void op_set_exchange(struct lowering *l, int group, int64_t bytes);
+/* Of the residual stream; at the end of a stage what has come. */
+void op_use_stream_gradient(struct lowering *l);
+/* Of forward, where the range ends. */
+void op_give_dropped(struct lowering *l);
 /* Attention in rounds: what a round computes with, takes and gives. */
 void op_use_round(struct lowering *l);
 /* Behind attention in rounds: gradients of the rank's own keys have come home. */

@@ -119,8 +119,8 @@ static void use_exchanged(struct lowering *l)
 		use_gathered(l);
 	}
 	if (l->at->flags & LEAVES_ROWS)
-		flight->rows_leaving = op_take_new(l, BUFFER_ROWS, -1, received_rows_bytes(l->step),
-			l->step->plan->param_dtype);
+		flight->rows_leaving = op_take_new(
+			l, BUFFER_ROWS, -1, row_room_bytes(l->step), l->step->plan->param_dtype);
 	if (l->at->flags & LEAVES_SUM)
 		flight->partial = take_partial(l, exchanged_tokens_bytes(l->step));
 	if (l->at->flags & LEAVES_KEYS)
@@ -194,7 +194,7 @@ static void use_output(struct lowering *l)
 
 /* What checkpointing drops lives until the block ends; where backward does not come, so does all.
  */
-static void give_dropped(struct lowering *l)
+void op_give_dropped(struct lowering *l)
 {
 	int range = l->at->range, slot = range_of(l)->slot;
 	struct flight *flight = flight_of(l);
@@ -246,7 +246,8 @@ void lower_FORWARD(struct lowering *l)
 		op_give(l, &l->implicit_gathered);
 	use_fp8_copies(l, PASS_FORWARD);
 	op_use(l, l->step->kernel_workspace);
-	give_dropped(l);
+	if (!(l->at->flags & LEAVES_ROWS) || !l->step->method.adds_in_compute)
+		op_give_dropped(l);
 }
 
 void lower_LOSS(struct lowering *l)

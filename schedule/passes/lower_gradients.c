@@ -262,7 +262,9 @@ void lower_REDUCE_REPLICAS(struct lowering *l)
 	int buffer = input_of(l);
 	l->op.dtype = gradient_dtype(l);
 	l->op.bytes = unit_of(l)->trained_chunk * reduce_bytes(l);
-	l->op.group = l->step->group_replicate;
+	l->op.group = unit_of(l)->of_experts && !l->step->method.shards
+			      ? l->step->group_expert_shard
+			      : l->step->group_replicate;
 	op_use(l, buffer);
 	/* NO_SHARD, FSDP1: the flat gradient in the compute dtype has been cast */
 	if (!l->step->method.shards && live->gradient != buffer)

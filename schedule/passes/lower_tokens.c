@@ -1,9 +1,8 @@
 /* What ranks exchange that divide the model: tokens of the residual stream, sums of the loss, keys
- * and values, rows for experts; between stages the residual stream itself, and its gradient. */
+ * and values; between stages the residual stream itself, and its gradient. */
 #include "schedule/passes/lower.h"
 
-/* The operation belongs to the leaves of its range, and is of no unit: no parameters move. */
-static void set_exchange(struct lowering *l, int group, int64_t bytes)
+void op_set_exchange(struct lowering *l, int group, int64_t bytes)
 {
 	op_set_range(l, l->at->range);
 	if (l->at->end_module > 0) {
@@ -30,13 +29,19 @@ static void gather_in_fp8(struct lowering *l, bool is_input)
 	l->op.dtype = DTYPE_FP8;
 }
 
+void op_use_stream_gradient(struct lowering *l)
+{
+	const struct flight *flight = flight_of(l);
+	op_use(l, flight->backward_work >= 0 ? flight->backward_work : flight->received);
+}
+
 /* The rank's part of what is gathered: the result of the norm before, or the gradient of the
  * residual stream. */
 static void use_own_tokens(struct lowering *l, bool is_input)
 {
 	struct flight *flight = flight_of(l);
 	if (!is_input) {
-		op_use(l, flight->backward_work >= 0 ? flight->backward_work : flight->received);
+		op_use_stream_gradient(l);
 		return;
 	}
 	op_use(l, flight->saved[l->at->range - 1]);
@@ -49,7 +54,7 @@ void lower_GATHER_TOKENS(struct lowering *l)
 	struct flight *flight = flight_of(l);
 	const struct range *range = &l->step->ranges[l->at->range];
 	bool is_input = l->at->flags & OF_INPUT;
-	set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
+	op_set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
 	gather_in_fp8(l, is_input);
 	if (l->step->method.adds_in_compute)
 		use_own_tokens(l, is_input);
@@ -65,7 +70,7 @@ void lower_GATHER_TOKENS(struct lowering *l)
 void lower_SCATTER_TOKENS(struct lowering *l)
 {
 	int *partial = &flight_of(l)->partial, sums = -1;
-	set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
+	op_set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
 	if (l->at->flags & BESIDE) {
 		op_use(l, *partial);
 		return;
@@ -80,7 +85,7 @@ void lower_SCATTER_TOKENS(struct lowering *l)
 
 void lower_REDUCE_TOKENS(struct lowering *l)
 {
-	set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
+	op_set_exchange(l, l->step->group_tensor, exchanged_tokens_bytes(l->step));
 	op_use(l, flight_of(l)->partial);
 	if (!l->step->method.adds_in_compute)
 		op_give(l, &flight_of(l)->partial);
@@ -156,7 +161,7 @@ static void use_attention_back(struct lowering *l)
 void lower_SCATTER_KEYS(struct lowering *l)
 {
 	int *partial = &flight_of(l)->partial_keys, sums = -1;
-	set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
+	op_set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
 	op_use(l, *partial);
 	if (l->step->method.adds_in_compute)
 		sums = op_take_new(l, BUFFER_PARTIAL_SUMS, -1,
@@ -252,11 +257,11 @@ void lower_GATHER_KEYS(struct lowering *l)
 {
 	if (l->at->flags & IN_ROUNDS) {
 		int64_t block = key_block_bytes(l->step);
-		set_exchange(l, l->step->group_context, l->step->plan->mesh.context * block);
+		op_set_exchange(l, l->step->group_context, l->step->plan->mesh.context * block);
 		take_block(l, block, l->op.bytes, ring_of(l)->copies_blocks);
 		return;
 	}
-	set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
+	op_set_exchange(l, l->step->group_context, exchanged_keys_bytes(l->step));
 	if (l->step->method.adds_in_compute)
 		use_projections(l);
 	take_gathered(l, &flight_of(l)->keys);
@@ -266,7 +271,7 @@ void lower_ROTATE_KEYS(struct lowering *l)
 {
 	int64_t block = key_block_bytes(l->step);
 	bool alone = l->at->flags & OF_INPUT, is_first = l->at->flags & FIRST;
-	set_exchange(l, l->step->group_context, block + (alone ? 0 : ring_sums_bytes(l->step)));
+	op_set_exchange(l, l->step->group_context, block + (alone ? 0 : ring_sums_bytes(l->step)));
 	if (l->step->method.adds_in_compute && is_first)
 		use_projections(l);
 	else if (l->step->method.adds_in_compute)
@@ -280,7 +285,7 @@ void lower_ROTATE_SUMS(struct lowering *l)
 {
 	if (ring_of(l)->fp32_sums)
 		l->op.dtype = DTYPE_FP32;
-	set_exchange(l, l->step->group_context, ring_sums_bytes(l->step));
+	op_set_exchange(l, l->step->group_context, ring_sums_bytes(l->step));
 	op_use(l, l->found);
 	if (l->found >= 0)
 		op_use(l, l->sums);
@@ -328,7 +333,7 @@ static void take_sent(struct lowering *l)
 void lower_CUT_HEADS(struct lowering *l)
 {
 	bool is_forward = l->at->flags & OF_INPUT;
-	set_exchange(l, l->step->group_context, cut_heads_bytes(l->step, is_forward));
+	op_set_exchange(l, l->step->group_context, cut_heads_bytes(l->step, is_forward));
 	take_sent(l);
 	if (l->step->method.adds_in_compute) {
 		use_projections(l);
@@ -358,7 +363,7 @@ void lower_JOIN_HEADS(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
 	bool is_forward = l->at->flags & OF_INPUT;
-	set_exchange(l, l->step->group_context, exchanged_heads_bytes(l->step, !is_forward));
+	op_set_exchange(l, l->step->group_context, exchanged_heads_bytes(l->step, !is_forward));
 	if (l->step->method.adds_in_compute) {
 		join_left(l, &flight->partial_keys);
 		return;
@@ -367,106 +372,6 @@ void lower_JOIN_HEADS(struct lowering *l)
 	take_gathered(l, &flight->keys);
 	op_use(l, is_forward ? flight->saved[l->at->range] : flight->partial_keys);
 	op_give(l, &flight->partial_keys);
-}
-
-/* --- rows of experts -----------------------------------------------------------------------------
- */
-
-static int take_rows(struct lowering *l, int64_t bytes)
-{
-	return op_take_new(l, BUFFER_ROWS, -1, bytes, l->op.dtype);
-}
-
-/* One number a row, in a buffer that ends with it. */
-static bool are_weights(struct lowering *l)
-{
-	if (!(l->at->flags & OF_WEIGHTS))
-		return false;
-	l->op.dtype = DTYPE_FP32;
-	l->op.bytes = row_weights_bytes(l->step, l->op.bytes);
-	int weights = take_rows(l, l->op.bytes);
-	op_give(l, &weights);
-	return true;
-}
-
-/* What comes from the rows that were there, which end with it. */
-static void pass_rows(struct lowering *l, int *rows, int64_t bytes)
-{
-	int made = take_rows(l, bytes);
-	op_use(l, *rows);
-	op_give(l, rows);
-	*rows = made;
-}
-
-void lower_COUNT_ROWS(struct lowering *l)
-{
-	l->op.dtype = DTYPE_INT64;
-	set_exchange(l, l->step->group_expert, row_counts_bytes(l->step));
-	int counts = take_rows(l, l->op.bytes);
-	op_give(l, &counts);
-}
-
-void lower_GATHER_COUNTS(struct lowering *l)
-{
-	lower_COUNT_ROWS(l);
-	l->op.group = l->step->group_expert_all;
-}
-
-/* The rank's own rows, in the order of their experts, are a copy that ends with it. */
-void lower_DISPATCH_ROWS(struct lowering *l)
-{
-	set_exchange(l, l->step->group_expert, arrived_rows_bytes(l->step));
-	if (are_weights(l))
-		return;
-	int sent = take_rows(l, sent_rows_bytes(l->step));
-	flight_of(l)->rows[l->at->range] = take_rows(l, l->op.bytes);
-	op_give(l, &sent);
-}
-
-/* Those that have arrived, or where all experts are here the rank's own. */
-void lower_GATHER_ROWS(struct lowering *l)
-{
-	int *rows = &flight_of(l)->rows[l->at->range];
-	set_exchange(l, l->step->group_expert_tensor, received_rows_bytes(l->step));
-	if (are_weights(l))
-		return;
-	if (*rows < 0)
-		*rows = take_rows(l, arrived_rows_bytes(l->step));
-	pass_rows(l, rows, l->op.bytes);
-}
-
-/* Results that come back are among the saved tensors, or nobody keeps them. */
-static void return_rows(struct lowering *l)
-{
-	struct flight *flight = flight_of(l);
-	bool is_result = l->at->flags & OF_INPUT;
-	op_use(l, flight->rows_leaving);
-	op_give(l, &flight->rows_leaving);
-	if (is_result && !l->step->rules.weighs_activations) {
-		op_use(l, flight->saved[l->at->range]);
-		return;
-	}
-	flight->rows_returned = take_rows(l, sent_rows_bytes(l->step));
-	if (is_result)
-		op_give(l, &flight->rows_returned);
-}
-
-void lower_SCATTER_ROWS(struct lowering *l)
-{
-	set_exchange(l, l->step->group_expert_tensor, received_rows_bytes(l->step));
-	if (are_weights(l))
-		return;
-	if (l->step->group_expert < 0)
-		return_rows(l);
-	else
-		pass_rows(l, &flight_of(l)->rows_leaving, arrived_rows_bytes(l->step));
-}
-
-void lower_COMBINE_ROWS(struct lowering *l)
-{
-	set_exchange(l, l->step->group_expert, arrived_rows_bytes(l->step));
-	if (!are_weights(l))
-		return_rows(l);
 }
 
 /* --- between stages of a pipeline ----------------------------------------------------------------

@@ -94,9 +94,9 @@ void lower_REDUCE_NORM(struct lowering *l)
 	reduce_norm(l, l->step->group_reduce);
 }
 
-void lower_REDUCE_NORM_TENSOR(struct lowering *l)
+void lower_REDUCE_NORM_PARTS(struct lowering *l)
 {
-	reduce_norm(l, l->step->group_tensor);
+	reduce_norm(l, l->step->group_tensor >= 0 ? l->step->group_tensor : l->step->group_expert);
 }
 
 void lower_REDUCE_NORM_STAGES(struct lowering *l)

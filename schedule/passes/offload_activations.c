@@ -85,7 +85,8 @@ static bool ends_range(const struct action *action)
  * backward begins; beside a product it begins with a gather. */
 static bool gathers_saved(const struct offloading *o)
 {
-	bool gathers = o->at->kind == ACTION_GATHER_TOKENS || o->at->kind == ACTION_GATHER_KEYS;
+	bool gathers = o->at->kind == ACTION_GATHER_TOKENS || o->at->kind == ACTION_GATHER_KEYS ||
+		       o->at->kind == ACTION_DISPATCH_ROWS;
 	return gathers && (o->at->flags & IN_BACKWARD) &&
 	       (o->step->method.adds_in_compute || o->at->stream == STREAM_PEER);
 }

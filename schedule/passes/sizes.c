@@ -20,10 +20,11 @@ static bool keeps(const struct step *step, int module)
 	return plan_selective_keeps(step->plan, step->model, module);
 }
 
-/* torchtitan's policy keeps what collectives have brought: the results of experts too. */
+/* torchtitan's policy keeps what collectives have brought: the results of experts too. Ours sends
+ * rows again. */
 static bool comes_back(const struct step *step, int module)
 {
-	return step->plan->mesh.expert > 1 &&
+	return step->plan->mesh.expert > 1 && !step->method.adds_in_compute &&
 	       step->model->modules[module].kind == MODULE_EXPERTS_DOWN;
 }
 
@@ -223,9 +224,23 @@ int64_t received_rows_bytes(const struct step *step)
 	return rows_bytes(step, rows_of(step).received);
 }
 
+int64_t row_room_bytes(const struct step *step)
+{
+	return rows_bytes(step, rows_of(step).room);
+}
+
 int64_t row_weights_bytes(const struct step *step, int64_t bytes)
 {
 	return bytes / rows_bytes(step, 1) * dtype_bytes(DTYPE_FP32);
+}
+
+/* Pieces of a micro-batch whose rows are told apart: exact sums are made sequence by sequence, of
+ * which a context rank has two chunks. */
+static int64_t row_parts(const struct step *step)
+{
+	const struct plan *plan = step->plan;
+	bool apart = plan->gradient_sums == SUMS_EXACT;
+	return apart ? plan->micro_batch * (plan->mesh.context > 1 ? 2 : 1) : 1;
 }
 
 /* Of one rank, or of all that have all experts together. */
@@ -233,7 +248,8 @@ int64_t row_counts_bytes(const struct step *step)
 {
 	int all = step->group_expert_all;
 	int64_t ranks = all >= 0 ? step->schedule->groups[all].size : 1;
-	return ranks * step->model->architecture.experts * dtype_bytes(DTYPE_INT64);
+	return ranks * step->model->architecture.experts * row_parts(step) *
+	       dtype_bytes(DTYPE_INT64);
 }
 
 /* --- loss ----------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ int64_t left_keys_bytes(const struct step *step, bool is_back);
 int64_t sent_rows_bytes(const struct step *step);
 int64_t arrived_rows_bytes(const struct step *step);
 int64_t received_rows_bytes(const struct step *step);
+int64_t row_room_bytes(const struct step *step); /* there is memory for so many that come */
 int64_t row_weights_bytes(const struct step *step, int64_t bytes);
 int64_t row_counts_bytes(const struct step *step);
 /* Beyond the logits. */

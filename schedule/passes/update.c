@@ -21,6 +21,13 @@ static void add(
 	action_add(step, action);
 }
 
+/* Ranks that have different parts of the model, where no group that shards has them all. */
+static bool has_parts(const struct step *step)
+{
+	return step->group_tensor >= 0 ||
+	       (step->group_expert >= 0 && step->method.adds_in_compute && !step->method.shards);
+}
+
 /* The second part adds to the scalars of the first. */
 static void add_norm(struct step *step, bool on_device, bool on_host)
 {
@@ -30,8 +37,8 @@ static void add_norm(struct step *step, bool on_device, bool on_host)
 		add(step, ACTION_NORM, STREAM_HOST, -1, on_device ? 0 : FIRST);
 	if (step->method.shards && plan_shard_ranks(step->plan) > 1)
 		add(step, ACTION_REDUCE_NORM, STREAM_REDUCE, -1, 0);
-	if (step->group_tensor >= 0)
-		add(step, ACTION_REDUCE_NORM_TENSOR, STREAM_REDUCE, -1, 0);
+	if (has_parts(step))
+		add(step, ACTION_REDUCE_NORM_PARTS, STREAM_REDUCE, -1, 0);
 	if (step->group_forward >= 0)
 		add(step, ACTION_REDUCE_NORM_STAGES, STREAM_REDUCE, -1, 0);
 }

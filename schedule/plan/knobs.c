@@ -562,7 +562,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			FIELD_INT(struct plan, mesh.expert, "expert", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
-			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
+			.runtimes = CUTS_SEQUENCES,
 			.metavar = "N",
 			.help = "ranks that share out experts and send one another tokens (expert "
 				"parallelism)",

@@ -82,6 +82,17 @@ int64_t plan_tensor_place(const struct plan *plan, int64_t rank)
 	return rank % plan->mesh.tensor;
 }
 
+int64_t plan_expert_place(const struct plan *plan, int64_t rank)
+{
+	return rank / plan_expert_tensor(plan) % plan->mesh.expert;
+}
+
+int64_t plan_part_place(const struct plan *plan, int64_t rank)
+{
+	return plan->mesh.expert > 1 ? plan_expert_place(plan, rank)
+				     : plan_tensor_place(plan, rank);
+}
+
 int64_t plan_data_place(const struct plan *plan, int64_t rank)
 {
 	return rank / (plan->mesh.context * plan->mesh.tensor) % plan_data_parallel(plan);
@@ -110,6 +121,7 @@ struct division plan_division(const struct plan *plan)
 		.expert_tensor = plan_expert_tensor(plan),
 		.expert_load = plan->expert_load,
 		.expert_capacity = plan->capacity_factor,
+		.keeps_room = runtime_of(plan->runtime)->experts.keeps_room,
 		.routes_stream = runtime_of(plan->runtime)->experts.routes_stream,
 		.words = runtime_of(plan->runtime)->vocab_multiple * mesh->tensor};
 }

@@ -29,6 +29,9 @@ int64_t plan_expert_domain(const struct plan *plan);
 /* Places of a rank: among those that cut its part of the model; among those that share out the
  * sequences of a micro-batch; and, within its shard group, among those that share out states. */
 int64_t plan_tensor_place(const struct plan *plan, int64_t rank);
+int64_t plan_expert_place(const struct plan *plan, int64_t rank);
+/* Among those that have different parts of the model, where these are tensor or expert ranks. */
+int64_t plan_part_place(const struct plan *plan, int64_t rank);
 int64_t plan_data_place(const struct plan *plan, int64_t rank);
 int64_t plan_shard_place(const struct plan *plan, int64_t rank);
 /* What attention over context ranks goes by where nobody says. */

@@ -68,6 +68,9 @@ struct expert_rules {
 	/* Rows are weighed between an expert's products; their order is a sort over all. */
 	bool weighs_activations;
 	bool drops_rows; /* KNOB_CAPACITY_FACTOR */
+	/* Ours: buffers hold all rows that may come, of which KNOB_EXPERT_LOAD says how many are
+	 * expected; what is sent lies in one, and so do results until they are added up. */
+	bool keeps_room;
 };
 
 /* What modules copy beside what all implementations do: elements read and written per element of

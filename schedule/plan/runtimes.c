@@ -185,6 +185,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.values[KNOB_CONTEXT_METHOD] = BIT(CONTEXT_ALL_GATHER) | BIT(CONTEXT_RING) |
 						       BIT(CONTEXT_ALL_TO_ALL),
 			.ring = &own_ring,
+			.experts = {.keeps_room = true},
 			.chunk_has_window = true,
 			.reshards_per_unit = true,
 			.casts_shard = true,

@@ -176,7 +176,7 @@ static void lay_out_experts(struct plan *plan, const struct question *question)
 	if (several && !question_gives(question, KNOB_EXPERT_LOAD) && plan->capacity_factor == 0)
 		plan->expert_load = expert_load;
 	if (several && !question_gives(question, KNOB_FORWARD_PREFETCH) &&
-		knob_honoured(KNOB_FORWARD_PREFETCH, plan->runtime, true))
+		runtime_of(plan->runtime)->copies_out)
 		plan->forward_prefetch = true;
 	if (!several)
 		plan->expert_load = 0;

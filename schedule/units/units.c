@@ -65,6 +65,16 @@ int64_t unit_shard_ranks(const struct unit *unit, const struct plan *plan)
 	return unit->of_experts ? plan_expert_shard_ranks(plan) : plan_shard_ranks(plan);
 }
 
+int64_t unit_shard_stride(const struct unit *unit, const struct plan *plan)
+{
+	return unit->of_experts ? plan->mesh.expert * plan_expert_tensor(plan) : plan->mesh.tensor;
+}
+
+int64_t unit_shard_place(const struct unit *unit, const struct plan *plan, int64_t rank)
+{
+	return rank / unit_shard_stride(unit, plan) % unit_shard_ranks(unit, plan);
+}
+
 int64_t unit_reduce_ranks(const struct unit *unit, const struct plan *plan)
 {
 	return unit->of_experts ? plan_expert_reduce_ranks(plan) : plan_reduce_ranks(plan);

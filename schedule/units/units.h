@@ -63,6 +63,9 @@ static inline bool units_are_twins(const struct unit *frozen, const struct unit 
 }
 /* Ranks that its states are sharded over. */
 int64_t unit_shard_ranks(const struct unit *unit, const struct plan *plan);
+/* Between two of these, and the rank's place among them. */
+int64_t unit_shard_stride(const struct unit *unit, const struct plan *plan);
+int64_t unit_shard_place(const struct unit *unit, const struct plan *plan, int64_t rank);
 /* And those that its gradient is reduced over. */
 int64_t unit_reduce_ranks(const struct unit *unit, const struct plan *plan);
 /* The shard in bytes: what is frozen in the compute dtype, the rest in the master's. */
