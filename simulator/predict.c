@@ -367,6 +367,13 @@ static void add_message(const struct engine *engine, const struct op *op, double
 		times * message_node_egress(engine->schedule, engine->class, op);
 }
 
+/* Of a mixture in our executor, which counts how many they are. Counts of them are not. */
+static bool is_of_rows(const struct schedule *schedule, const struct op *op)
+{
+	return runtime_of(schedule->plan.runtime)->experts.keeps_room && op->dtype != DTYPE_INT64 &&
+	       op->kind == OP_ALL_TO_ALL && schedule->groups[op->group].kind == GROUP_EXPERT;
+}
+
 static void fill_wire(const struct engine *engine, struct prediction *prediction)
 {
 	const struct schedule *schedule = engine->schedule;
@@ -384,8 +391,9 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 			continue;
 		group = &schedule->groups[op->group];
 		prediction->collectives[collective] += times;
-		add_axis(group, times * collective_wire_bytes(op->kind, group->size, op->bytes),
-			prediction);
+		double bytes = times * collective_wire_bytes(op->kind, group->size, op->bytes);
+		add_axis(group, bytes, prediction);
+		prediction->wire_bytes_rows += is_of_rows(schedule, op) ? bytes : 0;
 		prediction->wire_bytes_node_egress +=
 			times * collective_node_egress(
 					engine->topology, runtime, collective, group, op->bytes);

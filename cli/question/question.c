@@ -522,10 +522,13 @@ void opened_tell_measured(struct opened *opened)
 	told->n_classes = worst.n_classes;
 	told->classes = worst.classes;
 	told->rank_class = 0;
-	told->wire_bytes_per_rank = 0;
-	for (int c = 0; c < worst.n_classes; c++)
-		told->wire_bytes_per_rank +=
-			stages[c].prediction.wire_bytes_per_rank / worst.n_classes;
+	told->wire_bytes_per_rank = told->wire_bytes_rows = 0;
+	for (int c = 0; c < worst.n_classes; c++) {
+		const struct prediction *one = &stages[c].prediction;
+
+		told->wire_bytes_per_rank += one->wire_bytes_per_rank / worst.n_classes;
+		told->wire_bytes_rows += one->wire_bytes_rows / worst.n_classes;
+	}
 	evaluation->told.programs = evaluation->schedule->programs;
 	opened->file.prediction = *told;
 }

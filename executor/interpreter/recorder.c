@@ -320,19 +320,22 @@ static void fill_memory(const struct measure_inputs *in, struct arena *arena, st
 static void fill_ranks(const struct measure_inputs *in, struct measurement *m)
 {
 	int ranks = in->comm->ranks;
-	double wire = 0, network = 0, growth = 0, nodes = (double)ranks / in->ranks_per_node;
+	double wire = 0, network = 0, rows = 0, growth = 0,
+	       nodes = (double)ranks / in->ranks_per_node;
 
 	for (int r = 0; r < ranks; r++) {
 		const struct rank_report *report = &in->reports[r];
 
 		wire += (double)report->wire_bytes;
 		network += (double)report->network_bytes;
+		rows += (double)report->row_bytes;
 		growth += (double)report->pss_growth;
 		m->pss_growth_bytes = max_i64(m->pss_growth_bytes, report->pss_growth);
 		m->undeclared_bytes = max_i64(m->undeclared_bytes, report->undeclared);
 	}
 	m->pss_growth_mean_bytes = (int64_t)(growth / ranks);
 	m->values.wire_bytes_per_rank = wire / ranks / (double)in->recorder->done;
+	m->values.wire_bytes_rows = rows / ranks / (double)in->recorder->done;
 	m->values.wire_bytes_node_egress = network / nodes / (double)in->recorder->done;
 	for (int k = 0; k < COLLECTIVES_OF_STEPS; k++)
 		m->values.collectives[k] =

@@ -27,7 +27,7 @@ void recorder_add(struct recorder *recorder, const struct timeline *timeline, do
 
 /* What each rank tells the first one at the end. */
 struct rank_report {
-	int64_t pss_growth, undeclared, wire_bytes, network_bytes;
+	int64_t pss_growth, undeclared, wire_bytes, network_bytes, row_bytes;
 	/* Bytes of its GPU in use at the end, and before it was opened (-1 = unknown). */
 	int64_t device_used, device_before;
 	struct digest digest; /* "" where the rank did not hash */

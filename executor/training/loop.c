@@ -206,6 +206,7 @@ static bool conclude(struct trainer *t, struct error *error)
 		.device_before = t->gpu.before,
 		.wire_bytes = t->comm.counters.wire_bytes,
 		.network_bytes = t->comm.counters.network_bytes,
+		.row_bytes = t->comm.counters.row_bytes,
 		.digest = digest};
 	if (!comm_exchange(&t->comm, mine, reports, sizeof(*mine)) ||
 		!replicas_agree(t, reports, error))

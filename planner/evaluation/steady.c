@@ -155,12 +155,12 @@ static void extend_stages(double more, const struct prediction *first, struct pr
 	}
 }
 
-enum { SUMS = 5, RATES = 5, INTERVAL = 4 };
+enum { SUMS = 6, RATES = 5, INTERVAL = 4 };
 
 static void find_sums(struct prediction *p, double *sums[SUMS])
 {
 	double *found[SUMS] = {&p->step_time, &p->lower_bound, &p->plan_lower_bound,
-		&p->wire_bytes_per_rank, &p->wire_bytes_node_egress};
+		&p->wire_bytes_per_rank, &p->wire_bytes_node_egress, &p->wire_bytes_rows};
 	memcpy(sums, found, sizeof(found));
 }
 

@@ -166,10 +166,15 @@ static void check_network(struct judge *judge, const struct schedule *schedule)
 	const struct prediction *predicted = judge->predicted;
 	const struct prediction *measured = &judge->measured->values;
 
-	add_exact(judge, "sent by a rank", "bytes", predicted->wire_bytes_per_rank,
-		measured->wire_bytes_per_rank);
+	bool sends_rows = predicted->wire_bytes_rows > 0 || measured->wire_bytes_rows > 0;
+	add_exact(judge, sends_rows ? "sent by a rank, but rows" : "sent by a rank", "bytes",
+		predicted->wire_bytes_per_rank - predicted->wire_bytes_rows,
+		measured->wire_bytes_per_rank - measured->wire_bytes_rows);
+	if (sends_rows)
+		add_line(judge, "rows to and from experts", "bytes", predicted->wire_bytes_rows,
+			measured->wire_bytes_rows);
 	/* How many stages a node has parts of is not told. */
-	if (nodes_are_real(judge, schedule) && predicted->n_classes < 2 &&
+	if (nodes_are_real(judge, schedule) && predicted->n_classes < 2 && !sends_rows &&
 		(predicted->wire_bytes_node_egress > 0 || measured->wire_bytes_node_egress > 0))
 		add_exact(judge, "leaving a node", "bytes", predicted->wire_bytes_node_egress,
 			measured->wire_bytes_node_egress);
@@ -262,7 +267,9 @@ void report_check(const struct schedule *schedule, const struct prediction *pred
 {
 	struct judge judge = {prediction, measured, tolerance, arena, check};
 
-	*check = (struct check){.ok = true, .stages = prediction->n_classes};
+	*check = (struct check){.ok = true,
+		.stages = prediction->n_classes,
+		.sends_rows = prediction->wire_bytes_rows > 0};
 	check->lines = ARENA_ARRAY(arena, struct check_line, MAX_LINES);
 	check_ledger(&judge);
 	check_operations(&judge, schedule);
@@ -348,6 +355,10 @@ void report_check_text(const struct check *check, const struct style *style, str
 		" Ledger: bytes of the schedule's buffers, operation by operation. PSS: memory "
 		"of a process, shared pages by their parts.\n Kinds of time overlap and do not "
 		"add up.\n Step time: the median of the measured steps.\n\n");
+	if (check->sends_rows)
+		text_add(text,
+			" Rows: the router decides. Predicted are those of the fullest rank by "
+			"--expert-load, counted the mean of ranks.\n\n");
 	if (check->stages > 1)
 		text_printf(text,
 			"Measured: a rank of stage 0 of %d. What a rank sends is the mean of all "

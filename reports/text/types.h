@@ -53,7 +53,8 @@ struct check {
 	int n_lines;
 	struct check_line *lines; /* from `arena` */
 	bool ok;
-	int stages; /* of a pipeline, of which a rank of the first is judged; else 0 */
+	int stages;      /* of a pipeline, of which a rank of the first is judged; else 0 */
+	bool sends_rows; /* to experts of other ranks */
 	/* Seconds of the fixed product now over those of the calibration: how much slower the
 	 * machine was. Before and after the run, and their mean; 0: not known. */
 	double slower_before, slower_after, slower;

@@ -95,7 +95,8 @@ static const struct field time_fields[] = {NUMBER(time.compute, "compute"),
 	IF_KNOWN(time.bubble, "bubble"), FIELD_END};
 
 static const struct field wire_fields[] = {NUMBER(wire_bytes_per_rank, "per_rank"),
-	NUMBER(wire_bytes_node_egress, "node_egress"), FIELD_END};
+	NUMBER(wire_bytes_node_egress, "node_egress"), IF_KNOWN(wire_bytes_rows, "rows"),
+	FIELD_END};
 
 static const struct field collective_fields[] = {
 	COUNT(collectives[COLLECTIVE_ALL_GATHER], "all_gather"),

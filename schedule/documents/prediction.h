@@ -83,6 +83,7 @@ struct prediction {
 	int64_t host_memory_limit_bytes; /* of a node; 0 where nothing is offloaded */
 	struct time_split time;
 	double wire_bytes_per_rank, wire_bytes_node_egress;
+	double wire_bytes_rows; /* of a rank's, rows to experts: of ours, as many as are expected */
 	int64_t collectives[COLLECTIVES_OF_STEPS]; /* number per step, by enum collective_kind */
 	double step_time_low, step_time_high;      /* 80 % interval of a run's median step */
 	double step_time_p95;                      /* of the steps of a run; 0: not known */

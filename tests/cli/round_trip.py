@@ -11,6 +11,10 @@ import support
 
 LOCAL = ['tiny.yaml', 'local', '--gpus', '2', '--seq-len', '16', '--global-batch', '8']
 
+MIXTURE = {'model_type': 'mixtral', 'vocab_size': 259, 'hidden_size': 24, 'intermediate_size': 20,
+           'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2,
+           'num_local_experts': 4, 'num_experts_per_tok': 2, 'max_position_embeddings': 16}
+
 
 class RoundTrip(contract.Case):
     def setUp(self):
@@ -111,6 +115,30 @@ class RoundTrip(contract.Case):
         self.run_ok('report', 'measured.plan.yaml', 'measured.json', '-o', 'r.html')
         hint = re.search(r'shardplan check (\S+) (\S+)', result.err)
         self.check(hint.group(1), hint.group(2))
+
+    def test_expert_ranks_train_what_one_rank_trains(self):
+        """Of a mixture. How many rows go where is told, and not judged."""
+        self.box.write('m/config.json', json.dumps(MIXTURE))
+        norms = []
+        for words in (['--gpus', '1'], ['--gpus', '2', '--expert', '2']):
+            self.run_ok('predict', 'm', 'local', *words, '--seq-len', '16', '--global-batch', '8',
+                        '--strategy', 'FULL_SHARD', '-o', 'plan.yaml')
+            result = self.train('plan.yaml')
+            self.assertNotIn('->', result.err)
+            self.check('plan.yaml', 'measured.json')
+            measured = json.loads(self.box.read('measured.json'))['measurement']
+            norms.append(measured['gradient_norm'])
+        for one, several in zip(*norms):
+            self.assertAlmostEqual(several / one, 1, delta=1e-6)
+        lines = json.loads(self.box.run('check', 'plan.yaml', 'measured.json', '--json').out)
+        rows = {line['what']: line for line in lines['lines']}['rows to and from experts']
+        self.assertFalse(rows['judged'])
+        self.assertEqual(rows['measured'], measured['wire_bytes']['rows'])
+        self.assertTrue(0 < rows['measured'] <= 2 * rows['predicted'])
+        self.assertIn('--expert-load', self.box.run('check', 'plan.yaml', 'measured.json').out)
+        for view in ('operations', 'streams', 'memory', 'mesh'):
+            self.assertTrue(self.run_ok('explain', 'plan.yaml', '--view', view, '--analyze',
+                                        'measured.json').out)
 
     def test_offload_and_mixed_choices_keep_the_bits(self):
         """Wherever states live and whatever is recomputed: one digest, two equal ledgers."""
