@@ -492,12 +492,11 @@ static void test_groups(void **state)
 /* --- experts -------------------------------------------------------------------------------------
  */
 
-/* Plans of FSDP2 whose experts are cut over ranks keep the laws, and fold to the same text. */
-static void test_random_experts(void **state)
+/* Plans whose experts are cut over ranks keep the laws, and fold to the same text. */
+static void check_random_experts(enum runtime_kind runtime)
 {
 	enum { ROUNDS = SAMPLED(150), DRAWS = 60 };
 	int divided = 0, folded = 0;
-	(void)state;
 	for (int round = 0; round < ROUNDS; round++) {
 		struct arena arena = {0};
 		uint64_t seed = 314159265ull + (uint64_t)round * 7919;
@@ -509,7 +508,7 @@ static void test_random_experts(void **state)
 		for (int draw = 0; draw < DRAWS && plan.mesh.expert == 1; draw++) {
 			struct topology *larger = topology;
 			plan = deep_plan(&arena, &seed, model, topology);
-			if (plan.runtime == RUNTIME_PYTORCH_FSDP2)
+			if (plan.runtime == runtime)
 				divide_plan(&arena, &seed, model, &larger, &plan);
 			topology = plan.mesh.expert > 1 ? larger : topology;
 		}
@@ -522,6 +521,13 @@ static void test_random_experts(void **state)
 	print_message("%d divided, %d of them fold\n", divided, folded);
 	assert_true(6 * divided > ROUNDS);
 	assert_true(4 * folded > divided);
+}
+
+static void test_random_experts(void **state)
+{
+	(void)state;
+	check_random_experts(RUNTIME_PYTORCH_FSDP2);
+	check_random_experts(RUNTIME_SHARDPLAN);
 }
 
 /* All ranks together compute what one would, where all get alike; and hold what one would. */
