@@ -328,6 +328,43 @@ static void test_padded(void **state)
 	arena_finish(&arena);
 }
 
+/* Expert ranks: the parts of a parameter follow one another in the whole, and who has an element is
+ * who says so. What is of no expert all have. */
+static void test_expert_parts(void **state)
+{
+	const struct division division = {.expert = 4, .expert_tensor = 1};
+	struct arena arena = {0};
+	struct model *model = load_preset(&arena, "mixtral-8x7b"), *part;
+	struct error error = {0};
+	int cut = 0;
+
+	(void)state;
+	assert_true(model_divide(&arena, model, &division, &part, &error));
+	assert_int_equal(model_parts(part), 4);
+	for (int p = 0; p < part->n_parameters; p++) {
+		int64_t own = part->parameters[p].elements, all = model->parameters[p].elements;
+		bool is_cut = model_parameter_is_cut(part, p);
+
+		assert_int_equal(all, is_cut ? 4 * own : own);
+		cut += is_cut;
+		for (int64_t rank = 0; rank < (is_cut ? 4 : 1); rank++)
+			for (int64_t at = 0; at < own; at += max_i64(own / 3, 1)) {
+				const struct parameter_run run =
+					model_parameter_run(part, p, rank, at, own);
+				const struct parameter_holder holder =
+					model_parameter_holder(part, p, run.whole, own);
+
+				assert_int_equal(run.whole, rank * own + at);
+				assert_int_equal(run.n, own - at);
+				assert_int_equal(holder.rank, rank);
+				assert_int_equal(holder.element, at);
+				assert_int_equal(holder.n, own - at);
+			}
+	}
+	assert_int_equal(cut, 3 * model->architecture.layers);
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -340,6 +377,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_details),
 		cmocka_unit_test(test_padded),
+		cmocka_unit_test(test_expert_parts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
