@@ -33,6 +33,9 @@ static void take_runtime(struct plan *plan, bool keeps_dtypes)
 		plan->param_dtype = plan->master_dtype = plan->reduce_dtype = DTYPE_FP32;
 		plan->fp8 = FP8_OFF;
 	}
+	/* What a run may not exceed is not what others expect. */
+	if (plan->runtime != RUNTIME_SHARDPLAN)
+		plan->expert_load = 0;
 	plan->runtime = RUNTIME_SHARDPLAN;
 	plan->libraries = libraries_unknown;
 	for (int id = 0; id < KNOB_IN_MESH; id++)

@@ -39,11 +39,9 @@ void experts_init(struct compute *c)
 			.token = ARENA_ARRAY(&c->arena, int32_t, rows),
 			.first = ARENA_ARRAY(&c->arena, int64_t, pieces + 1),
 			.arrived = ARENA_ARRAY(&c->arena, int64_t, pieces + 1)};
-	if (c->expert_ranks > 1)
-		c->row_splits = ARENA_ARRAY(&c->arena, int64_t, 2 * c->expert_ranks);
-	if (c->expert_ranks > 1)
-		c->row_counts = ARENA_ARRAY(
-			&c->arena, int32_t, c->schedule->plan.grad_accum * layers * pieces);
+	c->row_splits = ARENA_ARRAY(&c->arena, int64_t, 2 * c->expert_ranks);
+	c->row_counts =
+		ARENA_ARRAY(&c->arena, int32_t, c->schedule->plan.grad_accum * layers * pieces);
 }
 
 /* Nothing has been computed that could be read: rows are dealt out evenly. */

@@ -87,6 +87,27 @@ static void fill_rows(const struct leaf *leaf, const struct routes *r, void *row
 		routes_dispatch(leaf, r, rows, from);
 }
 
+/* Of a plan that says how many rows the fullest rank gets. */
+static bool has_room(const struct leaf *leaf, const int64_t *elements)
+{
+	struct compute *c = leaf->compute;
+	const struct plan *plan = &c->schedule->plan;
+	int buffer = slice_of(c->program, leaf->op->uses)[1];
+	int64_t width = c->model->architecture.hidden, rows = 0;
+	int64_t room = c->program->buffers[buffer].bytes / width / dtype_bytes(c->dtype);
+	int64_t mean = c->tokens * c->model->architecture.experts_per_token;
+
+	for (int s = 0; s < c->expert_ranks; s++)
+		rows += elements[s] / width;
+	return rows <= room ||
+	       error_set(&c->error, EXIT_CODE_FAULT,
+		       "step %lld: rank %d gets %lld rows for its experts, --expert-load %g has "
+		       "memory for %lld; plan with %.3g or more, or without it for all that can "
+		       "come",
+		       (long long)c->step, c->rank, (long long)rows, plan->expert_load,
+		       (long long)room, (double)rows / (double)mean + 0.005);
+}
+
 static void begin_exchange(const struct leaf *leaf, const struct routes *r, struct row_exchange *x)
 {
 	int64_t *own = leaf->compute->row_splits, *others = own + leaf->compute->expert_ranks;
@@ -97,7 +118,8 @@ static void begin_exchange(const struct leaf *leaf, const struct routes *r, stru
 		x->output = operand_at(leaf, 1);
 		x->sends = own;
 		x->receives = others;
-		fill_rows(leaf, r, (void *)x->input);
+		if (has_room(leaf, others))
+			fill_rows(leaf, r, (void *)x->input);
 		return;
 	}
 	x->output = takes_rows(leaf)

@@ -357,8 +357,8 @@ void report_check_text(const struct check *check, const struct style *style, str
 		"add up.\n Step time: the median of the measured steps.\n\n");
 	if (check->sends_rows)
 		text_add(text,
-			" Rows: the router decides. Predicted are those of the fullest rank by "
-			"--expert-load, counted the mean of ranks.\n\n");
+			" Rows: the router decides. Predicted is as if all experts got alike, or "
+			"what --expert-load says.\n\n");
 	if (check->stages > 1)
 		text_printf(text,
 			"Measured: a rank of stage 0 of %d. What a rank sends is the mean of all "

@@ -433,6 +433,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.metavar = "F",
 			.help = "with --expert: rows of the fullest rank over the mean",
 			.shown = "1.1",
+			.remark = "runtime shardplan: none, room for all",
 		},
 	[KNOB_OVERLAP] =
 		{

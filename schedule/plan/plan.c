@@ -121,7 +121,8 @@ struct division plan_division(const struct plan *plan)
 		.expert_tensor = plan_expert_tensor(plan),
 		.expert_load = plan->expert_load,
 		.expert_capacity = plan->capacity_factor,
-		.keeps_room = runtime_of(plan->runtime)->experts.keeps_room,
+		.keeps_room =
+			runtime_of(plan->runtime)->experts.keeps_room && plan->expert_load == 0,
 		.routes_stream = runtime_of(plan->runtime)->experts.routes_stream,
 		.words = runtime_of(plan->runtime)->vocab_multiple * mesh->tensor};
 }

@@ -68,8 +68,7 @@ struct expert_rules {
 	/* Rows are weighed between an expert's products; their order is a sort over all. */
 	bool weighs_activations;
 	bool drops_rows; /* KNOB_CAPACITY_FACTOR */
-	/* Ours: buffers hold all rows that may come, of which KNOB_EXPERT_LOAD says how many are
-	 * expected; what is sent lies in one, and so do results until they are added up. */
+	/* Ours: without KNOB_EXPERT_LOAD buffers hold all rows that may come. */
 	bool keeps_room;
 };
 

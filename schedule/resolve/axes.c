@@ -309,7 +309,8 @@ static bool check_capacity(const struct plan *plan, struct error *error)
 
 static bool check_load(const struct plan *plan, struct error *error)
 {
-	if (plan->capacity_factor > 0 || plan->expert_load >= 1)
+	bool unsaid = plan->expert_load == 0 && runtime_of(plan->runtime)->experts.keeps_room;
+	if (plan->capacity_factor > 0 || plan->expert_load >= 1 || unsaid)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
 		"--expert-load: the fullest rank gets no less than the mean; use 1 or more");

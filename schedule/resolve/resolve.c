@@ -163,6 +163,14 @@ static bool lay_out_axes(
 	return true;
 }
 
+/* Where rows are dropped all get alike; where there is memory for all, the fullest is not asked
+ * for.
+ */
+static bool has_load(const struct plan *plan)
+{
+	return plan->capacity_factor == 0 && !runtime_of(plan->runtime)->experts.keeps_room;
+}
+
 /* Ranks of the shard group once more: no axis of the world. torchtitan then prefetches in forward
  * too; Megatron-LM cuts experts as it cuts the rest. How full the fullest of them is says nothing
  * where each has all experts, nor where all are as full. */
@@ -173,8 +181,8 @@ static void lay_out_experts(struct plan *plan, const struct question *question)
 	if (several && !question_gives(question, KNOB_EXPERT_TENSOR))
 		plan->expert_tensor =
 			runtime_of(plan->runtime)->experts.routes_stream ? plan->mesh.tensor : 1;
-	if (several && !question_gives(question, KNOB_EXPERT_LOAD) && plan->capacity_factor == 0)
-		plan->expert_load = expert_load;
+	if (several && !question_gives(question, KNOB_EXPERT_LOAD))
+		plan->expert_load = has_load(plan) ? expert_load : 0;
 	if (several && !question_gives(question, KNOB_FORWARD_PREFETCH) &&
 		runtime_of(plan->runtime)->copies_out)
 		plan->forward_prefetch = true;

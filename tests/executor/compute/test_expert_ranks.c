@@ -258,6 +258,27 @@ static void all_tokens_go_to_one_rank(void **state)
 	remove_folder(folder);
 }
 
+/* Or for as many as the plan says: the first step with more ends the run, in one line. */
+static void more_rows_than_the_plan_has_room_for(void **state)
+{
+	static const char plan[] = "strategy=FULL_SHARD micro_batch=4 grad_accum=1 expert=2";
+	struct executor_job job = run_job(OUTCOME_STEPS);
+	struct outcome all = train_experts(2, plan, job);
+	char options[192];
+	struct run run;
+
+	(void)state;
+	snprintf(options, sizeof(options), "%s expert_load=2", plan);
+	struct outcome out = train_experts(2, options, job);
+	expect_same("as many as can come", &out, &all);
+	snprintf(options, sizeof(options), "seq_len=8 %s expert_load=1", plan);
+	run_plan(&run, TWELVE_EXPERTS, 2, options);
+	assert_false(run_train(&run, &job));
+	assert_int_equal(run.error.code, EXIT_CODE_FAULT);
+	assert_non_null(strstr(run.error.message, "--expert-load 1 has memory for 96; plan with"));
+	run_finish(&run);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -267,6 +288,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(over_nodes),
 		cmocka_unit_test(checkpoints_go_to_other_expert_ranks),
 		cmocka_unit_test(all_tokens_go_to_one_rank),
+		cmocka_unit_test(more_rows_than_the_plan_has_room_for),
 	};
 
 	run_as_rank(argc, argv);
