@@ -27,7 +27,7 @@
 	}
 
 const struct plausible topology_plausible[] = {
-	SIZE(device, memory_bytes, 15360 * 0x1p20, 196592 * 0x1p20),
+	SIZE(device, memory_bytes, 15360 * 0x1p20, 284208 * 0x1p20),
 	RATE(device, memory_bandwidth, "memory_bandwidth", UNIT_BANDWIDTH, 300e9, 8e12),
 	RATE(device, fp32_flops, "fp32", UNIT_FLOPS, 8.1e12, 163.4e12),
 	RATE(device, bf16_flops, "bf16", UNIT_FLOPS, 70e12, 2500e12),
@@ -35,7 +35,7 @@ const struct plausible topology_plausible[] = {
 	RATE(device, fp8_flops, "fp8", UNIT_FLOPS, 242e12, 5000e12),
 	RATE(fabric, bandwidth, "bandwidth", UNIT_BANDWIDTH, 10e9, 721.8e9),
 	RATE(fabric, latency, "latency", UNIT_TIME, 3.4e-6, 5.7e-6),
-	RATE(network, nic_bandwidth, "nic_bandwidth", UNIT_BANDWIDTH, 12.5e9, 50e9),
+	RATE(network, nic_bandwidth, "nic_bandwidth", UNIT_BANDWIDTH, 12.5e9, 100e9),
 	RATE(network, latency, "latency", UNIT_TIME, 14e-6, 449e-6),
 	SIZE(host, memory_bytes, 384 * 0x1p30, 17280 * 0x1p30),
 	RATE(host, memory_bandwidth, "memory_bandwidth", UNIT_BANDWIDTH, 153.6e9, 18.4e12),
@@ -50,11 +50,13 @@ double plausible_value(const struct plausible *row, const struct topology *topol
 	return row->is_int ? (double)*(const int64_t *)member : *(const double *)member;
 }
 
-/* NICs are sold in bits. */
+/* NICs are sold in bits; of memory no one counts the MiB. */
 void plausible_print(const struct plausible *row, double value, struct text *text)
 {
 	if (strcmp(row->key, "nic_bandwidth") == 0 && value >= 1e6)
 		text_printf(text, "%.4gGbit/s", value * 8 / 1e9);
+	else if (row->unit == UNIT_BYTES && value >= 0x1p30)
+		text_printf(text, "%.4gGiB", value / 0x1p30);
 	else
 		unit_print(text, row->unit, value);
 }

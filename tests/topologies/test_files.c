@@ -76,7 +76,7 @@ static void refuses(void **state)
 			"25GB/s of 0 or more, got \"80G\"; write 80Gbit/s or 80GB/s"},
 		{"80Gbit/s", "80",
 			"lab.yaml:18:18: nic_bandwidth: 80B/s is not plausible, "
-			"expected about 100Gbit/s to 400Gbit/s; write 80Gbit/s"},
+			"expected about 100Gbit/s to 800Gbit/s; write 80Gbit/s"},
 		{"80Gbit/s", "-80Gbit/s",
 			"lab.yaml:18:18: nic_bandwidth: expected a bandwidth such as 200Gbit/s or "
 			"25GB/s of 0 or more, got \"-80Gbit/s\""},

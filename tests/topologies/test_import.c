@@ -184,6 +184,29 @@ static void test_log(void **state)
 	arena_finish(&arena);
 }
 
+/* What the driver calls a GPU leads to the node of the catalogue that holds it. */
+static void test_printed_names(void **state)
+{
+	static const struct {
+		const char *printed, *name;
+	} cases[] = {{"NVIDIA B200", "B200-SXM-180GB"}, {"NVIDIA B300 SXM6 AC", "B300-SXM-288GB"},
+		{"NVIDIA GB200", "GB200-186GB"}, {"NVIDIA GB300", "GB300-288GB"},
+		{"NVIDIA H200", "H200-SXM-141GB"}};
+	static const char h100[] = "NVIDIA H100 80GB HBM3";
+	const struct topology_import_options one = {.nodes = 1};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		const char *at = strstr(gather_json, h100);
+		const char *log = arena_printf(&arena, "%.*s%s%s", (int)(at - gather_json),
+			gather_json, cases[i].printed, at + strlen(h100));
+
+		assert_string_equal(read(&arena, &one, TEXTS(log))->device.name, cases[i].name);
+	}
+	arena_finish(&arena);
+}
+
 static void test_bare_log(void **state)
 {
 	struct arena arena = {0};
@@ -474,6 +497,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_log),
+		cmocka_unit_test(test_printed_names),
 		cmocka_unit_test(test_bare_log),
 		cmocka_unit_test(test_levels),
 		cmocka_unit_test(test_xml),
