@@ -198,6 +198,9 @@ void import_settle(const struct imported *imported, const struct model *model, b
 	if (imported->tail_stays && !reshards && plan->reshard_after_forward.n == 0 &&
 		plan_reshard_group(plan) < 0)
 		set(KNOB_RESHARD_AFTER_FORWARD, ends_reshard(arena, model, plan), arena, plan);
+	/* The only micro-batch is the last one too: the plan, and its digest, as the planner's. */
+	if (plan->grad_accum == 1)
+		plan->sync_each_micro_batch = true;
 }
 
 void import_print(const struct imported *imported, struct text *text)

@@ -208,9 +208,16 @@ int export_sayers(const struct model *model, const struct topology *topology,
 
 void export_list(struct text *text)
 {
+	int64_t name = 0, file = 0;
+
+	for (int i = 0; i < n_export_targets; i++) {
+		name = max_i64(name, (int64_t)strlen(export_targets[i]->name));
+		file = max_i64(file, (int64_t)strlen(export_targets[i]->file));
+	}
 	for (int i = 0; i < n_export_targets; i++) {
 		const struct export_target *target = export_targets[i];
-		text_printf(text, "%-22s %-24s %s\n", target->name, target->file, target->title);
+		text_printf(text, "%-*s  %-*s  %s\n", (int)name, target->name, (int)file,
+			target->file, target->title);
 	}
 }
 

@@ -65,6 +65,8 @@ static void compare(struct arena *arena, const struct opened *opened,
 	format_bytes(before[1], (double)file->prediction.peak_memory_bytes);
 	format_seconds(after[0], now->step_time);
 	format_bytes(after[1], (double)now->peak_memory_bytes);
+	if (strcmp(before[0], after[0]) == 0 && strcmp(before[1], after[1]) == 0)
+		return;
 	output_note(
 		"as exported: %s a step, %s; the plan: %s, %s; `plan --for %s` keeps to its words",
 		after[0], after[1], before[0], before[1], target->name);

@@ -117,3 +117,13 @@ const char *fsdp2_refuses(const struct plan *plan)
 		return "replicas with tensor or context ranks need --shard-group above 1";
 	return NULL;
 }
+
+bool import_shards_itself(const struct importing *importing, struct error *error)
+{
+	const struct node *node = import_find(importing, "deepspeed*");
+
+	return import_is_unset(node) ||
+	       import_fail(importing, "deepspeed*", error,
+		       "DeepSpeed shards this model, as its own configuration says; import that "
+		       "one, with the batch of this file (--micro-batch, --grad-accum)");
+}

@@ -87,6 +87,10 @@ static bool set_word(struct importing *importing, const struct config_key *key,
 			leaf->path);
 		return true;
 	}
+	if (key->knob == KNOB_OPTIMIZER) { /* 8-bit moments, Muon, Lion, ...: none keeps more */
+		import_note(importing, leaf->path, "%.40s: is predicted as AdamW", text);
+		return true;
+	}
 	return node_error(leaf->node, error, "expected %s, got \"%.60s\"",
 		list_words(importing->arena, key->words), text);
 }

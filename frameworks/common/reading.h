@@ -110,5 +110,8 @@ bool import_fsdp1_strategy(
 /* auto_wrap_policy, class and min_num_params below `prefix`. `no_policy`: what absence means. */
 bool import_wrap(struct importing *importing, const char *policy, const char *block_class,
 	const char *least, const char *no_policy, struct error *error);
+/* Of the Trainer and of axolotl: an error where "deepspeed" names a file, which says how the model
+ * is sharded, in place of this one. */
+bool import_shards_itself(const struct importing *importing, struct error *error);
 
 #endif

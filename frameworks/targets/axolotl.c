@@ -45,6 +45,7 @@ static const struct config_key keys[] = {
 		KNOB_SYNC_EACH_MICRO_BATCH, NULL, IF_ACCUMULATED},
 	{"bf16", KEY_READ, KNOB_PARAM_DTYPE, "true>bf16 false>fp16 false>fp32"},
 	{"fp16", KEY_READ, KNOB_PARAM_DTYPE, "true>fp16 false>bf16 false>fp32"},
+	{"deepspeed*", KEY_READ, NO_KNOB, NULL, ONLY_READ},
 	{"bfloat16", KEY_READ, NO_KNOB},
 	{"float16", KEY_READ, NO_KNOB},
 	{"optimizer", KEY_WORD, KNOB_OPTIMIZER,
@@ -76,7 +77,7 @@ static const struct config_key keys[] = {
 	{"expert_parallel_size", KEY_ONE, NO_KNOB},
 	{NULL},
 };
-static const char unpriced[] = "adapter deepspeed* fp8* plugins*";
+static const char unpriced[] = "adapter fp8* plugins*";
 static const char plain[] =
 	"accelerator_config.* fsdp_config.* load_in_* sample_packing datasets* dataset_* "
 	"output_dir num_epochs max_steps lr_scheduler* learning_rate weight_decay warmup_* tf32 "
@@ -147,6 +148,8 @@ static bool finish(struct importing *importing, struct error *error)
 	const char *version = import_text(
 		importing, "fsdp_version", import_text(importing, "fsdp_config.fsdp_version", "1"));
 
+	if (!import_shards_itself(importing, error))
+		return false;
 	importing->imported->model = import_text(importing, "base_model", NULL);
 	import_activation_offload(importing, "activation_offloading",
 		import_is(importing, "gradient_checkpointing", "true") ||

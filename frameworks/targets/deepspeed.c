@@ -74,6 +74,16 @@ static void adapt_offload(struct exporting *exporting, struct plan *plan)
 			"stages below 3 offload the optimizer alone");
 }
 
+/* What Transformers' switch does; DeepSpeed has none of its own that chooses within a block. */
+static void adapt_checkpointing(struct exporting *exporting, struct plan *plan)
+{
+	const char *value = export_knob(plan, KNOB_ACTIVATION_CHECKPOINTING, exporting->arena);
+
+	if (strcmp(value, "none") != 0)
+		export_change(exporting, plan, KNOB_ACTIVATION_CHECKPOINTING, "full",
+			"gradient_checkpointing_enable() checkpoints every block whole");
+}
+
 /* One group size for all units; runs of several become plain resharding. */
 static bool is_hpz(const struct plan *plan)
 {
@@ -121,6 +131,7 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 		export_change(exporting, plan, KNOB_RUNTIME, "deepspeed", "this is DeepSpeed");
 	}
 	adapt_synchronisation(exporting, plan);
+	adapt_checkpointing(exporting, plan);
 	adapt_offload(exporting, plan);
 }
 

@@ -66,6 +66,7 @@ static const struct config_key keys[] = {
 	{"bf16", KEY_READ, KNOB_PARAM_DTYPE, "true>bf16 false>fp16 false>fp32"},
 	{"fp16", KEY_READ, KNOB_PARAM_DTYPE, "true>fp16 false>bf16 false>fp32"},
 	{"optim", KEY_WORD, KNOB_OPTIMIZER, TORCH_OPTIMIZERS},
+	{"deepspeed*", KEY_READ, NO_KNOB, NULL, ONLY_READ},
 	{"max_grad_norm", KEY_NUMBER, KNOB_CLIP},
 	{"torch_compile", KEY_SWITCH, KNOB_COMPILE},
 	{"accelerator_config.gradient_accumulation_kwargs.sync_each_batch", KEY_SWITCH,
@@ -96,7 +97,7 @@ static const struct config_key keys[] = {
 		IF_REPLICATED},
 	{NULL},
 };
-static const char unpriced[] = "fsdp_config.xla* fsdp_config.fsdp_xla* xla* deepspeed*";
+static const char unpriced[] = "fsdp_config.xla* fsdp_config.fsdp_xla* xla*";
 static const char plain[] =
 	"accelerator_config.* tf32 learning_rate weight_decay adam_* lr_scheduler* warmup_* "
 	"logging_* save_* eval_* max_steps num_train_epochs seed report_to*";
@@ -179,7 +180,7 @@ static bool finish(struct importing *importing, struct error *error)
 		   import_find(importing, FSDP("reshard_after_forward")) != NULL;
 	const char *fsdp = import_text(importing, "fsdp", any ? "true" : "false");
 
-	if (!finish_dtype(importing, error))
+	if (!import_shards_itself(importing, error) || !finish_dtype(importing, error))
 		return false;
 	import_set_default(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off"); /* accelerate's no_sync */
 	if (import_find(importing, "bf16") != NULL || import_find(importing, "fp16") != NULL)

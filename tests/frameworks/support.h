@@ -32,5 +32,15 @@ void resolve(struct plan_file *file, struct arena *arena);
 const struct export_target *target_of(const char *name);
 /* Whether the export has said something of the knob. */
 bool has_note(const struct trip *trip, const char *knob);
+/* ... that it is given outside of the file. */
+bool is_beside(const struct trip *trip, const char *knob);
+/* The plan that the file's words stand for. */
+void read_back(struct trip *trip, struct plan *plan);
+/* Fails where it is not the plan that went out. */
+void compare(struct trip *trip, const struct plan *back);
+/* Every difference between the plan and what the file stands for has a note, and so has every knob
+ * that is not in the file. */
+void check_notes(const struct trip *trip);
+int count_versions(const struct export_target *target);
 
 #endif

@@ -176,6 +176,33 @@ static void fsdp1_keeps_shared_weights_together(void **state)
 	arena_finish(&arena);
 }
 
+/* Transformers' switch, which DeepSpeed's users call, knows no selective checkpointing. */
+static void deepspeed_checkpoints_whole_blocks(void **state)
+{
+	static const char *const cases[][2] = {{"none", "none"}, {"full", "full"},
+		{"selective", "full"}, {"8xfull+24xnone", "full"}};
+	static const char *const targets[] = {"deepspeed", "accelerate-deepspeed"};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases) * COUNT_OF(targets); i++) {
+		struct trip trip = {.arena = &arena, .target = target_of(targets[i % 2])};
+		load(&arena, "llama-2-7b", "dgx-h100", &trip.file);
+		struct question question = {
+			.model = trip.file.model, .topology = trip.file.topology};
+		assert_true(question_set_by_name(&question, "activation_checkpointing",
+			"activation_checkpointing", cases[i / 2][0], &arena, NULL));
+		assert_true(plan_resolve(&question, &arena, &trip.file.plan, NULL));
+		assert_true(export_plan(
+			trip.target, 0, &trip.file, "x", &arena, &trip.exported, &trip.text, NULL));
+		assert_string_equal(
+			knob_text(KNOB_ACTIVATION_CHECKPOINTING, &trip.exported.plan, &arena),
+			cases[i / 2][1]);
+		text_finish(&trip.text);
+	}
+	arena_finish(&arena);
+}
+
 /* Each version gets the file that it takes; others are refused with those that are known. */
 static void versions(void **state)
 {
@@ -214,6 +241,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(versions),
+		cmocka_unit_test(deepspeed_checkpoints_whole_blocks),
 		cmocka_unit_test(clipping_is_left_alone),
 		cmocka_unit_test(starts_on_nodes),
 		cmocka_unit_test(accelerate_shards),

@@ -225,6 +225,17 @@ static const struct foreign files[] = {
 		"runtime=megatron dropout=on loss=parallel param-dtype=bf16 reduce-dtype=fp32 "
 		"sync-each-micro-batch=off clip=1 fp8=delayed",
 		NULL},
+	{"base_model: m\nmicro_batch_size: 2\ndeepspeed: zero3.json\n", NULL,
+		":3:12: deepspeed: DeepSpeed shards this model", NULL},
+	{"{\"per_device_train_batch_size\": 1, \"deepspeed\": {\"zero_optimization\": {}, "
+	 "\"steps_per_print\": 2}}",
+		NULL, "DeepSpeed shards this model", NULL},
+	{"{\"per_device_train_batch_size\": 1, \"deepspeed\": null}", "hf-trainer",
+		"strategy=NO_SHARD", NULL},
+	{"--micro-batch-size 1 --bf16 --optimizer dist_muon\n", "megatron", "optimizer=adamw-fused",
+		"optimizer: dist_muon: is predicted as AdamW"},
+	{"base_model: m\nsequence_len: 4096\nmicro_batch_size: 2\noptimizer: adamw_bnb_8bit\n",
+		"axolotl", "micro-batch=2", "optimizer: adamw_bnb_8bit: is predicted as AdamW"},
 	{"--micro-batch-size 1 --bf16 --fp8-format hybrid --fp8-recipe mxfp8\n", "megatron",
 		"param-dtype=bf16", "mxfp8: predicted as bf16"},
 	{"[model]\nconverters = [\"quantize.linear.float8\", \"mx\"]\n[quantize.linear.float8]\n"

@@ -1,0 +1,240 @@
+/* What goes out comes back: tensor, context, expert and pipeline ranks through every target. */
+#include "support.h"
+
+struct degree {
+	enum knob_id knob;
+	int64_t ranks;
+};
+
+/* Writes a plan with these degrees and reads it back. False: the target has no words for it, and
+ * says `refused`. */
+static bool says_degrees(struct trip *trip, const char *model, const struct degree *degrees, int n,
+	const char *refused, struct plan *back)
+{
+	struct error error = {0};
+
+	load(trip->arena, model, "2xdgx-a100-80gb", &trip->file);
+	struct question question = {.model = trip->file.model, .topology = trip->file.topology};
+	for (int i = 0; i < n; i++)
+		question_put(
+			&question, degrees[i].knob, (union knob_value){.number = degrees[i].ranks});
+	assert_true(plan_resolve(&question, trip->arena, &trip->file.plan, &error));
+	if (!export_plan(trip->target, 0, &trip->file, trip->target->file, trip->arena,
+		    &trip->exported, &trip->text, &error)) {
+		assert_int_equal(error.code, EXIT_CODE_USAGE);
+		assert_non_null(strstr(error.message, refused));
+		return false;
+	}
+	read_back(trip, back);
+	for (int i = 0; i < n; i++)
+		assert_int_equal(knob_get(degrees[i].knob, back).number, degrees[i].ranks);
+	compare(trip, back);
+	text_finish(&trip->text);
+	return true;
+}
+
+/* Files of torchtitan, Megatron-LM and accelerate say ranks that divide the model; no other does,
+ * and says so. accelerate cuts no sequence. */
+static void axes(void **state)
+{
+	static const struct degree degrees[] = {{KNOB_TENSOR, 4}, {KNOB_CONTEXT, 2}};
+	struct arena arena = {0};
+	int said = 0;
+
+	(void)state;
+	for (int t = 0; t < n_export_targets; t++) {
+		struct trip trip = {.arena = &arena, .target = export_targets[t]};
+		const char *name = trip.target->name;
+		bool has_tensor = strcmp(name, "nanotron") == 0 || strcmp(name, "axolotl") == 0;
+		bool is_fsdp1 = strcmp(name, "accelerate-fsdp1") == 0;
+		bool by_plan = strcmp(name, "accelerate") == 0 || strcmp(name, "trl") == 0;
+		struct plan back;
+		if (!says_degrees(&trip, "llama-2-7b", degrees, COUNT_OF(degrees),
+			    has_tensor ? "context 2"
+			    : is_fsdp1 ? "FSDP1"
+				       : "tensor 4",
+			    &back))
+			continue;
+		said++;
+		assert_true(by_plan || strstr(name, "torchtitan") != NULL ||
+			    strcmp(name, "megatron") == 0 || strcmp(name, "megatron-bridge") == 0);
+		assert_int_equal(back.sequence_parallel, !by_plan);
+	}
+	assert_true(said > 0);
+	arena_finish(&arena);
+}
+
+/* Asynchronous tensor parallelism has words in torchtitan alone, others since it is compilation's.
+ */
+static void async_tensor(void **state)
+{
+	struct arena arena = {0};
+	int said = 0;
+
+	(void)state;
+	for (int t = 0; t < n_export_targets; t++) {
+		struct trip trip = {.arena = &arena, .target = export_targets[t]};
+		bool titan = strstr(trip.target->name, "torchtitan") != NULL;
+		bool toml = strcmp(trip.target->name, "torchtitan-toml") == 0;
+		for (int version = 0; version < (titan && !toml ? 2 : 1); version++) {
+			struct error error = {0};
+			struct plan back;
+			load(&arena, "llama-3.1-8b", "2xdgx-a100-80gb", &trip.file);
+			struct question question = {
+				.model = trip.file.model, .topology = trip.file.topology};
+			question_put(&question, KNOB_TENSOR, (union knob_value){.number = 4});
+			question_put(&question, KNOB_COMPILE, (union knob_value){.on = true});
+			question_put(&question, KNOB_ASYNC_TENSOR, (union knob_value){.on = true});
+			assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
+			if (!export_plan(trip.target, version, &trip.file, trip.target->file,
+				    &arena, &trip.exported, &trip.text, &error))
+				continue; /* no tensor ranks */
+			assert_int_equal(trip.exported.plan.async_tensor, titan);
+			if (!titan) {
+				text_finish(&trip.text);
+				continue;
+			}
+			assert_non_null(strstr(text_string(&trip.text),
+				version == 0 ? "enable_async_tensor_parallel"
+					     : "compile.enable_async_tensor_parallel"));
+			read_back(&trip, &back);
+			assert_true(back.async_tensor);
+			text_finish(&trip.text);
+			said++;
+		}
+	}
+	assert_int_equal(said, 5);
+	arena_finish(&arena);
+}
+
+/* So it is with experts on several ranks, which prefetch in forward under torchtitan. */
+static void experts(void **state)
+{
+	static const struct degree degrees[] = {
+		{KNOB_TENSOR, 2}, {KNOB_EXPERT, 4}, {KNOB_EXPERT_TENSOR, 2}};
+	struct arena arena = {0};
+	int said = 0;
+
+	(void)state;
+	for (int t = 0; t < n_export_targets; t++) {
+		struct trip trip = {.arena = &arena, .target = export_targets[t]};
+		struct plan back;
+		if (!says_degrees(
+			    &trip, "qwen3-30b-a3b", degrees, COUNT_OF(degrees), "expert 4", &back))
+			continue;
+		said++;
+		bool is_torch = strstr(trip.target->name, "torchtitan") != NULL;
+		assert_true(is_torch || strcmp(trip.target->name, "megatron") == 0 ||
+			    strcmp(trip.target->name, "megatron-bridge") == 0);
+		assert_int_equal(trip.exported.plan.forward_prefetch, is_torch);
+	}
+	assert_true(said > 0);
+	arena_finish(&arena);
+}
+
+/* Stages, in the words of torchtitan, nanotron and Megatron-LM; others say that they have none. */
+static const struct {
+	const char *strategy, *schedule, *virtual_stages, *layers;
+	bool beside; /* torchtitan has no word for such stages */
+} stages[] = {
+	{"SHARD_GRAD_OP", "1f1b", NULL, NULL, false},
+	{"FULL_SHARD", "gpipe", NULL, NULL, false},
+	{"FULL_SHARD", "interleaved", "2", NULL, false},
+	{"SHARD_GRAD_OP", "interleaved", "3", NULL, false},
+	{"SHARD_GRAD_OP", "1f1b", NULL, "9,9,8,6", false},
+	{"SHARD_GRAD_OP", "1f1b", NULL, "8,9,7,8", true},
+	{"SHARD_GRAD_OP", "interleaved", "5", NULL, true},
+	{"SHARD_GRAD_OP", "zb-h1", "2", NULL, false},
+	{"FULL_SHARD", "zbv", "2", NULL, false},
+	{"SHARD_GRAD_OP", "dualpipev", "2", NULL, false},
+};
+
+static void plan_stages(struct trip *trip, int c)
+{
+	const char *const given[][2] = {{"pipeline", "4"}, {"grad_accum", "8"},
+		{"micro_batch", "2"}, {"strategy", stages[c].strategy},
+		{"pipeline_schedule", stages[c].schedule},
+		{"virtual_stages", stages[c].virtual_stages},
+		{"layers_per_stage", stages[c].layers}};
+	struct error error = {0};
+
+	load(trip->arena, "llama-2-7b", "2xdgx-a100-80gb", &trip->file);
+	struct question question = {.model = trip->file.model, .topology = trip->file.topology};
+	for (int i = 0; i < COUNT_OF(given); i++)
+		if (given[i][1] != NULL)
+			assert_true(question_set_by_name(&question, given[i][0], given[i][0],
+				given[i][1], trip->arena, &error));
+	if (!plan_resolve(&question, trip->arena, &trip->file.plan, &error))
+		fail_msg("%s", error.message);
+}
+
+static void compare_stages(struct trip *trip, const struct plan *back, int c)
+{
+	const struct plan *plan = &trip->file.plan;
+
+	assert_int_equal(back->mesh.pipeline, 4);
+	assert_int_equal(back->grad_accum, 8);
+	assert_int_equal(back->micro_batch, 2);
+	assert_false(back->sync_each_micro_batch);
+	compare(trip, back);
+	check_notes(trip);
+	if (strstr(trip->target->name, "torchtitan") == NULL)
+		return;
+	const char *const *sayers;
+	int n = export_sayers(
+		trip->file.model, trip->file.topology, &trip->exported.plan, trip->arena, &sayers);
+	assert_int_equal(n, stages[c].beside ? 0 : 3);
+	if (n > 0)
+		assert_string_equal(sayers[0], "torchtitan");
+	assert_int_equal(back->strategy, plan->strategy);
+	assert_int_equal(back->pipeline_schedule, plan->pipeline_schedule);
+	assert_int_equal(is_beside(trip, "layers_per_stage") || is_beside(trip, "virtual_stages"),
+		stages[c].beside);
+}
+
+static void pipelines(void **state)
+{
+	int said = 0;
+
+	(void)state;
+	for (int i = 0; i < n_export_targets * COUNT_OF(stages); i++) {
+		struct arena arena = {0};
+		struct trip trip = {
+			.arena = &arena, .target = export_targets[i / COUNT_OF(stages)]};
+		struct error error = {0};
+		struct plan back;
+		plan_stages(&trip, i % COUNT_OF(stages));
+		for (trip.version = 0; trip.version < count_versions(trip.target); trip.version++) {
+			text_clear(&trip.text);
+			if (!export_plan(trip.target, trip.version, &trip.file, trip.target->file,
+				    &arena, &trip.exported, &trip.text, &error)) {
+				assert_int_equal(error.code, EXIT_CODE_USAGE);
+				assert_non_null(strstr(error.message, "pipeline 4"));
+				continue;
+			}
+			said++;
+			/* So it is in the line that starts it. */
+			if (strcmp(trip.target->name, "torchtitan-flags") == 0)
+				text_add(&trip.text, "--config llama3_8b\n");
+			read_back(&trip, &back);
+			compare_stages(&trip, &back, i % COUNT_OF(stages));
+		}
+		text_finish(&trip.text);
+		arena_finish(&arena);
+	}
+	/* torchtitan's three, two of them in two versions, nanotron, Megatron-LM and
+	 * Megatron-Bridge. */
+	assert_int_equal(said, 8 * COUNT_OF(stages));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(axes),
+		cmocka_unit_test(async_tensor),
+		cmocka_unit_test(experts),
+		cmocka_unit_test(pipelines),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
