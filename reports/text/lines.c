@@ -1,7 +1,7 @@
 /* Sentences on a terminal: behind a label, broken at blanks. */
 #include <string.h>
 
-#include "reports/text/text.h"
+#include "reports/text/screen.h"
 
 /* Of a word: bytes that start no character of their own take no room. */
 static int columns_of(const char *word, size_t length)
@@ -40,6 +40,23 @@ int put_line(const char *label, int indent, const char *sentence, int width, str
 	}
 	text_add_char(text, '\n');
 	return lines;
+}
+
+void put_lines(const char *lines, int indent, const struct style *style, struct text *text)
+{
+	int width =
+		style->width > 0 && style->width < SCREEN_COLUMNS ? style->width : SCREEN_COLUMNS;
+	struct arena scratch = {0};
+
+	while (*lines != '\0') {
+		size_t length = strcspn(lines, "\n"), label = (size_t)indent;
+
+		label = label < length ? label : length;
+		put_line(arena_strndup(&scratch, lines, label), indent,
+			arena_strndup(&scratch, lines + label, length - label), width, text);
+		lines += length + (lines[length] == '\n');
+	}
+	arena_finish(&scratch);
 }
 
 /* Up to the next comma or semicolon that a blank follows, outside of parentheses. */

@@ -128,9 +128,9 @@ static void add_batch(const struct plan *plan, struct text *text)
 					      : "reduced last");
 }
 
-const char *device_noun(const struct question *question)
+const char *device_noun(const struct topology *topology)
 {
-	return question->topology->device.kind == DEVICE_GPU ? "GPU" : "rank";
+	return topology->device.kind == DEVICE_GPU ? "GPU" : "rank";
 }
 
 void add_plan_words(const struct question *question, const struct plan *plan, struct text *strategy,
@@ -138,7 +138,7 @@ void add_plan_words(const struct question *question, const struct plan *plan, st
 {
 	char devices[8];
 
-	snprintf(devices, sizeof(devices), "%ss", device_noun(question));
+	snprintf(devices, sizeof(devices), "%ss", device_noun(question->topology));
 	add_strategy(plan, devices, strategy);
 	add_units(plan, settings);
 	add_kept(plan, settings);
@@ -172,19 +172,19 @@ void add_time_figure(const struct prediction *p, struct text *text)
 	text_printf(text, "%s a step", format_seconds(time, p->step_time));
 	if (p->step_time_high > p->step_time_low)
 		text_printf(text, " (80 %% sure: %s to %s", format_seconds(low, p->step_time_low),
-			format_seconds(high, p->step_time_high));
+			format_beside(high, p->step_time_high, p->step_time_low));
 	if (p->step_time_high > p->step_time_low && p->step_time_best > 0)
 		text_printf(text, "; at best %s", format_seconds(low, p->step_time_best));
 	if (p->step_time_high > p->step_time_low)
 		text_add_char(text, ')');
 }
 
-void add_speed_figure(const struct prediction *p, struct text *text)
+void add_speed_figure(const char *noun, const struct prediction *p, struct text *text)
 {
 	char tokens[32], low[32], high[32], mfu[32];
 	double work = p->tokens_per_s_per_gpu * p->step_time;
 
-	text_printf(text, "%s tokens/s/GPU", format_tokens(tokens, p->tokens_per_s_per_gpu));
+	text_printf(text, "%s tokens/s/%s", format_tokens(tokens, p->tokens_per_s_per_gpu), noun);
 	if (p->step_time_high > p->step_time_low)
 		text_printf(text, " (%s to %s)", format_tokens(low, work / p->step_time_high),
 			format_tokens(high, work / p->step_time_low));
@@ -201,7 +201,8 @@ void add_memory_figure(
 	double room = (double)answer->headroom_bytes;
 
 	text_printf(text, "%s peak of %s per %s", format_bytes(peak, (double)p->peak_memory_bytes),
-		format_bytes(limit, (double)p->memory_limit_bytes), device_noun(question));
+		format_bytes(limit, (double)p->memory_limit_bytes),
+		device_noun(question->topology));
 	if (p->fits == FITS_TIGHT) {
 		text_printf(text, ": %s in use, the allocator must free the rest",
 			format_bytes(bytes, (double)prediction_needed_bytes(p)));
@@ -227,7 +228,8 @@ void add_missing_memory(
 			most = c;
 	text_printf(text, "needs %s of %s per %s",
 		format_bytes(peak, (double)prediction_missing_bytes(p)),
-		format_bytes(limit, (double)p->memory_limit_bytes), device_noun(question));
+		format_bytes(limit, (double)p->memory_limit_bytes),
+		device_noun(question->topology));
 	if (or_empty(p->peak_at)[0] != '\0')
 		text_printf(text, ", most at %s", p->peak_at);
 	text_printf(text, "; %s of it ", format_bytes(bytes, (double)p->memory_at_peak[most]));

@@ -1,5 +1,5 @@
 /* One prediction for people. */
-#include "reports/text/text.h"
+#include "reports/text/screen.h"
 
 /* "parameters" ... with blanks for underscores. */
 void category_label(enum category category, struct text *text)
@@ -167,7 +167,7 @@ static void add_step_time(const struct prediction *prediction, struct text *text
 	if (prediction->step_time_high > 0) {
 		text_printf(text, ", 80 %% between %s and %s",
 			format_seconds(low, prediction->step_time_low),
-			format_seconds(high, prediction->step_time_high));
+			format_beside(high, prediction->step_time_high, prediction->step_time_low));
 		if (or_empty(prediction->uncertainty_source)[0] != '\0') {
 			text_add(text, " (");
 			add_terminal(text, prediction->uncertainty_source);
@@ -192,12 +192,12 @@ static void add_bounds(const struct prediction *prediction, struct text *text)
 		text_add(text, " (attention's causal half)\n");
 }
 
-static void add_throughput(const struct prediction *prediction, struct text *text)
+static void add_throughput(const char *noun, const struct prediction *prediction, struct text *text)
 {
 	char tokens[32], mfu[32], hfu[32];
 
-	text_printf(text, "throughput   %s tokens/s/GPU",
-		format_tokens(tokens, prediction->tokens_per_s_per_gpu));
+	text_printf(text, "throughput   %s tokens/s/%s",
+		format_tokens(tokens, prediction->tokens_per_s_per_gpu), noun);
 	if (prediction->mfu > 0) {
 		text_printf(text, ", MFU %s, HFU %s of ", format_percent(mfu, prediction->mfu),
 			format_percent(hfu, prediction->hfu));
@@ -232,7 +232,8 @@ static void add_network(const struct prediction *prediction, struct text *text)
 }
 
 /* What it would have to deliver: the tokens of a step in what the step takes without it. */
-static void add_data_loader(const struct prediction *prediction, struct text *text)
+static void add_data_loader(
+	const char *noun, const struct prediction *prediction, struct text *text)
 {
 	char wait[32], tokens[32];
 	double rest = prediction->step_time - prediction->time.data_wait;
@@ -240,10 +241,11 @@ static void add_data_loader(const struct prediction *prediction, struct text *te
 	if (prediction->time.data_wait <= 0 || rest <= 0)
 		return;
 	text_printf(text,
-		"data loader  the step is %s longer for waiting; %s tokens/s/GPU would do\n",
+		"data loader  the step is %s longer for waiting; %s tokens/s/%s would do\n",
 		format_seconds(wait, prediction->time.data_wait),
 		format_tokens(
-			tokens, prediction->tokens_per_s_per_gpu * prediction->step_time / rest));
+			tokens, prediction->tokens_per_s_per_gpu * prediction->step_time / rest),
+		noun);
 }
 
 static void add_retries(const struct prediction *prediction, struct text *text)
@@ -283,16 +285,21 @@ static void add_states(const struct prediction *prediction, struct text *text)
 	add_host_memory(prediction, text);
 }
 
-void add_prediction_lines(const struct prediction *prediction, struct text *text)
+void put_prediction(const struct topology *topology, const struct prediction *prediction,
+	const struct style *style, struct text *text)
 {
-	add_step_time(prediction, text);
-	add_throughput(prediction, text);
-	add_data_loader(prediction, text);
-	add_fits(prediction, text);
-	add_retries(prediction, text);
-	add_states(prediction, text);
-	add_network(prediction, text);
-	add_bounds(prediction, text);
+	struct text lines = {0};
+
+	add_step_time(prediction, &lines);
+	add_throughput(device_noun(topology), prediction, &lines);
+	add_data_loader(device_noun(topology), prediction, &lines);
+	add_fits(prediction, &lines);
+	add_retries(prediction, &lines);
+	add_states(prediction, &lines);
+	add_network(prediction, &lines);
+	add_bounds(prediction, &lines);
+	put_lines(text_string(&lines), FACT_INDENT, style, text);
+	text_finish(&lines);
 }
 
 void add_subject_line(const struct model *model, const struct topology *topology, struct text *text)
@@ -339,19 +346,22 @@ void report_prediction_text(const struct plan *plan, const struct model *model,
 	const struct style *style, struct text *text)
 {
 	struct grid grid;
+	struct text lines = {0};
 
-	add_subject_line(model, topology, text);
-	text_add_char(text, '\n');
-	plan_summary(plan, text);
+	add_subject_line(model, topology, &lines);
+	text_add_char(&lines, '\n');
+	plan_summary(plan, &lines);
 	if (topology_devices(topology) == 1 && runtime_of(plan->runtime)->one_rank_is_unsharded &&
 		plan->strategy == STRATEGY_NO_SHARD)
-		text_printf(text,
+		text_printf(&lines,
 			"\n%s turns every strategy into NO_SHARD on one rank, with a warning; so "
 			"does this prediction",
 			runtime_names[plan->runtime]);
-	add_vocabulary(model, prediction, text);
-	text_add(text, "\n\n");
-	add_prediction_lines(prediction, text);
+	add_vocabulary(model, prediction, &lines);
+	put_lines(text_string(&lines), 0, style, text);
+	text_finish(&lines);
+	text_add_char(text, '\n');
+	put_prediction(topology, prediction, style, text);
 	text_add_char(text, '\n');
 	memory_grid(prediction, &grid);
 	grid_text(&grid, style, text);

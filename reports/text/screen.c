@@ -108,7 +108,7 @@ static void put_plan(struct screen *screen)
 	put_words(screen, "Use", &chosen->plan);
 	add_time_figure(&chosen->prediction, &figure);
 	put_labelled(screen, "Time", &figure);
-	add_speed_figure(&chosen->prediction, &figure);
+	add_speed_figure(device_noun(screen->question->topology), &chosen->prediction, &figure);
 	put_labelled(screen, "Speed", &figure);
 	add_memory_figure(screen->question, screen->answer, &figure);
 	put_labelled(screen, "Memory", &figure);

@@ -4,7 +4,7 @@
 
 #include "reports/text/text.h"
 
-enum { SCREEN_LINES = 24, SCREEN_COLUMNS = 100, SCREEN_INDENT = 9 };
+enum { SCREEN_LINES = 24, SCREEN_COLUMNS = 100, SCREEN_INDENT = 9, FACT_INDENT = 13 };
 
 /* --- plan_words.c --- */
 /* "FULL_SHARD (pytorch-fsdp2): ... sharded over 16 devices"; "wrap block, prefetch pre, ..." */
@@ -13,9 +13,9 @@ void add_plan_words(const struct question *question, const struct plan *plan, st
 /* "64 sequences of 4096 tokens a step (262 k), bf16, flash attention, ..." */
 void add_work(const struct plan *plan, struct text *text);
 /* "GPU" or "rank" */
-const char *device_noun(const struct question *question);
+const char *device_noun(const struct topology *topology);
 void add_time_figure(const struct prediction *prediction, struct text *text);
-void add_speed_figure(const struct prediction *prediction, struct text *text);
+void add_speed_figure(const char *noun, const struct prediction *prediction, struct text *text);
 void add_memory_figure(
 	const struct question *question, const struct answer *answer, struct text *text);
 /* Of a plan that does not fit. */

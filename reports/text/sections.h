@@ -24,8 +24,9 @@ void axis_ranks(const struct axis_figures *axis, struct text *text);
 void axis_link(const struct topology *topology, const struct axis_figures *axis, struct text *text);
 /* Seconds by kind of work. */
 void time_grid(const struct prediction *prediction, struct grid *grid);
-/* Time, throughput, memory, network and bounds, one line each, for a terminal. */
-void add_prediction_lines(const struct prediction *prediction, struct text *text);
+/* Time, throughput, memory, network and bounds, behind a label each, for a terminal. */
+void put_prediction(const struct topology *topology, const struct prediction *prediction,
+	const struct style *style, struct text *text);
 /* "llama-2-7b (6.74 B parameters) on 2xdgx-a100-80gb: 16 x A100-SXM4-80GB, 80.0 GiB each". */
 void add_subject_line(
 	const struct model *model, const struct topology *topology, struct text *text);
@@ -73,6 +74,9 @@ void assumptions_grid(
 /* A sentence behind a label, broken at blanks at `width` columns (0: nowhere); further lines, and
  * the first behind its label, begin at column `indent`. How many lines it takes. */
 int put_line(const char *label, int indent, const char *sentence, int width, struct text *text);
+/* Lines whose first `indent` columns are a label, each so, at 100 columns or a narrower terminal's.
+ */
+void put_lines(const char *lines, int indent, const struct style *style, struct text *text);
 /* Its first clauses (", " and "; " end one) that `columns` hold, and at least one. */
 void add_clauses(const char *sentence, int columns, struct text *text);
 

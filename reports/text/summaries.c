@@ -24,6 +24,22 @@ const char *format_tokens(char buffer[32], double tokens_per_s)
 	return buffer;
 }
 
+const char *format_beside(char buffer[32], double seconds, double other)
+{
+	/* Where format_seconds changes its unit. */
+	static const struct {
+		double until, scale;
+		const char *unit;
+	} units[] = {{120, 1, "s"}, {7200, 60, "min"}, {172800, 3600, "h"}};
+
+	for (int i = 0; i < COUNT_OF(units); i++)
+		if (other < units[i].until && seconds >= units[i].until) {
+			snprintf(buffer, 32, "%.0f %s", seconds / units[i].scale, units[i].unit);
+			return buffer;
+		}
+	return format_seconds(buffer, seconds);
+}
+
 const char *format_ratio(char buffer[32], double predicted, double measured)
 {
 	if (predicted > 0 && measured > 0)

@@ -7,7 +7,9 @@
 /* "" for NULL. */
 const char *or_empty(const char *string);
 
-const char *format_percent(char buffer[32], double ratio);       /* "41.2 %", "-" for 0: unknown */
+const char *format_percent(char buffer[32], double ratio); /* "41.2 %", "-" for 0: unknown */
+/* Seconds, in the unit of `other`, so that "103 s to 122 s" is no range from seconds to minutes. */
+const char *format_beside(char buffer[32], double seconds, double other);
 const char *format_tokens(char buffer[32], double tokens_per_s); /* "3412" */
 /* measured / predicted: "1.04x", "-" when there is nothing to compare. */
 const char *format_ratio(char buffer[32], double predicted, double measured);

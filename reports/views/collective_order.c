@@ -215,7 +215,7 @@ struct collective_sum collective_sum(const struct schedule *schedule, enum op_ki
 
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
-		if (op->kind != kind || !is_collective(op) || op->group < 0)
+		if (op->kind != kind || op->group < 0)
 			continue;
 		sum.count++;
 		sum.bytes += op->bytes;

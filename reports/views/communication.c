@@ -123,6 +123,8 @@ static void add_sum(const struct schedule *schedule, enum op_kind kind, struct g
 static void add_strategy(const struct schedule *schedule, bool own, struct grid *grid)
 {
 	static const enum op_kind kinds[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_ALL_REDUCE};
+	/* Not by a column: of experts, contexts and pipelines. */
+	static const enum op_kind others[] = {OP_ALL_TO_ALL, OP_SEND_RECV, OP_SEND};
 	const struct plan *plan = &schedule->plan;
 	struct text pattern = {0};
 	double wire = 0;
@@ -141,6 +143,8 @@ static void add_strategy(const struct schedule *schedule, bool own, struct grid 
 		add_sum(schedule, kinds[k], grid);
 		wire += collective_sum(schedule, kinds[k]).wire_bytes;
 	}
+	for (int k = 0; k < COUNT_OF(others); k++)
+		wire += collective_sum(schedule, others[k]).wire_bytes;
 	grid_add_bytes(grid, wire);
 	text_finish(&pattern);
 }
@@ -177,13 +181,14 @@ void view_communication(
 	const struct explained *explained, const struct style *style, struct text *text)
 {
 	const struct schedule *schedule = explained->schedule;
-	const struct mesh *mesh = &schedule->plan.mesh;
+	int64_t copies = schedule->plan.mesh.replicate, shards = plan_shard_ranks(&schedule->plan);
 
-	text_printf(text,
-		"Communication of a step under %s: %lld ranks, %lld replica%s of %lld shards\n\n",
+	text_add(text, "Communication of a step under ");
+	plan_add_axes(&schedule->plan, text);
+	text_printf(text, "%s: %lld ranks, %lld replica%s of %lld shard%s\n\n",
 		strategy_names[schedule->plan.strategy], (long long)plan_ranks(&schedule->plan),
-		(long long)mesh->replicate, mesh->replicate == 1 ? "" : "s",
-		(long long)mesh->shard);
+		(long long)copies, copies == 1 ? "" : "s", (long long)shards,
+		shards == 1 ? "" : "s");
 	add_patterns(schedule, style, text);
 	text_add(text, legend);
 	if (schedule->model != NULL && schedule->topology != NULL) {

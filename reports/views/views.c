@@ -68,13 +68,17 @@ void view_summary(const struct explained *explained, const struct style *style, 
 {
 	const struct schedule *schedule = explained->schedule;
 	struct grid grid;
+	struct text lines = {0};
 
-	add_subject_line(schedule->model, schedule->topology, text);
-	text_add_char(text, '\n');
-	plan_summary(&schedule->plan, text);
-	text_printf(text, "\n%d operations a step, %d units\n\n", schedule->programs[0].n_ops,
+	add_subject_line(schedule->model, schedule->topology, &lines);
+	text_add_char(&lines, '\n');
+	plan_summary(&schedule->plan, &lines);
+	text_printf(&lines, "\n%d operations a step, %d units\n", schedule->programs[0].n_ops,
 		schedule->programs->n_units);
-	add_prediction_lines(explained->prediction, text);
+	put_lines(text_string(&lines), 0, style, text);
+	text_finish(&lines);
+	text_add_char(text, '\n');
+	put_prediction(schedule->topology, explained->prediction, style, text);
 	put_said_by(explained->n_said_by, explained->said_by, text);
 	text_add_char(text, '\n');
 	kinds_grid(explained, &grid);

@@ -7,6 +7,7 @@ golden/views.txt; the page and the trace have every stage.
 
 import json
 import os
+import re
 import sys
 
 import support
@@ -76,6 +77,17 @@ def check_axes(box, plan, expect):
     expect(abs(total - communicated) <= 1e-9 * communicated, f'{plan}: {total} of {communicated} s')
 
 
+def check_said_alike(box, plan, expect):
+    """Two views of one plan have one figure of what a rank sends, and lines that a screen holds."""
+    summary = box.run('explain', f'{plan}.yaml').out
+    sent = re.search(r'^network +(.*?) sent by each rank', summary, re.M).group(1)
+    view = box.run('explain', f'{plan}.yaml', '--view', 'communication').out
+    own = [line for line in view.split('\n') if ' * ' in line]
+    expect(own and own[0].endswith(' ' + sent), f'{plan}: {sent} sent, the view has {own}')
+    wide = [line for line in summary.split('\n') if len(line) > COLUMNS]
+    expect(not wide, f'{plan} summary: {wide}')
+
+
 def main(binary, update):
     expect = support.Expectations()
     found = ''
@@ -84,6 +96,7 @@ def main(binary, update):
             done = box.run('predict', *words, *BATCH, '-o', f'{name}.yaml')
             expect(done.code in (0, 1), f'{name}: {done.err}')
             check_axes(box, name, expect)
+            check_said_alike(box, name, expect)
         for name, view in SHOWN:
             done = box.run('explain', f'{name}.yaml', '--view', *view.split())
             expect(done.code == 0 and not done.messages(), f'{name} {view}: {done.err}')

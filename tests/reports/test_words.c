@@ -64,11 +64,42 @@ static void test_plan_words(void **state)
 	assert_strategy(fixture, &plan, ", 2 copies");
 }
 
+/* A range is in one unit, and only GPUs are called so. */
+static void test_figures(void **state)
+{
+	struct prediction p = {.step_time = 112,
+		.step_time_low = 103,
+		.step_time_high = 122,
+		.tokens_per_s_per_gpu = 50};
+	struct topology cpus = {.device.kind = DEVICE_CPU}, gpus = {.device.kind = DEVICE_GPU};
+	struct text text = {0};
+	char buffer[32];
+
+	(void)state;
+	add_time_figure(&p, &text);
+	assert_string_equal(text_string(&text), "112 s a step (80 % sure: 103 s to 122 s)");
+	assert_string_equal(format_beside(buffer, 7300, 7100), "122 min");
+	assert_string_equal(format_beside(buffer, 1.2, 0.9), "1.20 s");
+	text_clear(&text);
+	add_speed_figure(device_noun(&cpus), &p, &text);
+	assert_non_null(strstr(text_string(&text), "50.0 tokens/s/rank"));
+	text_clear(&text);
+	put_prediction(&cpus, &p, &(struct style){0}, &text);
+	assert_non_null(strstr(text_string(&text), "50.0 tokens/s/rank"));
+	assert_non_null(strstr(text_string(&text), "80 % between 103 s and 122 s"));
+	text_clear(&text);
+	put_prediction(&gpus, &p, &(struct style){.width = 30}, &text);
+	assert_non_null(strstr(text_string(&text), "112 s, 80 %\n             between 103 s and\n"));
+	assert_non_null(strstr(text_string(&text), "50.0 tokens/s/GPU\n"));
+	text_finish(&text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_candidate_name),
 		cmocka_unit_test(test_plan_words),
+		cmocka_unit_test(test_figures),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
