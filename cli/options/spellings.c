@@ -28,6 +28,9 @@
 	"two are possible, type --micro-batch N (sequences a GPU takes at once) or "               \
 	"--global-batch N (sequences a step, all GPUs together)"
 #define IN_TOPOLOGY "nodes and GPUs are the second word: 2xdgx-h100 is two nodes; or type --gpus N"
+#define DATA_RANKS                                                                                 \
+	"data-parallel ranks are those that the other axes leave: --gpus N says how many there "   \
+	"are, --shard-group N how many share one copy"
 
 static const struct synonym {
 	const char *typed, *option;
@@ -68,6 +71,12 @@ static const struct synonym {
 	SAYS("gpu-name", IN_TOPOLOGY),
 	SAYS("gpu-type", IN_TOPOLOGY),
 	SAYS("nproc-per-node", IN_TOPOLOGY),
+	SAYS("dp", DATA_RANKS),
+	SAYS("dp-size", DATA_RANKS),
+	SAYS("data-parallel", DATA_RANKS),
+	SAYS("data-parallel-size", DATA_RANKS),
+	SAYS("data-parallel-shard-degree", DATA_RANKS),
+	SAYS("data-parallel-replicate-degree", DATA_RANKS),
 	SAYS("model", "MODEL is the first word, without a dash: llama-3.1-8b 2xdgx-h100"),
 	SAYS("topology", "TOPOLOGY is the second word, without a dash: llama-3.1-8b 2xdgx-h100"),
 	TAKES("sharding", "strategy"),
@@ -117,6 +126,7 @@ static const struct synonym {
 	TAKES("tensor-model-parallel-size", "tensor"),
 	TAKES("tp", "tensor"),
 	TAKES("tensor-parallel-degree", "tensor"),
+	TAKES("sp", "sequence-parallel"),
 	TAKES("pipeline-parallel", "pipeline"),
 	TAKES("pipeline-parallel-size", "pipeline"),
 	TAKES("pipeline-parallel-degree", "pipeline"),
@@ -125,6 +135,7 @@ static const struct synonym {
 	TAKES("pipeline-parallel-schedule", "pipeline-schedule"),
 	TAKES("pp-schedule", "pipeline-schedule"),
 	TAKES("num-virtual-stages-per-pipeline-rank", "virtual-stages"),
+	TAKES("vpp", "virtual-stages"),
 	TAKES("context-parallel", "context"),
 	TAKES("context-parallel-size", "context"),
 	TAKES("context-parallel-degree", "context"),
@@ -258,6 +269,21 @@ static const char *named(const struct option *option, const char *typed)
 	return NULL;
 }
 
+/* "True" of Python, "YES", "1"; NULL: it is ours as it stands, or nothing. */
+static const char *switched(const char *typed)
+{
+	static const char *const ons[] = {"on", "true", "yes", "1"};
+	static const char *const offs[] = {"off", "false", "no", "0"};
+
+	for (int i = 0; i < COUNT_OF(ons); i++) {
+		if (same_name(typed, ons[i]))
+			return i < 2 && strcmp(typed, ons[i]) == 0 ? NULL : "on";
+		if (same_name(typed, offs[i]))
+			return i < 2 && strcmp(typed, offs[i]) == 0 ? NULL : "off";
+	}
+	return NULL;
+}
+
 static const char *one_word(const struct option *option, const char *typed)
 {
 	const char *name = option->knob != NULL ? named(option, typed) : NULL;
@@ -272,9 +298,7 @@ static const char *one_word(const struct option *option, const char *typed)
 		if (same_letters(dtypes[i].typed, typed))
 			name = dtypes[i].means;
 	if (name == NULL && option->knob != NULL && option->knob->field.type == FIELD_TYPE_BOOL)
-		name = same_name(typed, "yes") || strcmp(typed, "1") == 0  ? "on"
-		       : same_name(typed, "no") || strcmp(typed, "0") == 0 ? "off"
-									   : NULL;
+		name = switched(typed);
 	return name != NULL ? name : typed;
 }
 
