@@ -275,6 +275,18 @@ static void extend_context(const struct question *question, struct model *model)
 	model->architecture.context = length;
 }
 
+/* "What if it had more" is a question, too. */
+static void note_more_memory(const struct arguments *arguments, const struct asked *asked)
+{
+	const struct device *device = &asked->topology->device;
+	char limit[32], memory[32];
+
+	if (asked->question.memory_limit_bytes > device->memory_bytes && !arguments->cells)
+		output_note("--memory-limit %s is more than %s has: %s",
+			format_bytes(limit, (double)asked->question.memory_limit_bytes),
+			device->name, format_bytes(memory, (double)device->memory_bytes));
+}
+
 bool ask(struct arena *arena, const char *model, const char *topology,
 	const struct arguments *arguments, bool only_one, struct asked *asked, struct error *error)
 {
@@ -287,6 +299,7 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 		!input_topology(arena, topology, asked->question.gpus, &asked->topology, error))
 		return false;
 	extend_context(&asked->question, asked->model);
+	note_more_memory(arguments, asked);
 	if (asked->question.vocab > 0 &&
 		!model_pad(arena, asked->model, asked->question.vocab, &asked->model, error))
 		return false;
