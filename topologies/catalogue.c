@@ -39,14 +39,15 @@ static bool load_file(struct arena *arena, const struct embedded_file *file,
 	return topology_parse(arena, name, file->text, file->length, topology, error);
 }
 
-/* "h100" and "a100-80gb" of the device "A100-SXM4-80GB": every part of the word is in the name. */
+/* "h100" and "a100-80gb" of the device "A100-SXM4-80GB": every part of the word begins a part of
+ * the name ("b200" is not in "GB200"). */
 static bool is_device(const char *word, const char *name)
 {
 	while (*word != '\0') {
 		size_t length = strcspn(word, "-_");
 		bool found = false;
 		for (const char *at = name; length > 1 && *at != '\0' && !found; at++)
-			found = strncasecmp(at, word, length) == 0;
+			found = (at == name || at[-1] == '-') && strncasecmp(at, word, length) == 0;
 		if (!found)
 			return false;
 		word += length + (word[length] != '\0');

@@ -40,16 +40,26 @@ static bool read_format(const struct arguments *arguments, enum format *format, 
 		const char *ending;
 		enum format format;
 	} endings[] = {{".trace.json", FORMAT_TRACE}, {".json", FORMAT_JSON}, {".csv", FORMAT_CSV},
-		{".md", FORMAT_MARKDOWN}, {".pickle", FORMAT_SNAPSHOT}};
+		{".md", FORMAT_MARKDOWN}, {".pickle", FORMAT_SNAPSHOT}, {".html", FORMAT_HTML},
+		{".htm", FORMAT_HTML}};
 	const char *file = argument(arguments, "output");
 	size_t length = file != NULL ? strlen(file) : 0;
+	const char *slash = file != NULL ? strrchr(file, '/') : NULL;
+	bool known = file == NULL || strchr(slash != NULL ? slash : file, '.') == NULL;
 	int index = FORMAT_HTML;
 
 	for (int i = COUNT_OF(endings) - 1; i >= 0; i--) {
 		size_t ending = strlen(endings[i].ending);
-		if (length > ending && strcmp(file + length - ending, endings[i].ending) == 0)
-			index = (int)endings[i].format;
+		if (length <= ending || strcmp(file + length - ending, endings[i].ending) != 0)
+			continue;
+		index = (int)endings[i].format;
+		known = true;
 	}
+	if (!known && !argument_given(arguments, "json") && !argument_given(arguments, "format"))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--output %s: expected a name that ends in .html, .md, .csv, .json, "
+			".trace.json or .pickle; or type --format",
+			file);
 	if (argument_given(arguments, "json"))
 		index = FORMAT_JSON;
 	if (!argument_choice(arguments, "format", format_names, &index, error))

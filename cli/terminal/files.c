@@ -221,7 +221,12 @@ bool file_write(struct arena *arena, const char *path, const struct text *text, 
 {
 	struct stat status;
 	bool exists = stat(path, &status) == 0;
+	size_t length = strlen(path);
 
+	if (length == 0 || path[length - 1] == '/' || (exists && S_ISDIR(status.st_mode)))
+		return error_set(error, EXIT_CODE_USAGE,
+			"\"%s\": expected the name of a file to write, got %s", path,
+			length > 0 ? "a folder" : "none");
 	if (strcmp(path, "-") == 0 || (exists && !S_ISREG(status.st_mode)))
 		return write_direct(path, text, error);
 	/* A link stays a link: what it points to is replaced. */

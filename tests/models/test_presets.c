@@ -76,7 +76,8 @@ static void test_unknown(void **state)
 		{"llama-2-7", "no preset model is named \"llama-2-7\", did you mean "
 			      "\"llama-2-7b\"? (shardplan models lists them)"},
 		{"qqqqqqqqqqqqqqqqqqqq", "no preset model is named \"qqqqqqqqqqqqqqqqqqqq\" "
-					 "(shardplan models lists them)"},
+					 "(shardplan models lists them); of another give its "
+					 "Hugging Face config.json"},
 	};
 	struct arena arena = {0};
 	struct model *model;
