@@ -1,5 +1,6 @@
 /* `plan --find`: what was tried, and the answer. */
 #include <math.h>
+#include <string.h>
 
 #include "reports/text/text.h"
 
@@ -17,20 +18,20 @@ static void add_row(const struct found *row, bool efficiency, struct grid *grid)
 {
 	const struct prediction *p = &row->prediction;
 	double tokens_per_s = p->tokens_per_s_per_gpu * (double)row->devices;
-	struct text summary = {0};
 	char tokens[32];
+	/* "FULL_SHARD, checkpointing full: 6 sequences"; the line of the plan says the rest. */
+	const char *colon = row->has_plan ? strstr(row->what, ": ") : NULL;
 
 	grid_row(grid, row->answer                            ? GRID_GOOD
 		       : !row->has_plan || p->fits == FITS_NO ? GRID_BAD
 							      : GRID_PLAIN);
-	grid_add_value(grid, row->value, "%s", row->what);
+	grid_add_value(grid, row->value, "%s", colon != NULL ? colon + 2 : row->what);
 	if (!row->has_plan) {
 		for (int i = 2; i < grid->n_columns; i++)
 			grid_add_value(grid, INFINITY, "-");
-		grid_add(grid, "%s", or_empty(row->note));
+		grid_add_value(grid, INFINITY, "-");
 		return;
 	}
-	plan_summary(&row->plan, &summary);
 	grid_add_seconds(grid, p->step_time);
 	grid_add_value(grid, p->tokens_per_s_per_gpu, "%s",
 		format_tokens(tokens, p->tokens_per_s_per_gpu));
@@ -41,9 +42,6 @@ static void add_row(const struct found *row, bool efficiency, struct grid *grid)
 		grid_add_percent(grid, row->ratio);
 	grid_add_bytes(grid, (double)p->peak_memory_bytes);
 	grid_add(grid, "%s", fits_names[p->fits]);
-	grid_add(grid, "%s%s%s", text_string(&summary), or_empty(row->note)[0] != '\0' ? "; " : "",
-		or_empty(row->note));
-	text_finish(&summary);
 }
 
 /* Lengths and sizes are columns of their own, machines name themselves. */
@@ -51,11 +49,10 @@ static void finding_grid(const struct finding *finding, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"tried", GRID_LEFT},
 		{"step time", GRID_RIGHT}, {"tokens/s/GPU", GRID_RIGHT}, {"MFU", GRID_RIGHT},
-		{"peak memory", GRID_RIGHT}, {"fits", GRID_LEFT}, {"best plan", GRID_WRAP}};
+		{"peak memory", GRID_RIGHT}, {"fits", GRID_LEFT}};
 	static const struct grid_column more[] = {{"tried", GRID_LEFT}, {"step time", GRID_RIGHT},
 		{"tokens/s/GPU", GRID_RIGHT}, {"tokens/s", GRID_RIGHT}, {"MFU", GRID_RIGHT},
-		{"efficiency", GRID_RIGHT}, {"peak memory", GRID_RIGHT}, {"fits", GRID_LEFT},
-		{"best plan", GRID_WRAP}};
+		{"efficiency", GRID_RIGHT}, {"peak memory", GRID_RIGHT}, {"fits", GRID_LEFT}};
 	bool efficiency = has_efficiency(finding);
 
 	grid_init(
@@ -64,22 +61,51 @@ static void finding_grid(const struct finding *finding, struct grid *grid)
 		add_row(&finding->rows[i], efficiency, grid);
 }
 
+/* The plan of a row is a line below it: beside it nothing would be left of a screen's columns. */
+static void put_rows(const struct finding *finding, const struct style *style, struct text *text)
+{
+	struct grid grid;
+	struct text table = {0}, plan = {0};
+
+	finding_grid(finding, &grid);
+	grid_text(&grid, style, &table);
+	grid_finish(&grid);
+	const char *lines = text_string(&table);
+	for (int i = -1; i < finding->n; i++) {
+		const struct found *row = &finding->rows[i < 0 ? 0 : i];
+		const char *note = or_empty(row->note);
+		size_t length = strcspn(lines, "\n");
+		text_add_bytes(text, lines, length);
+		text_add_char(text, '\n');
+		lines += length + (lines[length] == '\n');
+		if (i < 0 || (!row->has_plan && note[0] == '\0'))
+			continue;
+		text_clear(&plan);
+		text_add(&plan, "   ");
+		if (row->has_plan)
+			plan_summary(&row->plan, &plan);
+		text_printf(&plan, "%s%s", row->has_plan && note[0] != '\0' ? "; " : "", note);
+		put_lines(text_string(&plan), 3, style, text);
+	}
+	text_add_char(text, '\n');
+	text_finish(&table);
+	text_finish(&plan);
+}
+
 void report_finding_text(const struct question *question, const struct finding *finding,
 	const struct style *style, struct text *text)
 {
-	struct grid grid;
+	struct text lines = {0};
 
-	add_subject_line(question->model, question->topology, text);
-	text_add(text, style->color ? "\n\n\033[1m" : "\n\n");
-	text_printf(text, "%s.", finding->statement);
-	text_add(text, style->color ? "\033[0m\n" : "\n");
-	struct text held = {0};
-	text_printf(&held, "%s; the rest is searched as `plan` does.", finding->held);
-	put_line("Held fixed:", 12, text_string(&held), style->width, text);
-	text_finish(&held);
+	add_subject_line(question->model, question->topology, &lines);
+	text_printf(&lines, "\n\n%s.\n", finding->statement);
+	put_lines(text_string(&lines), 0, style, text);
+	text_clear(&lines);
+	text_printf(&lines, "Held fixed: %s; the rest is searched as `plan` does.", finding->held);
+	put_lines(text_string(&lines), 12, style, text);
+	text_finish(&lines);
 	text_add_char(text, '\n');
-	finding_grid(finding, &grid);
-	put_text(&grid, style, text);
+	put_rows(finding, style, text);
 	text_printf(text, "%lld plans simulated.\n", (long long)finding->evaluated);
 }
 
@@ -90,14 +116,17 @@ void report_comparison_text(
 		{"best plan", GRID_LEFT}, {"step time", GRID_RIGHT}, {"change", GRID_RIGHT},
 		{"peak memory", GRID_RIGHT}, {"note", GRID_WRAP}};
 	const struct prediction *mine = &comparison->mine.prediction;
-	struct text summary = {0};
+	struct text lines = {0};
 	struct grid grid;
 
-	plan_summary(&comparison->mine.plan, &summary);
-	text_printf(text, "Your plan: %s\n", text_string(&summary));
-	text_finish(&summary);
-	add_answer_figures(mine, text);
-	text_printf(text, "\n%s.\n\n", comparison->statement);
+	text_add(&lines, "Your plan: ");
+	plan_summary(&comparison->mine.plan, &lines);
+	text_add_char(&lines, '\n');
+	add_answer_figures(mine, &lines);
+	text_printf(&lines, "\n%s.\n", comparison->statement);
+	put_lines(text_string(&lines), 0, style, text);
+	text_finish(&lines);
+	text_add_char(text, '\n');
 	if (comparison->n == 0)
 		return;
 	text_add(text, "Your plan with one knob as in the best plan\n");

@@ -15,10 +15,11 @@ void axis_ranks(const struct axis_figures *axis, struct text *text)
 		text_printf(text, "0-%lld", last);
 		return;
 	}
-	for (int i = 0; i < axis->ranks && i < SHOWN; i++)
+	bool all = axis->ranks <= SHOWN;
+	for (int i = 0; i < (all ? axis->ranks : 2); i++)
 		text_printf(text, "%s%lld", i > 0 ? "," : "", (long long)(i * axis->stride));
-	if (axis->ranks > SHOWN)
-		text_printf(text, axis->ranks == SHOWN + 1 ? ",%lld" : ",..,%lld", last);
+	if (!all)
+		text_printf(text, ",..,%lld", last);
 }
 
 void axis_link(const struct topology *topology, const struct axis_figures *axis, struct text *text)

@@ -33,6 +33,15 @@ QUESTIONS = [
 ]
 
 
+# Longer than a screen, and no wider.
+OTHERS = [
+    'predict deepseek-v3 32xdgx-h100 --pipeline 16 --expert 16 --grad-accum 32 --runtime megatron',
+    'plan llama-3-8b dgx-h100 --find max-micro-batch',
+    'plan llama-3-8b dgx-h100 --find scaling',
+    'plan gpt2-124m dgx-h100 --find min-gpus --strategy HYBRID_SHARD',
+]
+
+
 def too_large(screen, lines=LINES, columns=COLUMNS):
     """What a screen of this size does not hold."""
     rows = screen.rstrip('\n').split('\n')
@@ -76,7 +85,10 @@ def main(binary, update):
         narrow = on_terminal(box, NARROW, 'plan', *QUESTIONS[2].split())
         expect(narrow.split() == box.run('plan', *QUESTIONS[2].split()).out.split(),
                f'a narrow terminal shows the same words, got:\n{narrow}')
-        for what, screen, columns in (('--explain', wide, COLUMNS), ('narrow', narrow, NARROW)):
+        shown = [('--explain', wide, COLUMNS), ('narrow', narrow, NARROW)]
+        for words in OTHERS:
+            shown.append((words, box.run(*words.split()).out, COLUMNS))
+        for what, screen, columns in shown:
             for problem in too_large(screen, 1000, columns):
                 expect(False, f'{what}: {problem}')
     expect.golden('screens', found, update)
