@@ -136,28 +136,40 @@ static void put_nothing(struct screen *screen)
 
 /* --- why -------------------------------------------------------------------------------------- */
 
-/* On one line: the optimizer counts as computing. */
-static void add_shares_of_stages(const struct prediction *p, struct text *text)
+/* What is no computing, waits first; on one line the optimizer counts as computing. */
+static bool add_waits(const struct prediction *p, struct text *text)
 {
-	char exposed[32], bubble[32];
+	const struct {
+		double seconds;
+		const char *what;
+	} waits[] = {{p->time.bubble, "bubble"}, {p->time.allocator, "allocator retries"},
+		{p->time.data_wait, "waiting for data"}};
+	int n = 0;
 
-	text_printf(text,
-		"%s (%.1f %%) of a step is bubble, %s exposed communication, the rest compute",
-		format_seconds(bubble, p->time.bubble), 100 * p->time.bubble / p->step_time,
-		format_seconds(exposed, p->time.exposed_communication));
+	for (int i = 0; i < COUNT_OF(waits); i++) {
+		char seconds[32];
+		if (waits[i].seconds <= 0)
+			continue;
+		text_printf(text, n > 0 ? ", %s" : "%s", format_seconds(seconds, waits[i].seconds));
+		if (n++ == 0)
+			text_printf(text, " (%.1f %%) of a step is",
+				100 * waits[i].seconds / p->step_time);
+		text_printf(text, " %s", waits[i].what);
+	}
+	return n > 0;
 }
 
 static void add_shares(const struct prediction *p, struct text *text)
 {
 	char exposed[32], optimizer[32];
 
-	if (p->time.bubble > 0) {
-		add_shares_of_stages(p, text);
+	format_seconds(exposed, p->time.exposed_communication);
+	if (add_waits(p, text)) {
+		text_printf(text, ", %s exposed communication, the rest compute", exposed);
 		return;
 	}
 	if (p->time.exposed_communication > 0)
-		text_printf(text, "%s (%.1f %%) of a step is exposed communication",
-			format_seconds(exposed, p->time.exposed_communication),
+		text_printf(text, "%s (%.1f %%) of a step is exposed communication", exposed,
 			100 * p->time.exposed_communication / p->step_time);
 	else
 		text_add(text, "no communication is exposed");

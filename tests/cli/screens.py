@@ -28,6 +28,8 @@ QUESTIONS = [
     'llama-2-13b 4xdgx-a100-40gb --strategy HYBRID_SHARD --headroom 4GiB',
     'llama-2-70b 2xdgx-a100-80gb',
     'llama-3-70b dgx-a100-40gb',
+    # The step has retries of the allocator in it.
+    'mixtral-8x7b 4xdgx-a100-80gb --runtime deepspeed',
     'llama-3-405b 64xdgx-h100',
     'llama-3-405b 256xdgx-h100 --seq-len 8192 --global-batch 2048',
 ]
