@@ -89,7 +89,8 @@ static void test_figures(void **state)
 	assert_non_null(strstr(text_string(&text), "80 % between 103 s and 122 s"));
 	text_clear(&text);
 	put_prediction(&gpus, &p, &(struct style){.width = 30}, &text);
-	assert_non_null(strstr(text_string(&text), "112 s, 80 %\n             between 103 s and\n"));
+	assert_non_null(
+		strstr(text_string(&text), "112 s, 80 %\n             between 103 s and\n"));
 	assert_non_null(strstr(text_string(&text), "50.0 tokens/s/GPU\n"));
 	text_finish(&text);
 }
