@@ -403,7 +403,7 @@ TYPED = [
     flag('vpp', 2, '--pp', '4', '--vpp', '2', '--grad-accum', '8', '--gpus', '8'),
     flag('sp', 0, '--tp', '2', '--sp', 'off', '--gpus', '4'),
     (2, 'typed: a picture as a report', nothing, ['report', *H100, '-o', 'page.svg']),
-    (2, 'typed: a folder as a plan', nothing, ONE + ['-o', 'plans/']),
+    (2, 'typed: a folder as a report', nothing, ['report', *H100, '-o', 'pages/']),
     flag('model as an option', 2, '--model', 'llama-2-7b'),
     flag('GPUs', 0, '--num-gpus', '8'),
     flag('clip of HF', 0, '--max-grad-norm', '1'),
