@@ -1,0 +1,242 @@
+/* Ranks that divide the model: which sizes of each axis are tried, and where. */
+#include "planner/space/filling.h"
+#include "planner/space/space.h"
+#include "schedule/resolve/resolve.h"
+
+/* Bytes a parameter of mixed precision: fp32 master and moments, a gradient. */
+enum { STATE_BYTES = 16 };
+
+/* Does the model have more states than so many nodes hold? */
+static bool exceeds_nodes(const struct question *question, int nodes)
+{
+	const struct topology *topology = question->topology;
+	int64_t limit = question->memory_limit_bytes > 0 ? question->memory_limit_bytes
+							 : topology->device.memory_bytes;
+	double node = (double)limit * (double)topology->devices_per_node;
+
+	return topology->device.kind == DEVICE_GPU &&
+	       STATE_BYTES * (double)question->model->parameter_count > nodes * node;
+}
+
+/* Ranks without a sequence, or with one that is too long for a rank, ask to share sequences. */
+static bool asks_for_parts(const struct question *question)
+{
+	enum { LONG = 65536 }; /* tokens */
+	return question->divides ||
+	       (question_gives(question, KNOB_GLOBAL_BATCH) &&
+		       question->asked.global_batch < topology_devices(question->topology)) ||
+	       (question_gives(question, KNOB_SEQ_LEN) && question->asked.seq_len >= LONG);
+}
+
+/* States that a node does not hold ask for more than sharding. */
+static bool asks_for_tensor(const struct question *question)
+{
+	return question->topology->device.kind == DEVICE_GPU &&
+	       (asks_for_parts(question) || exceeds_nodes(question, 1));
+}
+
+static bool has_knob(const struct filling *f, enum knob_id id)
+{
+	return knob_table[id].runtimes >> f->plan->runtime & 1;
+}
+
+/* Of the plan's runtime; powers of two within a node that divide the heads. */
+static void add_tensor(struct filling *f)
+{
+	int64_t heads = f->question->model->architecture.heads;
+	int64_t node = f->question->topology->devices_per_node;
+	if (!axis_is_free(f, KNOB_TENSOR) || !has_knob(f, KNOB_TENSOR) ||
+		!asks_for_tensor(f->question))
+		return;
+	for (int64_t t = 1; t <= node && node % t == 0 && heads % t == 0; t *= 2)
+		axis_add_int(&f->axes->of[KNOB_TENSOR], t);
+}
+
+bool space_divide(const struct question *question, struct question *other)
+{
+	*other = *question;
+	other->divides = true;
+	return question->topology->device.kind == DEVICE_GPU && !question->divides &&
+	       (question_is_open(question, KNOB_TENSOR) ||
+		       question_is_open(question, KNOB_CONTEXT));
+}
+
+/* Does every rank have whole parameters (ZeRO-1)? */
+static bool keeps_whole(const struct filling *f)
+{
+	return f->plan->strategy == STRATEGY_ZERO_1 && plan_layout(f->plan) == LAYOUT_WHOLE;
+}
+
+/* Where ranks have whole parameters, a model that a node does not hold is cut into stages. Where
+ * they are sharded too, several nodes hold it together at a price that stages do not pay, and a
+ * model of more is. Parameters of a stage stay whole between micro-batches (torchtitan's default):
+ * with experts that fits where a part of the nodes holds all states. Other strategies are searched
+ * where the pipeline is given. */
+static bool asks_for_stages(const struct filling *f)
+{
+	enum { NODES = 4, PART = 4 };
+	bool experts = f->question->model->architecture.experts > 0;
+	int most = (int)f->question->topology->nodes / PART;
+	if (keeps_whole(f))
+		return exceeds_nodes(f->question, 1);
+	return f->plan->strategy == STRATEGY_SHARD_GRAD_OP && exceeds_nodes(f->question, NODES) &&
+	       !(experts && exceeds_nodes(f->question, most));
+}
+
+/* Of the plan's runtime; powers of two, as many as give every rank a part of a sequence, and no
+ * part less than SHORT tokens for the sake of its length; MOST where nothing fits otherwise.
+ * Two make room beside experts in stages: they share out tokens, and leave experts whole. */
+static void add_context(struct filling *f)
+{
+	enum { SHORT = 8192, MOST = 64, BESIDE_EXPERTS = 2 };
+	bool experts = f->question->model->architecture.experts > 0;
+	bool beside = experts && keeps_whole(f) && asks_for_stages(f);
+	int64_t ranks = topology_devices(f->question->topology);
+	int64_t most = f->question->divides ? MOST : f->plan->seq_len / SHORT;
+	if (!axis_is_free(f, KNOB_CONTEXT) || !has_knob(f, KNOB_CONTEXT) ||
+		f->question->topology->device.kind != DEVICE_GPU ||
+		!(beside || asks_for_parts(f->question)))
+		return;
+	if (beside)
+		most = max_i64(most, BESIDE_EXPERTS);
+	if (question_gives(f->question, KNOB_GLOBAL_BATCH))
+		most = max_i64(most, ranks / f->question->asked.global_batch);
+	for (int64_t c = 1; c <= most && ranks % c == 0 && f->plan->seq_len % (2 * c) == 0; c *= 2)
+		axis_add_int(&f->axes->of[KNOB_CONTEXT], c);
+}
+
+/* Of the plan's runtime; powers of two, of at least a node each and two blocks. Longer ones than
+ * published runs have are for who asks (Llama 3 405B: 16, arXiv 2407.21783). */
+static void add_stages(struct filling *f)
+{
+	const struct topology *topology = f->question->topology;
+	int64_t blocks = f->question->model->architecture.layers;
+	if (!axis_is_free(f, KNOB_PIPELINE) || !has_knob(f, KNOB_PIPELINE) || !asks_for_stages(f))
+		return;
+	enum { LONGEST = 16 };
+	for (int64_t p = 1;
+		p <= LONGEST && p <= topology->nodes && topology->nodes % p == 0 && 2 * p <= blocks;
+		p *= 2)
+		axis_add_int(&f->axes->of[KNOB_PIPELINE], p);
+	if (f->axes->of[KNOB_PIPELINE].n < 2)
+		f->axes->of[KNOB_PIPELINE].n = 0;
+}
+
+/* Of plans with a pipeline: several stages a rank where it has as many blocks. */
+static void add_orders(struct filling *f)
+{
+	bool any = f->axes->of[KNOB_PIPELINE].n > 1 || f->question->asked.mesh.pipeline > 1;
+	if (!any || !axis_is_free(f, KNOB_PIPELINE_SCHEDULE))
+		return;
+	axis_add_choice(f, KNOB_PIPELINE_SCHEDULE, PIPELINE_1F1B);
+	if (!knob_honoured(KNOB_PIPELINE_SCHEDULE, f->plan->runtime, PIPELINE_INTERLEAVED))
+		return;
+	axis_add_choice(f, KNOB_PIPELINE_SCHEDULE, PIPELINE_INTERLEAVED);
+}
+
+/* Of interleaved orders: two, which is what 0 means, four and eight, each of a block at least. */
+static void add_virtual_stages(struct filling *f)
+{
+	enum { FEW = 4, MOST = 8 };
+	const struct axis *ranks = &f->axes->of[KNOB_PIPELINE];
+	int64_t blocks = f->question->model->architecture.layers;
+	int64_t fewest = ranks->n > 1 ? ranks->values[1].number : f->question->asked.mesh.pipeline;
+	bool asked = question_gives(f->question, KNOB_PIPELINE_SCHEDULE) &&
+		     f->question->asked.pipeline_schedule == PIPELINE_INTERLEAVED;
+	if ((f->axes->of[KNOB_PIPELINE_SCHEDULE].n < 2 && !asked) ||
+		!axis_is_free(f, KNOB_VIRTUAL_STAGES) || fewest <= 1)
+		return;
+	axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], 0);
+	for (int64_t v = FEW; v <= MOST && v * fewest <= blocks; v *= 2)
+		axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], v);
+}
+
+/* A node's ranks, which NVLink joins, and a few times as many, where they divide the experts. */
+static void add_experts(struct filling *f)
+{
+	static const int nodes[] = {1, 2, 4, 16};
+	int64_t experts = f->question->model->architecture.experts;
+	int64_t node = max_i64(f->question->topology->devices_per_node, 2);
+	if (!axis_is_free(f, KNOB_EXPERT) || !has_knob(f, KNOB_EXPERT) || experts == 0 ||
+		!exceeds_nodes(f->question, 1))
+		return;
+	axis_add_int(&f->axes->of[KNOB_EXPERT], 1);
+	for (int i = 0; i < COUNT_OF(nodes); i++)
+		if (nodes[i] * node <= plan_ranks(f->plan) && experts % (nodes[i] * node) == 0)
+			axis_add_int(&f->axes->of[KNOB_EXPERT], nodes[i] * node);
+}
+
+static bool is_tried(const struct question *question, enum knob_id axis, int64_t ranks)
+{
+	bool asks = axis == KNOB_TENSOR ? asks_for_tensor(question) : asks_for_parts(question);
+	return ranks == 1 || (asks && question_is_open(question, axis));
+}
+
+/* Tensor ranks first, within a node; context ranks beyond. */
+static bool resolve_divided(const struct question *question, struct arena *arena, struct plan *plan)
+{
+	const struct topology *topology = question->topology;
+	for (int64_t n = 2; n <= topology_devices(topology); n *= 2)
+		for (int64_t t = min_i64(n, topology->devices_per_node); t >= 1; t /= 2) {
+			struct question with = *question;
+			struct error error = {0};
+			if (n % t != 0 || !is_tried(question, KNOB_TENSOR, t) ||
+				!is_tried(question, KNOB_CONTEXT, n / t))
+				continue;
+			question_put(&with, KNOB_TENSOR, (union knob_value){.number = t});
+			question_put(&with, KNOB_CONTEXT, (union knob_value){.number = n / t});
+			if (plan_resolve(&with, arena, plan, &error))
+				return true;
+		}
+	return false;
+}
+
+bool axes_resolve(const struct question *question, struct arena *arena, struct plan *plan,
+	struct error *error)
+{
+	struct question with = *question;
+	struct error mine = {0};
+	if (plan_resolve(question, arena, plan, error))
+		return true;
+	question_put(&with, KNOB_EXPERT, (union knob_value){.number = 1});
+	if (question_is_open(question, KNOB_EXPERT) && plan_resolve(&with, arena, plan, &mine))
+		return true;
+	if (resolve_divided(question, arena, plan))
+		return true;
+	with = *question;
+	for (int i = 0; i < KNOBS_OF_AXES; i++)
+		for (int v = 0; v < question->only[knobs_of_axes[i]].n; v++) {
+			question_put(&with, knobs_of_axes[i],
+				question->only[knobs_of_axes[i]].values[v]);
+			if (plan_resolve(&with, arena, plan, &mine))
+				return true;
+		}
+	return false;
+}
+
+/* Of all plans: more ranks that divide the model leave fewer that share data. */
+int64_t mesh_fewest_data_parallel(const struct filling *f)
+{
+	int64_t ranks = plan_ranks(f->plan);
+	for (int i = 0; i < KNOBS_OF_AXES; i++) {
+		const struct knob_list *list = &f->question->only[knobs_of_axes[i]];
+		const struct axis *axis = &f->axes->of[knobs_of_axes[i]];
+		int64_t most = knob_get(knobs_of_axes[i], f->plan).number;
+		for (int v = 0; v < list->n; v++)
+			most = max_i64(most, list->values[v].number);
+		for (int v = 0; v < axis->n; v++)
+			most = max_i64(most, axis->values[v].number);
+		ranks /= most;
+	}
+	return max_i64(ranks, 1);
+}
+
+void mesh_fill(struct filling *f)
+{
+	add_tensor(f);
+	add_context(f);
+	add_stages(f);
+	add_orders(f);
+	add_virtual_stages(f);
+	add_experts(f);
+}
