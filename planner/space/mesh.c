@@ -40,13 +40,22 @@ static bool has_knob(const struct filling *f, enum knob_id id)
 	return knob_table[id].runtimes >> f->plan->runtime & 1;
 }
 
+/* Does every rank have whole parameters and gradients (ZeRO-1)? Then what divides the model is
+ * searched however small that is: it saves most of their memory and of what the ranks reduce.
+ * Bounds leave nearly all of these plans out. */
+static bool keeps_whole(const struct filling *f)
+{
+	return f->question->topology->device.kind == DEVICE_GPU &&
+	       f->plan->strategy == STRATEGY_ZERO_1 && plan_layout(f->plan) == LAYOUT_WHOLE;
+}
+
 /* Of the plan's runtime; powers of two within a node that divide the heads. */
 static void add_tensor(struct filling *f)
 {
 	int64_t heads = f->question->model->architecture.heads;
 	int64_t node = f->question->topology->devices_per_node;
 	if (!axis_is_free(f, KNOB_TENSOR) || !has_knob(f, KNOB_TENSOR) ||
-		!asks_for_tensor(f->question))
+		!(keeps_whole(f) || asks_for_tensor(f->question)))
 		return;
 	for (int64_t t = 1; t <= node && node % t == 0 && heads % t == 0; t *= 2)
 		axis_add_int(&f->axes->of[KNOB_TENSOR], t);
@@ -61,26 +70,18 @@ bool space_divide(const struct question *question, struct question *other)
 		       question_is_open(question, KNOB_CONTEXT));
 }
 
-/* Does every rank have whole parameters (ZeRO-1)? */
-static bool keeps_whole(const struct filling *f)
-{
-	return f->plan->strategy == STRATEGY_ZERO_1 && plan_layout(f->plan) == LAYOUT_WHOLE;
-}
-
-/* Where ranks have whole parameters, a model that a node does not hold is cut into stages. Where
- * they are sharded too, several nodes hold it together at a price that stages do not pay, and a
- * model of more is. Parameters of a stage stay whole between micro-batches (torchtitan's default):
- * with experts that fits where a part of the nodes holds all states. Other strategies are searched
- * where the pipeline is given. */
+/* Where parameters are sharded, several nodes hold them together at a price that stages do not pay,
+ * and a model of more is cut into stages. Parameters of a stage stay whole between micro-batches
+ * (torchtitan's default): with experts that fits where a part of the nodes holds all states. Other
+ * strategies are searched where the pipeline is given. */
 static bool asks_for_stages(const struct filling *f)
 {
 	enum { NODES = 4, PART = 4 };
 	bool experts = f->question->model->architecture.experts > 0;
 	int most = (int)f->question->topology->nodes / PART;
-	if (keeps_whole(f))
-		return exceeds_nodes(f->question, 1);
-	return f->plan->strategy == STRATEGY_SHARD_GRAD_OP && exceeds_nodes(f->question, NODES) &&
-	       !(experts && exceeds_nodes(f->question, most));
+	return keeps_whole(f) ||
+	       (f->plan->strategy == STRATEGY_SHARD_GRAD_OP && exceeds_nodes(f->question, NODES) &&
+		       !(experts && exceeds_nodes(f->question, most)));
 }
 
 /* Of the plan's runtime; powers of two, as many as give every rank a part of a sequence, and no
@@ -90,7 +91,7 @@ static void add_context(struct filling *f)
 {
 	enum { SHORT = 8192, MOST = 64, BESIDE_EXPERTS = 2 };
 	bool experts = f->question->model->architecture.experts > 0;
-	bool beside = experts && keeps_whole(f) && asks_for_stages(f);
+	bool beside = experts && keeps_whole(f);
 	int64_t ranks = topology_devices(f->question->topology);
 	int64_t most = f->question->divides ? MOST : f->plan->seq_len / SHORT;
 	if (!axis_is_free(f, KNOB_CONTEXT) || !has_knob(f, KNOB_CONTEXT) ||
@@ -158,7 +159,7 @@ static void add_experts(struct filling *f)
 	int64_t experts = f->question->model->architecture.experts;
 	int64_t node = max_i64(f->question->topology->devices_per_node, 2);
 	if (!axis_is_free(f, KNOB_EXPERT) || !has_knob(f, KNOB_EXPERT) || experts == 0 ||
-		!exceeds_nodes(f->question, 1))
+		!(keeps_whole(f) || exceeds_nodes(f->question, 1)))
 		return;
 	axis_add_int(&f->axes->of[KNOB_EXPERT], 1);
 	for (int i = 0; i < COUNT_OF(nodes); i++)

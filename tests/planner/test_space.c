@@ -247,20 +247,22 @@ static unsigned sizes_of(const struct space *space, enum knob_id axis)
 }
 
 /* Tensor ranks are searched where a node does not hold the states, context ranks where a sequence
- * is long, both where a rank would have no sequence; else, and where one size was given, they are
- * not. */
+ * is long, both where a rank would have no sequence; tensor ranks and stages where parameters are
+ * whole on each rank; else, and where one size was given, they are not. */
 static void test_parts(void **state)
 {
 	static const struct {
 		const char *model, *topology, *knob, *value;
-		unsigned tensor, context;
-	} rows[] = {{"llama-2-7b", "2xdgx-a100-80gb", "seq_len", "4096", 1, 1},
-		{"llama-3.1-8b", "2xdgx-a100-80gb", "seq_len", "65536", 15, 15},
-		{"llama-3-70b", "8xdgx-h100", "seq_len", "4096", 15, 1},
-		{"llama-3-70b", "8xdgx-h100", "tensor", "1", 1, 1},
-		{"llama-3-70b", "8xdgx-h100", "runtime", "pytorch-fsdp1", 1, 1},
-		{"llama-2-7b", "2xdgx-a100-80gb", "global_batch", "4", 15, 7},
-		{"llama-2-7b", "2xdgx-a100-80gb", "global_batch", "16", 1, 1}};
+		unsigned tensor, context, stages;
+	} rows[] = {{"llama-2-7b", "2xdgx-a100-80gb", "seq_len", "4096", 1, 1, 1},
+		{"llama-3.1-8b", "2xdgx-a100-80gb", "seq_len", "65536", 15, 15, 1},
+		{"llama-3-70b", "8xdgx-h100", "seq_len", "4096", 15, 1, 1},
+		{"llama-3-70b", "8xdgx-h100", "tensor", "1", 1, 1, 1},
+		{"llama-3-70b", "8xdgx-h100", "runtime", "pytorch-fsdp1", 1, 1, 1},
+		{"llama-2-7b", "2xdgx-a100-80gb", "global_batch", "4", 15, 7, 1},
+		{"llama-2-7b", "2xdgx-a100-80gb", "global_batch", "16", 1, 1, 1},
+		{"llama-2-7b", "2xdgx-a100-80gb", "runtime", "megatron", 15, 1, 3},
+		{"llama-3-8b", "8xdgx-h100", "runtime", "nanotron", 15, 1, 15}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct fixture f;
@@ -269,6 +271,7 @@ static void test_parts(void **state)
 		build(&f);
 		assert_int_equal(sizes_of(&f.space, KNOB_TENSOR), rows[i].tensor);
 		assert_int_equal(sizes_of(&f.space, KNOB_CONTEXT), rows[i].context);
+		assert_int_equal(sizes_of(&f.space, KNOB_PIPELINE), rows[i].stages);
 		for (int p = 0; p < f.space.n; p++)
 			assert_int_equal(plan_ranks(&f.space.plans[p]),
 				topology_devices(f.question.topology));
@@ -305,6 +308,7 @@ static void test_experts_in_stages(void **state)
 		int64_t experts; /* the most beside stages; 0: no stages */
 		unsigned context;
 	} rows[] = {{"mixtral-8x7b", "4xdgx-h100", "megatron", 8, 1 | 2},
+		{"qwen3-30b-a3b", "8xdgx-h100", "megatron", 8, 1 | 2},
 		{"mixtral-8x7b", "4xdgx-h100", "pytorch-fsdp2", 0, 1},
 		{"deepseek-v3", "32xdgx-h100", "pytorch-fsdp2", 0, 1},
 		{"deepseek-v3", "256xdgx-h100", "pytorch-fsdp2", 8, 1}};
