@@ -159,9 +159,17 @@ static double bucket_bytes(const struct plan *plan)
 		       : 0;
 }
 
+/* Lists of buckets do not fold: a shape that surely does not fit is not to be looked at. */
+static bool keeps_whole(const struct plan *plan)
+{
+	return strategy_stage(plan->strategy) == 1 && plan_layout(plan) == LAYOUT_WHOLE;
+}
+
 double bound_states(const struct plan *plan)
 {
-	return plan_offloads_any(plan) ? 0 : sharded_bytes(plan);
+	if (plan_offloads_any(plan))
+		return 0;
+	return keeps_whole(plan) ? state_bytes(plan) + bucket_bytes(plan) : sharded_bytes(plan);
 }
 
 double bound_block_states(const struct plan *plan, const struct model *part)

@@ -40,7 +40,9 @@ int departures_from(const struct usual *usual, const struct plan *plan)
 	int n = plan->strategy != usual->strategy;
 	for (int a = 0; a < n_axes; a++) {
 		enum knob_id knob = axes_in_order[a];
-		if (knob != KNOB_MICRO_BATCH && knob != KNOB_GRAD_ACCUM)
+		if (knob == KNOB_CONTEXT_METHOD)
+			n += plan->context_method != plan_usual_context_method(plan);
+		else if (knob != KNOB_MICRO_BATCH && knob != KNOB_GRAD_ACCUM)
 			n += !knob_equal(knob, &usual->plan, plan);
 	}
 	return n;

@@ -85,39 +85,55 @@ static bool asks_for_stages(const struct filling *f)
 }
 
 /* Of the plan's runtime; powers of two, as many as give every rank a part of a sequence, and no
- * part less than SHORT tokens for the sake of its length; MOST where nothing fits otherwise.
- * Two make room beside experts in stages: they share out tokens, and leave experts whole. */
+ * part less than SHORT tokens for the sake of its length; MOST where nothing fits otherwise. Where
+ * parameters are whole, context ranks save what tensor ranks would of activations, for less
+ * traffic: FEW at least. */
 static void add_context(struct filling *f)
 {
-	enum { SHORT = 8192, MOST = 64, BESIDE_EXPERTS = 2 };
-	bool experts = f->question->model->architecture.experts > 0;
-	bool beside = experts && keeps_whole(f);
+	enum { SHORT = 8192, MOST = 64, FEW = 2 };
 	int64_t ranks = topology_devices(f->question->topology);
-	int64_t most = f->question->divides ? MOST : f->plan->seq_len / SHORT;
+	int64_t most = f->plan->seq_len / SHORT;
 	if (!axis_is_free(f, KNOB_CONTEXT) || !has_knob(f, KNOB_CONTEXT) ||
 		f->question->topology->device.kind != DEVICE_GPU ||
-		!(beside || asks_for_parts(f->question)))
+		!(keeps_whole(f) || asks_for_parts(f->question)))
 		return;
-	if (beside)
-		most = max_i64(most, BESIDE_EXPERTS);
+	if (keeps_whole(f))
+		most = max_i64(2 * most, FEW);
+	if (f->question->divides)
+		most = MOST;
 	if (question_gives(f->question, KNOB_GLOBAL_BATCH))
 		most = max_i64(most, ranks / f->question->asked.global_batch);
 	for (int64_t c = 1; c <= most && ranks % c == 0 && f->plan->seq_len % (2 * c) == 0; c *= 2)
 		axis_add_int(&f->axes->of[KNOB_CONTEXT], c);
 }
 
-/* Of the plan's runtime; powers of two, of at least a node each and two blocks. Longer ones than
- * published runs have are for who asks (Llama 3 405B: 16, arXiv 2407.21783). */
+/* Of plans with context ranks, the runtime's own first. Beside sharded parameters they differ by
+ * less than --simplicity asks for. */
+static void add_context_methods(struct filling *f)
+{
+	const enum context_method usual =
+		f->runtime->goes_by_ring ? CONTEXT_RING : CONTEXT_ALL_GATHER;
+	bool any = f->axes->of[KNOB_CONTEXT].n > 1 || f->question->asked.mesh.context > 1;
+	if (!any || !keeps_whole(f) || !axis_is_free(f, KNOB_CONTEXT_METHOD))
+		return;
+	axis_add_choice(f, KNOB_CONTEXT_METHOD, (int)usual);
+	for (int i = 0; i < knob_n_values(KNOB_CONTEXT_METHOD); i++)
+		if (i != (int)usual && knob_honoured(KNOB_CONTEXT_METHOD, f->plan->runtime, i))
+			axis_add_choice(f, KNOB_CONTEXT_METHOD, i);
+}
+
+/* Of the plan's runtime; powers of two, of at least a node each, or half of one where parameters
+ * are whole, and two blocks. Longer ones than published runs have are for who asks (Llama 3 405B:
+ * 16, arXiv 2407.21783). */
 static void add_stages(struct filling *f)
 {
+	enum { LONGEST = 16 };
 	const struct topology *topology = f->question->topology;
+	int64_t most = topology->nodes * (keeps_whole(f) ? 2 : 1);
 	int64_t blocks = f->question->model->architecture.layers;
 	if (!axis_is_free(f, KNOB_PIPELINE) || !has_knob(f, KNOB_PIPELINE) || !asks_for_stages(f))
 		return;
-	enum { LONGEST = 16 };
-	for (int64_t p = 1;
-		p <= LONGEST && p <= topology->nodes && topology->nodes % p == 0 && 2 * p <= blocks;
-		p *= 2)
+	for (int64_t p = 1; p <= LONGEST && most % p == 0 && 2 * p <= blocks; p *= 2)
 		axis_add_int(&f->axes->of[KNOB_PIPELINE], p);
 	if (f->axes->of[KNOB_PIPELINE].n < 2)
 		f->axes->of[KNOB_PIPELINE].n = 0;
@@ -236,6 +252,7 @@ void mesh_fill(struct filling *f)
 {
 	add_tensor(f);
 	add_context(f);
+	add_context_methods(f);
 	add_stages(f);
 	add_orders(f);
 	add_virtual_stages(f);

@@ -212,6 +212,8 @@ static bool is_plain_in_stages(enum knob_id axis, const struct question *point)
 	bool staged = asked_size(point, KNOB_PIPELINE) > 1;
 	if (axis == KNOB_PIPELINE_SCHEDULE)
 		return !staged;
+	if (axis == KNOB_CONTEXT_METHOD)
+		return asked_size(point, KNOB_CONTEXT) == 1;
 	return staged &&
 	       (axis == KNOB_WRAP || axis == KNOB_RESHARD_AFTER_FORWARD || axis == KNOB_PREFETCH ||
 		       axis == KNOB_FORWARD_PREFETCH || axis == KNOB_LIMIT_ALL_GATHERS ||
@@ -262,6 +264,8 @@ static union knob_value plain_value(
 		.head = true};
 	if (axis == KNOB_WRAP && !e->question->model->architecture.tied_head)
 		return (union knob_value){.wrap = ends};
+	if (axis == KNOB_CONTEXT_METHOD)
+		return (union knob_value){.choice = CONTEXT_ALL_GATHER};
 	if (axis == KNOB_SYNC_EACH_MICRO_BATCH)
 		return (union knob_value){.on = false};
 	if (axis == KNOB_FORWARD_PREFETCH && knob_honoured(axis, point->asked.runtime, true))

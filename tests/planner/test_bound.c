@@ -160,6 +160,8 @@ static void test_many_blocks(void **state)
 		.topology = load_topology(&arena, "dgx-h100")};
 	set_choice(&question, &arena, "runtime", "megatron");
 	set_choice(&question, &arena, "global_batch", "128");
+	set_choice(&question, &arena, "pipeline", "1");
+	set_choice(&question, &arena, "context", "1");
 	restrict_to(&question, &arena, KNOB_TENSOR, COUNT_OF(tensor), tensor);
 	judge_question(&question, false, 1, &arena, &tally);
 	print_message("%lld plans, bound / simulated: time %.4f, memory %.4f\n",

@@ -1,6 +1,8 @@
 /* Which plans a question allows. */
 #include "support.h"
 
+#include <limits.h>
+
 #include "planner/space/space.h"
 
 struct fixture {
@@ -247,8 +249,8 @@ static unsigned sizes_of(const struct space *space, enum knob_id axis)
 }
 
 /* Tensor ranks are searched where a node does not hold the states, context ranks where a sequence
- * is long, both where a rank would have no sequence; tensor ranks and stages where parameters are
- * whole on each rank; else, and where one size was given, they are not. */
+ * is long, both where a rank would have no sequence; both and stages where parameters are whole on
+ * each rank; else, and where one size was given, they are not. */
 static void test_parts(void **state)
 {
 	static const struct {
@@ -261,8 +263,9 @@ static void test_parts(void **state)
 		{"llama-3-70b", "8xdgx-h100", "runtime", "pytorch-fsdp1", 1, 1, 1},
 		{"llama-2-7b", "2xdgx-a100-80gb", "global_batch", "4", 15, 7, 1},
 		{"llama-2-7b", "2xdgx-a100-80gb", "global_batch", "16", 1, 1, 1},
-		{"llama-2-7b", "2xdgx-a100-80gb", "runtime", "megatron", 15, 1, 3},
-		{"llama-3-8b", "8xdgx-h100", "runtime", "nanotron", 15, 1, 15}};
+		{"llama-2-7b", "2xdgx-a100-80gb", "runtime", "megatron", 15, 3, 7},
+		{"llama-3-8b", "8xdgx-h100", "runtime", "nanotron", 15, 1, 15},
+		{"llama-3.1-8b", "8xdgx-h100", "seq_len", "32768", 1, 1, 1}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct fixture f;
@@ -298,9 +301,10 @@ static void test_experts_beside_tensor(void **state)
 	end(&f);
 }
 
-/* Stages with experts are searched where ranks keep whole parameters, as Megatron-LM trains, and
- * two context ranks beside them, which make room without a cut through the experts. Sharded ones
- * (torchtitan) are where states leave room for stages that stay whole; a node of expert ranks. */
+/* Stages with experts are searched where ranks keep whole parameters, as Megatron-LM trains.
+ * Sharded ones (torchtitan) are where states leave room for stages that stay whole; a node of
+ * expert ranks.
+ */
 static void test_experts_in_stages(void **state)
 {
 	static const struct {
@@ -326,6 +330,39 @@ static void test_experts_in_stages(void **state)
 				most = max_i64(most, f.space.plans[p].mesh.expert);
 		assert_int_equal(most, rows[i].experts);
 		assert_int_equal(sizes_of(&f.space, KNOB_CONTEXT), rows[i].context);
+		end(&f);
+	}
+}
+
+/* How context ranks exchange is searched where parameters are whole; the runtime's own way is no
+ * departure, another one is. */
+static void test_context_methods(void **state)
+{
+	static const struct {
+		const char *runtime;
+		unsigned methods;
+		enum context_method usual;
+	} rows[] = {
+		{"megatron", 1 << CONTEXT_ALL_GATHER | 1 << CONTEXT_RING | 1 << CONTEXT_ALL_TO_ALL,
+			CONTEXT_RING},
+		{"pytorch-fsdp2", 1 << CONTEXT_ALL_GATHER, CONTEXT_ALL_GATHER}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct fixture f;
+		unsigned found = 0;
+		int fewest = INT_MAX, fewest_usual = INT_MAX;
+		begin(&f, "llama-3.1-8b", "2xdgx-h100");
+		fix(&f, "runtime", rows[i].runtime);
+		fix(&f, "context", "4");
+		build(&f);
+		for (int p = 0; p < f.space.n; p++) {
+			bool usual = f.space.plans[p].context_method == rows[i].usual;
+			int *least = usual ? &fewest_usual : &fewest;
+			found |= 1u << f.space.plans[p].context_method;
+			*least = f.space.departures[p] < *least ? f.space.departures[p] : *least;
+		}
+		assert_int_equal(found, rows[i].methods);
+		assert_int_equal(fewest, i == 0 ? fewest_usual + 1 : INT_MAX);
 		end(&f);
 	}
 }
@@ -473,6 +510,7 @@ int main(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_experts_beside_tensor),
 		cmocka_unit_test(test_experts_in_stages),
+		cmocka_unit_test(test_context_methods),
 		cmocka_unit_test(test_free_batch),
 		cmocka_unit_test(test_strategies_that_cannot_be),
 		cmocka_unit_test(test_contradictions),
