@@ -96,7 +96,8 @@ static bool consider_time(struct search *search, const struct ticket *ticket,
 	if (!search->known[plan].timed && !make_next_ready(search, true, ticket, queue, error))
 		return false;
 	take_time(search, plan);
-	if (search->known[plan].refused)
+	/* Of a pipeline all is known then: what only has to be beaten may be beaten already. */
+	if (search->known[plan].ready)
 		take_turn(search, plan);
 	return true;
 }
@@ -120,7 +121,7 @@ static bool consider_bound(struct search *search, const struct ticket *ticket, s
 			return false;
 	}
 	int64_t cost = bound_cost(search, plan, COST_TIME);
-	if (!search->known[plan].refused)
+	if (!search->known[plan].simulated)
 		queue_again(queue, &(struct ticket){cost, cost, plan});
 	return true;
 }

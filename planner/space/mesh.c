@@ -108,18 +108,16 @@ static void add_context(struct filling *f)
 }
 
 /* Of plans with context ranks, the runtime's own first. Beside sharded parameters they differ by
- * less than --simplicity asks for. */
+ * less than --simplicity asks for; all-to-all was never the fastest of published models. */
 static void add_context_methods(struct filling *f)
 {
-	const enum context_method usual =
-		f->runtime->goes_by_ring ? CONTEXT_RING : CONTEXT_ALL_GATHER;
+	static const enum context_method tried[] = {CONTEXT_RING, CONTEXT_ALL_GATHER};
 	bool any = f->axes->of[KNOB_CONTEXT].n > 1 || f->question->asked.mesh.context > 1;
 	if (!any || !keeps_whole(f) || !axis_is_free(f, KNOB_CONTEXT_METHOD))
 		return;
-	axis_add_choice(f, KNOB_CONTEXT_METHOD, (int)usual);
-	for (int i = 0; i < knob_n_values(KNOB_CONTEXT_METHOD); i++)
-		if (i != (int)usual && knob_honoured(KNOB_CONTEXT_METHOD, f->plan->runtime, i))
-			axis_add_choice(f, KNOB_CONTEXT_METHOD, i);
+	for (int i = 0; i < COUNT_OF(tried); i++)
+		if (knob_honoured(KNOB_CONTEXT_METHOD, f->plan->runtime, (int)tried[i]))
+			axis_add_choice(f, KNOB_CONTEXT_METHOD, (int)tried[i]);
 }
 
 /* Of the plan's runtime; powers of two, of at least a node each, or half of one where parameters

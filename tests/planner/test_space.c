@@ -342,9 +342,7 @@ static void test_context_methods(void **state)
 		const char *runtime;
 		unsigned methods;
 		enum context_method usual;
-	} rows[] = {
-		{"megatron", 1 << CONTEXT_ALL_GATHER | 1 << CONTEXT_RING | 1 << CONTEXT_ALL_TO_ALL,
-			CONTEXT_RING},
+	} rows[] = {{"megatron", 1 << CONTEXT_ALL_GATHER | 1 << CONTEXT_RING, CONTEXT_RING},
 		{"pytorch-fsdp2", 1 << CONTEXT_ALL_GATHER, CONTEXT_ALL_GATHER}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
