@@ -72,16 +72,18 @@ bool space_divide(const struct question *question, struct question *other)
 
 /* Where parameters are sharded, several nodes hold them together at a price that stages do not pay,
  * and a model of more is cut into stages. Parameters of a stage stay whole between micro-batches
- * (torchtitan's default): with experts that fits where a part of the nodes holds all states. Other
- * strategies are searched where the pipeline is given. */
+ * (torchtitan's default): with experts, few of which a token uses, that pays wherever it fits, as
+ * it does where a part of the nodes holds all states. Other strategies are searched where the
+ * pipeline is given. */
 static bool asks_for_stages(const struct filling *f)
 {
 	enum { NODES = 4, PART = 4 };
 	bool experts = f->question->model->architecture.experts > 0;
-	int most = (int)f->question->topology->nodes / PART;
-	return keeps_whole(f) ||
-	       (f->plan->strategy == STRATEGY_SHARD_GRAD_OP && exceeds_nodes(f->question, NODES) &&
-		       !(experts && exceeds_nodes(f->question, most)));
+	int part = (int)f->question->topology->nodes / PART;
+	if (f->plan->strategy != STRATEGY_SHARD_GRAD_OP ||
+		f->question->topology->device.kind != DEVICE_GPU)
+		return keeps_whole(f);
+	return experts ? !exceeds_nodes(f->question, part) : exceeds_nodes(f->question, NODES);
 }
 
 /* Of the plan's runtime; powers of two, as many as give every rank a part of a sequence, and no

@@ -314,6 +314,7 @@ static void test_experts_in_stages(void **state)
 	} rows[] = {{"mixtral-8x7b", "4xdgx-h100", "megatron", 8, 1 | 2},
 		{"qwen3-30b-a3b", "8xdgx-h100", "megatron", 8, 1 | 2},
 		{"mixtral-8x7b", "4xdgx-h100", "pytorch-fsdp2", 0, 1},
+		{"mixtral-8x7b", "16xdgx-h100", "pytorch-fsdp2", 8, 1},
 		{"deepseek-v3", "32xdgx-h100", "pytorch-fsdp2", 0, 1},
 		{"deepseek-v3", "256xdgx-h100", "pytorch-fsdp2", 8, 1}};
 	(void)state;
