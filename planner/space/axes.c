@@ -43,23 +43,7 @@ const enum knob_id axes_in_order[] = {
 };
 const int n_axes = COUNT_OF(axes_in_order);
 
-void axis_add(struct axis *axis, union knob_value value)
-{
-	if (axis->n < SPACE_VALUES_MAX)
-		axis->values[axis->n++] = value;
-}
-
-void axis_add_int(struct axis *axis, int64_t number)
-{
-	axis_add(axis, (union knob_value){.number = number});
-}
-
 /* --- what the user said ----------------------------------------------------------------------- */
-
-bool axis_is_free(const struct filling *f, enum knob_id axis)
-{
-	return !question_gives(f->question, axis) && f->question->only[axis].n == 0;
-}
 
 static bool stands_in(enum knob_id axis, const struct knob_list *list, union knob_value value)
 {
@@ -67,11 +51,6 @@ static bool stands_in(enum knob_id axis, const struct knob_list *list, union kno
 		if (knob_value_equal(axis, list->values[i], value))
 			return true;
 	return false;
-}
-
-void axis_add_choice(struct filling *f, enum knob_id axis, int choice)
-{
-	axis_add(&f->axes->of[axis], knob_value_of(axis, choice));
 }
 
 /* All values of a knob that has few. */

@@ -12,7 +12,7 @@ struct filling {
 	struct axes *axes;
 };
 
-/* --- axes.c ----------------------------------------------------------------------------------- */
+/* --- filling.c -------------------------------------------------------------------------------- */
 
 void axis_add(struct axis *axis, union knob_value value);
 void axis_add_int(struct axis *axis, int64_t number);
