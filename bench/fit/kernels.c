@@ -34,6 +34,13 @@ static int index_of(const char *const *names, const char *name)
 	return 0;
 }
 
+static enum dtype dtype_of(const char *name)
+{
+	return strcmp(name, "fp16") == 0  ? DTYPE_FP16
+	       : strcmp(name, "fp8") == 0 ? DTYPE_FP8
+					  : DTYPE_BF16;
+}
+
 static void read_kernel(const struct csv_table *table, int row, struct kernel *kernel)
 {
 	enum operation operation =
@@ -46,8 +53,7 @@ static void read_kernel(const struct csv_table *table, int row, struct kernel *k
 		.topology = cell_of(table, row, "topology"),
 		.notes = cell_of(table, row, "notes"),
 		.operation = operation,
-		.dtype =
-			strcmp(cell_of(table, row, "dtype"), "fp16") == 0 ? DTYPE_FP16 : DTYPE_BF16,
+		.dtype = dtype_of(cell_of(table, row, "dtype")),
 		.gemm = {number_of(table, row, "m"), number_of(table, row, "n"),
 			number_of(table, row, "k"), 1},
 		.measured = 1e12 * strtod(cell_of(table, row, "measured_tflops"), NULL),
@@ -174,6 +180,12 @@ static void fit_gemm(struct fit *fit)
 	c->gemm_flops = search_least(at_rate, fit, 0.4 * peak, 1.1 * peak);
 }
 
+/* Nothing is fitted to these: they follow from bf16's. */
+static bool is_compared(const struct fit *fit)
+{
+	return fit->rows[0]->dtype == DTYPE_FP8;
+}
+
 /* ... of the judged rows, where the others are the calibration's table of products: a CSV row is
  * one layout, so the first of a shape counts. */
 static double error_with_products(const struct fit *fit, struct arena *arena)
@@ -211,9 +223,13 @@ static void print_gemm(const struct fit *fit, struct arena *arena)
 {
 	const struct calibration *c = &fit->topology.calibration;
 
-	printf("\n%s, products: %d rows%s\n\n    gemm_flops: %.4gTFLOPS\n    gemm_half_k: %.0f\n\n",
-		fit->rows[0]->gpu, fit->n, is_sweep(fit) ? ", every second one judged" : "",
-		c->gemm_flops / 1e12, c->gemm_half_k);
+	if (is_compared(fit))
+		printf("\n%s, products in fp8, nothing fitted\n\n", fit->rows[0]->gpu);
+	else
+		printf("\n%s, products: %d rows%s\n\n    gemm_flops: %.4gTFLOPS\n    gemm_half_k: "
+		       "%.0f\n\n",
+			fit->rows[0]->gpu, fit->n, is_sweep(fit) ? ", every second one judged" : "",
+			c->gemm_flops / 1e12, c->gemm_half_k);
 	if (is_sweep(fit))
 		printf("mean error %.1f %% fitted, %.1f %% judged, %.1f %% with the fitted rows as "
 		       "a table of products; above 15 %%, and time predicted / measured - 1:\n\n",
@@ -241,6 +257,7 @@ static void print_attention(const struct fit *fit, double *errors)
 static bool same_set(const struct kernel *a, const struct kernel *b)
 {
 	return strcmp(a->gpu, b->gpu) == 0 && a->operation == b->operation &&
+	       (a->dtype == DTYPE_FP8) == (b->dtype == DTYPE_FP8) &&
 	       a->attention.kind == b->attention.kind;
 }
 
@@ -282,7 +299,8 @@ bool fit_kernels(const struct catalogue *catalogue, const struct kernels *kernel
 				print_attention(&fit, errors);
 				continue;
 			}
-			fit_gemm(&fit);
+			if (!is_compared(&fit))
+				fit_gemm(&fit);
 			print_gemm(&fit, arena);
 		}
 	}
