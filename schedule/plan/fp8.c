@@ -42,8 +42,14 @@ bool fp8_shares_input(const struct plan *plan, const struct model *model, int mo
 
 bool fp8_is_gathered(const struct plan *plan)
 {
-	return plan->fp8 == FP8_TENSORWISE && plan->mesh.tensor > 1 && plan->sequence_parallel &&
-	       plan->runtime != RUNTIME_SHARDPLAN && !runtime_of(plan->runtime)->keeps_fp8_copies;
+	bool of_tensor = plan->fp8 == FP8_TENSORWISE || plan->fp8 == FP8_DELAYED;
+	return of_tensor && plan->mesh.tensor > 1 && plan->sequence_parallel &&
+	       plan->runtime != RUNTIME_SHARDPLAN;
+}
+
+bool fp8_is_row_parallel(enum module_kind kind)
+{
+	return kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_DOWN || kind == MODULE_SHARED_DOWN;
 }
 
 /* Copies of both operands, and of each of their rows a largest element and a scale. */
@@ -61,6 +67,15 @@ static int64_t own_bytes(int64_t tokens, int64_t out, int64_t in, enum pass pass
 	return pass == PASS_FORWARD ? product_bytes(tokens, out, in) : max_i64(of_input, of_weight);
 }
 
+/* Beside what is gathered, its columns. */
+static int64_t gathered_bytes(enum module_kind kind, int64_t x, int64_t dy, enum pass pass)
+{
+	bool is_row = fp8_is_row_parallel(kind);
+	int64_t operands = pass == PASS_FORWARD ? (is_row ? x : 0) : is_row ? dy : 2 * dy + x;
+
+	return operands * dtype_bytes(DTYPE_FP8);
+}
+
 static int64_t leaf_bytes(
 	const struct plan *plan, const struct model *model, int module, enum pass pass)
 {
@@ -71,6 +86,8 @@ static int64_t leaf_bytes(
 	int64_t x = tokens * in, w = out * in, dy = tokens * out;
 	bool keeps = runtime_of(plan->runtime)->keeps_fp8_copies;
 	bool of_weight = pass == PASS_BACKWARD_WEIGHT;
+	if (keeps && fp8_is_gathered(plan))
+		return gathered_bytes(model->modules[module].kind, x, dy, pass);
 	int64_t operands = pass == PASS_FORWARD ? (keeps ? x : x + w)
 			   : keeps              ? 2 * dy
 			   : of_weight          ? dy + x

@@ -26,8 +26,11 @@ bool fp8_converts(const struct plan *plan, const struct model *model, int module
 bool fp8_shares_input(const struct plan *plan, const struct model *model, int module);
 
 /* Does a sequence-parallel rank cast its tokens before they are gathered? They travel in fp8, and
- * none is cast twice (torchao, float8_tensor_parallel.py: with a scale for all of a tensor). */
+ * none is cast twice (torchao, float8_tensor_parallel.py: with a scale for all of a tensor;
+ * Transformer Engine, distributed.py). */
 bool fp8_is_gathered(const struct plan *plan);
+/* Its gradient is gathered, where the input of the others is. */
+bool fp8_is_row_parallel(enum module_kind kind);
 
 /* Bytes of the copies that leaves in [first, end) have at a time in a pass. */
 int64_t fp8_work_bytes(

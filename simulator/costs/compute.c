@@ -129,7 +129,8 @@ static double add_fp8_products(const struct machine *machine, const struct plan 
 
 	model_module_work(model, module, PASS_FORWARD, plan->micro_batch, plan->seq_len,
 		dtype_bytes(plan->param_dtype), plan->attention, &forward);
-	const struct fp8_casts casts = fp8_casts_of(plan, model, module, &forward.gemms[0], pass);
+	const struct fp8_casts casts = fp8_casts_of(
+		plan, model, machine->topology->device.generation, module, &forward.gemms[0], pass);
 	for (int i = 0; i < work->n_gemms; i++)
 		add_gemm_to(&low, &work->gemms[i], machine->dtype, cost);
 	add_bound(cost, 0, casts.bytes / machine->memory_bandwidth);

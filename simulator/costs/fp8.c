@@ -5,42 +5,60 @@ struct cast {
 	double bytes, kernels;
 };
 
-/* Of input and weight in forward; in backward of dY for both products, of the weight for dX, of the
- * input for dW. What a product in backward makes is scaled afterwards. */
+/* Of input and weight in forward, of an input that a norm writes; in backward of dY for both
+ * products, of the weight for dX, of the input for dW. What a product in backward makes is scaled
+ * afterwards. Of what is gathered, rows alone are cast, a rank's own: of dY, and of a norm's
+ * result; dW turns what came. */
 struct casts {
-	struct cast input, weight, gradient, weight_again, input_again, scaled;
+	struct cast input, normed, weight, gradient, weight_again, input_again, scaled;
+	struct cast rows, normed_rows, turned;
 };
 
 /* Compiled: the largest element is found in a pass (2 bytes; two kernels), scaling, clamping and
  * casting are another (2 + 1). Scales of the first pass serve backward's transposed copies, and
- * both copies of dY are written by one kernel. */
-static const struct casts compiled_tensorwise = {{5, 3}, {5, 3}, {6, 3}, {3, 1}, {3, 1}, {0, 0}};
+ * both copies of dY are written by one kernel. What was gathered in fp8 lies by rows; dW reads its
+ * columns (float8_ops.py, preprocess_addmm). */
+static const struct casts compiled_tensorwise = {
+	{5, 3}, {5, 3}, {5, 3}, {6, 3}, {3, 1}, {3, 1}, {0, 0}, {5, 3}, {5, 3}, {2, 1}};
 /* Rows are read once where they lie along memory; along the other dimension twice, the weight's
  * after a transposed copy (torchao/testing/training/roofline_utils.py). Each copy has scales of its
  * own. Backward accumulates slowly, for which the kernel by rows is too slow: that of tensors takes
  * ones for scales, and a pass scales what it made (float8_ops.py, addmm_float8_unwrapped). */
-static const struct casts compiled_rowwise = {{3, 1}, {3, 1}, {8, 3}, {7, 2}, {5, 2}, {4, 1}};
+static const struct casts compiled_rowwise = {
+	{3, 1}, {3, 1}, {3, 1}, {8, 3}, {7, 2}, {5, 2}, {4, 1}, {0, 0}, {0, 0}, {0, 0}};
 /* Eager (float8_utils.py, float8_training_tensor.py): abs (2 + 2), max (2), to fp32 (2 + 4), times
  * the scale (4 + 4), clamp (4 + 4), cast (4 + 1), and six kernels of one element or row; backward
  * casts dY twice and copies three operands (1 + 1). */
-static const struct casts eager = {{33, 12}, {33, 12}, {68, 25}, {35, 13}, {35, 13}, {0, 0}};
-/* Transformer Engine: one kernel reads once and writes both orders (2 + 1 + 1). */
-static const struct casts engine_delayed = {{4, 1}, {4, 1}, {4, 1}, {0, 0}, {0, 0}, {0, 0}};
-static const struct casts engine_tensorwise = {{6, 3}, {6, 3}, {6, 3}, {0, 0}, {0, 0}, {0, 0}};
+static const struct casts eager = {{33, 12}, {33, 12}, {33, 12}, {68, 25}, {35, 13}, {35, 13},
+	{0, 0}, {33, 12}, {33, 12}, {2, 1}};
+/* Transformer Engine: one kernel reads once and writes both orders (2 + 1 + 1); the largest element
+ * is found in a pass before (2; two kernels). With the scale of the last steps a norm writes fp8
+ * itself, with that of the tensor it finds the largest (extensions/normalization.cpp). */
+static const struct casts engine_delayed = {
+	{4, 1}, {0, 0}, {4, 1}, {4, 1}, {0, 0}, {0, 0}, {0, 0}, {3, 1}, {0, 0}, {2, 1}};
+static const struct casts engine_tensorwise = {
+	{6, 3}, {4, 2}, {6, 3}, {6, 3}, {0, 0}, {0, 0}, {0, 0}, {5, 3}, {3, 2}, {2, 1}};
+/* Blackwell's products read columns, too: there is no other order
+ * (nvte_is_non_tn_fp8_gemm_supported). */
+static const struct casts blackwell_delayed = {
+	{3, 1}, {0, 0}, {3, 1}, {3, 1}, {0, 0}, {0, 0}, {0, 0}, {3, 1}, {0, 0}, {0, 0}};
+static const struct casts blackwell_tensorwise = {
+	{5, 3}, {3, 2}, {5, 3}, {5, 3}, {0, 0}, {0, 0}, {0, 0}, {5, 3}, {3, 2}, {0, 0}};
 
 /* Ours (kernels/cuda/fp8.c): one kernel finds the largest element, one casts; for each product
  * anew, so twice for dY. A third puts zeros where the largest of both operands will be. */
-static const struct casts own = {{5, 2.5}, {5, 2.5}, {10, 5}, {5, 2.5}, {5, 2.5}, {0, 0}};
+static const struct casts own = {
+	{5, 2.5}, {5, 2.5}, {5, 2.5}, {10, 5}, {5, 2.5}, {5, 2.5}, {0, 0}, {0, 0}, {0, 0}, {0, 0}};
 
-/* What was gathered in fp8 lies by rows; dW reads its columns (float8_ops.py, preprocess_addmm). */
-static const struct cast turned = {2, 1};
-
-static const struct casts *casts_of(const struct plan *plan)
+static const struct casts *casts_of(const struct plan *plan, enum device_generation generation)
 {
+	static const struct casts *const engine[2][2] = {
+		{&engine_tensorwise, &engine_delayed}, {&blackwell_tensorwise, &blackwell_delayed}};
+
 	if (plan->runtime == RUNTIME_SHARDPLAN)
 		return &own;
 	if (runtime_of(plan->runtime)->keeps_fp8_copies)
-		return plan->fp8 == FP8_DELAYED ? &engine_delayed : &engine_tensorwise;
+		return engine[generation == GENERATION_BLACKWELL][plan->fp8 == FP8_DELAYED];
 	if (!plan->compile)
 		return &eager;
 	return plan->fp8 == FP8_ROWWISE ? &compiled_rowwise : &compiled_tensorwise;
@@ -52,26 +70,21 @@ static void add(struct fp8_casts *sum, const struct cast *cast, double elements,
 	sum->kernels += times * cast->kernels;
 }
 
-/* Its gradient is gathered, where the input of the others is. */
-static bool is_row_parallel(enum module_kind kind)
-{
-	return kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_DOWN || kind == MODULE_SHARED_DOWN;
-}
-
 /* Of dY for both products. */
 static void add_gradient(struct fp8_casts *sum, const struct casts *casts, double elements,
 	double part, enum pass pass, bool is_gathered)
 {
 	if (pass != PASS_BACKWARD_WEIGHT)
-		add(sum, is_gathered ? &casts->input : &casts->gradient, elements * part, 1);
+		add(sum, is_gathered ? &casts->rows : &casts->gradient, elements * part, 1);
 	if (pass != PASS_BACKWARD_INPUT && is_gathered)
-		add(sum, &turned, elements, 1);
+		add(sum, &casts->turned, elements, 1);
 }
 
-struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model, int module,
-	const struct gemm_shape *product, enum pass pass)
+struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model,
+	enum device_generation generation, int module, const struct gemm_shape *product,
+	enum pass pass)
 {
-	const struct casts *casts = casts_of(plan);
+	const struct casts *casts = casts_of(plan, generation);
 	double tokens = (double)product->m, out = (double)product->n, in = (double)product->k;
 	/* Copies of weights serve all micro-batches. */
 	double weights =
@@ -80,11 +93,16 @@ struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model
 	/* Cast before they are gathered: a rank's own. */
 	double part = 1 / (double)plan->mesh.tensor;
 	enum module_kind kind = model->modules[module].kind;
-	bool is_row = is_row_parallel(kind), gathers = fp8_is_gathered(plan);
+	bool is_row = fp8_is_row_parallel(kind), gathers = fp8_is_gathered(plan);
 	struct fp8_casts sum = {0, 0};
 
 	if (pass == PASS_FORWARD) {
-		add(&sum, &casts->input, tokens * in * (gathers && !is_row ? part : 1), inputs);
+		const struct cast *whole = is_row ? &casts->input : &casts->normed;
+
+		if (gathers && !is_row)
+			add(&sum, &casts->normed_rows, tokens * in * part, inputs);
+		else
+			add(&sum, whole, tokens * in, inputs);
 		add(&sum, &casts->weight, out * in, weights);
 		return sum;
 	}
@@ -96,7 +114,8 @@ struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model
 	if (pass != PASS_BACKWARD_WEIGHT && kind == MODULE_ATTENTION_OUTPUT)
 		add(&sum, &casts->scaled, tokens * in, 1);
 	if (pass != PASS_BACKWARD_INPUT) {
-		add(&sum, gathers && !is_row ? &turned : &casts->input_again, tokens * in, inputs);
+		add(&sum, gathers && !is_row ? &casts->turned : &casts->input_again, tokens * in,
+			inputs);
 		add(&sum, &casts->scaled, out * in, 1);
 	}
 	return sum;

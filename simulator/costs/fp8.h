@@ -9,7 +9,8 @@
 struct fp8_casts {
 	double bytes, kernels;
 };
-struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model, int module,
-	const struct gemm_shape *product, enum pass pass);
+struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model,
+	enum device_generation generation, int module, const struct gemm_shape *product,
+	enum pass pass);
 
 #endif

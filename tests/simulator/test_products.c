@@ -169,6 +169,14 @@ static int find_leaf(const struct model *model, enum module_kind kind)
 	return module;
 }
 
+static double cast_bytes(
+	const struct case_ *c, int module, const struct gemm_shape *product, enum pass pass)
+{
+	return fp8_casts_of(
+		&c->plan, c->model, c->topology->device.generation, module, product, pass)
+		.bytes;
+}
+
 /* What is gathered in fp8 was cast before, by each of four ranks a quarter: the input of a
  * column-parallel layer, the gradient of a row-parallel one. Factors are bytes an element. */
 static void test_casts_before_gathers(void **state)
@@ -180,12 +188,12 @@ static void test_casts_before_gathers(void **state)
 	case_load(&c, "llama-3.1-8b", "dgx-h100");
 	case_plan(&c, "tensor=4 compile=on fp8=tensorwise");
 	int query = find_leaf(c.model, MODULE_QUERY), down = find_leaf(c.model, MODULE_DOWN);
-	const double bytes[] = {fp8_casts_of(&c.plan, c.model, query, &product, PASS_FORWARD).bytes,
-		fp8_casts_of(&c.plan, c.model, down, &product, PASS_FORWARD).bytes,
-		fp8_casts_of(&c.plan, c.model, query, &product, PASS_BACKWARD_INPUT).bytes,
-		fp8_casts_of(&c.plan, c.model, down, &product, PASS_BACKWARD_INPUT).bytes,
-		fp8_casts_of(&c.plan, c.model, query, &product, PASS_BACKWARD_WEIGHT).bytes,
-		fp8_casts_of(&c.plan, c.model, down, &product, PASS_BACKWARD_WEIGHT).bytes};
+	const double bytes[] = {cast_bytes(&c, query, &product, PASS_FORWARD),
+		cast_bytes(&c, down, &product, PASS_FORWARD),
+		cast_bytes(&c, query, &product, PASS_BACKWARD_INPUT),
+		cast_bytes(&c, down, &product, PASS_BACKWARD_INPUT),
+		cast_bytes(&c, query, &product, PASS_BACKWARD_WEIGHT),
+		cast_bytes(&c, down, &product, PASS_BACKWARD_WEIGHT)};
 	assert_true(bytes[0] == 5 * input / 4 + 5 * weight);
 	assert_true(bytes[1] == 5 * input + 5 * weight);
 	assert_true(bytes[2] == 6 * output + 3 * weight);
@@ -194,6 +202,45 @@ static void test_casts_before_gathers(void **state)
 	assert_true(bytes[4] == 2 * input);
 	assert_true(bytes[5] == 2 * output + 3 * input);
 	case_finish(&c);
+}
+
+/* Transformer Engine: copies of weights serve eight micro-batches, a norm finds the largest
+ * element, and Blackwell needs no columns. With the scale of last steps the norm casts. */
+#define ENGINE "runtime=megatron micro_batch=1 grad_accum=8 seq_len=4096 "
+static void test_casts_of_the_engine(void **state)
+{
+	const struct gemm_shape product = {64, 32, 128, 1};
+	const double input = 64 * 128, output = 64 * 32, weight = 32 * 128;
+	static const struct {
+		const char *topology, *plan;
+		double forward, row_forward, gradient, turned;
+	} cases[] = {{"dgx-h100", ENGINE "fp8=tensorwise", 4, 6, 6, 0},
+		{"dgx-b200", ENGINE "fp8=tensorwise", 3, 5, 5, 0},
+		{"dgx-h100", ENGINE "fp8=delayed", 0, 4, 4, 0},
+		{"dgx-h100", ENGINE "fp8=tensorwise tensor=4", 0.75, 6, 6, 2},
+		{"dgx-b200", ENGINE "fp8=tensorwise tensor=4", 0.75, 5, 5, 0},
+		{"dgx-b200", ENGINE "fp8=delayed tensor=4", 0, 3, 3, 0}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct case_ c;
+
+		case_load(&c, "llama-3.1-8b", cases[i].topology);
+		case_plan(&c, cases[i].plan);
+		int query = find_leaf(c.model, MODULE_QUERY);
+		int down = find_leaf(c.model, MODULE_DOWN);
+		double weights = (c.topology->device.generation == GENERATION_HOPPER ? 6 : 5) -
+				 (c.plan.fp8 == FP8_DELAYED ? 2 : 0);
+		weights *= weight / 8;
+		assert_float_equal(cast_bytes(&c, query, &product, PASS_FORWARD),
+			cases[i].forward * input + weights, 1e-6);
+		assert_float_equal(cast_bytes(&c, down, &product, PASS_FORWARD),
+			cases[i].row_forward * input + weights, 1e-6);
+		assert_float_equal(cast_bytes(&c, query, &product, PASS_BACKWARD_INPUT),
+			cases[i].gradient * output, 1e-6);
+		assert_float_equal(cast_bytes(&c, query, &product, PASS_BACKWARD_WEIGHT),
+			cases[i].turned * input, 1e-6);
+		case_finish(&c);
+	}
 }
 
 /* Row-wise, a pass scales what backward's products made: gradients of weights always, those of
@@ -208,11 +255,9 @@ static void test_scaled_afterwards(void **state)
 	case_plan(&c, "compile=on fp8=rowwise");
 	int down = find_leaf(c.model, MODULE_DOWN);
 	int attention = find_leaf(c.model, MODULE_ATTENTION_OUTPUT);
-	const double of_weight =
-		fp8_casts_of(&c.plan, c.model, down, &product, PASS_BACKWARD_WEIGHT).bytes;
-	const double of_input[] = {
-		fp8_casts_of(&c.plan, c.model, down, &product, PASS_BACKWARD_INPUT).bytes,
-		fp8_casts_of(&c.plan, c.model, attention, &product, PASS_BACKWARD_INPUT).bytes};
+	const double of_weight = cast_bytes(&c, down, &product, PASS_BACKWARD_WEIGHT);
+	const double of_input[] = {cast_bytes(&c, down, &product, PASS_BACKWARD_INPUT),
+		cast_bytes(&c, attention, &product, PASS_BACKWARD_INPUT)};
 	assert_true(of_weight == 5 * input + 4 * weight);
 	assert_true(of_input[0] == 8 * output + 7 * weight);
 	assert_true(of_input[1] == 8 * output + 7 * weight + 4 * input);
@@ -228,6 +273,7 @@ int main(void)
 		cmocka_unit_test(test_fp8_product),
 		cmocka_unit_test(test_fp8_steps),
 		cmocka_unit_test(test_casts_before_gathers),
+		cmocka_unit_test(test_casts_of_the_engine),
 		cmocka_unit_test(test_scaled_afterwards),
 	};
 
