@@ -16,10 +16,10 @@ struct casts {
 
 /* Compiled: the largest element is found in a pass (2 bytes; two kernels), scaling, clamping and
  * casting are another (2 + 1). Scales of the first pass serve backward's transposed copies, and
- * both copies of dY are written by one kernel. What was gathered in fp8 lies by rows; dW reads its
- * columns (float8_ops.py, preprocess_addmm). */
+ * both copies of dY are written by one kernel, which reads it for each (pytorch issue 133242). What
+ * was gathered in fp8 lies by rows; dW reads its columns (float8_ops.py, preprocess_addmm). */
 static const struct casts compiled_tensorwise = {
-	{5, 3}, {5, 3}, {5, 3}, {6, 3}, {3, 1}, {3, 1}, {0, 0}, {5, 3}, {5, 3}, {2, 1}};
+	{5, 3}, {5, 3}, {5, 3}, {8, 3}, {3, 1}, {3, 1}, {0, 0}, {5, 3}, {5, 3}, {2, 1}};
 /* Rows are read once where they lie along memory; along the other dimension twice, the weight's
  * after a transposed copy (torchao/testing/training/roofline_utils.py). Each copy has scales of its
  * own. Backward accumulates slowly, for which the kernel by rows is too slow: that of tensors takes

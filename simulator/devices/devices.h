@@ -57,8 +57,8 @@ struct machine {
 void machine_init(struct machine *machine, const struct topology *topology,
 	const struct libraries *libraries, enum dtype dtype);
 /* The same device multiplying operands in fp8. Its matrix units are taken for those of a device
- * with so many times the peak in each multiprocessor (priors.h); the power limit leaves of that
- * peak what it leaves of bf16's. */
+ * with so many times the peak in each multiprocessor (priors.h); the power limit, which a step
+ * meets, leaves of that peak what it leaves of bf16's. */
 struct machine machine_in_fp8(const struct machine *machine);
 /* simulator.h: state_rates. */
 void machine_state_rates(struct topology *topology);

@@ -227,13 +227,12 @@ struct machine machine_in_fp8(const struct machine *machine)
 	const struct device *device = &machine->topology->device;
 	const struct prior usual = device_prior(device);
 	const struct prior prior = device_prior_in(device, DTYPE_FP8);
-	double reached = prior.gemm * prior.sustained_clock;
+	double most = prior.gemm * (machine->slower_than_alone < 1 ? PRIOR_MOST_CLOCK : 1);
 	struct machine low = *machine;
 
 	low.dtype = DTYPE_FP8;
 	low.peak_flops = device_peak_flops(device, DTYPE_FP8);
-	low.gemm_flops *= low.peak_flops / machine->peak_flops * reached /
-			  (usual.gemm * usual.sustained_clock);
+	low.gemm_flops = low.peak_flops * fmin(machine->gemm_flops / machine->peak_flops, most);
 	low.gemm_half_k *= prior.half_k / usual.half_k;
 	low.n_products = 0;
 	return low;

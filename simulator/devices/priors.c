@@ -55,7 +55,7 @@ static const struct attention_rates slopes[ATTENTION_GENERATION_COUNT] = {
 	[ATTENTION_FIRST] = {0.59, 0.66},
 	[ATTENTION_SECOND] = {0.30, 0.29},
 	[ATTENTION_THIRD] = {0.10, 0.10}};
-static const double most_attention = 0.90, most_clock = 0.95;
+static const double most_attention = 0.90;
 
 double reference_peak(const struct device *device)
 {
@@ -101,7 +101,7 @@ static double clock_in_step(const struct device *device, const struct row *row, 
 {
 	double limit = by_power(device, row->step_by_power);
 
-	return isfinite(limit) ? fmin(most_clock, limit / alone) : row->sustained_clock;
+	return isfinite(limit) ? fmin(PRIOR_MOST_CLOCK, limit / alone) : row->sustained_clock;
 }
 
 static double carried_over(double fraction, double slope, double beyond)

@@ -6,6 +6,9 @@
 
 #include "simulator/devices/devices.h"
 
+/* In a step a product runs at most at so much of the clock that it has alone. */
+#define PRIOR_MOST_CLOCK 0.95
+
 struct prior {
 	double gemm;            /* a product alone, at large shapes, of the datasheet's peak */
 	double sustained_clock; /* rate of products in a step / alone */
