@@ -47,6 +47,14 @@ static const char *cuts_sequence(struct exporting *exporting)
 	return yes_or_no(exporting->plan->sequence_parallel);
 }
 
+/* A recipe may have no `comm_overlap` whose switch could be off. */
+#define TP_OVERLAP "comm_overlap.tp_comm_overlap"
+
+static const char *exchanges_beside(struct exporting *exporting)
+{
+	return exporting->plan->async_tensor ? "true" : NULL;
+}
+
 static const char *chunks(struct exporting *exporting)
 {
 	const char *number = megatron_virtual_stages(exporting);
@@ -168,6 +176,7 @@ static const struct config_key keys[] = {
 	{"optimizer.optimizer", KEY_WORD, KNOB_OPTIMIZER, "adam>adamw-fused sgd"},
 	{"optimizer.clip_grad", KEY_NUMBER, KNOB_CLIP, NULL, EVEN_IF_LEFT},
 	{"optimizer.use_distributed_optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
+	{TP_OVERLAP, KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
 	{DDP("use_distributed_optimizer"), KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
 	{DDP("num_distributed_optimizer_instances"), KEY_READ, KNOB_SHARD_GROUP, NULL, 0,
 		instances},
@@ -184,7 +193,7 @@ static const struct config_key keys[] = {
 	{NULL},
 };
 static const char unpriced[] =
-	"model.fp8* model.fp4* comm_overlap.tp_comm_overlap model.recompute_modules* peft.* "
+	"model.fp8* model.fp4* model.recompute_modules* peft.* "
 	"optimizer.optimizer_cpu_offload "
 	"ddp.use_megatron_fsdp ddp.bucket_size model.moe_shared_expert_overlap "
 	"comm_overlap.overlap_moe_expert_parallel_comm";
@@ -323,11 +332,14 @@ static bool finish_loss(struct importing *importing, struct error *error)
 static bool finish_sequence(struct importing *importing, struct error *error)
 {
 	int64_t tensor;
-	bool cuts;
+	bool cuts, beside;
 
 	if (!import_count(importing, MODEL("tensor_model_parallel_size"), &tensor, 1, error) ||
-		!import_switch(importing, MODEL("sequence_parallel"), &cuts, false, error))
+		!import_switch(importing, MODEL("sequence_parallel"), &cuts, false, error) ||
+		!import_switch(importing, TP_OVERLAP, &beside, false, error))
 		return false;
+	if (tensor > 1 && beside)
+		import_set(importing, KNOB_ASYNC_TENSOR, "on", TP_OVERLAP);
 	if (tensor > 1)
 		import_set(importing, KNOB_SEQUENCE_PARALLEL, cuts ? "on" : "off",
 			import_find(importing, MODEL("sequence_parallel")) != NULL

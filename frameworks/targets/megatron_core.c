@@ -95,6 +95,11 @@ static const char *cuts_sequence(struct exporting *exporting)
 	return if_true(exporting->plan->sequence_parallel);
 }
 
+static const char *exchanges_beside(struct exporting *exporting)
+{
+	return if_true(exporting->plan->async_tensor);
+}
+
 /* --cp-comm-type; p2p is the framework's default. */
 static const char *const context_methods[] = {
 	[CONTEXT_ALL_GATHER] = "all_gather", [CONTEXT_RING] = "p2p", [CONTEXT_ALL_TO_ALL] = "a2a"};
@@ -200,6 +205,7 @@ static const struct config_key core_keys[] = {
 	{"fp8-recipe", KEY_READ, KNOB_FP8, NULL, 0, fp8_recipe},
 	{"tensor-model-parallel-size", KEY_COUNT, KNOB_TENSOR},
 	{"sequence-parallel", KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},
+	{"tp-comm-overlap", KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
 	{"pipeline-model-parallel-size", KEY_COUNT, KNOB_PIPELINE},
 	{"num-virtual-stages-per-pipeline-rank", KEY_READ, KNOB_VIRTUAL_STAGES, NULL, 0,
 		megatron_virtual_stages},
@@ -239,7 +245,7 @@ static const struct config_key core_keys[] = {
 static const char core_unpriced[] =
 	"fp8-param-gather fp4-format use-nccl-ub optimizer-cpu-offload "
 	"fine-grained-activation-offloading "
-	"cpu-offloading-num-layers tp-comm-overlap recompute-modules "
+	"cpu-offloading-num-layers tp-comm-overlap-cfg recompute-modules "
 	"no-create-attention-mask-in-dataloader use-precision-aware-optimizer "
 	"overlap-param-gather-with-optimizer-step defer-embedding-wgrad-compute ddp-bucket-size "
 	"pad-buckets-for-high-nccl-busbw moe-shared-expert-overlap "
@@ -524,6 +530,8 @@ static bool finish_core(struct importing *importing, struct error *error)
 			import_find(importing, "sequence-parallel") != NULL ? "on" : "off",
 			import_find(importing, "sequence-parallel") != NULL ? "sequence-parallel"
 									    : NULL);
+	if (tensor > 1 && import_find(importing, "tp-comm-overlap") != NULL)
+		import_set(importing, KNOB_ASYNC_TENSOR, "on", "tp-comm-overlap");
 	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off", NULL);
 	finish_overlap(importing);
 	finish_loss(importing);

@@ -91,7 +91,7 @@ static bool asks_for_others(enum knob_id id)
 	return id == KNOB_LATE_ALL_REDUCE;
 }
 
-/* Asynchronous tensor parallelism needs compilation, which may be free too. */
+/* Asynchronous tensor parallelism may need compilation, which may be free too. */
 int space_levers(const struct question *question, const struct plan *plan, enum knob_id id,
 	union knob_value values[SPACE_VALUES_MAX], struct error *error)
 {
@@ -100,7 +100,8 @@ int space_levers(const struct question *question, const struct plan *plan, enum 
 		union knob_value value = knob_value_of(id, i);
 		struct plan with = *plan;
 		knob_put(id, &with, value);
-		if (id == KNOB_ASYNC_TENSOR && question->freed & KNOB_BIT(KNOB_COMPILE))
+		if (id == KNOB_ASYNC_TENSOR && question->freed & KNOB_BIT(KNOB_COMPILE) &&
+			!runtime_of(plan->runtime)->layers_exchange)
 			with.compile = true;
 		if (!(knob_table[id].levers >> i & 1) || knob_equal(id, plan, &with))
 			continue;

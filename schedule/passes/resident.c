@@ -180,6 +180,19 @@ static void add_partitions(struct step *step)
 		step, BUFFER_BUCKET, -1, step->method.collector_elements * width, dtype);
 }
 
+/* Where tensor ranks copy to: two chunks of sums, or one that is gathered; or whole tensors. */
+static int64_t copied_tokens_bytes(const struct step *step)
+{
+	enum { GATHERS = 6, SUMS = 4 };
+	int64_t whole = exchanged_tokens_bytes(step), gathered = whole;
+
+	if (!runtime_of(step->plan->runtime)->layers_exchange)
+		return 2 * whole / step->plan->mesh.tensor;
+	if (fp8_is_gathered(step->plan))
+		gathered /= dtype_bytes(step->plan->param_dtype) / dtype_bytes(DTYPE_FP8);
+	return GATHERS * gathered + SUMS * whole;
+}
+
 void pass_resident(struct step *step)
 {
 	int64_t workspace = workspace_bytes(step);
@@ -194,10 +207,8 @@ void pass_resident(struct step *step)
 	if (step->plan->sequence_parallel && runtime_of(step->plan->runtime)->keeps_gather_buffer)
 		step->gather_buffer = buffer_new_resident(step, BUFFER_GATHERED_TOKENS, -1,
 			exchanged_tokens_bytes(step), step->plan->param_dtype);
-	/* What tensor ranks copy from one another: two chunks of sums, or one that is gathered. */
 	if (step->plan->async_tensor)
-		buffer_new_resident(step, BUFFER_GATHERED_TOKENS, -1,
-			2 * exchanged_tokens_bytes(step) / step->plan->mesh.tensor,
+		buffer_new_resident(step, BUFFER_GATHERED_TOKENS, -1, copied_tokens_bytes(step),
 			step->plan->param_dtype);
 	if (step->pipeline.ranks > 1 && runtime_of(step->plan->runtime)->keeps_messages)
 		buffer_new_resident(step, BUFFER_RESIDUAL_GRADIENT, -1,

@@ -10,7 +10,8 @@
  * the next one is copied. So it is in the blocks, which are compiled, where the product itself
  * stands next to the exchange: not where there is a bias (another operator), nor where what was
  * gathered is cast first, nor in the backward of column-parallel layers, whose gradients are added
- * up before they are scattered. */
+ * up before they are scattered. Transformer Engine's layers do the same by themselves, whatever
+ * their bias (comm_gemm_overlap), and what Megatron-LM exchanges beside products stays there. */
 #include "schedule/passes/sizes.h"
 
 static void add_gather(struct step *step, const struct action *at, unsigned flags)
@@ -19,9 +20,10 @@ static void add_gather(struct step *step, const struct action *at, unsigned flag
 		action_add_beside(step, at, ACTION_GATHER_TOKENS, flags);
 }
 
-static bool has_bias(const struct step *step, int leaf)
+static bool takes_bias(const struct step *step, int leaf)
 {
-	return module_has_bias(&step->model->modules[leaf]);
+	return !module_has_bias(&step->model->modules[leaf]) ||
+	       runtime_of(step->plan->runtime)->layers_exchange;
 }
 
 /* What is gathered is the input of the range, or the gradient of what it returns. */
@@ -31,13 +33,13 @@ static bool is_gathered_beside(const struct step *step, const struct range *rang
 	bool cast = fp8_converts(step->plan, step->model, leaf) && !fp8_is_gathered(step->plan);
 	if (cast || leaf_side(step, leaf) != (is_input ? SIDE_INPUT : SIDE_OUTPUT))
 		return false;
-	return !is_input || (!has_bias(step, leaf) && !range->first_of_slot);
+	return !is_input || (takes_bias(step, leaf) && !range->first_of_slot);
 }
 
 static bool is_summed_beside(const struct step *step, const struct range *range)
 {
 	return leaf_side(step, range->first_module) == SIDE_OUTPUT &&
-	       !has_bias(step, range->first_module);
+	       takes_bias(step, range->first_module);
 }
 
 static void add_to_peers(

@@ -518,12 +518,11 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_LEVER | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY |
 				 KNOB_ZERO_UNSAID,
 			.levers = BIT(true),
-			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2),
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
 			.refusal = "its exchanges stand between products; use off",
 			.metavar = on_off,
 			.help = "tensor ranks exchange tokens beside products, chunk by chunk; "
-				"needs "
-				"--compile on",
+				"fsdp2: needs --compile on",
 		},
 	[KNOB_TENSOR] =
 		{

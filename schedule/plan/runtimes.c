@@ -316,6 +316,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.compiles_loss = true,
 			.keeps_gather_buffer = true,
 			.overlaps_exchanges = true,
+			.layers_exchange = true,
+			.sum_multiprocessors = 16, /* module/base.py, get_default_config */
 			.keeps_messages = true,
 			/* batch_p2p_sync; interleaved stages overlap_p2p_comm (October 2023) */
 			.waits_for_messages = LINEAR_ORDERS,

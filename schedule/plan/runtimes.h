@@ -82,6 +82,12 @@ struct runtime {
 	 * products: the gather of its input beside dX, the sum of dX beside dW (Megatron-LM,
 	 * LinearWithGradAccumulationAndAsyncCommunication; flash-attn, FusedDenseFunc). */
 	bool overlaps_exchanges;
+	/* Asynchronous exchanges (KNOB_ASYNC_TENSOR) are the layers' own, not torch.compile's, and
+	 * go beside products with a bias, too (Transformer Engine's userbuffers): each of a block's
+	 * six gathers and four sums has a buffer of all tokens, and sums in bf16 run on so many
+	 * multiprocessors, where copies take none. */
+	bool layers_exchange;
+	int sum_multiprocessors;
 	/* Pipelines: embedding and head count as a block each, or costs do; a script may name each
 	 * stage's blocks; a stage's output is there until its backward, though it was sent. */
 	bool ends_are_blocks, cuts_by_cost, names_stages, keeps_stage_output;

@@ -454,7 +454,8 @@ static bool check_async_tensor(
 		plan->mesh.tensor == 1 ? "there is one tensor rank; leave it out, or give --tensor"
 		: !plan->sequence_parallel
 			? "every rank has all tokens; use off, or --sequence-parallel on"
-		: !plan->compile ? "torch.compile makes it; use off, or --compile on"
+		: !plan->compile && !runtime_of(plan->runtime)->layers_exchange
+			? "torch.compile makes it; use off, or --compile on"
 		: apart ? "GPUs of one node copy from one another; use off, or fewer tensor ranks"
 			: NULL;
 	return !plan->async_tensor || why == NULL ||

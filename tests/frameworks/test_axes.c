@@ -64,8 +64,8 @@ static void axes(void **state)
 	arena_finish(&arena);
 }
 
-/* Asynchronous tensor parallelism has words in torchtitan alone, others since it is compilation's.
- */
+/* Asynchronous tensor parallelism has words in torchtitan, others since it is compilation's, and,
+ * without compilation, in Megatron-LM and its bridge. */
 static void async_tensor(void **state)
 {
 	struct arena arena = {0};
@@ -76,6 +76,9 @@ static void async_tensor(void **state)
 		struct trip trip = {.arena = &arena, .target = export_targets[t]};
 		bool titan = strstr(trip.target->name, "torchtitan") != NULL;
 		bool toml = strcmp(trip.target->name, "torchtitan-toml") == 0;
+		bool megatron = strcmp(trip.target->name, "megatron") == 0;
+		bool bridge = strcmp(trip.target->name, "megatron-bridge") == 0;
+		bool says = titan || megatron || bridge;
 		for (int version = 0; version < (titan && !toml ? 2 : 1); version++) {
 			struct error error = {0};
 			struct plan back;
@@ -83,27 +86,35 @@ static void async_tensor(void **state)
 			struct question question = {
 				.model = trip.file.model, .topology = trip.file.topology};
 			question_put(&question, KNOB_TENSOR, (union knob_value){.number = 4});
-			question_put(&question, KNOB_COMPILE, (union knob_value){.on = true});
+			question_put(&question, KNOB_MICRO_BATCH, (union knob_value){.number = 1});
+			if (megatron || bridge)
+				question_put(&question, KNOB_RUNTIME,
+					(union knob_value){.choice = RUNTIME_MEGATRON});
+			else
+				question_put(
+					&question, KNOB_COMPILE, (union knob_value){.on = true});
 			question_put(&question, KNOB_ASYNC_TENSOR, (union knob_value){.on = true});
 			assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
 			if (!export_plan(trip.target, version, &trip.file, trip.target->file,
 				    &arena, &trip.exported, &trip.text, &error))
 				continue; /* no tensor ranks */
-			assert_int_equal(trip.exported.plan.async_tensor, titan);
-			if (!titan) {
+			assert_int_equal(trip.exported.plan.async_tensor, says);
+			if (!says) {
 				text_finish(&trip.text);
 				continue;
 			}
 			assert_non_null(strstr(text_string(&trip.text),
-				version == 0 ? "enable_async_tensor_parallel"
-					     : "compile.enable_async_tensor_parallel"));
+				megatron       ? "tp-comm-overlap"
+				: bridge       ? "tp_comm_overlap"
+				: version == 0 ? "enable_async_tensor_parallel"
+					       : "compile.enable_async_tensor_parallel"));
 			read_back(&trip, &back);
 			assert_true(back.async_tensor);
 			text_finish(&trip.text);
 			said++;
 		}
 	}
-	assert_int_equal(said, 5);
+	assert_int_equal(said, 7);
 	arena_finish(&arena);
 }
 

@@ -76,8 +76,10 @@ static const struct foreign files[] = {
 		NULL},
 	{"model:\n  tensor_model_parallel_size: 2\n  expert_model_parallel_size: 4\n"
 	 "  sequence_parallel: true\n  moe_token_dispatcher_type: flex\n"
-	 "  moe_expert_capacity_factor: 1.25\n  moe_pad_expert_input_to_capacity: true\n",
-		"megatron-bridge", "tensor=2 expert=4 expert-tensor=2 capacity-factor=1.25",
+	 "  moe_expert_capacity_factor: 1.25\n  moe_pad_expert_input_to_capacity: true\n"
+	 "comm_overlap: {tp_comm_overlap: true}\n",
+		"megatron-bridge",
+		"tensor=2 expert=4 expert-tensor=2 capacity-factor=1.25 async-tensor=on",
 		"moe_token_dispatcher_type: flex: predicted as alltoall"},
 	{"trainer: {devices: 8, num_nodes: 2, precision: bf16}\nmodel:\n"
 	 "  micro_batch_size: 1\n  global_batch_size: 64\n  tensor_model_parallel_size: 2\n"
@@ -296,6 +298,9 @@ static const struct foreign files[] = {
 	{"ENV_VARS:\n  A: 1\nMODEL_ARGS:\n  --micro-batch-size: 2\n  --bf16: true\n"
 	 "  --sequence-parallel: false\n  --tensor-model-parallel-size: 2\n",
 		"megatron", "micro-batch=2 param-dtype=bf16 tensor=2 sequence-parallel=off", NULL},
+	{"--micro-batch-size 2 --tensor-model-parallel-size 2 --sequence-parallel "
+	 "--tp-comm-overlap\n",
+		"megatron", "tensor=2 sequence-parallel=on async-tensor=on", NULL},
 	{"torchrun --nproc_per_node 8 pretrain_gpt.py \\\n  --micro-batch-size 2\n", "megatron",
 		"gpus=8 micro-batch=2", NULL},
 	{"MBS=4\npython pretrain_gpt.py --micro-batch-size $MBS\n", "megatron", "micro-batch=4",

@@ -89,7 +89,8 @@ bool divide_plan(struct arena *arena, uint64_t *state, const struct model *model
 	with.async_tensor = with.sequence_parallel && random_below(state, 2) &&
 			    larger->device.kind == DEVICE_GPU &&
 			    knob_honoured(KNOB_ASYNC_TENSOR, with.runtime, true);
-	with.compile = with.compile || with.async_tensor;
+	with.compile =
+		with.compile || (with.async_tensor && !runtime_of(with.runtime)->layers_exchange);
 	if (with.mesh.context > 1 && knob_table[KNOB_CONTEXT].runtimes >> with.runtime & 1) {
 		with.context_method = (enum context_method)random_below(state, 3);
 		knob_take_honoured(KNOB_CONTEXT_METHOD, &with);

@@ -174,6 +174,31 @@ static void test_async(void **state)
 	}
 }
 
+/* Transformer Engine's layers, not compiled: whatever their bias, and in fp8. The sum behind a
+ * column-parallel layer and the gather before it stay beside backward's two products. */
+static void test_async_of_the_engine(void **state)
+{
+	static const struct {
+		const char *model, *words;
+		int blocks;
+	} rows[] = {
+		{"llama-2-7b", "", 32}, {"llama-2-7b", "fp8=delayed ", 32}, {"gpt2-774m", "", 36}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *async = build_words(&arena, rows[i].model, "2xdgx-h100",
+			arena_printf(&arena,
+				"%sruntime=megatron tensor=4 seq_len=1024 async_tensor=on",
+				rows[i].words));
+		int blocks = rows[i].blocks;
+		assert_int_equal(count_on(async, OP_ALL_GATHER, STREAM_PEER), 4 * blocks);
+		assert_int_equal(count_on(async, OP_REDUCE_SCATTER, STREAM_PEER), 2 * blocks);
+		assert_true(count_on(async, OP_ALL_GATHER, STREAM_TENSOR) >= 2 * blocks);
+		assert_true(count_on(async, OP_REDUCE_SCATTER, STREAM_TENSOR) >= 2 * blocks);
+		arena_finish(&arena);
+	}
+}
+
 static bool waits_for(const struct program *program, int op, int other)
 {
 	const int *waits = slice_of(program, program->ops[op].waits);
@@ -384,6 +409,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_async),
+		cmocka_unit_test(test_async_of_the_engine),
 		cmocka_unit_test(test_async_order),
 		cmocka_unit_test(test_collectives),
 		cmocka_unit_test(test_rows),
