@@ -214,9 +214,10 @@ void pass_resident(struct step *step)
 		buffer_new_resident(step, BUFFER_RESIDUAL_GRADIENT, -1,
 			3 * (1 + step->pipeline.chunks) * residual_bytes(step) / 2,
 			step->plan->param_dtype);
-	if (fp8_weight_bytes(step->plan, step->model) > 0)
-		buffer_new_resident(step, BUFFER_KERNEL_WORKSPACE, -1,
-			fp8_weight_bytes(step->plan, step->model), DTYPE_FP8);
+	int64_t copies =
+		fp8_weight_bytes(step->plan, step->model, step->topology->device.generation);
+	if (copies > 0)
+		buffer_new_resident(step, BUFFER_KERNEL_WORKSPACE, -1, copies, DTYPE_FP8);
 	if (workspace > 0)
 		step->kernel_workspace = buffer_new_resident(
 			step, BUFFER_KERNEL_WORKSPACE, -1, workspace, DTYPE_INT8);

@@ -110,14 +110,15 @@ int64_t fp8_work_bytes(
 	return most;
 }
 
-int64_t fp8_weight_bytes(const struct plan *plan, const struct model *model)
+int64_t fp8_weight_bytes(
+	const struct plan *plan, const struct model *model, enum device_generation generation)
 {
-	int64_t elements = 0, out, in;
+	int64_t elements = 0, orders = generation == GENERATION_BLACKWELL ? 1 : 2, out, in;
 	if (!runtime_of(plan->runtime)->keeps_fp8_copies)
 		return 0;
 	for (int m = 0; m < model->n_modules && plan->fp8 != FP8_OFF; m++)
 		if (fp8_converts(plan, model, m) && module_linear_shape(&model->architecture,
 							    model->modules[m].kind, &out, &in))
 			elements += out * in;
-	return 2 * elements * dtype_bytes(DTYPE_FP8);
+	return orders * elements * dtype_bytes(DTYPE_FP8);
 }

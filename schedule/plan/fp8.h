@@ -35,7 +35,9 @@ bool fp8_is_row_parallel(enum module_kind kind);
 /* Bytes of the copies that leaves in [first, end) have at a time in a pass. */
 int64_t fp8_work_bytes(
 	const struct plan *plan, const struct model *model, int first, int end, enum pass pass);
-/* Bytes of weights' copies that live between steps: both orders of each. */
-int64_t fp8_weight_bytes(const struct plan *plan, const struct model *model);
+/* Bytes of weights' copies that live between steps: both orders of each; Blackwell's products read
+ * either (nvte_is_non_tn_fp8_gemm_supported). */
+int64_t fp8_weight_bytes(
+	const struct plan *plan, const struct model *model, enum device_generation generation);
 
 #endif

@@ -523,6 +523,26 @@ static void test_fp8(void **state)
 	}
 }
 
+/* Blackwell's products read either order of a weight. */
+static void test_fp8_of_blackwell(void **state)
+{
+	const int64_t H = 4096, F = 11008, L = 32, layer = 4 * H * H + 3 * H * F;
+	static const char *const names[] = {"2xdgx-h100", "2xdgx-b200"};
+	int64_t held[2];
+	(void)state;
+	for (int t = 0; t < 2; t++) {
+		struct arena arena = {0};
+		struct model *model = preset_model(&arena, "llama-2-7b");
+		struct topology *topology = cluster(&arena, names[t]);
+		struct plan plan = toy_plan(
+			&arena, model, topology, "runtime=megatron", "fp8=tensorwise", NULL);
+		held[t] = held_by(
+			toy_schedule(&arena, &plan, model, topology), BUFFER_KERNEL_WORKSPACE);
+		arena_finish(&arena);
+	}
+	assert_int_equal(held[0] - held[1], L * layer);
+}
+
 /* What tensor ranks gather: two inputs and two gradients of 32 blocks; the head's stay in bf16. */
 static void test_gathers_in_fp8(void **state)
 {
@@ -596,6 +616,7 @@ int main(void)
 		cmocka_unit_test(test_accumulation_is_steady),
 		cmocka_unit_test(test_chunked_head),
 		cmocka_unit_test(test_fp8),
+		cmocka_unit_test(test_fp8_of_blackwell),
 		cmocka_unit_test(test_gathers_in_fp8),
 		cmocka_unit_test(test_cut_loss),
 	};
