@@ -387,6 +387,7 @@ static bool pull_levers(struct making *making, const struct contender *centre,
 	struct answer *answer = making->answer;
 	if (!goes_on(making))
 		return true;
+	search_release(making->search);
 	if (answer->chosen == NULL)
 		return way_out_find(question, centre->plan, variants, making->arena, answer, error);
 	if (!levers_find(question, answer->chosen, variants, making->arena, answer, error))

@@ -207,8 +207,9 @@ static bool add_combinations(
 			continue;
 		format_bytes(bytes, (double)prediction_excess_bytes(&row->prediction));
 		row->note = arena_printf(finder->arena,
-			row->prediction.fits == FITS_NO ? "not even %lld: over by %s"
-							: "not even %lld: too little room left",
+			row->has_room ? "less than %lld per device: ranks share it"
+			: row->prediction.fits == FITS_NO ? "not even %lld: over by %s"
+							  : "not even %lld: too little room left",
 			(long long)limit->step, bytes);
 	}
 	return true;

@@ -2,6 +2,7 @@
  * change the answer. docs/planner.md says why that equals simulating all of them. */
 #include "planner/search/search.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "planner/mixed/mixed.h"
@@ -265,6 +266,16 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 	if (fits)
 		*search = second;
 	return ok;
+}
+
+void search_release(struct search *search)
+{
+	evaluator_release(&search->evaluator);
+	for (int i = 0; i < search->workers.n; i++)
+		evaluator_release(&search->workers.of[i]);
+#ifdef __GLIBC__
+	malloc_trim(0); /* what is free in the middle of the heap, too */
+#endif
 }
 
 static void forget_looks(struct search *search)

@@ -16,6 +16,8 @@ bool search_share_stages(struct search *search, struct arena *arena, struct erro
 /* evaluator_run_closely of a plan of the space, unless the search has looked at it so. */
 bool search_look_closely(struct search *search, int plan, struct arena *arena,
 	struct prediction *prediction, struct exposure *exposure, struct error *error);
+/* Gives back what simulations have used, before another search; a later one takes it again. */
+void search_release(struct search *search);
 void search_finish(struct search *search);
 
 /* planner_find (planner.h). */

@@ -136,6 +136,26 @@ static void test_largest_micro_batch(void **state)
 	}
 }
 
+/* Ranks that share a sequence have room for it where none has room for one of its own. */
+static void test_shared_sequences(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "llama-3.1-8b"),
+		.topology = load_topology(&arena, "dgx-h100")};
+	struct finding finding = find(&question, FIND_MAX_MICRO_BATCH, 0, &arena);
+	int shared = 0;
+	for (int i = 0; i < finding.n; i++) {
+		const struct found *row = &finding.rows[i];
+		if (row->value > 0 || !row->has_plan)
+			continue;
+		assert_int_equal(row->has_room, strstr(row->note, "ranks share it") != NULL);
+		shared += row->has_room;
+	}
+	assert_true(shared > 0);
+	arena_finish(&arena);
+}
+
 /* One is of a whole schedule, the other of a folded one. */
 static bool same(double a, double b)
 {
@@ -307,6 +327,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_longest_sequence),
 		cmocka_unit_test(test_largest_micro_batch),
+		cmocka_unit_test(test_shared_sequences),
 		cmocka_unit_test(test_fewest_devices),
 		cmocka_unit_test(test_devices_of_a_batch),
 		cmocka_unit_test(test_contradictions),
