@@ -199,6 +199,11 @@ static bool lay_out_mesh(struct plan *plan, const struct question *question, str
 	char nearest[48];
 	if (!lay_out_axes(plan, question, &ranks, error))
 		return false;
+	if (question_gives(question, KNOB_EXPERT_LOAD) &&
+		question->model->architecture.experts == 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--expert-load: %s has no experts; leave it out",
+			question->model->architecture.name);
 	lay_out_experts(plan, question);
 	node = max_i64(topology->devices_per_node / (plan->mesh.tensor * plan->mesh.context), 1);
 	shard = question_gives(question, KNOB_SHARD_GROUP) ? question->asked.mesh.shard : 0;

@@ -359,6 +359,7 @@ static void test_axes(void **state)
 		{"llama-3-8b", "context=8 tensor=2 context_method=all-to-all runtime=shardplan",
 			"divide the 4 of llama-3-8b on a rank"},
 		{"llama-2-7b", "expert=2", "llama-2-7b has no experts"},
+		{"llama-2-7b", "expert_load=2", "--expert-load: llama-2-7b has no experts"},
 		{"mixtral-8x7b", "expert=8", NULL},
 		{"mixtral-8x7b", "expert=16", "divisor of 8 experts"},
 		{"mixtral-8x7b", "expert=16", "use 8"},
