@@ -4,6 +4,9 @@
 /* Less is within the doubt of two predictions that share little. */
 #define CLEARLY 0.10
 
+/* Blocks x micro-batches: the first plan that fits, and a few more. */
+enum { EFFORT = 400 };
+
 /* Frameworks of large models that divide them otherwise than PyTorch's own do. */
 static const enum runtime_kind others[] = {RUNTIME_MEGATRON};
 
@@ -16,21 +19,28 @@ static bool is_asked(const struct question *question, const struct candidate *ch
 	       (question->topology->nodes > 1 || has_axes(&chosen->plan));
 }
 
-static struct question ask(const struct question *question, enum runtime_kind runtime, int64_t beat)
+/* Sequences that the chosen plan does not divide stay whole. */
+static struct question ask(const struct question *question, const struct plan *chosen,
+	enum runtime_kind runtime, int64_t beat)
 {
 	struct question other = *question;
 	question_put(&other, KNOB_RUNTIME, (union knob_value){.choice = runtime});
+	if (chosen->mesh.context == 1)
+		question_take(&other, KNOB_CONTEXT, chosen);
+	other.effort = EFFORT;
 	other.wanted = WANTED_BEST;
 	other.mixes = other.pareto = other.thresholds = false;
 	other.beat = beat;
 	return other;
 }
 
-/* `*beat`: what a token of the best so far costs; lower where one is found. */
-static bool try_runtime(const struct question *question, enum runtime_kind runtime,
-	struct arena *arena, int64_t *beat, struct lever *lever, struct error *error)
+/* `*beat`: what a token of the best so far costs; lower where one is found. The search ends early:
+ * the best may be better yet. */
+static bool try_runtime(const struct question *question, const struct plan *chosen,
+	enum runtime_kind runtime, struct arena *arena, int64_t *beat, struct lever *lever,
+	struct error *error)
 {
-	const struct question other = ask(question, runtime, *beat);
+	const struct question other = ask(question, chosen, runtime, *beat);
 	struct arena scratch = {0};
 	struct search search;
 	struct error mine = {0};
@@ -59,7 +69,8 @@ bool elsewhere_find(const struct question *question, const struct candidate *cho
 	*lever = (struct lever){.id = KNOB_COUNT};
 	if (is_asked(question, chosen))
 		for (int i = 0; i < COUNT_OF(others); i++)
-			if (!try_runtime(question, others[i], arena, &beat, lever, error))
+			if (!try_runtime(
+				    question, &chosen->plan, others[i], arena, &beat, lever, error))
 				return false;
 	lever->gain = 1 - (double)beat / (double)now;
 	*found = lever->id == KNOB_RUNTIME ? lever : NULL;
