@@ -199,7 +199,7 @@ static bool lay_out_mesh(struct plan *plan, const struct question *question, str
 	char nearest[48];
 	if (!lay_out_axes(plan, question, &ranks, error))
 		return false;
-	if (question_gives(question, KNOB_EXPERT_LOAD) &&
+	if (question_gives(question, KNOB_EXPERT_LOAD) && question->asked.expert_load > 0 &&
 		question->model->architecture.experts == 0)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--expert-load: %s has no experts; leave it out",
