@@ -19,7 +19,7 @@ import sources
 # The C library's pure part. snprintf and strtod follow LC_NUMERIC, which stays "C": the style of a
 # number is nobody's to change, hence setlocale(LC_ALL, ...) is refused in all folders.
 PURE_LIBC = set('''
-    malloc calloc realloc free abort __assert_fail __stack_chk_fail __errno_location
+    malloc calloc realloc free malloc_trim abort __assert_fail __stack_chk_fail __errno_location
     memcpy memmove memset memcmp memchr memmem memrchr mempcpy
     strlen strnlen strcmp strncmp strcasecmp strncasecmp strchr strrchr strchrnul strstr strcspn
     strspn strpbrk strcpy strncpy stpcpy strcat strncat strtok_r
