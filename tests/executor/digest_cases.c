@@ -1,5 +1,6 @@
 #include "digest_cases.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -365,4 +366,27 @@ struct outcome outcome_of(
 	assert_string_equal(m->values.schedule_digest, run.file.schedule_digest);
 	run_finish(&run);
 	return outcome;
+}
+
+void expect_near(const char *what, double a, double b, double most)
+{
+	if (!(fabs(a - b) <= most * fabs(b)))
+		fail_msg("%s: %.17g and %.17g differ by %.2g", what, a, b, fabs(a / b - 1));
+}
+
+void expect_alike(const char *what, const struct outcome *a, const struct outcome *b, double most)
+{
+	for (int i = 0; i < OUTCOME_STEPS; i++) {
+		expect_near(what, a->losses[i], b->losses[i], most);
+		expect_near(what, a->norms[i], b->norms[i], most);
+	}
+}
+
+void expect_same(const char *what, const struct outcome *a, const struct outcome *b)
+{
+	if (strcmp(a->digest.hex, b->digest.hex) != 0)
+		fail_msg("%s: weights %s and %s", what, a->digest.hex, b->digest.hex);
+	for (int i = 0; i < OUTCOME_STEPS; i++)
+		if (a->losses[i] != b->losses[i] || a->norms[i] != b->norms[i])
+			fail_msg("%s: step %d has another loss or norm", what, i);
 }

@@ -85,4 +85,11 @@ struct outcome {
 struct outcome outcome_of(
 	const char *model, int64_t ranks, const char *options, struct executor_job job);
 
+/* Apart by `most` of the second at most. `what` is said when they are not. */
+void expect_near(const char *what, double a, double b, double most);
+/* All losses and norms. */
+void expect_alike(const char *what, const struct outcome *a, const struct outcome *b, double most);
+/* To the bit, and the weights. */
+void expect_same(const char *what, const struct outcome *a, const struct outcome *b);
+
 #endif

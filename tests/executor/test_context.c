@@ -23,12 +23,6 @@ enum { CHUNK_STEPS = 3 };
 
 static const char *const methods[] = {"all-gather", "all-to-all", "ring"};
 
-static void expect_near(const char *what, double a, double b, double most)
-{
-	if (!(fabs(a - b) <= most * fabs(b)))
-		fail_msg("%s: %.17g and %.17g differ by %.2g", what, a, b, fabs(a / b - 1));
-}
-
 /* Heads are whole: three ranks do not share out four, nor two the one that tensor ranks leave. */
 static bool shares_heads(const char *model, const char *parts)
 {
@@ -37,7 +31,7 @@ static bool shares_heads(const char *model, const char *parts)
 }
 
 /* So many ranks with whole sequences, and as many times `more` with parts, by every method. */
-static void expect_alike(const char *model, int64_t ranks, int64_t more, const char *common,
+static void expect_parts(const char *model, int64_t ranks, int64_t more, const char *common,
 	const char *parts, double most, struct executor_job job)
 {
 	char alone[256], all[384];
@@ -75,7 +69,7 @@ static void losses_and_norms_are_those_of_whole_sequences(void **state)
 
 		snprintf(parts, sizeof(parts), "strategy=FULL_SHARD context=%lld",
 			(long long)rows[i].context);
-		expect_alike(rows[i].model, rows[i].ranks, rows[i].context, rows[i].common, parts,
+		expect_parts(rows[i].model, rows[i].ranks, rows[i].context, rows[i].common, parts,
 			1e-6, run_job(CHUNK_STEPS));
 	}
 }
@@ -88,7 +82,7 @@ static void chunks_of_any_length_do(void **state)
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(lengths); i++)
-		expect_alike(LONG_LLAMA, 1, 2, lengths[i], "strategy=NO_SHARD context=2", 1e-6,
+		expect_parts(LONG_LLAMA, 1, 2, lengths[i], "strategy=NO_SHARD context=2", 1e-6,
 			run_job(CHUNK_STEPS));
 }
 
@@ -159,7 +153,7 @@ static void mixes_are_near(void **state)
 			"seq_len=16 micro_batch=2 grad_accum=2 sync_each_micro_batch=off %s",
 			rows[i].common);
 		snprintf(parts, sizeof(parts), "strategy=FULL_SHARD context=2 %s", rows[i].parts);
-		expect_alike(rows[i].model, 1, rows[i].more, common, parts, rows[i].most, job);
+		expect_parts(rows[i].model, 1, rows[i].more, common, parts, rows[i].most, job);
 	}
 }
 

@@ -34,21 +34,6 @@ static struct outcome train_cut(
 	return outcome_of(model, ranks, all, job);
 }
 
-static void expect_near(const char *what, double a, double b, double most)
-{
-	if (!(fabs(a - b) <= most * fabs(b)))
-		fail_msg("%s: %.17g and %.17g differ by %.2g", what, a, b, fabs(a / b - 1));
-}
-
-static void expect_alike(
-	const char *what, const struct outcome *a, const struct outcome *b, double most)
-{
-	for (int i = 0; i < CUT_STEPS; i++) {
-		expect_near(what, a->losses[i], b->losses[i], most);
-		expect_near(what, a->norms[i], b->norms[i], most);
-	}
-}
-
 /* --- training --- */
 
 static const struct {

@@ -4,7 +4,6 @@
 #include "tests/executor/digest_cases.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -20,29 +19,6 @@ static struct outcome train_experts(int64_t ranks, const char *options, struct e
 
 	snprintf(all, sizeof(all), "seq_len=8 clip=0.5 %s", options);
 	return outcome_of(TWELVE_EXPERTS, ranks, all, job);
-}
-
-static void expect_near(const char *what, double a, double b)
-{
-	if (!(fabs(a - b) <= 1e-6 * fabs(b)))
-		fail_msg("%s: %.17g and %.17g differ by %.2g", what, a, b, fabs(a / b - 1));
-}
-
-static void expect_alike(const char *what, const struct outcome *a, const struct outcome *b)
-{
-	for (int i = 0; i < OUTCOME_STEPS; i++) {
-		expect_near(what, a->losses[i], b->losses[i]);
-		expect_near(what, a->norms[i], b->norms[i]);
-	}
-}
-
-static void expect_same(const char *what, const struct outcome *a, const struct outcome *b)
-{
-	if (strcmp(a->digest.hex, b->digest.hex) != 0)
-		fail_msg("%s: weights %s and %s", what, a->digest.hex, b->digest.hex);
-	for (int i = 0; i < OUTCOME_STEPS; i++)
-		if (a->losses[i] != b->losses[i] || a->norms[i] != b->norms[i])
-			fail_msg("%s: step %d has another loss or norm", what, i);
 }
 
 /* Of eight sequences a step. */
@@ -90,7 +66,7 @@ static void bits_are_those_of_one_rank(void **state)
 			snprintf(options, sizeof(options), "%s %s", plans[i].options, sums[s]);
 			struct outcome out =
 				train_experts(plans[i].ranks, options, run_job(OUTCOME_STEPS));
-			expect_alike(options, &out, &one);
+			expect_alike(options, &out, &one, 1e-6);
 			if (s == 1)
 				expect_same(options, &out, &one);
 		}
