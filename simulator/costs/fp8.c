@@ -5,13 +5,14 @@ struct cast {
 	double bytes, kernels;
 };
 
-/* Of input and weight in forward, of an input that a norm writes; in backward of dY for both
- * products, of the weight for dX, of the input for dW. What a product in backward makes is scaled
- * afterwards. Of what is gathered, rows alone are cast, a rank's own: of dY, and of a norm's
- * result; dW turns what came. */
 struct casts {
-	struct cast input, normed, weight, gradient, weight_again, input_again, scaled;
-	struct cast rows, normed_rows, turned;
+	struct cast input, normed, weight; /* of forward; `normed`: an input that a norm writes */
+	struct cast gradient;              /* dY, for both products of backward */
+	struct cast weight_again, input_again; /* the weight for dX, the input for dW */
+	struct cast scaled;                    /* what a product of backward made */
+	/* Of what tensor ranks gather, a rank's own rows: of dY, and of a norm's result. */
+	struct cast rows, normed_rows;
+	struct cast turned; /* what was gathered, for dW */
 };
 
 /* Compiled: the largest element is found in a pass (2 bytes; two kernels), scaling, clamping and
@@ -19,36 +20,89 @@ struct casts {
  * both copies of dY are written by one kernel, which reads it for each (pytorch issue 133242). What
  * was gathered in fp8 lies by rows; dW reads its columns (float8_ops.py, preprocess_addmm). */
 static const struct casts compiled_tensorwise = {
-	{5, 3}, {5, 3}, {5, 3}, {8, 3}, {3, 1}, {3, 1}, {0, 0}, {5, 3}, {5, 3}, {2, 1}};
+	.input = {5, 3},
+	.normed = {5, 3},
+	.weight = {5, 3},
+	.gradient = {8, 3},
+	.weight_again = {3, 1},
+	.input_again = {3, 1},
+	.rows = {5, 3},
+	.normed_rows = {5, 3},
+	.turned = {2, 1},
+};
 /* Rows are read once where they lie along memory; along the other dimension twice, the weight's
  * after a transposed copy (torchao/testing/training/roofline_utils.py). Each copy has scales of its
  * own. Backward accumulates slowly, for which the kernel by rows is too slow: that of tensors takes
  * ones for scales, and a pass scales what it made (float8_ops.py, addmm_float8_unwrapped). */
 static const struct casts compiled_rowwise = {
-	{3, 1}, {3, 1}, {3, 1}, {8, 3}, {7, 2}, {5, 2}, {4, 1}, {0, 0}, {0, 0}, {0, 0}};
+	.input = {3, 1},
+	.normed = {3, 1},
+	.weight = {3, 1},
+	.gradient = {8, 3},
+	.weight_again = {7, 2},
+	.input_again = {5, 2},
+	.scaled = {4, 1},
+};
 /* Eager (float8_utils.py, float8_training_tensor.py): abs (2 + 2), max (2), to fp32 (2 + 4), times
  * the scale (4 + 4), clamp (4 + 4), cast (4 + 1), and six kernels of one element or row; backward
  * casts dY twice and copies three operands (1 + 1). */
-static const struct casts eager = {{33, 12}, {33, 12}, {33, 12}, {68, 25}, {35, 13}, {35, 13},
-	{0, 0}, {33, 12}, {33, 12}, {2, 1}};
+static const struct casts eager = {
+	.input = {33, 12},
+	.normed = {33, 12},
+	.weight = {33, 12},
+	.gradient = {68, 25},
+	.weight_again = {35, 13},
+	.input_again = {35, 13},
+	.rows = {33, 12},
+	.normed_rows = {33, 12},
+	.turned = {2, 1},
+};
 /* Transformer Engine: one kernel reads once and writes both orders (2 + 1 + 1); the largest element
  * is found in a pass before (2; two kernels). With the scale of the last steps a norm writes fp8
  * itself, with that of the tensor it finds the largest (extensions/normalization.cpp). */
 static const struct casts engine_delayed = {
-	{4, 1}, {0, 0}, {4, 1}, {4, 1}, {0, 0}, {0, 0}, {0, 0}, {3, 1}, {0, 0}, {2, 1}};
+	.input = {4, 1},
+	.weight = {4, 1},
+	.gradient = {4, 1},
+	.rows = {3, 1},
+	.turned = {2, 1},
+};
 static const struct casts engine_tensorwise = {
-	{6, 3}, {4, 2}, {6, 3}, {6, 3}, {0, 0}, {0, 0}, {0, 0}, {5, 3}, {3, 2}, {2, 1}};
+	.input = {6, 3},
+	.normed = {4, 2},
+	.weight = {6, 3},
+	.gradient = {6, 3},
+	.rows = {5, 3},
+	.normed_rows = {3, 2},
+	.turned = {2, 1},
+};
 /* Blackwell's products read columns, too: there is no other order
  * (nvte_is_non_tn_fp8_gemm_supported). */
 static const struct casts blackwell_delayed = {
-	{3, 1}, {0, 0}, {3, 1}, {3, 1}, {0, 0}, {0, 0}, {0, 0}, {3, 1}, {0, 0}, {0, 0}};
+	.input = {3, 1},
+	.weight = {3, 1},
+	.gradient = {3, 1},
+	.rows = {3, 1},
+};
 static const struct casts blackwell_tensorwise = {
-	{5, 3}, {3, 2}, {5, 3}, {5, 3}, {0, 0}, {0, 0}, {0, 0}, {5, 3}, {3, 2}, {0, 0}};
+	.input = {5, 3},
+	.normed = {3, 2},
+	.weight = {5, 3},
+	.gradient = {5, 3},
+	.rows = {5, 3},
+	.normed_rows = {3, 2},
+};
 
 /* Ours (kernels/cuda/fp8.c): one kernel finds the largest element, one casts; for each product
  * anew, so twice for dY. A third puts zeros where the largest of both operands will be. */
 static const struct casts own = {
-	{5, 2.5}, {5, 2.5}, {5, 2.5}, {10, 5}, {5, 2.5}, {5, 2.5}, {0, 0}, {0, 0}, {0, 0}, {0, 0}};
+	.input = {5, 2.5},
+	.normed = {5, 2.5},
+	.weight = {5, 2.5},
+	.gradient = {10, 5},
+	.weight_again = {5, 2.5},
+	.input_again = {5, 2.5},
+};
 
 static const struct casts *casts_of(const struct plan *plan, enum device_generation generation)
 {
