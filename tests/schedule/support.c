@@ -423,3 +423,14 @@ struct exchanged exchanged(
 	}
 	return all;
 }
+
+int64_t resident_bytes_of(const struct schedule *schedule, enum buffer_role role)
+{
+	int64_t total = 0;
+	for (int b = 0; b < schedule->programs->n_buffers; b++) {
+		const struct buffer *buffer = &schedule->programs->buffers[b];
+		if (buffer->resident && buffer->role == role)
+			total += buffer->bytes * buffer_times(buffer);
+	}
+	return total;
+}

@@ -48,6 +48,9 @@ struct schedule *build_random(struct arena *arena, int round, const struct plan 
 struct schedule *build_words(
 	struct arena *arena, const char *model_name, const char *cluster_name, const char *words);
 
+/* Of the first program's buffers of a role that live between steps. */
+int64_t resident_bytes_of(const struct schedule *schedule, enum buffer_role role);
+
 /* deep.c: models of up to 47 blocks, with experts, encoders or presets among them; plans of up to
  * 33 micro-batches, a quarter of them with one choice for the first blocks and another for the
  * rest. */

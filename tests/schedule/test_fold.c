@@ -219,20 +219,6 @@ static const char *carry_out(struct carrying *c, struct arena *arena)
 	return c->wrong;
 }
 
-/* --- memory between steps ------------------------------------------------------------------------
- */
-
-static int64_t resident_bytes(const struct schedule *schedule, enum buffer_role role)
-{
-	int64_t total = 0;
-	for (int b = 0; b < schedule->programs->n_buffers; b++) {
-		const struct buffer *buffer = &schedule->programs->buffers[b];
-		if (buffer->resident && buffer->role == role)
-			total += buffer->bytes * buffer_times(buffer);
-	}
-	return total;
-}
-
 /* --- random plans --------------------------------------------------------------------------------
  */
 
@@ -240,7 +226,7 @@ static const char *compare(struct carrying *c, struct arena *arena)
 {
 	const char *wrong = c->folded->programs->n_loops > 0 ? carry_out(c, arena) : NULL;
 	for (int role = 0; role < BUFFER_ROLE_COUNT && wrong == NULL; role++)
-		if (resident_bytes(c->folded, role) != resident_bytes(c->full, role))
+		if (resident_bytes_of(c->folded, role) != resident_bytes_of(c->full, role))
 			wrong = "memory between steps";
 	return wrong;
 }

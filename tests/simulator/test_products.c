@@ -125,6 +125,10 @@ static void test_fp8_product(void **state)
 	t.calibration.sustained_clock = 1;
 	double ratio = cost_gemm(&t, DTYPE_BF16, &large) / cost_gemm(&t, DTYPE_FP8, &large);
 	assert_true(fabs(ratio / (2 * lost) - 1) < 0.01);
+	t.calibration.sustained_clock =
+		0.99; /* in a step no product has more than 0.95 of its clock */
+	ratio = cost_gemm(&t, DTYPE_BF16, &large) / cost_gemm(&t, DTYPE_FP8, &large);
+	assert_true(fabs(ratio / (2 * lost * 0.95 / 0.99) - 1) < 0.01);
 	t.calibration.sustained_clock = clock;
 	ratio = cost_gemm(&t, DTYPE_BF16, &large) / cost_gemm(&t, DTYPE_FP8, &large);
 	assert_true(fabs(ratio / 2 - 1) < 0.01);
