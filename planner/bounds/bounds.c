@@ -324,23 +324,45 @@ static void measure_shape(struct sampler *sampler, const struct plan *plan, stru
 
 /* Leaves that save nothing are computed again only when their range saves something: what is
  * recomputed depends on the wrap policy. */
-static bool same_load(const struct sampler *sampler, const struct plan *a, const struct plan *b)
+static bool same_load_but(uint64_t knobs, const struct plan *a, const struct plan *b)
 {
-	return plan_divides_alike(a, b) && knobs_alike_but(sampler->no_load, a, b) &&
+	return plan_divides_alike(a, b) && knobs_alike_but(knobs, a, b) &&
 	       (!plan_checkpoints(a, CHECKPOINTING_FULL) || wrap_equal(&a->wrap, &b->wrap));
+}
+
+/* What is computed again is gathered for backward anyway, exchanged with nobody and kept nowhere.
+ * Units by size end within blocks, and DeepSpeed's trace gathers as modules are called. */
+static bool recomputes_for_itself(const struct plan *plan)
+{
+	const struct mesh *mesh = &plan->mesh;
+	return plan->wrap.kind != WRAP_SIZE && plan->strategy != STRATEGY_ZERO_3 &&
+	       mesh->tensor == 1 && mesh->context == 1 && mesh->expert == 1 &&
+	       plan->activation_offload == ACTIVATIONS_STAY;
 }
 
 static bool same_shape(const struct sampler *sampler, const struct plan *a, const struct plan *b)
 {
+	uint64_t no_shape = sampler->no_shape;
+	if (recomputes_for_itself(a) && recomputes_for_itself(b))
+		no_shape |= KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING);
 	return a->mesh.shard == b->mesh.shard && plan_divides_alike(a, b) &&
 	       probed_micro_batches(a) == probed_micro_batches(b) &&
-	       knobs_alike_but(sampler->no_shape, a, b);
+	       knobs_alike_but(no_shape, a, b);
 }
 
-static const struct load *find_load(struct sampler *sampler, const struct plan *plan)
+/* Of what saves more than `limit` with a smaller micro-batch, that load is a bound. */
+static bool suffices(const struct sampler *sampler, const struct load *load,
+	const struct plan *plan, int64_t limit)
+{
+	bool is_more = load->saved > limit && load->plan->micro_batch < plan->micro_batch;
+	uint64_t smaller = is_more ? KNOB_BIT(KNOB_MICRO_BATCH) : 0;
+	return same_load_but(sampler->no_load | smaller, load->plan, plan);
+}
+
+static const struct load *find_load(struct sampler *sampler, const struct plan *plan, int64_t limit)
 {
 	int i = 0;
-	while (i < sampler->n_loads && !same_load(sampler, sampler->loads[i].plan, plan))
+	while (i < sampler->n_loads && !suffices(sampler, &sampler->loads[i], plan, limit))
 		i++;
 	if (i == sampler->n_loads) {
 		sampler->loads = array_grow(
@@ -428,7 +450,8 @@ static struct bound bound_with_shape(
 		.network = work_of_step(plan, shape).wire * (1 - 1e-9)};
 }
 
-/* Where the states alone are too large, neither load nor shape is looked at. */
+/* Where the states alone are too large, neither load nor shape is looked at. A stage's share of a
+ * load is not its own. */
 static struct bound bound_of(struct sampler *sampler, const struct plan *plan, int64_t limit)
 {
 	const struct division division = plan_division(plan);
@@ -437,7 +460,8 @@ static struct bound bound_of(struct sampler *sampler, const struct plan *plan, i
 	double states = (double)part->trained_count * bound_states(plan);
 	if (plan->mesh.pipeline == 1 && states > (double)limit)
 		return (struct bound){.memory = (int64_t)states};
-	const struct load *load = find_load(sampler, plan);
+	const struct load *load =
+		find_load(sampler, plan, plan->mesh.pipeline > 1 ? INT64_MAX : limit);
 	return plan->mesh.pipeline > 1
 		       ? bound_of_stages(sampler->question->topology, plan, part, load)
 		       : bound_with_shape(sampler, plan, load);
@@ -467,12 +491,15 @@ const struct divided_models *bounds_models(const struct bounds *bounds)
 
 void bounds_complete(struct bounds *bounds, const struct space *space, int index)
 {
+	struct sampler *sampler = bounds->sampler;
 	const struct plan *plan = &space->plans[index];
+	struct bound *bound = &bounds->of[index];
 	if (plan->mesh.pipeline > 1)
 		return;
 	const struct bound whole =
-		bound_with_shape(bounds->sampler, plan, find_load(bounds->sampler, plan));
-	bounds->of[index].memory = max_i64(bounds->of[index].memory, whole.memory);
+		bound_with_shape(sampler, plan, find_load(sampler, plan, INT64_MAX));
+	bound->time = fmax(bound->time, whole.time);
+	bound->memory = max_i64(bound->memory, whole.memory);
 }
 
 struct block_load bounds_block(const struct question *question, const struct plan *plan)

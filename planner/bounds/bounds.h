@@ -24,12 +24,14 @@ struct bounds {
 };
 
 /* Of plans whose states no device holds, the bound of memory is of these alone, and there are no
- * others. bounds_finish frees what it allocates. */
+ * others; of those whose saved tensors none holds, bounds may be of fewer. bounds_finish frees what
+ * it allocates. */
 void bounds_build(
 	const struct question *question, const struct space *space, struct bounds *bounds);
 /* What ranks have of the model under the divisions of all plans, until bounds_finish. */
 const struct divided_models *bounds_models(const struct bounds *bounds);
-/* The bound of memory of a plan is that of its load and its shape, too. `space`: as it was. */
+/* Bounds of a plan's time and memory are those of its load and its shape, too. `space`: as it was.
+ */
 void bounds_complete(struct bounds *bounds, const struct space *space, int plan);
 /* The bound of memory that a class of a plan's own schedule gives, whole or folded. Allocates from
  * `arena`. */

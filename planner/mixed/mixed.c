@@ -91,13 +91,14 @@ static int find_sibling(const struct search *search, int plan, enum checkpointin
 
 /* Of the blocks, how many of this kind make the plan fit by the bounds of memory; INFINITY: all do
  * not suffice. */
-static double share_of(const struct search *search, int plan, int sibling)
+static double share_of(struct search *search, int plan, int sibling)
 {
 	const struct bound *none = &search->bounds.of[plan], *all = &search->bounds.of[sibling];
 	if (none->memory <= search->limit)
 		return 0;
 	if (all->memory > search->limit)
 		return INFINITY;
+	bounds_complete(&search->bounds, &search->space, plan);
 	return (double)(none->memory - search->limit) / (double)(none->memory - all->memory);
 }
 
@@ -114,12 +115,13 @@ struct task {
 };
 
 /* With as many blocks checkpointed, of the kind that costs less, as the bounds say. */
-static double estimate(const struct search *search, struct task *task)
+static double estimate(struct search *search, struct task *task)
 {
-	double least = INFINITY, none = search->bounds.of[task->place].time;
+	const struct bound *none = &search->bounds.of[task->place];
+	double least = INFINITY;
 	int blocks = (int)search->question->model->architecture.layers;
 	if (!task->family.full)
-		return search->bounds.of[task->place].memory <= search->limit ? none : INFINITY;
+		return none->memory <= search->limit ? none->time : INFINITY;
 	for (int k = task->family.selective ? COUNT_SOME : COUNT_FULL; k >= COUNT_FULL; k--) {
 		int sibling = find_sibling(search, task->place,
 			k == COUNT_FULL ? CHECKPOINTING_FULL : CHECKPOINTING_SELECTIVE);
@@ -127,7 +129,7 @@ static double estimate(const struct search *search, struct task *task)
 		task->full = sibling;
 		if (isinf(share))
 			continue;
-		double time = none + share * (search->bounds.of[sibling].time - none);
+		double time = none->time + share * (search->bounds.of[sibling].time - none->time);
 		if (time >= least)
 			continue;
 		least = time;
@@ -188,7 +190,7 @@ static bool is_too_large(const struct known *known)
 	return known->is_short || (known->simulated && !known->has_room);
 }
 
-static void find_tasks(const struct search *search, int64_t cost, struct tasks *tasks)
+static void find_tasks(struct search *search, int64_t cost, struct tasks *tasks)
 {
 	for (int i = 0; i < search->space.n; i++) {
 		const struct plan *plan = &search->space.plans[i];

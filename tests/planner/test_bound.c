@@ -54,6 +54,7 @@ static void judge_question(const struct question *question, bool tighten, double
 	struct evaluator evaluator = {.question = question};
 	struct space space;
 	struct bounds bounds;
+	struct tally first = {0}; /* as they are built */
 	struct error error = {0};
 	if (!space_build(question, arena, &space, &error))
 		return; /* a knob that this runtime lacks */
@@ -66,8 +67,11 @@ static void judge_question(const struct question *question, bool tighten, double
 				bounds.of[i].memory, evaluator_bound_memory(&evaluator, plan));
 		if (!evaluator_run(&evaluator, plan, &prediction, &error))
 			fail_msg("%s", error.message);
+		judge(question, plan, &bounds.of[i], &prediction, slack, &first);
+		bounds_complete(&bounds, &space, i);
 		judge(question, plan, &bounds.of[i], &prediction, slack, tally);
 	}
+	tally->violations += first.violations;
 	bounds_finish(&bounds);
 	space_finish(&space);
 	evaluator_finish(&evaluator);
@@ -319,6 +323,74 @@ static void test_pipelines(void **state)
 	assert_true(own.memory / (double)own.plans > 0.8);
 }
 
+/* Ways to checkpoint share what they do not change: bounds are those of a space with one way alone.
+ * Of what is too large in any case, a bound may be that of a smaller micro-batch until it is asked
+ * for. */
+static int judge_way(const struct question *question, const struct space *space,
+	struct bounds *bounds, enum checkpointing way)
+{
+	struct space alone = *space;
+	struct bounds its_own;
+	int n_too_large = 0;
+	alone.n = 0;
+	alone.plans = calloc((size_t)space->n, sizeof(*alone.plans));
+	for (int i = 0; i < space->n; i++)
+		if (plan_checkpoints(&space->plans[i], way))
+			alone.plans[alone.n++] = space->plans[i];
+	bounds_build(question, &alone, &its_own);
+	for (int i = 0, k = 0; i < space->n; i++) {
+		const struct bound *shared = &bounds->of[i], *own = &its_own.of[k];
+		if (!plan_checkpoints(&space->plans[i], way))
+			continue;
+		n_too_large += shared->memory > device_limit(question->topology, 0);
+		assert_true(shared->time == own->time);
+		assert_int_equal(shared->memory, own->memory);
+		assert_true(shared->network == own->network);
+		bounds_complete(bounds, space, i);
+		bounds_complete(&its_own, &alone, k++);
+		assert_true(shared->time == own->time);
+		assert_int_equal(shared->memory, own->memory);
+	}
+	bounds_finish(&its_own);
+	free(alone.plans);
+	return n_too_large;
+}
+
+static void test_ways_to_checkpoint_share(void **state)
+{
+	static const struct one {
+		const char *runtime, *knob, *value;
+	} cases[] = {
+		{"pytorch-fsdp2", "micro_batch", "8"},
+		{"pytorch-fsdp2", "tensor", "2"},
+		{"pytorch-fsdp1", "grad_accum", "2"},
+		{"deepspeed", "micro_batch", "4"},
+		{"shardplan", "activation_offload", "checkpoints"},
+	};
+	int n_too_large = 0;
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		struct question question = {.model = load_model(&arena, "llama-2-7b"),
+			.topology = load_topology(&arena, "2xdgx-a100-40gb")};
+		struct space space;
+		struct bounds bounds;
+		struct error error = {0};
+		set_choice(&question, &arena, "runtime", cases[i].runtime);
+		set_choice(&question, &arena, cases[i].knob, cases[i].value);
+		if (!space_build(&question, &arena, &space, &error))
+			fail_msg("%s", error.message);
+		bounds_build(&question, &space, &bounds);
+		for (int way = 0; way < 3; way++)
+			n_too_large +=
+				judge_way(&question, &space, &bounds, (enum checkpointing)way);
+		bounds_finish(&bounds);
+		space_finish(&space);
+		arena_finish(&arena);
+	}
+	assert_true(n_too_large > 10);
+}
+
 /* Where launches, or copies over the host link, decide how long a step takes. */
 static void test_bounds_know_queues(void **state)
 {
@@ -372,6 +444,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_other_runtimes),
 		cmocka_unit_test(test_bounds_are_close),
 		cmocka_unit_test(test_many_blocks),
+		cmocka_unit_test(test_ways_to_checkpoint_share),
 		cmocka_unit_test(test_bounds_know_queues),
 		cmocka_unit_test(test_pipelines),
 		cmocka_unit_test(test_negative_control),
