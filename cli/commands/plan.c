@@ -188,6 +188,7 @@ static bool ask_compared(struct invocation *invocation, struct asked *asked, str
 static bool run(struct invocation *invocation, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
+	const char *path = argument(arguments, "output");
 	struct asked asked;
 	struct answer answer;
 	struct plan_file file;
@@ -207,6 +208,8 @@ static bool run(struct invocation *invocation, struct error *error)
 	asked.question.effort = argument_given(arguments, "thorough") ? INT64_MAX : 0;
 	if (argument_given(arguments, "find"))
 		return run_find(invocation, &asked, threads, error);
+	if (path != NULL && !file_check_writable(invocation->arena, path, error))
+		return false;
 	asked.question.mixes = asked.question.objective == OBJECTIVE_TIME;
 	asked.question.pareto = argument_given(arguments, "pareto");
 	asked.question.thresholds =

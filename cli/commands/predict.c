@@ -39,6 +39,7 @@ static bool predict_one(struct invocation *invocation, struct error *error)
 			"predicts shows `shardplan explain PLAN.yaml`");
 	if (!ask_plan(invocation->arena, arguments->operands[0], arguments->operands[1], arguments,
 		    &asked, &plan, error) ||
+		(path != NULL && !file_check_writable(invocation->arena, path, error)) ||
 		!plan_evaluate(&asked.question, &plan, EVALUATION_FIGURES, invocation->arena,
 			&evaluation, error) ||
 		!print(arguments, &asked, &evaluation, error))

@@ -217,16 +217,24 @@ static bool write_replacing(
 	return ok;
 }
 
+static bool check_names_file(const char *path, struct error *error)
+{
+	size_t length = strlen(path);
+
+	if (length > 0 && path[length - 1] != '/' && !file_is_folder(path))
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"\"%s\": expected the name of a file to write, got %s", path,
+		length > 0 ? "a folder" : "none");
+}
+
 bool file_write(struct arena *arena, const char *path, const struct text *text, struct error *error)
 {
 	struct stat status;
 	bool exists = stat(path, &status) == 0;
-	size_t length = strlen(path);
 
-	if (length == 0 || path[length - 1] == '/' || (exists && S_ISDIR(status.st_mode)))
-		return error_set(error, EXIT_CODE_USAGE,
-			"\"%s\": expected the name of a file to write, got %s", path,
-			length > 0 ? "a folder" : "none");
+	if (!check_names_file(path, error))
+		return false;
 	if (strcmp(path, "-") == 0 || (exists && !S_ISREG(status.st_mode)))
 		return write_direct(path, text, error);
 	/* A link stays a link: what it points to is replaced. */
@@ -243,11 +251,11 @@ bool file_check_writable(struct arena *arena, const char *path, struct error *er
 
 	if (strcmp(path, "-") == 0)
 		return true;
+	if (!check_names_file(path, error))
+		return false;
 	bool exists = stat(path, &status) == 0;
-	errno = EISDIR;
 	if (exists && !S_ISREG(status.st_mode))
-		return (!S_ISDIR(status.st_mode) && access(path, W_OK) == 0) ||
-		       cannot_write(path, error);
+		return access(path, W_OK) == 0 || cannot_write(path, error);
 	char *resolved = exists ? realpath(path, NULL) : NULL;
 	int file = open_beside(arena, resolved != NULL ? resolved : path, &temporary);
 	free(resolved);

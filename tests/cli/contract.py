@@ -195,10 +195,13 @@ class Files(Case):
         self.run_ok(*LOCAL, '-o', 'plan.yaml')
         train = ['train', 'plan.yaml', '--data', 'text.txt', '--steps', '2', '--measured']
         before = sorted(os.listdir(self.box.folder))
-        for path in ('tiny.yaml/m.json', '.'):
-            for words in ([*train, path], ['calibrate', 'local', '-o', path]):
-                result = self.run_ok(*words, code=4)
-                self.assertIn(f'{path}: cannot be written: ', result.err)
+        for path, code, said in (('tiny.yaml/m.json', 4, 'tiny.yaml/m.json: cannot be written: '),
+                                 ('.', 2, '".": expected the name of a file to write, got a folder')):
+            for words in ([*train, path], ['calibrate', 'local', '-o', path], [*LOCAL, '-o', path],
+                          ['plan', *LOCAL[1:], '-o', path]):
+                result = self.run_ok(*words, code=code)
+                self.assertIn(said, result.err)
+                self.assertEqual(result.out, '')
                 self.assertNotIn('step 1', result.err)
         self.assertEqual(before, sorted(os.listdir(self.box.folder)))
         self.run_ok(*train, '/dev/null')
