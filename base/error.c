@@ -179,8 +179,8 @@ const char *nearest_name(const char *word, const char *const *names)
 {
 	const char *nearest = NULL;
 	int length = (int)strlen(word);
-	/* At least 2 edits may differ, but never every letter. */
-	int best = (length / 3 > 2 ? length / 3 : 2) + 1;
+	/* At least 2 edits may differ, but never most letters of a short word. */
+	int best = (length / 3 > 2 ? length / 3 : length == 3 ? 1 : 2) + 1;
 
 	if (length > LONGEST_NAME || names == NULL)
 		return NULL;

@@ -91,6 +91,9 @@ static void test_nearest(void **state)
 	assert_null(nearest_name("l", names)); /* one of one letters may not differ */
 	assert_null(nearest_name("topology", names));
 	assert_null(nearest_name("xy", names)); /* both letters differ */
+	assert_null(nearest_name("fp8", (const char *const[]){"fp32", "fp16", NULL})); /* most do */
+	assert_string_equal(
+		nearest_name("fp1", (const char *const[]){"fp32", "fp16", NULL}), "fp16");
 	assert_null(nearest_name("", names));
 	assert_string_equal(nearest_name("global", names), "global-batch"); /* begins it */
 	assert_string_equal(nearest_name("Micro", names), "micro-batch");
