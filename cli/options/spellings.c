@@ -284,6 +284,12 @@ static const char *switched(const char *typed)
 	return NULL;
 }
 
+static bool takes_dtype(const struct option *option)
+{
+	return option->knob != NULL &&
+	       option->knob->field.names == knob_table[KNOB_PARAM_DTYPE].field.names;
+}
+
 static const char *one_word(const struct option *option, const char *typed)
 {
 	const char *name = option->knob != NULL ? named(option, typed) : NULL;
@@ -292,9 +298,7 @@ static const char *one_word(const struct option *option, const char *typed)
 		if (strcmp(words[i].option, option->name) == 0 &&
 			same_letters(words[i].typed, typed))
 			name = words[i].means;
-	for (int i = 0; name == NULL && option->knob != NULL &&
-			option->knob->field.names == dtype_names && i < COUNT_OF(dtypes);
-		i++)
+	for (int i = 0; name == NULL && takes_dtype(option) && i < COUNT_OF(dtypes); i++)
 		if (same_letters(dtypes[i].typed, typed))
 			name = dtypes[i].means;
 	if (name == NULL && option->knob != NULL && option->knob->field.type == FIELD_TYPE_BOOL)

@@ -21,7 +21,10 @@
 		BIT(RUNTIME_INTERNEVO) | BIT(RUNTIME_MEGATRON))
 #define STAGED         (DIVIDED | BIT(RUNTIME_SHARDPLAN))
 #define CUTS_SEQUENCES (BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_SHARDPLAN) | BIT(RUNTIME_MEGATRON))
-static const char dtypes[] = "fp32|bf16|fp16", on_off[] = "on|off";
+static const char on_off[] = "on|off";
+/* Of the element types those that whole tensors of a plan may have. */
+static const char *const dtypes[] = {
+	[DTYPE_FP32] = "fp32", [DTYPE_BF16] = "bf16", [DTYPE_FP16] = "fp16", NULL};
 
 const struct knob knob_table[KNOB_COUNT] = {
 	[KNOB_STRATEGY] =
@@ -146,31 +149,28 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_PARAM_DTYPE] =
 		{
-			CHOICE(param_dtype, REQUIRED, dtype_names),
+			CHOICE(param_dtype, REQUIRED, dtypes),
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK,
-			.metavar = dtypes,
 			.help = "parameters that compute reads",
 			.remark = "GPUs without bf16: fp16",
 		},
 	[KNOB_MASTER_DTYPE] =
 		{
-			CHOICE(master_dtype, REQUIRED, dtype_names),
+			CHOICE(master_dtype, REQUIRED, dtypes),
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK,
 			.gpu = DTYPE_FP32,
 			.cpu = DTYPE_FP32,
-			.metavar = dtypes,
 			.help = "parameters and moments that the optimizer updates",
 		},
 	[KNOB_REDUCE_DTYPE] =
 		{
-			CHOICE(reduce_dtype, REQUIRED, dtype_names),
+			CHOICE(reduce_dtype, REQUIRED, dtypes),
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK | KNOB_NO_LOAD | KNOB_VARIED | KNOB_IN_STUDY,
 			.gpu = DTYPE_FP32,
 			.cpu = DTYPE_FP32,
-			.metavar = dtypes,
 			.help = "gradients while they are reduced",
 		},
 	[KNOB_GRADIENT_SUMS] =

@@ -51,9 +51,6 @@ static bool check_dtype(const char *option, enum dtype dtype, const struct plan 
 	const struct device *device, struct error *error)
 {
 	bool ours = plan->runtime == RUNTIME_SHARDPLAN && device->kind == DEVICE_CPU;
-	if (dtype > DTYPE_FP16)
-		return error_set(error, EXIT_CODE_USAGE, "--%s %s: expected fp32, bf16 or fp16",
-			option, dtype_name(dtype));
 	if (ours && dtype == DTYPE_FP16)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--%s fp16: our CPU kernels compute in fp32 and bf16; use one of these",

@@ -118,8 +118,10 @@ static const struct {
 	{GPU, "cpu_offload=gpu",
 		"--cpu-offload: expected one of none, optimizer, parameters, all, or runs such as "
 		"2xoptimizer+1xnone, got \"gpu\""},
-	{GPU, "param_dtype=fp8", "--param-dtype fp8: expected fp32, bf16 or fp16"},
-	{GPU, "reduce_dtype=int8", "--reduce-dtype int8: expected fp32, bf16 or fp16"},
+	{GPU, "param_dtype=4", "--param-dtype: expected one of fp32, bf16, fp16, got \"4\""},
+	{GPU, "master_dtype=fp8", "--master-dtype: expected one of fp32, bf16, fp16, got \"fp8\""},
+	{GPU, "reduce_dtype=int8",
+		"--reduce-dtype: expected one of fp32, bf16, fp16, got \"int8\""},
 	{VOLTA, "param_dtype=bf16",
 		"--param-dtype bf16: V100-SXM2-32GB has no bf16 units; use fp16"},
 	{CPU, "param_dtype=fp16",
