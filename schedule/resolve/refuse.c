@@ -410,20 +410,23 @@ static bool check_mesh(
 /* Sizes that would overflow further on: the logits and the loss take up to 16 bytes an element. */
 static bool check_batch(const struct plan *plan, const struct model *model, struct error *error)
 {
-	const int64_t limit = INT64_C(1) << 50;
-	int64_t product, tokens, bytes;
+	const int64_t most = (INT64_C(1) << 50) / (16 * model->architecture.vocab);
+	int64_t product, tokens;
 	if (plan->seq_len > model->architecture.context)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--seq-len %lld: %s has a context of %lld tokens", (long long)plan->seq_len,
 			model->architecture.name, (long long)model->architecture.context);
-	if (!checked_mul(plan->micro_batch, plan->seq_len, &tokens) ||
-		!checked_mul(tokens, 16 * model->architecture.vocab, &bytes) || bytes > limit)
+	if (plan->seq_len > most)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--seq-len %lld: the logits of one sequence would not fit any machine; use "
+			"at most %lld",
+			(long long)plan->seq_len, (long long)most);
+	if (!checked_mul(plan->micro_batch, plan->seq_len, &tokens) || tokens > most)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--micro-batch %lld: the logits of %lld tokens each would not fit any "
 			"machine; use at most %lld",
 			(long long)plan->micro_batch, (long long)plan->seq_len,
-			(long long)max_i64(
-				limit / (16 * model->architecture.vocab) / plan->seq_len, 1));
+			(long long)(most / plan->seq_len));
 	if (plan->grad_accum > PLAN_MAX_GRAD_ACCUM)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--grad-accum %lld: expected at most %d micro-batches in a step; use a "

@@ -6,7 +6,7 @@
 /* --- messages ------------------------------------------------------------------------------------
  */
 
-enum where { GPU, CPU, VOLTA };
+enum where { GPU, CPU, VOLTA, ENDLESS }; /* the last: of a model with any number of positions */
 
 static const struct {
 	enum where where;
@@ -24,6 +24,12 @@ static const struct {
 		"--seq-len: expected a whole number greater than 0, got "
 		"\"99999999999999999999\""},
 	{GPU, "seq_len=8192", "--seq-len 8192: llama-2-7b has a context of 4096 tokens"},
+	{ENDLESS, "seq_len=5000000000",
+		"--seq-len 5000000000: the logits of one sequence would not fit any machine; use "
+		"at most 2199023255"},
+	{ENDLESS, "seq_len=2000000000 micro_batch=2",
+		"--micro-batch 2: the logits of 2000000000 tokens each would not fit any machine; "
+		"use at most 1"},
 	{GPU, "micro_batch=-1",
 		"--micro-batch: expected a whole number greater than 0, got \"-1\""},
 	{GPU, "micro_batch=1.5",
@@ -164,11 +170,15 @@ static void test_messages(void **state)
 		[GPU] = cluster(&arena, "2xdgx-a100-80gb"),
 		[CPU] = cpu_machine(&arena, 4),
 		[VOLTA] = cluster(&arena, "dgx-v100"),
+		[ENDLESS] = cluster(&arena, "2xdgx-a100-80gb"),
 	};
+	struct model endless = *model;
+	endless.architecture.context = INT64_MAX;
 	for (int i = 0; i < COUNT_OF(bad); i++) {
 		struct plan plan;
 		struct error error;
-		if (try_words(&arena, model, topologies[bad[i].where], bad[i].words, &plan, &error))
+		if (try_words(&arena, bad[i].where == ENDLESS ? &endless : model,
+			    topologies[bad[i].where], bad[i].words, &plan, &error))
 			fail_msg("%s passes", bad[i].words);
 		assert_int_equal(error.code, EXIT_CODE_USAGE);
 		assert_string_equal(error.message, bad[i].message);
