@@ -122,10 +122,7 @@ static void add_batch(const struct plan *plan, struct text *text)
 	/* Stages reduce last unless they are told otherwise. */
 	if (plan->mesh.pipeline > 1 && !plan->sync_each_micro_batch)
 		return;
-	text_printf(text, " (%s)",
-		plan->late_all_reduce         ? "scattered each, all-reduced last"
-		: plan->sync_each_micro_batch ? "reduced each"
-					      : "reduced last");
+	text_printf(text, " (%s)", plan_reduction(plan));
 }
 
 const char *device_noun(const struct topology *topology)

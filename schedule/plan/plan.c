@@ -364,6 +364,13 @@ void plan_add_order(const struct plan *plan, struct text *text)
 		text_printf(text, ", layers %s", plan->layers_per_stage.text);
 }
 
+const char *plan_reduction(const struct plan *plan)
+{
+	return plan->late_all_reduce         ? "gradients scattered in each, all-reduced once"
+	       : plan->sync_each_micro_batch ? "gradients reduced in each"
+					     : "gradients reduced once";
+}
+
 void plan_summary(const struct plan *plan, struct text *text)
 {
 	plan_add_axes(plan, text);
@@ -396,9 +403,7 @@ void plan_summary(const struct plan *plan, struct text *text)
 	text_printf(text, ", micro-batch %lld x %lld", (long long)plan->micro_batch,
 		(long long)plan->grad_accum);
 	if (plan->grad_accum > 1)
-		text_add(text, plan->late_all_reduce         ? " (scatter each, all-reduce last)"
-			       : plan->sync_each_micro_batch ? " (sync each)"
-							     : " (sync last)");
+		text_printf(text, " (%s)", plan_reduction(plan));
 	text_printf(text, ", %s", runtime_names[plan->runtime]);
 	if (libraries_named(&plan->libraries))
 		text_printf(text, " (%s)", plan->libraries.text);

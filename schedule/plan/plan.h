@@ -89,6 +89,8 @@ void plan_write(const struct plan *plan, struct writer *writer);
 void plan_add_axes(const struct plan *plan, struct text *text);
 /* ", interleaved of 4 stages a rank, layers 1x4+7x5"; nothing without a pipeline. */
 void plan_add_order(const struct plan *plan, struct text *text);
+/* "gradients reduced once": of several micro-batches, in which gradients are reduced. */
+const char *plan_reduction(const struct plan *plan);
 /* One line for people: "FULL_SHARD, wrap block, prefetch pre, ...", only what distinguishes plans.
  */
 void plan_summary(const struct plan *plan, struct text *text);

@@ -320,8 +320,12 @@ static void test_summary(void **state)
 	plan_summary(&plan, &text);
 	assert_string_equal(text_string(&text),
 		"HYBRID_SHARD (groups of 8), reshard to 2, wrap block, prefetch pre + forward, "
-		"checkpointing none, micro-batch 1 x 2 (sync last), pytorch-fsdp2");
+		"checkpointing none, micro-batch 1 x 2 (gradients reduced once), pytorch-fsdp2");
 	text_finish(&text);
+	plan.sync_each_micro_batch = true;
+	assert_string_equal(plan_reduction(&plan), "gradients reduced in each");
+	plan.late_all_reduce = true;
+	assert_string_equal(plan_reduction(&plan), "gradients scattered in each, all-reduced once");
 	arena_finish(&arena);
 }
 
