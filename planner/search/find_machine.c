@@ -306,17 +306,35 @@ bool find_network(struct finder *finder, double target, struct error *error)
 
 /* --- scaling ---------------------------------------------------------------------------------- */
 
-/* Throughput per device, relative to the fewest nodes on which a plan fits. */
-static void add_efficiencies(struct finding *finding)
+/* Throughput per device, relative to the fewest nodes on which a plan fits: their row, or NULL. */
+static const struct found *add_efficiencies(struct finding *finding)
 {
-	double first = 0;
+	const struct found *first = NULL;
 	for (int i = 0; i < finding->n; i++) {
 		struct found *row = &finding->rows[i];
 		if (!row_fits(row))
 			continue;
-		first = first > 0 ? first : time_per_token(row);
-		row->ratio = first / time_per_token(row);
+		first = first != NULL ? first : row;
+		row->ratio = time_per_token(first) / time_per_token(row);
 	}
+	return first;
+}
+
+static const char *scaling_statement(
+	struct arena *arena, const struct found *first, const struct found *last)
+{
+	if (!row_fits(last))
+		return arena_printf(arena, "No plan fits on %s", last->what);
+	if (last->value <= 1)
+		return "One node, and no network for more: there is nothing to compare it with";
+	if (first == last)
+		return arena_printf(arena,
+			"A plan fits on %s, but on none of the smaller machines: there is nothing "
+			"to compare",
+			last->what);
+	return arena_printf(arena, "On %s, throughput per device is %.1f %% of that on %s%s",
+		last->what, last->ratio * 100, first->what,
+		first->value > 1 ? ", the smallest machine here on which a plan fits" : "");
 }
 
 static void another_of_nodes(struct finder *finder, int64_t nodes, struct another *another)
@@ -341,17 +359,10 @@ bool find_scaling(struct finder *finder, struct error *error)
 	another_of_nodes(finder, most, &others[n_others++]);
 	if (!find_all(finder, others, n_others, error))
 		return false;
-	add_efficiencies(finding);
+	const struct found *first = add_efficiencies(finding);
 	const struct found *last = &finding->rows[finding->n - 1];
 	finding->exists = row_fits(last);
 	finding->value = (double)most;
-	finding->statement =
-		finding->exists
-			? arena_printf(finder->arena,
-				  "%s reach %.1f %% of the throughput per device of the smallest "
-				  "machine in this table on which a plan fits",
-				  count(finder->arena, most, "node"), last->ratio * 100)
-			: arena_printf(finder->arena, "No plan fits on %s",
-				  count(finder->arena, most, "node"));
+	finding->statement = scaling_statement(finder->arena, first, last);
 	return true;
 }

@@ -319,6 +319,38 @@ static void test_scaling(void **state)
 		assert_true(same(ask(&one, &arena).chosen->prediction.step_time,
 			finding.rows[i].prediction.step_time));
 	}
+	assert_string_equal(finding.statement,
+		arena_printf(&arena,
+			"On 4 nodes, throughput per device is %.1f %% of that on 1 node",
+			finding.rows[2].ratio * 100));
+	arena_finish(&arena);
+}
+
+/* What throughput is compared with is named. */
+static void test_scaling_from_the_smallest(void **state)
+{
+	static const struct {
+		const char *model, *topology, *statement;
+	} cases[] = {
+		{"llama-2-13b", "4xg5.48xlarge", "% of that on 2 nodes, the smallest machine here"},
+		{"llama-2-13b", "2xg5.48xlarge", "A plan fits on 2 nodes, but on none of the"},
+		{"mpt-30b", "2xg5.48xlarge", "No plan fits on 2 nodes"},
+		{"gpt2-1.5b", "rtx4090-8x", "One node, and no network for more"},
+	};
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct question question = {.model = load_model(&arena, cases[i].model),
+			.topology = load_topology(&arena, cases[i].topology)};
+		set_choice(&question, &arena, "wrap", "block");
+		set_choice(&question, &arena, "micro_batch", "1");
+		set_choice(&question, &arena, "tensor", "1");
+		set_choice(&question, &arena, "pipeline", "1");
+		set_choice(&question, &arena, "context", "1");
+		struct finding finding = find(&question, FIND_SCALING, 0, &arena);
+		if (strstr(finding.statement, cases[i].statement) == NULL)
+			fail_msg("%s: %s", cases[i].topology, finding.statement);
+	}
 	arena_finish(&arena);
 }
 
@@ -334,6 +366,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_without_offload),
 		cmocka_unit_test(test_network),
 		cmocka_unit_test(test_scaling),
+		cmocka_unit_test(test_scaling_from_the_smallest),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
