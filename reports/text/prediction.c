@@ -1,4 +1,6 @@
 /* One prediction for people. */
+#include <math.h>
+
 #include "reports/text/screen.h"
 
 /* "parameters" ... with blanks for underscores. */
@@ -248,14 +250,40 @@ static void add_data_loader(
 		noun);
 }
 
+/* "3 retries in 2 steps": steps that take turns have a mean that is no number of retries. */
+static void add_count_of_retries(double a_step, struct text *text)
+{
+	enum { MOST_STEPS = 8 }; /* further on the mean says as much */
+	int steps = 1;
+
+	while (steps < MOST_STEPS && fabs(steps * a_step - round(steps * a_step)) > 1e-6)
+		steps++;
+	double n = round(steps * a_step);
+	text_printf(text, "%.0f %s ", n, n == 1 ? "retry" : "retries");
+	if (steps == 1)
+		text_add(text, "a step");
+	else
+		text_printf(text, "in %d steps", steps);
+}
+
+/* Retries are those of the class that is told, the time is of all. */
 static void add_retries(const struct prediction *prediction, struct text *text)
 {
 	char longer[32];
 
 	if (prediction->time.allocator <= 0)
 		return;
-	text_printf(text, "allocator    %.3g retries a step, which make it %s longer\n",
-		prediction->allocator_retries, format_seconds(longer, prediction->time.allocator));
+	text_add(text, "allocator    ");
+	add_count_of_retries(prediction->allocator_retries, text);
+	if (prediction->n_classes > 1 && prediction->classes != NULL) {
+		text_add(text, " on ");
+		add_terminal(text, prediction->classes[prediction->rank_class].name);
+		text_add(text, "; with those of other stages");
+	} else {
+		text_add(text, ":");
+	}
+	text_printf(text, " %s of a step on average\n",
+		format_seconds(longer, prediction->time.allocator));
 }
 
 static void add_host_memory(const struct prediction *prediction, struct text *text)

@@ -310,15 +310,41 @@ static void test_prediction(void **state)
 	assert_non_null(from);
 	assert_null(strstr(text_string(&text), "retries"));
 	text_finish(&text);
+}
+
+static void test_retries(void **state)
+{
+	static const struct {
+		double a_step;
+		int stages;
+		const char *line;
+	} cases[] = {
+		{1, 0, "1 retry a step: 250 ms of a step on average"},
+		{3, 0, "3 retries a step: 250 ms of a step on average"},
+		{1.5, 0, "3 retries in 2 steps: 250 ms of a step on average"},
+		{1.0 / 3, 0, "1 retry in 3 steps: 250 ms of a step on average"},
+		{1.5, 2, "3 retries in 2 steps on stage 1; with those of other stages 250 ms of"},
+		{0, 2, "0 retries a step on stage 1; with those of other stages 250 ms of"},
+	};
+	struct class_figures stages[] = {{.name = "stage 0"}, {.name = "stage 1"}};
+	struct fixture *fixture = *state;
 	struct prediction tight = fixture->prediction;
+	struct text text = {0};
+
 	tight.fits = FITS_TIGHT;
-	tight.allocator_retries = 2.5;
 	tight.time.allocator = 0.25;
-	report_prediction_text(
-		&fixture->schedule->plan, fixture->model, fixture->topology, &tight, &plain, &text);
-	assert_non_null(strstr(text_string(&text),
-		"\nallocator    2.5 retries a step, which make it 250 ms longer\n"));
-	assert_non_null(strstr(text_string(&text), "\n retries of the allocator  "));
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		tight.allocator_retries = cases[i].a_step;
+		tight.n_classes = cases[i].stages;
+		tight.rank_class = cases[i].stages > 0;
+		tight.classes = cases[i].stages > 0 ? stages : NULL;
+		report_prediction_text(&fixture->schedule->plan, fixture->model, fixture->topology,
+			&tight, &plain, &text);
+		if (strstr(text_string(&text), cases[i].line) == NULL)
+			fail_msg("%s", text_string(&text));
+		assert_non_null(strstr(text_string(&text), "\n retries of the allocator  "));
+		text_clear(&text);
+	}
 	text_finish(&text);
 }
 
@@ -558,6 +584,7 @@ int main(void)
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_warnings),
 		cmocka_unit_test(test_prediction),
+		cmocka_unit_test(test_retries),
 		cmocka_unit_test(test_pipeline),
 		cmocka_unit_test(test_views),
 		cmocka_unit_test(test_operations),
