@@ -156,6 +156,21 @@ static bool nodes_are_real(const struct judge *judge, const struct schedule *sch
 	       judge->measured->nodes == schedule->topology->nodes;
 }
 
+/* How many stages a node has parts of is not told; rows are as many as the router sent. */
+static void check_egress(struct judge *judge, const struct schedule *schedule, bool sends_rows)
+{
+	double predicted = judge->predicted->wire_bytes_node_egress;
+	double measured = judge->measured->values.wire_bytes_node_egress;
+
+	if (!nodes_are_real(judge, schedule) || judge->predicted->n_classes > 1 ||
+		predicted + measured <= 0)
+		return;
+	if (sends_rows)
+		add_line(judge, "leaving a node, with rows", "bytes", predicted, measured);
+	else
+		add_exact(judge, "leaving a node", "bytes", predicted, measured);
+}
+
 static void check_network(struct judge *judge, const struct schedule *schedule)
 {
 	static const char *const names[] = {[COLLECTIVE_ALL_GATHER] = "all-gathers per step",
@@ -173,11 +188,7 @@ static void check_network(struct judge *judge, const struct schedule *schedule)
 	if (sends_rows)
 		add_line(judge, "rows to and from experts", "bytes", predicted->wire_bytes_rows,
 			measured->wire_bytes_rows);
-	/* How many stages a node has parts of is not told. */
-	if (nodes_are_real(judge, schedule) && predicted->n_classes < 2 && !sends_rows &&
-		(predicted->wire_bytes_node_egress > 0 || measured->wire_bytes_node_egress > 0))
-		add_exact(judge, "leaving a node", "bytes", predicted->wire_bytes_node_egress,
-			measured->wire_bytes_node_egress);
+	check_egress(judge, schedule, sends_rows);
 	for (int i = 0; i < COUNT_OF(names); i++)
 		if (i <= COLLECTIVE_ALL_REDUCE || predicted->collectives[i] != 0 ||
 			measured->collectives[i] != 0)

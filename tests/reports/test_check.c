@@ -167,6 +167,30 @@ static void test_standing_in(void **state)
 	measured->values.wire_bytes_node_egress = egress;
 }
 
+/* Rows to experts are as many as the router sends: what they are part of is shown, and not judged;
+ * the rest of what a rank sends is. */
+static void test_rows(void **state)
+{
+	struct fixture *fixture = *state;
+	struct prediction *predicted = &fixture->prediction, was = *predicted;
+	struct measurement *measured = &fixture->measurement, measured_was = *measured;
+
+	predicted->wire_bytes_node_egress = 1e9;
+	measured->values.wire_bytes_node_egress = 2e9;
+	expect_failures(fixture, &no_time, "leaving a node;");
+	predicted->wire_bytes_rows = 1e6;
+	measured->values.wire_bytes_rows = 3e6;
+	expect_failures(fixture, &no_time, "sent by a rank, but rows;");
+	measured->values.wire_bytes_per_rank += 2e6;
+	expect_failures(fixture, &no_time, "");
+	struct check check = judge(fixture, &no_time);
+	assert_true(has_line(&check, "rows to and from experts"));
+	assert_true(has_line(&check, "leaving a node, with rows"));
+	assert_false(has_line(&check, "leaving a node"));
+	*predicted = was;
+	*measured = measured_was;
+}
+
 /* What ranks reserve counts for each, the context once, and NCCL not at all: only a rank with a
  * GPU of its own has communicators. Growth by some pages is the driver's. */
 static void test_device(void **state)
@@ -307,6 +331,7 @@ int main(void)
 		cmocka_unit_test(test_operations),
 		cmocka_unit_test(test_pss),
 		cmocka_unit_test(test_standing_in),
+		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_device),
 		cmocka_unit_test(test_time),
 		cmocka_unit_test(test_yardstick),
