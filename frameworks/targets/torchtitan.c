@@ -561,7 +561,7 @@ static const struct config_format toml_format = {recognizes_flat, toml_keys, pla
 
 const struct export_target export_torchtitan = {
 	.name = "torchtitan",
-	.title = "torchtitan: a function that returns a Trainer.Config",
+	.title = "torchtitan: a function returning a Trainer.Config",
 	.file = "shardplan_config.py",
 	.versions = "0.3.0 main",
 	.syntax = SYNTAX_PYTHON,

@@ -91,6 +91,7 @@ class Help(Case):
             self.assertIn(f'usage: shardplan {name}', page)
             self.assertLessEqual(max(map(len, page.split('\n'))), 80, name)
         self.assertNotIn('--fault', self.run_ok('help', 'train').out)
+        self.assertLessEqual(max(map(len, self.run_ok('export', '--list').out.split('\n'))), 100)
 
     def test_version_says_what_is_in_and_the_licence(self):
         out = self.run_ok('--version').out
