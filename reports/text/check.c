@@ -317,8 +317,7 @@ static const char *verdict(const struct check_line *line)
 void check_grid(const struct check *check, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"what", GRID_LEFT}, {"predicted", GRID_RIGHT},
-		{"measured", GRID_RIGHT}, {"measured / predicted", GRID_RIGHT},
-		{"verdict", GRID_LEFT}};
+		{"measured", GRID_RIGHT}, {"of predicted", GRID_RIGHT}, {"verdict", GRID_LEFT}};
 	char ratio[32];
 
 	grid_init(grid, columns, COUNT_OF(columns));
@@ -355,27 +354,40 @@ static void add_yardstick(const struct check *check, struct text *text)
 		text_add(text, "It changed during the run: measure again.\n");
 }
 
+static void put_notes(const struct check *check, const struct style *style, struct text *text)
+{
+	struct text lines = {0};
+
+	text_add(&lines,
+		" Ledger: bytes of the schedule's buffers, operation by operation. PSS: memory "
+		"of a process, shared pages by their parts.\n Kinds of time overlap and do not "
+		"add up.\n Step time: the median of the measured steps.\n");
+	if (check->sends_rows)
+		text_add(&lines,
+			" Rows: the router decides. Predicted is as if all experts got alike, or "
+			"what --expert-load says.\n");
+	if (check->stages > 1)
+		text_printf(&lines,
+			" Measured: a rank of stage 0 of %d. What a rank sends is the mean of all "
+			"stages.\n",
+			check->stages);
+	put_lines(text_string(&lines), 1, style, text);
+	text_add_char(text, '\n');
+	text_finish(&lines);
+}
+
 void report_check_text(const struct check *check, const struct style *style, struct text *text)
 {
 	struct grid grid;
+	struct text machine = {0};
 	int judged = 0, bad = 0;
 
 	check_grid(check, &grid);
 	put_text(&grid, style, text);
-	text_add(text,
-		" Ledger: bytes of the schedule's buffers, operation by operation. PSS: memory "
-		"of a process, shared pages by their parts.\n Kinds of time overlap and do not "
-		"add up.\n Step time: the median of the measured steps.\n\n");
-	if (check->sends_rows)
-		text_add(text,
-			" Rows: the router decides. Predicted is as if all experts got alike, or "
-			"what --expert-load says.\n\n");
-	if (check->stages > 1)
-		text_printf(text,
-			"Measured: a rank of stage 0 of %d. What a rank sends is the mean of all "
-			"stages.\n\n",
-			check->stages);
-	add_yardstick(check, text);
+	put_notes(check, style, text);
+	add_yardstick(check, &machine);
+	put_lines(text_string(&machine), 0, style, text);
+	text_finish(&machine);
 	for (int i = 0; i < check->n_lines; i++) {
 		judged += check->lines[i].judged;
 		bad += check->lines[i].judged && !check->lines[i].ok;
