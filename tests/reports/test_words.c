@@ -95,12 +95,30 @@ static void test_figures(void **state)
 	text_finish(&text);
 }
 
+/* Operations are broken where a terminal is narrow. */
+static void test_operations(void **state)
+{
+	struct fixture *fixture = *state;
+	struct text wide = {0}, narrow = {0};
+	const struct view *view = report_view("operations");
+
+	view->write(&fixture->explained, &(struct style){0}, &wide);
+	view->write(&fixture->explained, &(struct style){.width = 100}, &narrow);
+	assert_in_range(strcspn(text_string(&wide), "\n"), 101, 120);
+	for (const char *line = text_string(&narrow); *line != '\0';
+		line += strcspn(line, "\n") + 1)
+		assert_in_range(strcspn(line, "\n"), 0, 100);
+	text_finish(&wide);
+	text_finish(&narrow);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_candidate_name),
 		cmocka_unit_test(test_plan_words),
 		cmocka_unit_test(test_figures),
+		cmocka_unit_test(test_operations),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
