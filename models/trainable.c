@@ -56,7 +56,8 @@ static bool parse(const struct field *field, const char *text, void *member, str
 	struct trainable trainable = {0};
 
 	(void)field;
-	if (*text == '\0' || strcspn(text, " \t\r\n\"'") != strlen(text))
+	if (*text == '\0' || strcspn(text, " \t\r\n\"'") != strlen(text) ||
+		strcmp(text, "lora") == 0) /* of which rank? */
 		return false;
 	if (strcmp(text, "all") != 0)
 		trainable.text = arena_strdup(arena, text);

@@ -12,7 +12,7 @@ static bool parse(struct arena *arena, const char *text, struct trainable *train
 
 static void test_texts(void **state)
 {
-	static const char *const bad[] = {"", "lora:", "lora:0", "lora:-4", "lora:8x",
+	static const char *const bad[] = {"", "lora", "lora:", "lora:0", "lora:-4", "lora:8x",
 		"lora:8:", "lora:8:alpha=", "lora:8:alpha=0", "lora:8:q_proj:beta=3", "a b"};
 	struct arena arena = {0};
 	struct trainable t;
