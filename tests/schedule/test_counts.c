@@ -1,6 +1,7 @@
-/* How many collectives a step issues, how large they are, and what they put on the wire. Sources:
- * events traced from PyTorch 2.6.0 and the assertions in its own tests (test_fsdp_comm.py,
- * test_fully_shard_comm.py, test_fsdp_hybrid_shard.py); docs/runtimes.md. */
+/* How many collectives a step issues, how large they are, what they put on the wire, and the bytes
+ * that other operations move. Sources: events traced from PyTorch 2.6.0 and the assertions in its
+ * own tests (test_fsdp_comm.py, test_fully_shard_comm.py, test_fsdp_hybrid_shard.py);
+ * docs/runtimes.md. */
 #include "support.h"
 
 struct counts {
@@ -468,6 +469,92 @@ static void test_wire_formula(void **state)
 	assert_true(collective_wire_bytes(OP_ALL_REDUCE, 1, 12345) == 0);
 }
 
+/* --- bytes that are moved ------------------------------------------------------------------------
+ */
+
+static int64_t moved(const struct schedule *schedule, enum op_kind kind, int unit)
+{
+	const struct program *p = &schedule->programs[0];
+	int64_t total = 0;
+	for (int i = 0; i < p->n_ops; i++)
+		if (p->ops[i].kind == kind && (unit < 0 || p->ops[i].unit == unit))
+			total += p->ops[i].bytes;
+	return total;
+}
+
+static struct schedule *moving(
+	struct arena *arena, const char *runtime, const char *a, const char *b, const char *c)
+{
+	struct model *model = equal_model(arena, 4);
+	struct topology *topology = gpu_cluster(arena, 1, 16);
+	struct plan plan = toy_plan(arena, model, topology, runtime, a, b, c, NULL);
+	return toy_schedule(arena, &plan, model, topology);
+}
+
+/* One block of B parameters on 16 ranks, bf16 compute, fp32 reduction, F = B / 16: passes over
+ * memory, read + written. */
+static void test_traffic(void **state)
+{
+	(void)state;
+	const int64_t B = 2 * 512 * 512, F = B / 16, P = 5 * B / 16;
+	struct arena arena = {0};
+	struct schedule *s = moving(&arena, "runtime=pytorch-fsdp1", "clip=1", NULL, NULL);
+	assert_int_equal(moved(s, OP_CAST_PARAMETERS, 1), 2 * 6 * F);    /* twice a step */
+	assert_int_equal(moved(s, OP_FLATTEN_GRADIENTS, 1), 4 * B);      /* bf16 in, out */
+	assert_int_equal(moved(s, OP_CAST_GRADIENTS, 1), 6 * B + 8 * B); /* cast, divide */
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, 1), 8 * F);   /* divide again */
+	assert_int_equal(moved(s, OP_GRADIENT_NORM, -1), 4 * P);
+	assert_int_equal(moved(s, OP_CLIP_GRADIENTS, -1), 8 * P);
+	assert_int_equal(moved(s, OP_OPTIMIZER, -1), 88 * P);
+	s = moving(&arena, "runtime=pytorch-fsdp1", "optimizer=sgd", "reduce_dtype=bf16", NULL);
+	assert_int_equal(moved(s, OP_CAST_GRADIENTS, 1), 4 * B);
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, 1), 6 * F);
+	assert_int_equal(moved(s, OP_OPTIMIZER, -1), 12 * P);
+	s = moving(
+		&arena, "runtime=pytorch-fsdp1", "grad_accum=2", "sync_each_micro_batch=off", NULL);
+	assert_int_equal(moved(s, OP_FLATTEN_GRADIENTS, 1), 4 * B + 4 * B + 6 * B);
+	s = moving(&arena, "runtime=pytorch-fsdp1", "grad_accum=2", NULL, NULL);
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, 1), 8 * F + 12 * F);
+	s = moving(&arena, "runtime=pytorch-fsdp1", "strategy=NO_SHARD", NULL, NULL);
+	assert_int_equal(moved(s, OP_CAST_PARAMETERS, 1), 2 * 6 * B);
+	arena_finish(&arena);
+}
+
+static void test_traffic_fsdp2(void **state)
+{
+	(void)state;
+	const int64_t B = 2 * 512 * 512, F = B / 16, P = 5 * B / 16;
+	struct arena arena = {0};
+	struct schedule *s =
+		moving(&arena, "runtime=pytorch-fsdp2", "optimizer=adamw-fused", NULL, NULL);
+	assert_int_equal(moved(s, OP_CAST_PARAMETERS, 1), 2 * 6 * F);
+	assert_int_equal(moved(s, OP_COPY_OUT, 1), 2 * 4 * B);
+	assert_int_equal(moved(s, OP_COPY_OUT, 0), 4 * B);
+	assert_int_equal(moved(s, OP_CAST_GRADIENTS, 1), 6 * B);
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, 1), 0);
+	assert_int_equal(moved(s, OP_OPTIMIZER, -1), 28 * P);
+	s = moving(
+		&arena, "runtime=pytorch-fsdp2", "grad_accum=2", "sync_each_micro_batch=off", NULL);
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, 1), 6 * B);    /* kept in fp32 */
+	assert_int_equal(moved(s, OP_CAST_GRADIENTS, 1), 10 * B + 8 * B); /* added, copied */
+	arena_finish(&arena);
+}
+
+static void test_traffic_ddp(void **state)
+{
+	(void)state;
+	const int64_t N = 5 * 2 * 512 * 512;
+	struct arena arena = {0};
+	struct schedule *s =
+		moving(&arena, "runtime=pytorch-ddp", "optimizer=adamw-fused", NULL, NULL);
+	assert_int_equal(moved(s, OP_CAST_GRADIENTS, -1), 8 * N);
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, -1), 8 * N);
+	/* autocast leaves the embedding alone */
+	assert_int_equal(moved(s, OP_CAST_PARAMETERS, -1), 6 * (N - 512 * 512));
+	assert_int_equal(moved(s, OP_OPTIMIZER, -1), 28 * N);
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -488,6 +575,9 @@ int main(void)
 		cmocka_unit_test(test_norm),
 		cmocka_unit_test(test_wire_bytes),
 		cmocka_unit_test(test_wire_formula),
+		cmocka_unit_test(test_traffic),
+		cmocka_unit_test(test_traffic_fsdp2),
+		cmocka_unit_test(test_traffic_ddp),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
