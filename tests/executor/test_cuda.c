@@ -68,6 +68,33 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 	return digest;
 }
 
+/* Without an error. `where`: "cpu", "gpu", or the transport of GPUs. */
+static struct digest trained(
+	const char *model, int64_t ranks, const char *options, const char *where)
+{
+	bool cpu = strcmp(where, "cpu") == 0, any = strcmp(where, "gpu") == 0;
+	struct error error = {0};
+	struct digest digest = train(model, ranks, options, cpu ? "host" : "cuda",
+		cpu || any ? NULL : where, NULL, &error);
+
+	if (error.message[0] != '\0')
+		fail_msg("%s on %lld ranks, %s, %s: %s", model, (long long)ranks, where, options,
+			error.message);
+	return digest;
+}
+
+/* On GPUs, with code (0: any) and words. */
+static void expect_error(const char *model, int64_t ranks, const char *options,
+	const char *transport, const char *fault, int code, const char *words)
+{
+	struct error error = {0};
+
+	train(model, ranks, options, "cuda", transport, fault, &error);
+	if ((code != 0 && (int)error.code != code) || strstr(error.message, words) == NULL)
+		fail_msg("expected %d, \"%s\", got %d, \"%s\"", code, words, (int)error.code,
+			error.message);
+}
+
 static void write_options(char options[512], const char *mode, const struct digest_variant *variant)
 {
 	char described[256];
@@ -80,7 +107,6 @@ static void write_options(char options[512], const char *mode, const struct dige
 static int check_group(const struct digest_model *model, int64_t ranks, int mode,
 	const struct digest_variant *variants, int n, const char *transport)
 {
-	struct error error = {0};
 	struct digest cpu = {""};
 	char options[512];
 	int plans = 0;
@@ -88,15 +114,13 @@ static int check_group(const struct digest_model *model, int64_t ranks, int mode
 	for (int i = 0; i < n; i++) {
 		write_options(options, digest_modes[mode], &variants[i]);
 		if (i == 0)
-			cpu = train(model->text, ranks, options, "host", NULL, NULL, &error);
+			cpu = trained(model->text, ranks, options, "cpu");
 		if (!thorough && i > 0 && (i + mode) % EVERY != 0)
 			continue;
-		struct digest gpu =
-			train(model->text, ranks, options, "cuda", transport, NULL, &error);
-		if (error.message[0] != '\0' || strcmp(gpu.hex, cpu.hex) != 0)
-			fail_msg("%s on %lld ranks, %s: %s on the GPU, %s on the CPU %s",
-				model->name, (long long)ranks, options, gpu.hex, cpu.hex,
-				error.message);
+		struct digest gpu = trained(model->text, ranks, options, transport);
+		if (strcmp(gpu.hex, cpu.hex) != 0)
+			fail_msg("%s on %lld ranks, %s: %s on the GPU, %s on the CPU", model->name,
+				(long long)ranks, options, gpu.hex, cpu.hex);
 		plans++;
 	}
 	return plans;
@@ -153,20 +177,16 @@ static void states_in_bf16(void **state)
 	(void)state;
 	n_graphs = 0;
 	for (int i = 0; i < COUNT_OF(plans); i++) {
-		struct error error = {0};
 		char options[256];
 
 		snprintf(options, sizeof(options),
 			"seq_len=11 param_dtype=bf16 master_dtype=bf16 %s", plans[i]);
-		seen[i] = train(TINY_GPT2, 4, options, "host", NULL, NULL, &error);
+		seen[i] = trained(TINY_GPT2, 4, options, "cpu");
 		for (int transport = 0; transport < 2; transport++) {
 			if (SAMPLED_EACH > 1 && transport != i % 2)
 				continue;
-			struct digest gpu = train(TINY_GPT2, 4, options, "cuda",
-				transport == 0 ? "device" : "nccl", NULL, &error);
-
-			assert_string_equal(error.message, "");
-			assert_string_equal(gpu.hex, seen[i].hex);
+			const char *where = transport == 0 ? "device" : "nccl";
+			assert_string_equal(trained(TINY_GPT2, 4, options, where).hex, seen[i].hex);
 		}
 	}
 	assert_int_equal(n_graphs, SAMPLED_EACH > 1 ? 1 : COUNT_OF(plans) - 1);
@@ -182,15 +202,12 @@ static void heads_in_chunks(void **state)
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(plans); i += SAMPLED_EACH) {
-		struct error error = {0};
 		char options[256];
 
 		snprintf(options, sizeof(options), "seq_len=11 loss=fused-linear %s%s", plans[i],
 			i == 1 ? "" : " micro_batch=50");
-		struct digest cpu = train(TINY_GPT2, 2, options, "host", NULL, NULL, &error);
-		struct digest gpu = train(TINY_GPT2, 2, options, "cuda", "device", NULL, &error);
-		assert_string_equal(error.message, "");
-		assert_string_equal(gpu.hex, cpu.hex);
+		assert_string_equal(trained(TINY_GPT2, 2, options, "device").hex,
+			trained(TINY_GPT2, 2, options, "cpu").hex);
 	}
 }
 
@@ -209,17 +226,14 @@ static void products_of_any_rounding(void **state)
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(plans); i++) {
-		struct error error = {0};
 		char options[256];
 
 		snprintf(options, sizeof(options), "seq_len=11 micro_batch=2 %s", plans[i].options);
 		any_rounding = plans[i].on_cpu;
-		struct digest cpu = train(plans[i].model, 2, options, "host", NULL, NULL, &error);
+		struct digest cpu = trained(plans[i].model, 2, options, "cpu");
 		any_rounding = true;
-		struct digest gpu =
-			train(plans[i].model, 2, options, "cuda", "device", NULL, &error);
+		struct digest gpu = trained(plans[i].model, 2, options, "device");
 		any_rounding = false;
-		assert_string_equal(error.message, "");
 		assert_string_equal(gpu.hex, cpu.hex);
 	}
 }
@@ -240,17 +254,13 @@ static void graphs_change_nothing(void **state)
 	for (int i = 0; i<COUNT_OF(plans) * COUNT_OF(machines); i += SAMPLED_EACH> 1 ? 5 : 1) {
 		const char *transport = machines[i % 2].transport;
 		int64_t ranks = machines[i % 2].ranks;
-		struct error error = {0};
 
 		graphs = GRAPHS_ON;
-		struct digest with =
-			train(TINY_GPT2, ranks, plans[i / 2], "cuda", transport, NULL, &error);
+		struct digest with = trained(TINY_GPT2, ranks, plans[i / 2], transport);
 		struct measurement m = measured;
 		graphs = GRAPHS_OFF;
-		struct digest without =
-			train(TINY_GPT2, ranks, plans[i / 2], "cuda", transport, NULL, &error);
+		struct digest without = trained(TINY_GPT2, ranks, plans[i / 2], transport);
 		graphs = GRAPHS_AUTO;
-		assert_string_equal(error.message, "");
 		assert_string_equal(with.hex, without.hex);
 		assert_int_equal(m.values.ledger_peak_bytes, measured.values.ledger_peak_bytes);
 		assert_true(m.values.wire_bytes_per_rank == measured.values.wire_bytes_per_rank);
@@ -266,52 +276,35 @@ static void graphs_change_nothing(void **state)
  * see the fake's only account, which is of all of them. */
 static void the_gpus_own_account(void **state)
 {
-	struct error error = {0};
+	static const char plan[] = "seq_len=11 micro_batch=2 strategy=FULL_SHARD";
 
 	(void)state;
 	for (int64_t ranks = 1; ranks <= 4; ranks += 3) {
-		train(TINY_GPT2, ranks, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "cuda",
-			"device", NULL, &error);
-		assert_string_equal(error.message, "");
+		trained(TINY_GPT2, ranks, plan, "device");
 		int64_t allocated = ranks * measured.pss_growth_bytes;
 
 		assert_int_equal(measured.device_ranks, ranks);
 		assert_true(measured.device_used_bytes >= allocated);
 		assert_true(measured.device_used_bytes < allocated + (1 << 20));
 	}
-	train(TINY_GPT2, 2, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "cuda", "nccl", NULL,
-		&error);
-	assert_string_equal(error.message, "");
+	trained(TINY_GPT2, 2, plan, "nccl");
 	assert_int_equal(measured.device_ranks, 1);
 	assert_true(measured.device_used_bytes >= measured.pss_growth_bytes);
-	train(TINY_GPT2, 2, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "host", NULL, NULL,
-		&error);
+	trained(TINY_GPT2, 2, plan, "cpu");
 	assert_int_equal(measured.device_ranks, 0);
 	assert_int_equal(measured.device_used_bytes, 0);
 }
 
 static void graphs_that_cannot_be(void **state)
 {
-	static const struct {
-		int64_t ranks;
-		const char *transport, *options, *why;
-	} cases[] = {{2, "device", "seq_len=11 micro_batch=1 strategy=FULL_SHARD",
-			     "ranks that share a GPU"},
-		{2, "nccl", "seq_len=11 micro_batch=1 strategy=FULL_SHARD cpu_offload=optimizer",
-			"the host updates what is offloaded"}};
-
 	(void)state;
-	for (int i = 0; i < COUNT_OF(cases); i++) {
-		struct error error = {0};
-
-		graphs = GRAPHS_ON;
-		train(TINY_GPT2, cases[i].ranks, cases[i].options, "cuda", cases[i].transport, NULL,
-			&error);
-		graphs = GRAPHS_AUTO;
-		assert_int_equal(error.code, EXIT_CODE_USAGE);
-		assert_non_null(strstr(error.message, "--cuda-graphs on: "));
-		assert_non_null(strstr(error.message, cases[i].why));
-	}
+	graphs = GRAPHS_ON;
+	expect_error(TINY_GPT2, 2, "seq_len=11 micro_batch=1 strategy=FULL_SHARD", "device", NULL,
+		EXIT_CODE_USAGE, "--cuda-graphs on: ranks that share a GPU");
+	expect_error(TINY_GPT2, 2,
+		"seq_len=11 micro_batch=1 strategy=FULL_SHARD cpu_offload=optimizer", "nccl", NULL,
+		EXIT_CODE_USAGE, "--cuda-graphs on: the host updates what is offloaded");
+	graphs = GRAPHS_AUTO;
 }
 
 /* By what NCCL has and the GPUs can; a rank is another process, which sees the environment. */
@@ -323,17 +316,13 @@ static void buffers_that_nccl_knows(void **state)
 		{"22304", "1", "registered"}, {"21805", "1", "not registered: this NCCL has no "}};
 	static const char plan[] =
 		"seq_len=11 micro_batch=2 clip=0.5 strategy=HYBRID_SHARD shard_group=2";
-	struct error error = {0};
-	struct digest cpu = train(TINY_GPT2, 4, plan, "host", NULL, NULL, &error);
+	struct digest cpu = trained(TINY_GPT2, 4, plan, "cpu");
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		setenv("FAKE_NCCL_VERSION", cases[i].version, 1);
 		setenv("NCCL_WIN_ENABLE", cases[i].windows, 1);
-		struct digest gpu = train(TINY_GPT2, 4, plan, "cuda", "nccl", NULL, &error);
-
-		assert_string_equal(error.message, "");
-		assert_string_equal(gpu.hex, cpu.hex);
+		assert_string_equal(trained(TINY_GPT2, 4, plan, "nccl").hex, cpu.hex);
 		if (strncmp(how_registered, cases[i].how, strlen(cases[i].how)) != 0)
 			fail_msg("NCCL %s: expected %s, got %s", cases[i].version, cases[i].how,
 				how_registered);
@@ -346,19 +335,15 @@ static void buffers_that_nccl_knows(void **state)
 static void products_sum_biases(void **state)
 {
 	static const char plan[] = "seq_len=11 micro_batch=1 grad_accum=3 strategy=SHARD_GRAD_OP";
-	struct error error = {0};
-	struct digest cpu = train(TINY_GPT2, 2, plan, "host", NULL, NULL, &error);
 
 	(void)state;
 	setenv("FAKE_NO_BIAS_PASS", "1", 1);
-	struct digest gpu = train(TINY_GPT2, 2, plan, "cuda", "nccl", NULL, &error);
+	assert_string_equal(
+		trained(TINY_GPT2, 2, plan, "nccl").hex, trained(TINY_GPT2, 2, plan, "cpu").hex);
 	unsetenv("FAKE_NO_BIAS_PASS");
-	assert_string_equal(error.message, "");
-	assert_string_equal(gpu.hex, cpu.hex);
 }
 
-static struct digest train_in(const char *recipe, const char *model, const char *how,
-	const char *device, struct error *error)
+static struct digest train_in(const char *recipe, const char *model, const char *how)
 {
 	char options[256];
 
@@ -366,7 +351,7 @@ static struct digest train_in(const char *recipe, const char *model, const char 
 		"seq_len=16 micro_batch=2 grad_accum=2 runtime=shardplan param_dtype=bf16 fp8=%s "
 		"%s",
 		recipe, how);
-	return train(model, 2, options, device, device[0] == 'c' ? "nccl" : NULL, NULL, error);
+	return trained(model, 2, options, "nccl");
 }
 
 /* Every product of a block, also those that are computed again; bits do not depend on shards. */
@@ -380,22 +365,22 @@ static void products_in_fp8(void **state)
 	cluster = TWO_GPUS;
 	for (int i = 0; i < 4; i += thorough ? 1 : 3) {
 		const char *recipe = recipes[i % 2], *model = models[i / 2];
-		struct digest off = train_in("off", model, "strategy=FULL_SHARD", "cuda", &error);
+		struct digest off = train_in("off", model, "strategy=FULL_SHARD");
 		double loss = last_loss;
 
 		setenv("FAKE_FP8", i % 2 == 0 ? "5" : "4", 1);
 		any_rounding = true;
-		struct digest one = train_in(recipe, model, "strategy=FULL_SHARD", "cuda", &error);
+		struct digest one = train_in(recipe, model, "strategy=FULL_SHARD");
 		any_rounding = false;
 		assert_true(last_loss != loss && fabs(last_loss - loss) < 0.02 * loss);
-		struct digest two = train_in(recipe, model,
-			"strategy=NO_SHARD activation_checkpointing=full", "cuda", &error);
+		struct digest two =
+			train_in(recipe, model, "strategy=NO_SHARD activation_checkpointing=full");
 		unsetenv("FAKE_FP8");
-		assert_string_equal(error.message, "");
 		assert_string_equal(one.hex, two.hex);
 		assert_string_not_equal(one.hex, off.hex);
 	}
-	train_in("rowwise", WHOLE_GPT2, "strategy=FULL_SHARD", "host", &error);
+	train(WHOLE_GPT2, 2, "seq_len=16 runtime=shardplan param_dtype=bf16 fp8=rowwise", "host",
+		NULL, NULL, &error);
 	assert_non_null(strstr(error.message, "products in fp8 on CPUs; use --fp8 off"));
 	cluster = NULL;
 }
@@ -407,17 +392,14 @@ static void kernels_know_of_collectives(void **state)
 		const char *transport, *beside;
 		int most;
 	} cases[] = {{"nccl", "-1", 0}, {"nccl", "8", 8}, {"device", "0", 8}};
-	struct error error = {0};
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		setenv("FAKE_BESIDE", cases[i].beside, 1);
 		most_blocks = cases[i].most;
-		train(TINY_GPT2, 2, "seq_len=11 strategy=FULL_SHARD", "cuda", cases[i].transport,
-			NULL, &error);
+		trained(TINY_GPT2, 2, "seq_len=11 strategy=FULL_SHARD", cases[i].transport);
 		most_blocks = 0;
 		unsetenv("FAKE_BESIDE");
-		assert_string_equal(error.message, "");
 	}
 }
 
@@ -426,16 +408,14 @@ static void memory_that_nccl_rounds_up(void **state)
 {
 	enum { PIECE = 4 << 20 };
 	static const char plan[] = "seq_len=11 micro_batch=2 strategy=FULL_SHARD";
-	struct error error = {0};
 	int64_t grown;
 
 	(void)state;
-	train(TINY_GPT2, 4, plan, "cuda", "nccl", NULL, &error);
+	trained(TINY_GPT2, 4, plan, "nccl");
 	grown = measured.pss_growth_bytes;
 	setenv("FAKE_NCCL_PIECE", "4194304", 1);
-	train(TINY_GPT2, 4, plan, "cuda", "nccl", NULL, &error);
+	trained(TINY_GPT2, 4, plan, "nccl");
 	unsetenv("FAKE_NCCL_PIECE");
-	assert_string_equal(error.message, "");
 	assert_true(measured.pss_growth_bytes > grown && measured.pss_growth_bytes - grown < PIECE);
 	assert_true(measured.pss_growth_bytes > PIECE);
 }
@@ -443,51 +423,42 @@ static void memory_that_nccl_rounds_up(void **state)
 /* The control: a stream that does not wait for another is a race, wherever it is. */
 static void a_dropped_wait_is_a_race(void **state)
 {
-	struct error error = {0};
-
 	(void)state;
-	train(TINY_GPT2, 4, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "cuda", "device",
-		"drop_wait", &error);
-	if (strstr(error.message, "race: ") == NULL)
-		fail_msg("a race was expected, got \"%s\"", error.message);
+	expect_error(TINY_GPT2, 4, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "device",
+		"drop_wait", 0, "race: ");
 }
 
 static void a_wild_token_is_told(void **state)
 {
-	struct error error = {0};
+	static const char plan[] = "seq_len=11 micro_batch=2 strategy=FULL_SHARD";
 
 	(void)state;
-	train(TINY_GPT2, 2, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "cuda", "device",
-		"wild_token=1@step=1", &error);
-	assert_int_equal(error.code, EXIT_CODE_INTERNAL);
-	if (strstr(error.message, "step 1: the GPU met token ") == NULL)
-		fail_msg("a token was expected, got \"%s\"", error.message);
+	expect_error(TINY_GPT2, 2, plan, "device", "wild_token=1@step=1", EXIT_CODE_INTERNAL,
+		"step 1: the GPU met token ");
 	/* Loaded for a launch. */
-	error = (struct error){0};
-	train(TINY_GPT2, 2, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "cuda", "nccl",
-		"wild_token=0@step=2", &error);
-	assert_non_null(strstr(error.message, "step 2: the GPU met token "));
+	expect_error(
+		TINY_GPT2, 2, plan, "nccl", "wild_token=0@step=2", 0, "step 2: the GPU met token ");
 }
 
 static void what_is_missing_is_said(void **state)
 {
-	struct error error = {0};
-
 	(void)state;
-	train(TINY_GPT2, 8, "seq_len=11 micro_batch=1", "cuda", "nccl", NULL, &error);
-	assert_int_equal(error.code, EXIT_CODE_USAGE);
-	assert_non_null(strstr(error.message, "need a GPU each"));
+	expect_error(TINY_GPT2, 8, "seq_len=11 micro_batch=1", "nccl", NULL, EXIT_CODE_USAGE,
+		"need a GPU each");
 	all_plans = true;
-	train(TINY_GPT2, 2, "seq_len=11 micro_batch=1", "cuda", "nccl", NULL, &error);
+	expect_error(TINY_GPT2, 2, "seq_len=11 micro_batch=1", "nccl", NULL, EXIT_CODE_USAGE,
+		"NCCL adds in an order of its own");
 	all_plans = false;
-	assert_int_equal(error.code, EXIT_CODE_USAGE);
-	assert_non_null(strstr(error.message, "NCCL adds in an order of its own"));
+}
+
+static struct digest trained_llama(const char *options)
+{
+	return trained(digest_models[1].text, 1, options, "gpu");
 }
 
 /* What the calibration chose for products: a shape of the model's, one of none; another library. */
 static void products_that_were_chosen(void **state)
 {
-	const struct digest_model *llama = &digest_models[1];
 	static const char options[] = "seq_len=16 micro_batch=1 grad_accum=1";
 	struct calibration_choice choices[] = {
 		{.form = PRODUCT_FORWARD, .m = 16, .n = 20, .k = 24, .algorithm = 11},
@@ -495,20 +466,17 @@ static void products_that_were_chosen(void **state)
 	};
 	struct calibration known = {
 		.choices_library = 130100, .n_choices = COUNT_OF(choices), .choices = choices};
-	struct error error = {0};
-	struct digest plain, chosen;
 
 	(void)state;
-	plain = train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	struct digest plain = trained_llama(options), chosen;
 	assert_string_equal(how_chosen, "");
 	calibrated = &known;
-	chosen = train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	chosen = trained_llama(options);
 	assert_string_equal(how_chosen, "1 of 2 used");
 	assert_string_equal(chosen.hex, plain.hex);
 	known.choices_library = 120000;
-	train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	trained_llama(options);
 	calibrated = NULL;
-	assert_string_equal(error.message, "");
 	assert_string_equal(how_chosen,
 		"none used: chosen with cuBLASLt 120000, here is 130100 (calibrate again)");
 }
@@ -516,33 +484,29 @@ static void products_that_were_chosen(void **state)
 /* The same of attention, by cuDNN: of the model's heads and of none; another version, and none. */
 static void attention_that_was_chosen(void **state)
 {
-	const struct digest_model *llama = &digest_models[1];
 	static const char options[] = "seq_len=16 micro_batch=1 grad_accum=1 param_dtype=bf16";
 	struct calibration_attention ways[] = {{.head_dim = 6, .length = 16, .engine = 2},
 		{.head_dim = 6, .length = 32, .engine = 2}};
 	struct calibration known = {
 		.attention_library = 91900, .n_attention = COUNT_OF(ways), .attention = ways};
-	struct error error = {0};
-	struct digest plain, chosen;
 
 	(void)state;
 	setenv("FAKE_CUDNN_VERSION", "91900", 1);
-	plain = train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	struct digest plain = trained_llama(options), chosen;
 	assert_string_equal(how_attended, "");
 	calibrated = &known;
-	chosen = train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	chosen = trained_llama(options);
 	assert_string_equal(how_attended, "1 of 2 used");
 	assert_string_equal(how_chosen, "");
 	assert_string_equal(chosen.hex, plain.hex);
 	setenv("FAKE_CUDNN_VERSION", "92600", 1);
-	train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	trained_llama(options);
 	assert_string_equal(how_attended,
 		"none used: chosen with cuDNN 91900, here is 92600 (calibrate again)");
 	unsetenv("FAKE_CUDNN_VERSION");
-	train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	trained_llama(options);
 	calibrated = NULL;
 	assert_string_equal(how_attended, "none used: chosen with cuDNN 91900, here is none");
-	assert_string_equal(error.message, "");
 }
 
 /* Its backward finds the workspace that the plan declares: for all heads of the micro-batch. */
@@ -557,7 +521,6 @@ static void backward_that_was_chosen(void **state)
 			.workspace_bytes = 8 << 20}};
 	struct calibration known = {
 		.attention_library = 91900, .n_attention = COUNT_OF(ways), .attention = ways};
-	struct error error = {0};
 	struct digest plain, chosen;
 
 	(void)state;
@@ -569,11 +532,10 @@ static void backward_that_was_chosen(void **state)
 
 		calibrated = NULL;
 		unsetenv("FAKE_ATTENTION_WHOLE");
-		plain = train(digest_models[1].text, 1, options, "cuda", NULL, NULL, &error);
+		plain = trained_llama(options);
 		calibrated = &known;
 		setenv("FAKE_ATTENTION_WHOLE", "1", 1);
-		chosen = train(digest_models[1].text, 1, options, "cuda", NULL, NULL, &error);
-		assert_string_equal(error.message, "");
+		chosen = trained_llama(options);
 		assert_string_equal(how_attended, "2 of 2 used");
 		assert_string_equal(chosen.hex, plain.hex);
 	}
@@ -588,17 +550,15 @@ static void attention_that_fails(void **state)
 	struct calibration_attention way = {.head_dim = 6, .length = 16, .engine = 3};
 	struct calibration known = {
 		.attention_library = 91900, .n_attention = 1, .attention = &way};
-	struct error error = {0};
 
 	(void)state;
 	setenv("FAKE_CUDNN_VERSION", "91900", 1);
 	calibrated = &known;
-	train(digest_models[1].text, 1, "seq_len=16 micro_batch=1 grad_accum=1 param_dtype=bf16",
-		"cuda", NULL, NULL, &error);
+	expect_error(digest_models[1].text, 1,
+		"seq_len=16 micro_batch=1 grad_accum=1 param_dtype=bf16", NULL, NULL,
+		EXIT_CODE_FAULT, "cudnnBackendExecute gave cudnnStatus 5000");
 	calibrated = NULL;
 	unsetenv("FAKE_CUDNN_VERSION");
-	assert_int_equal(error.code, EXIT_CODE_FAULT);
-	assert_non_null(strstr(error.message, "cudnnBackendExecute gave cudnnStatus 5000"));
 }
 
 int main(int argc, char **argv)
