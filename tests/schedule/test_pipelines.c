@@ -154,11 +154,6 @@ static bool has_parts(const char *words)
 	return strstr(words, "zb") != NULL || strstr(words, "dualpipev") != NULL;
 }
 
-static const char *checkpointing_of(const char *words)
-{
-	return has_parts(words) ? "none" : "full";
-}
-
 /* Each leaf's backward is whole, or once in an input part and once in a weight part. */
 static void test_work(void **state)
 {
@@ -174,7 +169,7 @@ static void test_work(void **state)
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cuts); i++) {
 		struct arena arena = {0};
-		const char *checkpointing = checkpointing_of(cuts[i]);
+		const char *checkpointing = has_parts(cuts[i]) ? "none" : "full";
 		const struct schedule *schedule = built(&arena, "llama-2-7b",
 			arena_printf(
 				&arena, "%s activation_checkpointing=%s", cuts[i], checkpointing));
@@ -205,6 +200,14 @@ static bool are_on_one_rank(const struct pipeline *pipeline, int one, int two)
 	return ranks[0] == ranks[1];
 }
 
+static struct exchanged of_class(
+	const struct schedule *schedule, int class, enum op_kind kind, enum group_kind group)
+{
+	struct schedule one = *schedule;
+	one.programs = &schedule->programs[class];
+	return exchanged(&one, kind, group);
+}
+
 /* Between each two stages that follow one another the residual stream of every micro-batch, and its
  * gradient back. At the turn of a V both are on one rank. */
 static void test_messages(void **state)
@@ -221,26 +224,16 @@ static void test_messages(void **state)
 		for (int s = 1; s < pipeline.ranks * pipeline.chunks; s++)
 			stages -= are_on_one_rank(&pipeline, s - 1, s);
 		for (int c = 0; c < schedule->n_classes; c++) {
-			const struct program *program = &schedule->programs[c];
-			for (int o = 0; o < program->n_ops; o++) {
-				n += program->ops[o].kind == OP_SEND;
-				if (program->ops[o].kind == OP_SEND)
-					bytes += program->ops[o].bytes;
-			}
+			const struct exchanged sent =
+				of_class(schedule, c, OP_SEND, GROUP_PIPELINE);
+			n += sent.n;
+			bytes += sent.bytes;
 		}
 		assert_int_equal(n, 2 * (stages - 1) * plan->grad_accum);
 		assert_int_equal(
 			bytes, n * SEQ_LEN * hidden * 2 / plan->mesh.tensor / plan->mesh.context);
 		arena_finish(&arena);
 	}
-}
-
-static struct exchanged of_class(
-	const struct schedule *schedule, int class, enum op_kind kind, enum group_kind group)
-{
-	struct schedule one = *schedule;
-	one.programs = &schedule->programs[class];
-	return exchanged(&one, kind, group);
 }
 
 /* Megatron-LM's scatter and gather: a tensor rank sends its part of each message, and what it
