@@ -271,8 +271,9 @@ static bool follows(const struct arguments *arguments, enum knob_id id, const st
 	if (id == KNOB_SYNC_EACH_MICRO_BATCH)
 		return plan->grad_accum == 1;
 	return id == KNOB_GLOBAL_BATCH || id == KNOB_GRADIENT_SUMS || id == KNOB_GELU ||
-	       id == KNOB_FP8 || is_unknown_to(plan->runtime, id) || is_of_no_axis(id, plan) ||
-	       id >= KNOB_IN_MESH || (knob_table[id].roles & KNOB_FOLLOWS) != 0 ||
+	       id == KNOB_FP8 || id == KNOB_FP8_PARAM_GATHER || is_unknown_to(plan->runtime, id) ||
+	       is_of_no_axis(id, plan) || id >= KNOB_IN_MESH ||
+	       (knob_table[id].roles & KNOB_FOLLOWS) != 0 ||
 	       (knob_table[id].group == KNOB_GROUP_SHARDING && plan->strategy == STRATEGY_NO_SHARD);
 }
 

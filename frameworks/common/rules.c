@@ -279,7 +279,8 @@ static void adapt_unsaid(struct exporting *exporting, struct plan *plan)
 	static const struct {
 		enum knob_id knob;
 		const char *off;
-	} knobs[] = {{KNOB_FP8, "off"}, {KNOB_ASYNC_TENSOR, "false"}};
+	} knobs[] = {
+		{KNOB_FP8, "off"}, {KNOB_FP8_PARAM_GATHER, "false"}, {KNOB_ASYNC_TENSOR, "false"}};
 
 	for (int i = 0; i < COUNT_OF(knobs); i++) {
 		enum expressed expressed;

@@ -82,6 +82,9 @@ struct megatron_names {
 };
 /* `text` in `arena`, without a character. */
 const char *megatron_without(struct arena *arena, const char *text, char unwanted);
+/* A recipe of fp8; `gather`: where the file says that weights stay in fp8, or NULL. */
+void megatron_set_fp8(
+	struct importing *importing, const char *recipe, const char *path, const char *gather);
 /* Stages, as a layout, as the ends say or all alike. */
 bool megatron_finish_stages(
 	struct importing *importing, const struct megatron_names *names, struct error *error);

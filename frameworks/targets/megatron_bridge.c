@@ -23,6 +23,9 @@ static const struct export_rule rules[] = {
 	{KNOB_PIPELINE_SCHEDULE, IN_FILE, "1f1b interleaved *>1f1b",
 		"several stages a rank are interleaved there"},
 	{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},
+	{KNOB_FP8, IN_FILE, "off tensorwise delayed rowwise>tensorwise",
+		"Transformer Engine has no scale a row"},
+	{KNOB_FP8_PARAM_GATHER, IN_FILE},
 	MEGATRON_LOAD,
 	MEGATRON_MESSAGES,
 	{KNOB_ATTENTION, ELSEWHERE, NULL,
@@ -122,12 +125,34 @@ static const char *overlaps_gathers(struct exporting *exporting)
 	return yes_or_no(megatron_overlaps_gathers(exporting->plan));
 }
 
+/* Its recipes of fp8, which keep weights in fp8; that of tensors leaves the first and the last
+ * block in bf16 (training/mixed_precision.py). */
+static const char *const fp8_names[] = {[FP8_TENSORWISE] = "bf16_with_fp8_current_scaling_mixed",
+	[FP8_DELAYED] = "bf16_with_fp8_delayed_scaling_mixed"};
+
 static const char *precision(struct exporting *exporting)
 {
 	static const char *const names[DTYPE_COUNT] = {
 		[DTYPE_BF16] = "bf16_mixed", [DTYPE_FP16] = "fp16_mixed"};
+	enum fp8_recipe fp8 = exporting->plan->fp8;
 
-	return or_null(names[exporting->plan->param_dtype]);
+	return fp8 != FP8_OFF ? fp8_names[fp8] : or_null(names[exporting->plan->param_dtype]);
+}
+
+static void adapt(struct exporting *exporting, struct plan *plan)
+{
+	megatron_adapt_core(exporting, plan);
+	if (plan->fp8 == FP8_OFF)
+		return;
+	if (plan->fp8 == FP8_TENSORWISE)
+		export_note_elsewhere(exporting, "fp8",
+			"mixed_precision.first_last_layers_bf16 = False in the recipe");
+	if (plan->strategy == STRATEGY_NO_SHARD)
+		export_change(exporting, plan, KNOB_FP8, "off",
+			"its recipes of fp8 need the distributed optimizer");
+	else
+		export_change(exporting, plan, KNOB_FP8_PARAM_GATHER, "true",
+			"its recipes of fp8 keep weights in fp8");
 }
 
 static const struct config_key keys[] = {
@@ -183,6 +208,9 @@ static const struct config_key keys[] = {
 	{DDP("overlap_grad_reduce"), KEY_READ, KNOB_OVERLAP, NULL, 0, overlaps_reductions},
 	{DDP("overlap_param_gather"), KEY_READ, KNOB_OVERLAP, NULL, 0, overlaps_gathers},
 	{"mixed_precision", KEY_READ, KNOB_PARAM_DTYPE, NULL, 0, precision},
+	{MIXED("fp8"), KEY_READ, KNOB_FP8, NULL, ONLY_READ},
+	{MIXED("fp8_recipe"), KEY_READ, KNOB_FP8, NULL, ONLY_READ},
+	{MIXED("fp8_param_gather"), KEY_READ, KNOB_FP8_PARAM_GATHER, NULL, ONLY_READ},
 	/* Of NeMo 1. */
 	{MODEL("encoder_seq_length"), KEY_COUNT, KNOB_SEQ_LEN, NULL, ONLY_READ},
 	{MODEL("micro_batch_size"), KEY_COUNT, KNOB_MICRO_BATCH, NULL, ONLY_READ},
@@ -251,6 +279,14 @@ static bool finish_ranks(struct importing *importing, struct error *error)
 	return true;
 }
 
+/* As registered, with underscores, or with hyphens. */
+static bool is_name(const char *name, const char *registered)
+{
+	while (*name != '\0' && (*name == *registered || (*name == '-' && *registered == '_')))
+		name++, registered++;
+	return *name == *registered;
+}
+
 /* A name, or the fields that it stands for; recipes have bf16. */
 static bool finish_dtypes(struct importing *importing, struct error *error)
 {
@@ -266,8 +302,6 @@ static bool finish_dtypes(struct importing *importing, struct error *error)
 	fp16 = fp16 || strncmp(name, "fp16", 4) == 0 || strncmp(trainer, "16", 2) == 0;
 	if (!import_switch(importing, MIXED("bf16"), &bf16, !none && !fp16, error))
 		return false;
-	if (strstr(name, "fp8") != NULL)
-		import_note(importing, "mixed_precision", "%.40s: is predicted as bf16", name);
 	import_set(importing, KNOB_PARAM_DTYPE,
 		bf16   ? "bf16"
 		: fp16 ? "fp16"
@@ -279,6 +313,38 @@ static bool finish_dtypes(struct importing *importing, struct error *error)
 		       : "fp16",
 		high ? NULL : MIXED("grad_reduce_in_fp32"));
 	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
+	return true;
+}
+
+static void finish_named_fp8(struct importing *importing, const char *name)
+{
+	for (int i = 0; i < COUNT_OF(fp8_names); i++) {
+		if (fp8_names[i] == NULL || !is_name(name, fp8_names[i]))
+			continue;
+		if (i == FP8_TENSORWISE)
+			import_note(importing, "mixed_precision",
+				"the first and the last block in bf16: predicted in fp8");
+		megatron_set_fp8(
+			importing, knob_name(KNOB_FP8, i), "mixed_precision", "mixed_precision");
+		return;
+	}
+	if (strstr(name, "fp8") != NULL)
+		import_note(importing, "mixed_precision", "%.40s: is predicted as bf16", name);
+}
+
+static bool finish_fp8(struct importing *importing, struct error *error)
+{
+	static const char gather[] = MIXED("fp8_param_gather");
+	bool gathers;
+
+	if (!import_switch(importing, gather, &gathers, false, error))
+		return false;
+	if (import_find(importing, MIXED("fp8")) == NULL)
+		finish_named_fp8(importing, import_text(importing, "mixed_precision", ""));
+	else if (!import_is_unset(import_find(importing, MIXED("fp8"))))
+		megatron_set_fp8(importing,
+			import_text(importing, MIXED("fp8_recipe"), "tensorwise"), MIXED("fp8"),
+			gathers ? gather : NULL);
 	return true;
 }
 
@@ -351,8 +417,9 @@ static bool finish_sequence(struct importing *importing, struct error *error)
 static bool finish(struct importing *importing, struct error *error)
 {
 	if (!finish_shape(importing, error) || !finish_ranks(importing, error) ||
-		!finish_dtypes(importing, error) || !finish_optimizer(importing, error) ||
-		!finish_loss(importing, error) || !finish_sequence(importing, error) ||
+		!finish_dtypes(importing, error) || !finish_fp8(importing, error) ||
+		!finish_optimizer(importing, error) || !finish_loss(importing, error) ||
+		!finish_sequence(importing, error) ||
 		!megatron_finish_core(importing, &names, error))
 		return false;
 	import_set(importing, KNOB_RUNTIME, "megatron", NULL);
@@ -389,7 +456,7 @@ const struct export_target export_megatron_bridge = {
 	.program = "Megatron-Bridge",
 	.versions = "0.3.1",
 	.syntax = SYNTAX_YAML,
-	.adapt = megatron_adapt_core,
+	.adapt = adapt,
 	.wraps = "block",
 	.clips = true,
 	.has_own_ddp = true,

@@ -19,6 +19,7 @@ static const struct export_rule core_rules[] = {
 	{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},
 	{KNOB_FP8, IN_FILE, "off tensorwise delayed rowwise>tensorwise",
 		"Transformer Engine has no scale a row"},
+	{KNOB_FP8_PARAM_GATHER, IN_FILE},
 	MEGATRON_LOAD,
 	MEGATRON_MESSAGES,
 	MEGATRON_COMMON,
@@ -199,10 +200,16 @@ static const char *fp8_recipe(struct exporting *exporting)
 		       : NULL;
 }
 
+static const char *gathers_fp8(struct exporting *exporting)
+{
+	return if_true(exporting->plan->fp8_param_gather);
+}
+
 static const struct config_key core_keys[] = {
 	TRAINING_KEYS,
 	{"fp8-format", KEY_READ, NO_KNOB, NULL, 0, fp8_format},
 	{"fp8-recipe", KEY_READ, KNOB_FP8, NULL, 0, fp8_recipe},
+	{"fp8-param-gather", KEY_READ, KNOB_FP8_PARAM_GATHER, NULL, 0, gathers_fp8},
 	{"tensor-model-parallel-size", KEY_COUNT, KNOB_TENSOR},
 	{"sequence-parallel", KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},
 	{"tp-comm-overlap", KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
@@ -243,7 +250,7 @@ static const struct config_key core_keys[] = {
 };
 
 static const char core_unpriced[] =
-	"fp8-param-gather fp4-format use-nccl-ub optimizer-cpu-offload "
+	"fp4-format use-nccl-ub optimizer-cpu-offload "
 	"fine-grained-activation-offloading "
 	"cpu-offloading-num-layers tp-comm-overlap-cfg recompute-modules "
 	"no-create-attention-mask-in-dataloader use-precision-aware-optimizer "
@@ -282,12 +289,23 @@ static void finish_fp8(struct importing *importing)
 	const char *path =
 		import_find(importing, "fp8-recipe") != NULL ? "fp8-recipe" : "fp8-format";
 
-	if (import_find(importing, "fp8-format") == NULL)
-		return;
-	if (strcmp(recipe, "delayed") == 0 || strcmp(recipe, "tensorwise") == 0)
+	if (import_find(importing, "fp8-format") != NULL)
+		megatron_set_fp8(importing, recipe, path,
+			import_find(importing, "fp8-param-gather") != NULL ? "fp8-param-gather"
+									   : NULL);
+}
+
+void megatron_set_fp8(
+	struct importing *importing, const char *recipe, const char *path, const char *gather)
+{
+	bool is_known = strcmp(recipe, "delayed") == 0 || strcmp(recipe, "tensorwise") == 0;
+
+	if (is_known)
 		import_set(importing, KNOB_FP8, recipe, path);
 	else
 		import_note(importing, path, "%.40s: predicted as bf16", recipe);
+	if (is_known && gather != NULL)
+		import_set(importing, KNOB_FP8_PARAM_GATHER, "on", gather);
 }
 
 /* Ranks in a group, where their number is known; else it is settled with it. */

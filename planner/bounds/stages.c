@@ -144,8 +144,9 @@ static double whole_gradient_bytes(const struct plan *plan)
 /* The same, and what stays whole. */
 static double state_bytes(const struct plan *plan)
 {
+	enum dtype dtype = plan->fp8_param_gather ? DTYPE_FP8 : plan->param_dtype;
 	double whole = strategy_shards(plan->strategy) && !strategy_reshards(plan->strategy)
-			       ? (double)dtype_bytes(plan->param_dtype)
+			       ? (double)dtype_bytes(dtype)
 			       : 0;
 	return sharded_bytes(plan) + whole;
 }

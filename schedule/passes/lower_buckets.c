@@ -295,7 +295,7 @@ void lower_SCATTER_BUCKET(struct lowering *l)
 void lower_GATHER_BUCKET(struct lowering *l)
 {
 	l->op.group = unit_group(l->step, l->at->unit);
-	l->op.bytes = bucket_of(l)->gathered * compute_bytes(l);
+	l->op.bytes = unit_whole_bytes(l->step, l->at->unit);
 	op_use(l, l->step->resident[l->at->unit].whole);
 }
 

@@ -175,6 +175,23 @@ static void take_copies(struct lowering *l, int64_t part)
 	l->op.bytes += PASSES * ranks * part;
 }
 
+/* To fp8 by way of a copy of all in the compute dtype; with the scale of a tensor its largest
+ * element is found in a pass of its own (Transformer Engine, quantize_master_weights). */
+static void cast_to_fp8(struct lowering *l)
+{
+	int64_t copied = 0, width = compute_bytes(l),
+		passes = l->step->plan->fp8 == FP8_DELAYED ? 1 : 2;
+	for (int u = 0; u < l->step->n_units; u++)
+		copied += unit_fp8_elements(l->step, u) /
+			  unit_shard_ranks(&l->step->units[u], l->step->plan);
+	if (copied == 0)
+		return;
+	int copy = op_take_new(
+		l, BUFFER_LOW_PRECISION_SHARD, -1, copied * width, l->step->plan->param_dtype);
+	op_give(l, &copy);
+	l->op.bytes += copied * (passes * width + dtype_bytes(DTYPE_FP8));
+}
+
 /* Updated shards go into the rank's part of the whole parameters, */
 void lower_CAST_WHOLE(struct lowering *l)
 {
@@ -187,6 +204,7 @@ void lower_CAST_WHOLE(struct lowering *l)
 		chunks += l->step->units[u].chunk;
 	}
 	l->op.bytes = chunks * (master_bytes(l) + compute_bytes(l));
+	cast_to_fp8(l);
 	op_use(l, l->step->whole);
 	const struct zero_rules *zero = runtime_of(l->step->plan->runtime)->zero;
 	if (l->step->group_gather >= 0 && zero != NULL && zero->copies_gathered)

@@ -130,13 +130,13 @@ static void add_unit(struct step *step, int unit)
 static void add_whole(struct step *step)
 {
 	enum dtype compute = step->plan->param_dtype, reduce = step->plan->reduce_dtype;
-	int64_t elements = 0, width = dtype_bytes(compute);
+	int64_t bytes = 0, width = dtype_bytes(compute);
 	for (int u = 0; u < step->n_units; u++) {
-		int64_t n = step->units[u].gathered;
-		elements += n;
+		int64_t n = step->units[u].gathered, whole = unit_whole_bytes(step, u);
+		bytes += whole;
 		if (step->method.weights == WEIGHTS_WHOLE_BUCKETS)
-			step->resident[u].whole = buffer_new_resident(
-				step, BUFFER_COMPUTE_COPY, u, n * width, compute);
+			step->resident[u].whole =
+				buffer_new_resident(step, BUFFER_COMPUTE_COPY, u, whole, compute);
 		if (step->method.buckets == BUCKETS_ADDED_UP)
 			step->resident[u].gradient = buffer_new_resident(
 				step, BUFFER_GRADIENT, u, n * dtype_bytes(reduce), reduce);
@@ -145,8 +145,7 @@ static void add_whole(struct step *step)
 				step, BUFFER_REDUCE_INPUT, u, n * width, compute);
 	}
 	if (step->method.weights == WEIGHTS_WHOLE)
-		step->whole = buffer_new_resident(
-			step, BUFFER_COMPUTE_COPY, -1, elements * width, compute);
+		step->whole = buffer_new_resident(step, BUFFER_COMPUTE_COPY, -1, bytes, compute);
 }
 
 /* ZeRO-3 leaves small parameters on every rank. */

@@ -114,6 +114,7 @@ int64_t fp8_weight_bytes(
 	const struct plan *plan, const struct model *model, enum device_generation generation)
 {
 	int64_t elements = 0, orders = generation == GENERATION_BLACKWELL ? 1 : 2, out, in;
+	orders -= plan->fp8_param_gather;
 	if (!runtime_of(plan->runtime)->keeps_fp8_copies)
 		return 0;
 	for (int m = 0; m < model->n_modules && plan->fp8 != FP8_OFF; m++)

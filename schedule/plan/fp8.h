@@ -36,7 +36,8 @@ bool fp8_is_row_parallel(enum module_kind kind);
 int64_t fp8_work_bytes(
 	const struct plan *plan, const struct model *model, int first, int end, enum pass pass);
 /* Bytes of weights' copies that live between steps: both orders of each; Blackwell's products read
- * either (nvte_is_non_tn_fp8_gemm_supported). */
+ * either (nvte_is_non_tn_fp8_gemm_supported). The first order is the parameter itself where that is
+ * in fp8 (KNOB_FP8_PARAM_GATHER; Megatron-LM's fp8_utils.py), and is no copy. */
 int64_t fp8_weight_bytes(
 	const struct plan *plan, const struct model *model, enum device_generation generation);
 

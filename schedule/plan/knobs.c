@@ -524,6 +524,18 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.help = "tensor ranks exchange tokens beside products, chunk by chunk; "
 				"fsdp2: needs --compile on",
 		},
+	[KNOB_FP8_PARAM_GATHER] =
+		{
+			OMITTED(fp8_param_gather),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_LEVER | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.levers = BIT(true),
+			.runtimes = BIT(RUNTIME_MEGATRON),
+			.refusal = "it keeps and gathers parameters in --param-dtype; use off",
+			.metavar = on_off,
+			.help = "with --fp8, runtime megatron: the weights of these layers are "
+				"kept and gathered in fp8",
+		},
 	[KNOB_TENSOR] =
 		{
 			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
@@ -579,21 +591,3 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.remark = "of hybrid strategies",
 		},
 };
-
-const enum knob_id knobs_in_help[KNOB_COUNT] = {
-	/* Machine and batch */
-	KNOB_SEQ_LEN, KNOB_MICRO_BATCH, KNOB_GLOBAL_BATCH, KNOB_GRAD_ACCUM,
-	KNOB_SYNC_EACH_MICRO_BATCH, KNOB_LATE_ALL_REDUCE,
-	/* Parallelism beside data */
-	KNOB_TENSOR, KNOB_SEQUENCE_PARALLEL, KNOB_ASYNC_TENSOR, KNOB_KEEP_GATHERED, KNOB_CONTEXT,
-	KNOB_CONTEXT_METHOD, KNOB_PIPELINE, KNOB_PIPELINE_SCHEDULE, KNOB_VIRTUAL_STAGES,
-	KNOB_LAYERS_PER_STAGE, KNOB_SCATTER_GATHER, KNOB_EXPERT, KNOB_EXPERT_TENSOR,
-	KNOB_EXPERT_LOAD, KNOB_CAPACITY_FACTOR,
-	/* Sharding */
-	KNOB_STRATEGY, KNOB_SHARD_GROUP, KNOB_RESHARD_AFTER_FORWARD, KNOB_WRAP, KNOB_PREFETCH,
-	KNOB_FORWARD_PREFETCH, KNOB_LIMIT_ALL_GATHERS, KNOB_OVERLAP, KNOB_CPU_OFFLOAD,
-	/* Computation */
-	KNOB_ACTIVATION_CHECKPOINTING, KNOB_ACTIVATION_OFFLOAD, KNOB_ATTENTION, KNOB_LOSS,
-	KNOB_COMPILE, KNOB_PARAM_DTYPE, KNOB_FP8, KNOB_MASTER_DTYPE, KNOB_REDUCE_DTYPE,
-	KNOB_GRADIENT_SUMS, KNOB_GELU, KNOB_OPTIMIZER, KNOB_ALLOCATOR, KNOB_CLIP, KNOB_DROPOUT,
-	KNOB_LOADER_RATE, KNOB_TRAINABLE, KNOB_RUNTIME, KNOB_LIBRARIES};

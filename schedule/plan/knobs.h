@@ -50,12 +50,6 @@ enum { GRADIENT_QUANTUM_BITS = 52 };
 	X(ACTIVATIONS_STAY, "none")                                                                \
 	X(ACTIVATIONS_CHECKPOINTS, "checkpoints")                                                  \
 	X(ACTIVATIONS_ALL, "all")
-/* What runs beside compute of Megatron-LM's DDP: reductions in backward (--overlap-grad-reduce) and
- * gathers in forward (--overlap-param-gather); without the first all is one bucket. */
-#define OVERLAP_VALUES(X)                                                                          \
-	X(OVERLAP_ALL, "all")                                                                      \
-	X(OVERLAP_GRADIENTS, "gradients")                                                          \
-	X(OVERLAP_NONE, "none")
 
 #define ENUMERATOR(enumerator, name) enumerator,
 enum prefetch { PREFETCH_VALUES(ENUMERATOR) };
@@ -65,7 +59,6 @@ enum gelu_place { GELU_VALUES(ENUMERATOR) };
 enum optimizer { OPTIMIZER_VALUES(ENUMERATOR) };
 enum allocator_kind { ALLOCATOR_VALUES(ENUMERATOR) };
 enum activation_offload { ACTIVATION_OFFLOAD_VALUES(ENUMERATOR) };
-enum overlap { OVERLAP_VALUES(ENUMERATOR) };
 #undef ENUMERATOR
 
 /* --- the plan --------------------------------------------------------------------------------- */
@@ -88,6 +81,7 @@ struct plan {
 	enum dtype param_dtype, reduce_dtype; /* of the compute copy; of gradients on their way */
 	enum dtype master_dtype;              /* of the sharded parameters and the optimizer */
 	enum fp8_recipe fp8;                  /* of linear layers (fp8.h) */
+	bool fp8_param_gather;                /* their weights stay, and are gathered, in fp8 */
 	enum gradient_sums gradient_sums;
 	enum gelu_place gelu; /* on GPUs; in a product it is rounded otherwise */
 	enum optimizer optimizer;
@@ -168,6 +162,7 @@ enum knob_id {
 	KNOB_FP8,
 	KNOB_SCATTER_GATHER,
 	KNOB_ASYNC_TENSOR,
+	KNOB_FP8_PARAM_GATHER,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

@@ -67,6 +67,20 @@ enum fp8_recipe {
 #undef X
 };
 
+/* X(enumerator, name): what runs beside compute of Megatron-LM's DDP: reductions in backward
+ * (--overlap-grad-reduce) and gathers in forward (--overlap-param-gather); without the first all is
+ * one bucket. */
+#define OVERLAP_VALUES(X)                                                                          \
+	X(OVERLAP_ALL, "all")                                                                      \
+	X(OVERLAP_GRADIENTS, "gradients")                                                          \
+	X(OVERLAP_NONE, "none")
+
+enum overlap {
+#define X(enumerator, name) enumerator,
+	OVERLAP_VALUES(X)
+#undef X
+};
+
 /* X(suffix, name): in which order a pipeline rank takes its micro-batches; pipeline/pipeline.h says
  * each. */
 #define PIPELINE_SCHEDULES(X)                                                                      \

@@ -335,10 +335,23 @@ static bool check_fp8_model(const struct plan *plan, const struct model *model, 
 	return true;
 }
 
+static bool check_fp8_parameters(const struct plan *plan, struct error *error)
+{
+	const char *why =
+		plan->fp8 == FP8_OFF ? "no weight is multiplied in fp8; give --fp8, or leave it out"
+		: plan->strategy == STRATEGY_NO_SHARD
+			? "only the distributed optimizer casts to fp8; use --strategy ZERO_1"
+			: NULL;
+	return !plan->fp8_param_gather || why == NULL ||
+	       error_set(error, EXIT_CODE_USAGE, "--fp8-param-gather on: %s", why);
+}
+
 static bool check_fp8(const struct plan *plan, const struct model *model,
 	const struct topology *topology, struct error *error)
 {
 	char reason[128];
+	if (!check_fp8_parameters(plan, error))
+		return false;
 	if (plan->fp8 == FP8_OFF)
 		return true;
 	snprintf(reason, sizeof(reason), "%.60s has no fp8 units", topology->device.name);

@@ -157,7 +157,9 @@ struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model
 			add(&sum, &casts->normed_rows, tokens * in * part, inputs);
 		else
 			add(&sum, whole, tokens * in, inputs);
-		add(&sum, &casts->weight, out * in, weights);
+		/* Kept in fp8, once a step turned, where products need both orders. */
+		add(&sum, plan->fp8_param_gather ? &casts->turned : &casts->weight, out * in,
+			weights);
 		return sum;
 	}
 	add_gradient(

@@ -19,7 +19,7 @@ import support
 PAGES = os.path.join(support.ROOT, 'docs', '*.md')
 LISTING = re.compile(r'```text\n\$ shardplan (help [a-z-]+|export --list)\n(.*?)```\n', re.S)
 TABLE = re.compile(r'<!-- shardplan (.*?) -->\n(.*?)<!-- end -->\n', re.S)
-OPTION = re.compile(r'^  (?:-\S, )?(--[a-z-]+).*(?:\n {6,}.*)*', re.M)
+OPTION = re.compile(r'^  (?:-\S, )?(--[a-z0-9-]+).*(?:\n {6,}.*)*', re.M)
 
 
 def options(text):

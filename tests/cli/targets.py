@@ -309,5 +309,6 @@ BRIDGE = {
                   'use_distributed_optimizer': bool},
     'ddp': {'use_distributed_optimizer': bool, 'num_distributed_optimizer_instances': int,
             'overlap_grad_reduce': bool, 'overlap_param_gather': bool},
-    'mixed_precision': ('bf16_mixed', 'fp16_mixed', NONE),
+    'mixed_precision': ('bf16_mixed', 'fp16_mixed', 'bf16_with_fp8_current_scaling_mixed',
+                        'bf16_with_fp8_delayed_scaling_mixed', NONE),
 }

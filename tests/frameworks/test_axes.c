@@ -64,6 +64,46 @@ static void axes(void **state)
 	arena_finish(&arena);
 }
 
+/* Weights that stay in fp8 have an option in Megatron-LM; its bridge's recipes of fp8 have them. */
+static void weights_in_fp8(void **state)
+{
+	static const struct {
+		const char *target, *expected;
+		bool kept, back;
+	} cases[] = {{"megatron", "--fp8-param-gather", true, true},
+		{"megatron", "--fp8-recipe delayed", false, false},
+		{"megatron-bridge", "bf16_with_fp8_delayed_scaling_mixed", true, true},
+		{"megatron-bridge", "bf16_with_fp8_delayed_scaling_mixed", false, true}};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct trip trip = {.arena = &arena, .target = export_find(cases[i].target, NULL)};
+		struct error error = {0};
+		struct plan back;
+		load(&arena, "llama-3.1-8b", "2xdgx-h100", &trip.file);
+		struct question question = {
+			.model = trip.file.model, .topology = trip.file.topology};
+		question_put(
+			&question, KNOB_RUNTIME, (union knob_value){.choice = RUNTIME_MEGATRON});
+		question_put(
+			&question, KNOB_STRATEGY, (union knob_value){.choice = STRATEGY_ZERO_1});
+		question_put(&question, KNOB_FP8, (union knob_value){.choice = FP8_DELAYED});
+		question_put(
+			&question, KNOB_FP8_PARAM_GATHER, (union knob_value){.on = cases[i].kept});
+		assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
+		assert_true(export_plan(trip.target, 0, &trip.file, trip.target->file, &arena,
+			&trip.exported, &trip.text, &error));
+		assert_non_null(strstr(text_string(&trip.text), cases[i].expected));
+		read_back(&trip, &back);
+		assert_int_equal(back.fp8, FP8_DELAYED);
+		assert_int_equal(back.fp8_param_gather, cases[i].back);
+		assert_int_equal(trip.exported.plan.fp8_param_gather, cases[i].back);
+		text_finish(&trip.text);
+	}
+	arena_finish(&arena);
+}
+
 /* Asynchronous tensor parallelism has words in torchtitan, others since it is compilation's, and,
  * without compilation, in Megatron-LM and its bridge. */
 static void async_tensor(void **state)
@@ -242,6 +282,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(axes),
+		cmocka_unit_test(weights_in_fp8),
 		cmocka_unit_test(async_tensor),
 		cmocka_unit_test(experts),
 		cmocka_unit_test(pipelines),

@@ -81,6 +81,22 @@ static const struct foreign files[] = {
 		"megatron-bridge",
 		"tensor=2 expert=4 expert-tensor=2 capacity-factor=1.25 async-tensor=on",
 		"moe_token_dispatcher_type: flex: predicted as alltoall"},
+	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: "
+	 "bf16-with-fp8-delayed-scaling-mixed"
+	 "\n",
+		"megatron-bridge", "param-dtype=bf16 fp8=delayed fp8-param-gather=on", NULL},
+	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: "
+	 "bf16_with_fp8_current_scaling_mixed"
+	 "\n",
+		"megatron-bridge", "param-dtype=bf16 fp8=tensorwise fp8-param-gather=on",
+		"the first and the last block in bf16: predicted in fp8"},
+	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: {fp8: hybrid, fp8_recipe: "
+	 "delayed, "
+	 "fp8_param_gather: true}\n",
+		"megatron-bridge", "param-dtype=bf16 fp8=delayed fp8-param-gather=on", NULL},
+	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: bf16_with_mxfp8_mixed\n",
+		"megatron-bridge", "param-dtype=bf16",
+		"bf16_with_mxfp8_mixed: is predicted as bf16"},
 	{"trainer: {devices: 8, num_nodes: 2, precision: bf16}\nmodel:\n"
 	 "  micro_batch_size: 1\n  global_batch_size: 64\n  tensor_model_parallel_size: 2\n"
 	 "  pipeline_model_parallel_size: 1\n  optim: {name: distributed_fused_adam}\n",
@@ -238,6 +254,9 @@ static const struct foreign files[] = {
 		"optimizer: dist_muon: is predicted as AdamW"},
 	{"base_model: m\nsequence_len: 4096\nmicro_batch_size: 2\noptimizer: adamw_bnb_8bit\n",
 		"axolotl", "micro-batch=2", "optimizer: adamw_bnb_8bit: is predicted as AdamW"},
+	{"--micro-batch-size 1 --bf16 --use-distributed-optimizer --fp8-format hybrid --fp8-recipe "
+	 "tensorwise --fp8-param-gather\n",
+		"megatron", "fp8=tensorwise fp8-param-gather=on", NULL},
 	{"--micro-batch-size 1 --bf16 --fp8-format hybrid --fp8-recipe mxfp8\n", "megatron",
 		"param-dtype=bf16", "mxfp8: predicted as bf16"},
 	{"[model]\nconverters = [\"quantize.linear.float8\", \"mx\"]\n[quantize.linear.float8]\n"

@@ -543,6 +543,54 @@ static void test_fp8_of_blackwell(void **state)
 	assert_int_equal(held[0] - held[1], L * layer);
 }
 
+/* Bytes that data parallel ranks gather, and that the cast before it moves. */
+static int64_t moved_by(const struct schedule *schedule, enum op_kind kind)
+{
+	const struct program *program = schedule->programs;
+	int64_t bytes = 0;
+	for (int x = 0; x < program->n_ops; x++)
+		if (program->ops[x].kind == kind && program->ops[x].dtype != DTYPE_FP32)
+			bytes += program->ops[x].bytes;
+	return bytes;
+}
+
+/* Megatron-LM's --fp8-param-gather: weights of blocks are bytes, where they stay and on their way;
+ * their first order in fp8 is no copy of them. Each of 16 ranks casts its part by way of bf16: once
+ * read to find the largest element with the scale of a tensor, once to be cast. Norms, embedding
+ * and head are as before. */
+static void test_fp8_parameters(void **state)
+{
+	static const char *const names[] = {"2xdgx-h100", "2xdgx-b200"};
+	static const char *const recipes[] = {"fp8=tensorwise", "fp8=delayed"};
+	const int64_t H = 4096, F = 11008, L = 32, weights = L * (4 * H * H + 3 * H * F);
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		struct arena arena = {0};
+		struct model *model = preset_model(&arena, "llama-2-7b");
+		struct topology *topology = cluster(&arena, names[i / 2]);
+		const struct schedule *in[2];
+		for (int on = 0; on < 2; on++) {
+			struct plan plan = toy_plan(&arena, model, topology, "runtime=megatron",
+				"strategy=ZERO_1", recipes[i % 2],
+				on ? "fp8_param_gather=on" : "fp8_param_gather=off", NULL);
+			in[on] = toy_schedule(&arena, &plan, model, topology);
+		}
+		assert_int_equal(
+			held_by(in[0], BUFFER_COMPUTE_COPY) - held_by(in[1], BUFFER_COMPUTE_COPY),
+			weights);
+		assert_int_equal(held_by(in[0], BUFFER_KERNEL_WORKSPACE) -
+					 held_by(in[1], BUFFER_KERNEL_WORKSPACE),
+			weights);
+		assert_int_equal(
+			moved_by(in[0], OP_ALL_GATHER) - moved_by(in[1], OP_ALL_GATHER), weights);
+		assert_int_equal(
+			moved_by(in[1], OP_CAST_PARAMETERS) - moved_by(in[0], OP_CAST_PARAMETERS),
+			weights / 16 * (i % 2 == 0 ? 5 : 3));
+		assert_int_equal(held_by(in[1], BUFFER_LOW_PRECISION_SHARD), weights / 16 * 2);
+		arena_finish(&arena);
+	}
+}
+
 /* What tensor ranks gather: two inputs and two gradients of 32 blocks; the head's stay in bf16. */
 static void test_gathers_in_fp8(void **state)
 {
@@ -617,6 +665,7 @@ int main(void)
 		cmocka_unit_test(test_chunked_head),
 		cmocka_unit_test(test_fp8),
 		cmocka_unit_test(test_fp8_of_blackwell),
+		cmocka_unit_test(test_fp8_parameters),
 		cmocka_unit_test(test_gathers_in_fp8),
 		cmocka_unit_test(test_cut_loss),
 	};
