@@ -60,6 +60,13 @@ struct ring_rules {
 	} eager, fused;
 };
 
+/* What modules copy beside what all implementations do: elements read and written per element of
+ * attention's result, or of an activation, and launches; in forward and in backward. */
+struct copies {
+	double elements[2];
+	int launches[2];
+};
+
 /* Experts on several ranks. None of it: torchtitan's; else Megatron-Core's MoELayer. */
 struct expert_rules {
 	/* A rank routes its tokens of the residual stream; ranks that cut an expert gather its rows
@@ -68,15 +75,12 @@ struct expert_rules {
 	/* Rows are weighed between an expert's products; their order is a sort over all. */
 	bool weighs_activations;
 	bool drops_rows; /* KNOB_CAPACITY_FACTOR */
+	/* PyTorch's own operations around its products: the clamp of a gated activation; per
+	 * element of the last product its weighed bias, launches of each expert (experts.c of
+	 * costs). */
+	struct copies clamp, bias;
 	/* Ours: without KNOB_EXPERT_LOAD buffers hold all rows that may come. */
 	bool keeps_room;
-};
-
-/* What modules copy beside what all implementations do: elements read and written per element of
- * attention's result, or of an activation, and launches; in forward and in backward. */
-struct copies {
-	double elements[2];
-	int launches[2];
 };
 
 #endif

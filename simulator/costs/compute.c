@@ -3,6 +3,7 @@
 
 #include "simulator/costs/attention.h"
 #include "simulator/costs/executor_kernels.h"
+#include "simulator/costs/experts.h"
 #include "simulator/costs/fp8.h"
 #include "simulator/devices/devices.h"
 
@@ -365,6 +366,7 @@ static void add_module_work(const struct machine *machine, const struct schedule
 {
 	if (!own_kernels(machine, schedule)) {
 		*kernels += add_module(machine, schedule, model, module, pass, work, cost);
+		*kernels += experts_operations(machine, &schedule->plan, model, module, pass, cost);
 		return;
 	}
 	*kernels += add_own_leaf(machine, &schedule->plan, model, module, pass, work, cost);

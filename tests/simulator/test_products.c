@@ -1,5 +1,6 @@
 /* Products of single shapes that were measured on a processor's core, and products in fp8. */
 #include "cases.h"
+#include "simulator/costs/experts.h"
 #include "simulator/costs/fp8.h"
 #include "sketch.h"
 
@@ -254,6 +255,49 @@ static void test_casts_of_the_engine(void **state)
 	}
 }
 
+/* Megatron-Core's experts on eight ranks: gpt-oss clamps gate and up, and adds a weighed bias
+ * expert by expert, of which a rank has 16; Mixtral has neither, nor PyTorch's experts such
+ * operations. The part of backward that makes weights' gradients has none. */
+static void test_operations_of_experts(void **state)
+{
+	static const struct {
+		const char *model, *plan;
+		enum module_kind leaf;
+		enum pass pass;
+		double elements, launches;
+	} cases[] = {{"gpt-oss-120b", "megatron", MODULE_EXPERTS_ACTIVATION, PASS_FORWARD, 8, 3},
+		{"gpt-oss-120b", "megatron", MODULE_EXPERTS_ACTIVATION, PASS_BACKWARD, 10, 3},
+		{"gpt-oss-120b", "megatron", MODULE_EXPERTS_DOWN, PASS_FORWARD, 6, 2 * 16},
+		{"gpt-oss-120b", "megatron", MODULE_EXPERTS_DOWN, PASS_BACKWARD_INPUT, 7, 4 * 16},
+		{"gpt-oss-120b", "megatron", MODULE_EXPERTS_DOWN, PASS_BACKWARD_WEIGHT, 0, 0},
+		{"gpt-oss-120b", "megatron", MODULE_EXPERTS_UP, PASS_FORWARD, 0, 0},
+		{"gpt-oss-120b", "pytorch-fsdp2", MODULE_EXPERTS_DOWN, PASS_FORWARD, 0, 0},
+		{"mixtral-8x7b", "megatron", MODULE_EXPERTS_DOWN, PASS_FORWARD, 0, 0},
+		{"mixtral-8x7b", "megatron", MODULE_EXPERTS_ACTIVATION, PASS_FORWARD, 0, 0}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct cost cost = {0};
+		struct machine machine;
+		struct case_ c;
+
+		case_load(&c, cases[i].model, "dgx-h100");
+		case_plan(
+			&c, arena_printf(&c.arena,
+				    "expert=8 expert_load=1 seq_len=4096 micro_batch=1 runtime=%s",
+				    cases[i].plan));
+		machine_init(&machine, c.topology, NULL, DTYPE_BF16);
+		const struct model *part = plan_model(&c.plan, c.model, &c.arena);
+		double launched = experts_operations(&machine, &c.plan, part,
+			find_leaf(part, cases[i].leaf), cases[i].pass, &cost);
+		double rows = 4 * 4096, bytes = cases[i].elements * rows * 2880 * 2;
+		assert_float_equal(cost.memory * machine.memory_bandwidth, bytes, 1e-3 * bytes);
+		assert_float_equal(cost.device - cost.memory,
+			cases[i].launches * machine.kernel_overhead, 1e-8);
+		assert_float_equal(launched, cases[i].launches * 6 / 55, 1e-9);
+		case_finish(&c);
+	}
+}
+
 /* Row-wise, a pass scales what backward's products made: gradients of weights always, those of
  * inputs where no kernel reads them anyway. */
 static void test_scaled_afterwards(void **state)
@@ -283,6 +327,7 @@ int main(void)
 		cmocka_unit_test(test_no_product_beats_the_bound),
 		cmocka_unit_test(test_fp8_product),
 		cmocka_unit_test(test_fp8_steps),
+		cmocka_unit_test(test_operations_of_experts),
 		cmocka_unit_test(test_casts_before_gathers),
 		cmocka_unit_test(test_casts_of_the_engine),
 		cmocka_unit_test(test_scaled_afterwards),
