@@ -161,7 +161,8 @@ static double exchange_bound(double parts, double parameters, const struct plan 
 	bool switch_adds, double bandwidth)
 {
 	double gradient = dtype_bytes(plan->reduce_dtype);
-	double parameter = fmin(gradient, dtype_bytes(plan->param_dtype));
+	enum dtype dtype = plan->fp8_param_gather ? DTYPE_FP8 : plan->param_dtype;
+	double parameter = fmin(gradient, dtype_bytes(dtype));
 	double bytes = switch_adds ? fmax(gradient, parameter) : gradient + parameter;
 
 	if (parts <= 1)

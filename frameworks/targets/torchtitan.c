@@ -40,7 +40,8 @@ static const struct export_rule rules[] = {
 		"recipe_name=\"...\", filter_fqns=[\"lm_head\"])]); main has rowwise alone"},
 	RULES,
 };
-static const struct export_rule toml_rules[] = {{KNOB_FP8, IN_FILE}, RULES};
+static const struct export_rule toml_rules[] = {
+	{KNOB_FP8, IN_FILE}, {KNOB_FP8_PARAM_GATHER, IN_FILE}, RULES};
 
 /* Of prefetching it takes no word. It has no float16, and some devices have no units for bfloat16.
  */

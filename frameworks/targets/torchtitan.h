@@ -58,10 +58,15 @@ const char *titan_async(struct exporting *exporting);
 const char *titan_converter(struct exporting *exporting);
 const char *titan_recipe(struct exporting *exporting);
 const char *titan_filtered(struct exporting *exporting);
+const char *titan_gathers(struct exporting *exporting);
 #define FLOAT8 "quantize.linear.float8"
 #define TITAN_FLOAT8                                                                               \
 	{"model.converters[]", KEY_READ, NO_KNOB, NULL, AS_STRING, titan_converter},               \
 		{FLOAT8 ".recipe_name", KEY_READ, KNOB_FP8, NULL, AS_STRING, titan_recipe},        \
+		{FLOAT8 ".enable_fsdp_float8_all_gather", KEY_READ, KNOB_FP8_PARAM_GATHER, NULL,   \
+			0, titan_gathers},                                                         \
+		{FLOAT8 ".precompute_float8_dynamic_scale_for_fsdp", KEY_READ, NO_KNOB, NULL, 0,   \
+			titan_gathers},                                                            \
 		ROW(FLOAT8 ".filter_fqns[]", KEY_READ, NO_KNOB, NULL, AS_STRING, titan_filtered)
 
 /* Stages that these keys do not make. */

@@ -24,11 +24,16 @@ const char *titan_filtered(struct exporting *exporting)
 	return if_fp8(exporting, "output");
 }
 
-/* Gathers of bf16 where it asks for gathers in fp8. */
-static void note_gathers(struct importing *importing, const char *gathers)
+const char *titan_gathers(struct exporting *exporting)
 {
-	if (import_is(importing, gathers, "true"))
-		import_note(importing, gathers, "true: predicted with gathers in bf16");
+	return exporting->plan->fp8_param_gather ? "true" : NULL;
+}
+
+/* Scales of rows are not gathered. */
+static void set_gathers(struct importing *importing, const char *recipe, const char *gathers)
+{
+	if (import_is(importing, gathers, "true") && strcmp(recipe, "tensorwise") == 0)
+		import_set(importing, KNOB_FP8_PARAM_GATHER, "on", gathers);
 }
 
 static void set_fp8(struct importing *importing, const char *recipe, const char *path)
@@ -37,8 +42,8 @@ static void set_fp8(struct importing *importing, const char *recipe, const char 
 		import_set(importing, KNOB_FP8, recipe, path);
 	else
 		import_note(importing, path, "%.40s: predicted as bf16", recipe);
-	note_gathers(importing, FLOAT8 ".enable_fsdp_float8_all_gather");
-	note_gathers(importing, "float8.enable_fsdp_float8_all_gather");
+	set_gathers(importing, recipe, FLOAT8 ".enable_fsdp_float8_all_gather");
+	set_gathers(importing, recipe, "float8.enable_fsdp_float8_all_gather");
 }
 
 /* Of every converter that the file names; without a recipe a tensor has one scale. */

@@ -13,7 +13,7 @@ static const struct resident *resident_of(const struct lowering *l)
 
 static int64_t gathered_bytes(const struct lowering *l)
 {
-	return compute_bytes(l) * unit_of(l)->gathered;
+	return unit_whole_bytes(l->step, l->at->unit);
 }
 
 void lower_STAGE(struct lowering *l)
@@ -29,17 +29,26 @@ void lower_STAGE(struct lowering *l)
 		op_give(l, &live->staged);
 }
 
-/* shard in the master dtype -> shard in the compute dtype: the gather's input. */
+/* torchao casts eagerly, with a scale that is there: times it, clamped and to fp8, 4 + 4, 4 + 4 and
+ * 4 + 1 bytes an element (fsdp_utils.py, fsdp_pre_all_gather). */
+static int64_t fp8_cast_bytes(int64_t elements)
+{
+	return elements * (5 * dtype_bytes(DTYPE_FP32) + dtype_bytes(DTYPE_FP8));
+}
+
+/* shard in the master dtype -> shard in the compute dtype, or in fp8: the gather's input. */
 void lower_CAST_SHARD(struct lowering *l)
 {
 	struct live *live = live_of(l);
 	int64_t chunk = unit_of(l)->chunk, frozen = chunk - unit_of(l)->trained_chunk;
-	l->op.bytes = (master_bytes(l) + compute_bytes(l)) * unit_of(l)->trained_chunk +
-		      2 * compute_bytes(l) * frozen;
+	int64_t ranks = unit_shard_ranks(unit_of(l), l->step->plan);
+	int64_t low = unit_fp8_elements(l->step, l->at->unit) / ranks;
+	l->op.bytes = (master_bytes(l) + compute_bytes(l)) * (unit_of(l)->trained_chunk - low) +
+		      fp8_cast_bytes(low) + 2 * compute_bytes(l) * frozen;
 	op_use(l, live->staged >= 0 ? live->staged : resident_of(l)->parameter_shard);
 	op_give(l, &live->staged);
 	live->low_precision = op_take_on(l, BUFFER_LOW_PRECISION_SHARD, l->op.stream, l->at->unit,
-		compute_bytes(l) * chunk, l->step->plan->param_dtype);
+		unit_whole_bytes(l->step, l->at->unit) / ranks, l->step->plan->param_dtype);
 	if (l->at->flags & DROPS)
 		op_give(l, &live->low_precision);
 }

@@ -191,6 +191,16 @@ static int64_t update_bytes(const struct lowering *l, int64_t elements)
 	       elements * (gradient_bytes(l) - master_bytes(l));
 }
 
+/* torchao reads all shards once more, for the scales that they are gathered with
+ * (precompute_float8_dynamic_scale_for_fsdp). */
+static int64_t scale_bytes(const struct lowering *l, int unit)
+{
+	const struct step *step = l->step;
+	return step->method.casts_shard ? unit_fp8_elements(step, unit) * master_bytes(l) /
+						  unit_shard_ranks(&step->units[unit], step->plan)
+					: 0;
+}
+
 /* One unit's update, or (unit -1) that of all units of the stream. The last one of all ends the
  * scalars. */
 void lower_UPDATE(struct lowering *l)
@@ -200,8 +210,10 @@ void lower_UPDATE(struct lowering *l)
 	l->op.dtype = l->step->plan->master_dtype;
 	l->op.bytes = update_bytes(l, elements);
 	for (int u = 0; u < l->step->n_units; u++)
-		if (u == unit || (unit < 0 && is_of_stream(l, u) && unit_is_trained(l->step, u)))
+		if (u == unit || (unit < 0 && is_of_stream(l, u) && unit_is_trained(l->step, u))) {
 			use_states(l, u);
+			l->op.bytes += scale_bytes(l, u) * l->step->units[u].times;
+		}
 	if (l->step->method.weights == WEIGHTS_OF_BUCKETS)
 		op_give_all_bucket_gradients(l);
 	if (l->op.stream == STREAM_COMPUTE)

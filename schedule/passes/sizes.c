@@ -349,7 +349,7 @@ int64_t unit_fp8_elements(const struct step *step, int unit)
 	for (int i = 0; i < u->n_slices && step->plan->fp8_param_gather; i++) {
 		const struct parameter *p = &step->model->parameters[u->slices[i].parameter];
 		if (p->n_dims == 2 && fp8_converts(step->plan, step->model, p->module))
-			elements += u->slices[i].elements;
+			elements += u->slices[i].padded_elements;
 	}
 	return elements;
 }

@@ -530,11 +530,11 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_LEVER | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
 			.levers = BIT(true),
-			.runtimes = BIT(RUNTIME_MEGATRON),
-			.refusal = "it keeps and gathers parameters in --param-dtype; use off",
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
+			.refusal = "it gathers parameters in --param-dtype; use off",
 			.metavar = on_off,
-			.help = "with --fp8, runtime megatron: the weights of these layers are "
-				"kept and gathered in fp8",
+			.help = "with --fp8: the weights of these layers are gathered in fp8 "
+				"(megatron: and kept so)",
 		},
 	[KNOB_TENSOR] =
 		{

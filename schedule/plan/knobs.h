@@ -81,7 +81,7 @@ struct plan {
 	enum dtype param_dtype, reduce_dtype; /* of the compute copy; of gradients on their way */
 	enum dtype master_dtype;              /* of the sharded parameters and the optimizer */
 	enum fp8_recipe fp8;                  /* of linear layers (fp8.h) */
-	bool fp8_param_gather;                /* their weights stay, and are gathered, in fp8 */
+	bool fp8_param_gather;                /* their weights are gathered in fp8 (fp8.h) */
 	enum gradient_sums gradient_sums;
 	enum gelu_place gelu; /* on GPUs; in a product it is rounded otherwise */
 	enum optimizer optimizer;

@@ -340,8 +340,10 @@ static bool check_fp8_parameters(const struct plan *plan, struct error *error)
 	const char *why =
 		plan->fp8 == FP8_OFF ? "no weight is multiplied in fp8; give --fp8, or leave it out"
 		: plan->strategy == STRATEGY_NO_SHARD
-			? "only the distributed optimizer casts to fp8; use --strategy ZERO_1"
-			: NULL;
+			? "nothing is gathered; use a --strategy that shards"
+		: plan->fp8 == FP8_ROWWISE ? "torchao gathers with a scale a tensor; use --fp8 "
+					     "tensorwise"
+					   : NULL;
 	return !plan->fp8_param_gather || why == NULL ||
 	       error_set(error, EXIT_CODE_USAGE, "--fp8-param-gather on: %s", why);
 }

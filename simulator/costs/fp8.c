@@ -134,6 +134,21 @@ static void add_gradient(struct fp8_casts *sum, const struct casts *casts, doubl
 		add(sum, &casts->turned, elements, 1);
 }
 
+/* FSDP2 brings weights in fp8: in the order that forward reads, and backward's product not
+ * (float8_ops.py, preprocess_addmm). */
+static bool torch_gathers_fp8(const struct plan *plan)
+{
+	return plan->fp8_param_gather && !runtime_of(plan->runtime)->keeps_fp8_copies;
+}
+
+/* Forward's; what is kept in fp8 is turned once a step, where products need both orders. */
+static void add_weight(struct fp8_casts *sum, const struct plan *plan, const struct casts *casts,
+	double elements, double times)
+{
+	if (!torch_gathers_fp8(plan))
+		add(sum, plan->fp8_param_gather ? &casts->turned : &casts->weight, elements, times);
+}
+
 struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model,
 	enum device_generation generation, int module, const struct gemm_shape *product,
 	enum pass pass)
@@ -157,15 +172,14 @@ struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model
 			add(&sum, &casts->normed_rows, tokens * in * part, inputs);
 		else
 			add(&sum, whole, tokens * in, inputs);
-		/* Kept in fp8, once a step turned, where products need both orders. */
-		add(&sum, plan->fp8_param_gather ? &casts->turned : &casts->weight, out * in,
-			weights);
+		add_weight(&sum, plan, casts, out * in, weights);
 		return sum;
 	}
 	add_gradient(
 		&sum, casts, tokens * out, gathers && is_row ? part : 1, pass, gathers && is_row);
 	if (pass != PASS_BACKWARD_WEIGHT)
-		add(&sum, &casts->weight_again, out * in, 1);
+		add(&sum, torch_gathers_fp8(plan) ? &casts->turned : &casts->weight_again, out * in,
+			1);
 	/* Compiled, what other layers make of their input is scaled where it is read. */
 	if (pass != PASS_BACKWARD_WEIGHT && kind == MODULE_ATTENTION_OUTPUT)
 		add(&sum, &casts->scaled, tokens * in, 1);

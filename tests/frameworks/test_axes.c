@@ -64,16 +64,24 @@ static void axes(void **state)
 	arena_finish(&arena);
 }
 
-/* Weights that stay in fp8 have an option in Megatron-LM; its bridge's recipes of fp8 have them. */
+#define MEGATRON RUNTIME_MEGATRON, STRATEGY_ZERO_1, FP8_DELAYED
+#define FSDP2    RUNTIME_PYTORCH_FSDP2, STRATEGY_FULL_SHARD, FP8_TENSORWISE
+/* Weights that stay in fp8 have an option in Megatron-LM; its bridge's recipes of fp8
+ * have them; torchtitan gathers them. */
 static void weights_in_fp8(void **state)
 {
 	static const struct {
 		const char *target, *expected;
 		bool kept, back;
-	} cases[] = {{"megatron", "--fp8-param-gather", true, true},
-		{"megatron", "--fp8-recipe delayed", false, false},
-		{"megatron-bridge", "bf16_with_fp8_delayed_scaling_mixed", true, true},
-		{"megatron-bridge", "bf16_with_fp8_delayed_scaling_mixed", false, true}};
+		enum runtime_kind runtime;
+		enum strategy strategy;
+		enum fp8_recipe fp8;
+	} cases[] = {{"megatron", "--fp8-param-gather", true, true, MEGATRON},
+		{"megatron", "--fp8-recipe delayed", false, false, MEGATRON},
+		{"megatron-bridge", "bf16_with_fp8_delayed_scaling_mixed", true, true, MEGATRON},
+		{"megatron-bridge", "bf16_with_fp8_delayed_scaling_mixed", false, true, MEGATRON},
+		{"torchtitan-toml", "enable_fsdp_float8_all_gather = true", true, true, FSDP2},
+		{"torchtitan-toml", "recipe_name = \"tensorwise\"", false, false, FSDP2}};
 	struct arena arena = {0};
 
 	(void)state;
@@ -84,11 +92,11 @@ static void weights_in_fp8(void **state)
 		load(&arena, "llama-3.1-8b", "2xdgx-h100", &trip.file);
 		struct question question = {
 			.model = trip.file.model, .topology = trip.file.topology};
-		question_put(
-			&question, KNOB_RUNTIME, (union knob_value){.choice = RUNTIME_MEGATRON});
-		question_put(
-			&question, KNOB_STRATEGY, (union knob_value){.choice = STRATEGY_ZERO_1});
-		question_put(&question, KNOB_FP8, (union knob_value){.choice = FP8_DELAYED});
+		question_put(&question, KNOB_RUNTIME,
+			(union knob_value){.choice = (int)cases[i].runtime});
+		question_put(&question, KNOB_STRATEGY,
+			(union knob_value){.choice = (int)cases[i].strategy});
+		question_put(&question, KNOB_FP8, (union knob_value){.choice = (int)cases[i].fp8});
 		question_put(
 			&question, KNOB_FP8_PARAM_GATHER, (union knob_value){.on = cases[i].kept});
 		assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
@@ -96,7 +104,7 @@ static void weights_in_fp8(void **state)
 			&trip.exported, &trip.text, &error));
 		assert_non_null(strstr(text_string(&trip.text), cases[i].expected));
 		read_back(&trip, &back);
-		assert_int_equal(back.fp8, FP8_DELAYED);
+		assert_int_equal(back.fp8, cases[i].fp8);
 		assert_int_equal(back.fp8_param_gather, cases[i].back);
 		assert_int_equal(trip.exported.plan.fp8_param_gather, cases[i].back);
 		text_finish(&trip.text);

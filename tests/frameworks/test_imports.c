@@ -277,7 +277,7 @@ static const struct foreign files[] = {
 		"torchtitan", "compile=on tensor=2 async-tensor=on", NULL},
 	{"[model]\nconverters = [\"float8\"]\n[float8]\n[training]\nseq_len = 4096\n"
 	 "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\n",
-		"torchtitan-toml", "fp8=tensorwise", "predicted with gathers in bf16"},
+		"torchtitan-toml", "fp8=tensorwise fp8-param-gather=on", NULL},
 	{"from torchtitan.models.llama3 import model_registry\n\ndef mine():\n"
 	 "    cfg = llama3_8b()\n    cfg.model_spec = model_registry(\"8B\", converters=["
 	 "Float8LinearConverter.Config(recipe_name=\"tensorwise\")])\n    return cfg\n",

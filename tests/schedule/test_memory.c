@@ -549,7 +549,7 @@ static int64_t moved_by(const struct schedule *schedule, enum op_kind kind)
 	const struct program *program = schedule->programs;
 	int64_t bytes = 0;
 	for (int x = 0; x < program->n_ops; x++)
-		if (program->ops[x].kind == kind && program->ops[x].dtype != DTYPE_FP32)
+		if (program->ops[x].kind == kind)
 			bytes += program->ops[x].bytes;
 	return bytes;
 }
@@ -589,6 +589,35 @@ static void test_fp8_parameters(void **state)
 		assert_int_equal(held_by(in[1], BUFFER_LOW_PRECISION_SHARD), weights / 16 * 2);
 		arena_finish(&arena);
 	}
+}
+
+/* torchao's: FSDP2 gathers bytes and has bytes of a block; the shards, of 16 ranks, are cast by
+ * three kernels of 8, 8 and 5 bytes an element, not one of 6. Forward and backward gather. */
+static void test_fp8_gathers(void **state)
+{
+	const int64_t H = 4096, F = 11008, L = 32, weights = L * (4 * H * H + 3 * H * F);
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-h100");
+	const struct schedule *in[2];
+	(void)state;
+	for (int on = 0; on < 2; on++) {
+		struct plan plan = toy_plan(&arena, model, topology, "runtime=pytorch-fsdp2",
+			"strategy=FULL_SHARD", "compile=on", "fp8=tensorwise",
+			on ? "fp8_param_gather=on" : "fp8_param_gather=off", NULL);
+		in[on] = toy_schedule(&arena, &plan, model, topology);
+	}
+	int64_t last = weights / L; /* what the last block keeps for backward */
+	int64_t gathered = moved_by(in[0], OP_ALL_GATHER) - moved_by(in[1], OP_ALL_GATHER);
+	assert_true(gathered == 2 * weights || gathered == 2 * weights - last);
+	assert_int_equal(
+		held_by(in[0], BUFFER_UNSHARDED) - held_by(in[1], BUFFER_UNSHARDED), gathered);
+	assert_int_equal(moved_by(in[1], OP_CAST_PARAMETERS) - moved_by(in[0], OP_CAST_PARAMETERS),
+		gathered / 16 * 15);
+	/* Each rank finds the largest elements of its shards in fp32. */
+	assert_int_equal(moved_by(in[1], OP_OPTIMIZER) - moved_by(in[0], OP_OPTIMIZER),
+		weights / 16 * 4);
+	arena_finish(&arena);
 }
 
 /* What tensor ranks gather: two inputs and two gradients of 32 blocks; the head's stay in bf16. */
@@ -666,6 +695,7 @@ int main(void)
 		cmocka_unit_test(test_fp8),
 		cmocka_unit_test(test_fp8_of_blackwell),
 		cmocka_unit_test(test_fp8_parameters),
+		cmocka_unit_test(test_fp8_gathers),
 		cmocka_unit_test(test_gathers_in_fp8),
 		cmocka_unit_test(test_cut_loss),
 	};

@@ -211,6 +211,22 @@ static void test_casts_before_gathers(void **state)
 	case_finish(&c);
 }
 
+/* Weights that come in fp8 are not cast where they are multiplied: backward turns them. */
+static void test_casts_of_gathered_weights(void **state)
+{
+	const struct gemm_shape product = {64, 32, 128, 1};
+	const double input = 64 * 128, output = 64 * 32, weight = 32 * 128;
+	struct case_ c;
+	(void)state;
+	case_load(&c, "llama-3.1-8b", "dgx-h100");
+	case_plan(&c, "compile=on fp8=tensorwise fp8_param_gather=on");
+	int query = find_leaf(c.model, MODULE_QUERY);
+	assert_true(cast_bytes(&c, query, &product, PASS_FORWARD) == 5 * input);
+	assert_true(
+		cast_bytes(&c, query, &product, PASS_BACKWARD_INPUT) == 8 * output + 2 * weight);
+	case_finish(&c);
+}
+
 /* Transformer Engine: copies of weights serve eight micro-batches, a norm finds the largest
  * element, and Blackwell needs no columns. With the scale of last steps the norm casts. Weights
  * that stay in fp8 are turned at most. */
@@ -327,6 +343,7 @@ int main(void)
 		cmocka_unit_test(test_no_product_beats_the_bound),
 		cmocka_unit_test(test_fp8_product),
 		cmocka_unit_test(test_fp8_steps),
+		cmocka_unit_test(test_casts_of_gathered_weights),
 		cmocka_unit_test(test_operations_of_experts),
 		cmocka_unit_test(test_casts_before_gathers),
 		cmocka_unit_test(test_casts_of_the_engine),
