@@ -43,8 +43,7 @@ static const struct export_rule rules[] = {
 static const struct export_rule toml_rules[] = {
 	{KNOB_FP8, IN_FILE}, {KNOB_FP8_PARAM_GATHER, IN_FILE}, RULES};
 
-/* Of prefetching it takes no word. It has no float16, and some devices have no units for bfloat16.
- */
+/* It takes no word of prefetching. It has no float16, some devices no units for bfloat16. */
 static void adapt(struct exporting *exporting, struct plan *plan)
 {
 	if (plan->strategy != STRATEGY_NO_SHARD)

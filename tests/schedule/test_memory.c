@@ -615,8 +615,8 @@ static void test_fp8_gathers(void **state)
 	assert_int_equal(moved_by(in[1], OP_CAST_PARAMETERS) - moved_by(in[0], OP_CAST_PARAMETERS),
 		gathered / 16 * 15);
 	/* Each rank finds the largest elements of its shards in fp32. */
-	assert_int_equal(moved_by(in[1], OP_OPTIMIZER) - moved_by(in[0], OP_OPTIMIZER),
-		weights / 16 * 4);
+	assert_int_equal(
+		moved_by(in[1], OP_OPTIMIZER) - moved_by(in[0], OP_OPTIMIZER), weights / 16 * 4);
 	arena_finish(&arena);
 }
 
