@@ -42,7 +42,7 @@ void lower_CAST_SHARD(struct lowering *l)
 	struct live *live = live_of(l);
 	int64_t chunk = unit_of(l)->chunk, frozen = chunk - unit_of(l)->trained_chunk;
 	int64_t ranks = unit_shard_ranks(unit_of(l), l->step->plan);
-	int64_t low = unit_fp8_elements(l->step, l->at->unit) / ranks;
+	int64_t low = unit_of(l)->fp8_elements / ranks;
 	l->op.bytes = (master_bytes(l) + compute_bytes(l)) * (unit_of(l)->trained_chunk - low) +
 		      fp8_cast_bytes(low) + 2 * compute_bytes(l) * frozen;
 	op_use(l, live->staged >= 0 ? live->staged : resident_of(l)->parameter_shard);
@@ -191,7 +191,7 @@ static void cast_to_fp8(struct lowering *l)
 	int64_t copied = 0, width = compute_bytes(l),
 		passes = l->step->plan->fp8 == FP8_DELAYED ? 1 : 2;
 	for (int u = 0; u < l->step->n_units; u++)
-		copied += unit_fp8_elements(l->step, u) /
+		copied += l->step->units[u].fp8_elements /
 			  unit_shard_ranks(&l->step->units[u], l->step->plan);
 	if (copied == 0)
 		return;

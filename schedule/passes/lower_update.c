@@ -196,7 +196,7 @@ static int64_t update_bytes(const struct lowering *l, int64_t elements)
 static int64_t scale_bytes(const struct lowering *l, int unit)
 {
 	const struct step *step = l->step;
-	return step->method.casts_shard ? unit_fp8_elements(step, unit) * master_bytes(l) /
+	return step->method.casts_shard ? step->units[unit].fp8_elements * master_bytes(l) /
 						  unit_shard_ranks(&step->units[unit], step->plan)
 					: 0;
 }

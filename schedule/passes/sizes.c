@@ -342,23 +342,11 @@ struct backward_work backward_work_of(const struct step *step)
 /* --- parts of gradients --------------------------------------------------------------------------
  */
 
-int64_t unit_fp8_elements(const struct step *step, int unit)
-{
-	const struct unit *u = &step->units[unit];
-	int64_t elements = 0;
-	for (int i = 0; i < u->n_slices && step->plan->fp8_param_gather; i++) {
-		const struct parameter *p = &step->model->parameters[u->slices[i].parameter];
-		if (p->n_dims == 2 && fp8_converts(step->plan, step->model, p->module))
-			elements += u->slices[i].padded_elements;
-	}
-	return elements;
-}
-
 int64_t unit_whole_bytes(const struct step *step, int unit)
 {
 	int64_t width = dtype_bytes(step->plan->param_dtype);
 	int64_t less = width - dtype_bytes(DTYPE_FP8);
-	return step->units[unit].gathered * width - unit_fp8_elements(step, unit) * less;
+	return step->units[unit].gathered * width - step->units[unit].fp8_elements * less;
 }
 
 bool leaf_is_partial(const struct step *step, int module)

@@ -56,8 +56,7 @@ int64_t range_parameters(const struct step *step, int range);
 /* Of a tied weight, backward meets the head first. The embedding's own part is added to what is
  * there: it lives for one operation only. Elements of the range that are such. */
 int64_t range_tied_parameters(const struct step *step, int range);
-/* Of the unit's parameters, that are themselves in fp8; and bytes of all of them, whole. */
-int64_t unit_fp8_elements(const struct step *step, int unit);
+/* Bytes of all of the unit's parameters, whole. */
 int64_t unit_whole_bytes(const struct step *step, int unit);
 /* Do tensor ranks have its parameters alike, and each a part of their gradient? */
 bool leaf_is_partial(const struct step *step, int module);

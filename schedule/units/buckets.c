@@ -128,6 +128,7 @@ int buckets_build(const struct plan *plan, const struct model *model, struct are
 	add_buckets(&b, false);
 	add_buckets(&b, true);
 	b.n += add_frozen(plan, model, &b.units[b.n], b.slices + b.used);
+	units_count_fp8(plan, model, b.units, b.n);
 	units_choose(plan, b.units, b.n);
 	return b.n;
 }

@@ -51,3 +51,18 @@ void unit_lay_out_per_parameter(struct unit *unit, const struct model *model, in
 	unit->chunk = offset / group;
 	unit->gathered = offset;
 }
+
+static void count_fp8(const struct plan *plan, const struct model *model, struct unit *unit)
+{
+	for (int i = 0; i < unit->n_slices; i++) {
+		const struct parameter *parameter = &model->parameters[unit->slices[i].parameter];
+		if (parameter->n_dims == 2 && fp8_converts(plan, model, parameter->module))
+			unit->fp8_elements += unit->slices[i].padded_elements;
+	}
+}
+
+void units_count_fp8(const struct plan *plan, const struct model *model, struct unit *units, int n)
+{
+	for (int u = 0; u < n && plan->fp8_param_gather; u++)
+		count_fp8(plan, model, &units[u]);
+}

@@ -13,4 +13,7 @@ void unit_lay_out_flat(
 /* Every parameter is cut along dimension 0, its rows padded to a multiple of `group`. */
 void unit_lay_out_per_parameter(struct unit *unit, const struct model *model, int64_t group);
 
+/* Counts what is gathered in fp8 of units that are laid out. */
+void units_count_fp8(const struct plan *plan, const struct model *model, struct unit *units, int n);
+
 #endif

@@ -165,6 +165,7 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 		else
 			unit_lay_out_flat(&(*units)[u], model, alignment, ranks);
 	}
+	units_count_fp8(plan, model, *units, n);
 	units_choose(plan, *units, n);
 	return n;
 }

@@ -26,6 +26,7 @@ struct unit {
 	 * units hold both kinds; a flat one holds one kind, and the trained parameters of a module
 	 * are a unit of their own inside of the frozen one's. */
 	int64_t trained_elements, trained_chunk, trained_gathered, trained_parameters;
+	int64_t fp8_elements; /* of `gathered`, in fp8 (KNOB_FP8_PARAM_GATHER) */
 	bool of_experts; /* they are cut over expert ranks, and sharded over fewer than others */
 	int times;       /* folded schedules: how many alike it stands for; else 1 */
 	/* The plan's choices for it (plan.h); the text form has them in its plan lines only. */

@@ -380,7 +380,8 @@ static void test_fp8(void **state)
 {
 	static const char *const words[] = {"fp8=tensorwise grad_accum=6",
 		"fp8=rowwise compile=on activation_checkpointing=full",
-		"fp8=delayed runtime=megatron grad_accum=9 tensor=2"};
+		"fp8=delayed runtime=megatron grad_accum=9 tensor=2",
+		"fp8=tensorwise compile=on fp8_param_gather=on grad_accum=3"};
 	struct counts counts = check_all(words, COUNT_OF(words));
 	(void)state;
 	assert_true(counts.blocks + counts.micro_batches > 0);

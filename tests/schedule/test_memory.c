@@ -591,6 +591,25 @@ static void test_fp8_parameters(void **state)
 	}
 }
 
+/* Biases of GPT-2's 12 blocks stay as they are. */
+static void test_fp8_leaves_biases(void **state)
+{
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "gpt2-124m");
+	struct topology *topology = cluster(&arena, "2xdgx-h100");
+	int64_t gathered[2];
+	(void)state;
+	for (int on = 0; on < 2; on++) {
+		struct plan plan = toy_plan(&arena, model, topology, "runtime=megatron",
+			"strategy=ZERO_1", "fp8=delayed",
+			on ? "fp8_param_gather=on" : "fp8_param_gather=off", NULL);
+		gathered[on] =
+			moved_by(toy_schedule(&arena, &plan, model, topology), OP_ALL_GATHER);
+	}
+	assert_int_equal(gathered[0] - gathered[1], 12 * 12 * 768 * 768);
+	arena_finish(&arena);
+}
+
 /* torchao's: FSDP2 gathers bytes and has bytes of a block; the shards, of 16 ranks, are cast by
  * three kernels of 8, 8 and 5 bytes an element, not one of 6. Forward and backward gather. */
 static void test_fp8_gathers(void **state)
@@ -695,6 +714,7 @@ int main(void)
 		cmocka_unit_test(test_fp8),
 		cmocka_unit_test(test_fp8_of_blackwell),
 		cmocka_unit_test(test_fp8_parameters),
+		cmocka_unit_test(test_fp8_leaves_biases),
 		cmocka_unit_test(test_fp8_gathers),
 		cmocka_unit_test(test_gathers_in_fp8),
 		cmocka_unit_test(test_cut_loss),
