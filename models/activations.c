@@ -61,6 +61,17 @@ static bool copies_key(const struct request *r)
 	return keeps_projection(r) && r->architecture->positions == POSITIONS_ROPE;
 }
 
+/* q is a part of the tensor that k and v were copied out of. */
+static bool keeps_heads_whole(const struct request *r)
+{
+	return r->rules->keeps_heads_whole && r->architecture->kv_heads == r->architecture->heads;
+}
+
+static bool keeps_query_alone(const struct request *r)
+{
+	return !keeps_heads_whole(r);
+}
+
 static bool attention_keeps_result(const struct request *r)
 {
 	bool shared = r->rules->attention == ATTENTION_FLASH3 && !r->rules->fp8_inputs;
@@ -172,7 +183,8 @@ static const struct saved {
 	{MODULE_QKV, TENSOR_QKV, WIDTH_QKV, ELEMENT_COMPUTE, NULL},
 	{MODULE_QKV, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, copies_query},
 	{MODULE_QKV, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, copies_key},
-	{MODULE_QUERY, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, NULL},
+	{MODULE_QUERY, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, keeps_query_alone},
+	{MODULE_QUERY, TENSOR_QKV, WIDTH_QKV, ELEMENT_COMPUTE, keeps_heads_whole},
 	{MODULE_KEY, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
 	{MODULE_VALUE, TENSOR_VALUE, WIDTH_VALUE, ELEMENT_COMPUTE, NULL},
 	{MODULE_VALUE, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, copies_query},

@@ -260,6 +260,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			 * of the projection, and those of gate and up together. */
 			.attention_copies = {{14, 16}, {11, 3}},
 			.activation_copies = {{0, 4}, {0, 1}},
+			.keeps_heads_whole = true,
 			.by_parameter = true,
 			.one_launch_queue = true, /* assert_cuda_max_connections_set_to_1 */
 			.parallel_loss = true,

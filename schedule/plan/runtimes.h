@@ -98,7 +98,7 @@ struct runtime {
 	bool keeps_messages;
 	/* Sequence parallel: tokens are gathered for the head in a buffer that stays. */
 	bool keeps_gather_buffer;
-	bool norm_unfused, projection_keeps_input; /* models/activations.h */
+	bool norm_unfused, projection_keeps_input, keeps_heads_whole; /* models/activations.h */
 	bool adds_in_compute; /* what tensor ranks have summed is added by what reads it next */
 	/* Selective checkpointing is of attention alone: softmax and the products around it. */
 	bool recomputes_attention;

@@ -694,9 +694,39 @@ static void test_cut_loss(void **state)
 	arena_finish(&arena);
 }
 
+/* Of one sequence of 4096, what a step saves. */
+static int64_t saved_under(
+	struct arena *arena, struct model *model, const char *runtime, struct topology *topology)
+{
+	const struct plan plan = toy_plan(arena, model, topology, runtime, NULL);
+	const struct activation_rules rules = plan_activation_rules(&plan, GENERATION_HOPPER);
+	return model_saved_bytes(model, 0, model->n_modules, &rules, 1, 4096);
+}
+
+/* nanotron's query is a part of one tensor of all heads, of which k and v are read no more: they
+ * are kept with it, unless heads share their keys. */
+static void test_heads_whole(void **state)
+{
+	static const struct {
+		const char *model;
+		int64_t elements; /* a token and block */
+	} cases[] = {{"llama-2-7b", 2 * 4096}, {"llama-3-8b", 0}};
+	struct arena arena = {0};
+	struct topology *topology = cluster(&arena, "2xdgx-h100");
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct model *model = preset_model(&arena, cases[i].model);
+		int64_t more = saved_under(&arena, model, "runtime=nanotron", topology) -
+			       saved_under(&arena, model, "runtime=pytorch-ddp", topology);
+		assert_int_equal(more, 32 * 4096 * cases[i].elements * 2);
+	}
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_heads_whole),
 		cmocka_unit_test(test_fsdp1_full_shard),
 		cmocka_unit_test(test_fsdp1_bf16_reduce),
 		cmocka_unit_test(test_fsdp1_shard_grad_op),
