@@ -85,7 +85,8 @@ static void use_gathered(struct lowering *l)
 		&flight->rows_returned, &flight->rows[l->at->range]};
 	for (int i = 0; i < COUNT_OF(buffers); i++) {
 		op_use(l, *buffers[i]);
-		if (*buffers[i] == l->step->gather_buffer)
+		if (*buffers[i] == l->step->gather_buffers[false] ||
+			*buffers[i] == l->step->gather_buffers[true])
 			*buffers[i] = -1;
 		if (i < COUNT_OF(buffers) - 1 || !(l->at->flags & KEEPS_ROWS))
 			op_give(l, buffers[i]);

@@ -48,6 +48,13 @@ static void use_own_tokens(struct lowering *l, bool is_input)
 	op_use(l, flight->results[l->at->range - 1]);
 }
 
+static bool gathers_in_buffer(const struct lowering *l, bool is_input)
+{
+	const int *buffers = l->step->gather_buffers;
+	bool of_head = buffers[false] == buffers[true];
+	return buffers[is_input] >= 0 && (!of_head || range_has_head(l->step, l->at->range));
+}
+
 /* Where autograd keeps the gathered input, it is among the tensors of the norm before. */
 void lower_GATHER_TOKENS(struct lowering *l)
 {
@@ -60,8 +67,8 @@ void lower_GATHER_TOKENS(struct lowering *l)
 		use_own_tokens(l, is_input);
 	if (is_input && l->step->rules.keeps_gathered_input && !range->first_of_slot)
 		op_use(l, flight->saved[l->at->range - 1]);
-	else if (range_has_head(l->step, l->at->range) && l->step->gather_buffer >= 0)
-		op_use(l, flight->gathered[is_input] = l->step->gather_buffer);
+	else if (gathers_in_buffer(l, is_input))
+		op_use(l, flight->gathered[is_input] = l->step->gather_buffers[is_input]);
 	else
 		take_gathered(l, &flight->gathered[is_input]);
 }

@@ -192,20 +192,30 @@ static int64_t copied_tokens_bytes(const struct step *step)
 	return GATHERS * gathered + SUMS * whole;
 }
 
+/* Inputs that stay gathered are no buffer's. */
+static void add_gather_buffers(struct step *step)
+{
+	int n = step->plan->sequence_parallel ? runtime_of(step->plan->runtime)->gather_buffers : 0;
+	step->gather_buffers[false] = step->gather_buffers[true] = -1;
+	for (int i = 0; i < n - step->rules.keeps_gathered_input; i++)
+		step->gather_buffers[i] = buffer_new_resident(step, BUFFER_GATHERED_TOKENS, -1,
+			exchanged_tokens_bytes(step), step->plan->param_dtype);
+	if (n == 1)
+		step->gather_buffers[true] = step->gather_buffers[false];
+}
+
 void pass_resident(struct step *step)
 {
 	int64_t workspace = workspace_bytes(step);
 	step->resident = ARENA_ARRAY(step->arena, struct resident, step->n_units);
-	step->whole = step->collector = step->kernel_workspace = step->gather_buffer = -1;
+	step->whole = step->collector = step->kernel_workspace = -1;
 	for (int u = 0; u < step->n_units; u++)
 		add_unit(step, u);
 	if (step->method.weights == WEIGHTS_WHOLE || step->method.weights == WEIGHTS_WHOLE_BUCKETS)
 		add_whole(step);
 	if (step->method.gathers == GATHERS_BY_TRACE)
 		add_partitions(step);
-	if (step->plan->sequence_parallel && runtime_of(step->plan->runtime)->keeps_gather_buffer)
-		step->gather_buffer = buffer_new_resident(step, BUFFER_GATHERED_TOKENS, -1,
-			exchanged_tokens_bytes(step), step->plan->param_dtype);
+	add_gather_buffers(step);
 	if (step->plan->async_tensor)
 		buffer_new_resident(step, BUFFER_GATHERED_TOKENS, -1, copied_tokens_bytes(step),
 			step->plan->param_dtype);

@@ -96,8 +96,9 @@ struct runtime {
 	/* And tensors of its messages live on between steps: three halves of one for the rank, and
 	 * as much for each of its stages. */
 	bool keeps_messages;
-	/* Sequence parallel: tokens are gathered for the head in a buffer that stays. */
-	bool keeps_gather_buffer;
+	/* Sequence parallel: tokens are gathered in buffers that stay, 1: in one for the head, 2:
+	 * in one for inputs of all layers and one for gradients. */
+	int gather_buffers;
 	bool norm_unfused, projection_keeps_input, keeps_heads_whole; /* models/activations.h */
 	bool adds_in_compute; /* what tensor ranks have summed is added by what reads it next */
 	/* Selective checkpointing is of attention alone: softmax and the products around it. */

@@ -296,13 +296,15 @@ static void init_factors(struct costing *costing)
 				      costing->machine.dtype, (enum step_work)work, all);
 }
 
-/* Launches of exchanges that stand in compute's queue: one an operation. */
+/* Launches of exchanges that stand in compute's queue: one an operation, and the event that tells
+ * when what it read is free. */
 static double exchanges_beside(const struct costing *costing, const struct op *op)
 {
 	const struct plan *plan = &costing->schedule->plan;
+	bool beside = runtime_of(plan->runtime)->one_launch_queue && plan->mesh.tensor > 1 &&
+		      op_kind_class(op->kind) == OP_CLASS_COMPUTE;
 
-	return runtime_of(plan->runtime)->one_launch_queue && plan->mesh.tensor > 1 &&
-	       op_kind_class(op->kind) == OP_CLASS_COMPUTE;
+	return beside ? 2 : 0;
 }
 
 static struct cost cost_of(const struct costing *costing, const struct op *op)

@@ -723,10 +723,40 @@ static void test_heads_whole(void **state)
 	arena_finish(&arena);
 }
 
+/* Buffers of all tokens that stay: nanotron's for inputs and for gradients, which it gathers
+ * nowhere else; Megatron-LM's for the head. */
+static void test_gather_buffers(void **state)
+{
+	static const struct {
+		const char *words;
+		int64_t n;
+		bool gathers_elsewhere;
+	} cases[] = {{"runtime=nanotron tensor=4", 2, false},
+		{"runtime=nanotron tensor=4 keep_gathered=on", 1, false},
+		{"runtime=megatron tensor=4", 1, true},
+		{"runtime=pytorch-fsdp2 tensor=4", 0, true}};
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		const struct schedule *schedule =
+			build_words(&arena, "llama-2-7b", "2xdgx-h100", cases[i].words);
+		const struct program *p = schedule->programs;
+		bool elsewhere = false;
+		for (int b = 0; b < p->n_buffers; b++)
+			elsewhere |= p->buffers[b].role == BUFFER_GATHERED_TOKENS &&
+				     !p->buffers[b].resident;
+		assert_int_equal(resident_bytes_of(schedule, BUFFER_GATHERED_TOKENS),
+			cases[i].n * schedule->plan.seq_len * 4096 * 2);
+		assert_int_equal(elsewhere, cases[i].gathers_elsewhere);
+	}
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_heads_whole),
+		cmocka_unit_test(test_gather_buffers),
 		cmocka_unit_test(test_fsdp1_full_shard),
 		cmocka_unit_test(test_fsdp1_bf16_reduce),
 		cmocka_unit_test(test_fsdp1_shard_grad_op),
