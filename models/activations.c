@@ -62,14 +62,15 @@ static bool copies_key(const struct request *r)
 }
 
 /* q is a part of the tensor that k and v were copied out of. */
-static bool keeps_heads_whole(const struct request *r)
+static bool keeps_query_whole(const struct request *r)
 {
-	return r->rules->keeps_heads_whole && r->architecture->kv_heads == r->architecture->heads;
+	return r->rules->keeps_products_whole &&
+	       r->architecture->kv_heads == r->architecture->heads;
 }
 
 static bool keeps_query_alone(const struct request *r)
 {
-	return !keeps_heads_whole(r);
+	return !keeps_query_whole(r);
 }
 
 static bool attention_keeps_result(const struct request *r)
@@ -143,6 +144,21 @@ static bool keeps_up(const struct request *r)
 	return r->architecture->mlp != MLP_RELU;
 }
 
+static bool keeps_gate_and_up(const struct request *r)
+{
+	return r->rules->keeps_products_whole && architecture_is_gated(r->architecture);
+}
+
+static bool keeps_gate_alone(const struct request *r)
+{
+	return !keeps_gate_and_up(r);
+}
+
+static bool keeps_up_alone(const struct request *r)
+{
+	return keeps_up(r) && !keeps_gate_and_up(r);
+}
+
 /* Side by side, attention and MLP are added to the residual stream in one go. */
 static bool adds_twice(const struct request *r)
 {
@@ -184,7 +200,7 @@ static const struct saved {
 	{MODULE_QKV, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, copies_query},
 	{MODULE_QKV, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, copies_key},
 	{MODULE_QUERY, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, keeps_query_alone},
-	{MODULE_QUERY, TENSOR_QKV, WIDTH_QKV, ELEMENT_COMPUTE, keeps_heads_whole},
+	{MODULE_QUERY, TENSOR_QKV, WIDTH_QKV, ELEMENT_COMPUTE, keeps_query_whole},
 	{MODULE_KEY, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
 	{MODULE_VALUE, TENSOR_VALUE, WIDTH_VALUE, ELEMENT_COMPUTE, NULL},
 	{MODULE_VALUE, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, copies_query},
@@ -205,8 +221,9 @@ static const struct saved {
 	{MODULE_ATTENTION_OUTPUT, TENSOR_DROPOUT_MASK, WIDTH_STREAM, ELEMENT_MASK, dropout},
 	{MODULE_ATTENTION_OUTPUT, TENSOR_RESIDUAL_MIDDLE, WIDTH_STREAM, ELEMENT_COMPUTE,
 		adds_twice},
-	{MODULE_GATE, TENSOR_GATE, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
-	{MODULE_UP, TENSOR_UP, WIDTH_FFN, ELEMENT_COMPUTE, keeps_up},
+	{MODULE_GATE, TENSOR_GATE, WIDTH_FFN, ELEMENT_COMPUTE, keeps_gate_alone},
+	{MODULE_GATE, TENSOR_GATE, WIDTH_GATE_UP, ELEMENT_COMPUTE, keeps_gate_and_up},
+	{MODULE_UP, TENSOR_UP, WIDTH_FFN, ELEMENT_COMPUTE, keeps_up_alone},
 	{MODULE_GATE_UP, TENSOR_GATE, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
 	{MODULE_GATE_UP, TENSOR_UP, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
 	{MODULE_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_FFN, ELEMENT_COMPUTE,

@@ -75,9 +75,10 @@ struct activation_rules {
 	/* The projection behind attention keeps its input; flash attention's kernels but cuDNN's
 	 * keep their result apart, in their own order of tokens and heads (Transformer Engine). */
 	bool projection_keeps_input;
-	/* q, k and v are put in the order of heads in one tensor, and q stays a part of it, while k
-	 * and v are copied once more: where all heads have keys of their own (nanotron). */
-	bool keeps_heads_whole;
+	/* Gate and up are one tensor. q, k and v are put in the order of heads in one, and q stays
+	 * a part of it, while k and v are copied once more: where all heads have keys of their own.
+	 */
+	bool keeps_products_whole;
 	/* A row is weighed where experts multiply gate and up, so their results are not kept; and
 	 * the order of rows is a sort over all tokens and experts (Megatron-LM). */
 	bool weighs_activations, keeps_row_order;

@@ -290,7 +290,7 @@ struct activation_rules plan_activation_rules(
 		.softmax_fp32 =
 			eager && plan->param_dtype != DTYPE_FP32 && !runtime->softmax_in_kernel,
 		.projection_keeps_input = runtime->projection_keeps_input,
-		.keeps_heads_whole = runtime->keeps_heads_whole,
+		.keeps_products_whole = runtime->keeps_products_whole,
 		.fp8_inputs = plan->fp8 != FP8_OFF && runtime->keeps_fp8_copies,
 		.dropout = plan->dropout,
 		.drops_unread = !runtime->keeps_unread,

@@ -260,7 +260,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			 * of the projection, and those of gate and up together. */
 			.attention_copies = {{14, 16}, {11, 3}},
 			.activation_copies = {{0, 4}, {0, 1}},
-			.keeps_heads_whole = true,
+			.keeps_products_whole = true,
 			.gather_buffers = 2, /* parallel/utils.py, MemoryBuffer */
 			.by_parameter = true,
 			.one_launch_queue = true, /* assert_cuda_max_connections_set_to_1 */

@@ -99,7 +99,7 @@ struct runtime {
 	/* Sequence parallel: tokens are gathered in buffers that stay, 1: in one for the head, 2:
 	 * in one for inputs of all layers and one for gradients. */
 	int gather_buffers;
-	bool norm_unfused, projection_keeps_input, keeps_heads_whole; /* models/activations.h */
+	bool norm_unfused, projection_keeps_input, keeps_products_whole; /* models/activations.h */
 	bool adds_in_compute; /* what tensor ranks have summed is added by what reads it next */
 	/* Selective checkpointing is of attention alone: softmax and the products around it. */
 	bool recomputes_attention;

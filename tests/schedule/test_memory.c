@@ -723,6 +723,28 @@ static void test_heads_whole(void **state)
 	arena_finish(&arena);
 }
 
+/* And gate and up are one tensor, at the gate. */
+static void test_gate_and_up(void **state)
+{
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-h100");
+	const struct plan plan = toy_plan(&arena, model, topology, "runtime=nanotron", NULL);
+	const struct activation_rules rules = plan_activation_rules(&plan, GENERATION_HOPPER);
+	(void)state;
+	for (int m = 0; m < model->n_modules; m++) {
+		enum module_kind kind = model->modules[m].kind;
+		struct tensor tensors[MODULE_TENSORS_MAX];
+		int64_t bytes;
+		if (kind != MODULE_GATE && kind != MODULE_UP)
+			continue;
+		int n = model_saved_tensors(model, m, &rules, 1, 4096, tensors, &bytes);
+		assert_int_equal(n, kind == MODULE_GATE);
+		assert_int_equal(bytes, kind == MODULE_GATE ? 4096 * 2 * 11008 * 2 : 0);
+	}
+	arena_finish(&arena);
+}
+
 /* Buffers of all tokens that stay: nanotron's for inputs and for gradients, which it gathers
  * nowhere else; Megatron-LM's for the head. */
 static void test_gather_buffers(void **state)
@@ -756,6 +778,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_heads_whole),
+		cmocka_unit_test(test_gate_and_up),
 		cmocka_unit_test(test_gather_buffers),
 		cmocka_unit_test(test_fsdp1_full_shard),
 		cmocka_unit_test(test_fsdp1_bf16_reduce),
