@@ -93,8 +93,7 @@ struct step {
 	struct resident *resident;
 	int whole;     /* all parameters in the compute dtype; -1 */
 	int collector; /* ZeRO-3: the buffer that gradients are collected in; -1 */
-	int kernel_workspace;
-	int gather_buffers[2]; /* of gradients, of inputs; alike where there is one; -1 */
+	int kernel_workspace, gather_buffers[2]; /* of gradients, of inputs; one: alike; -1 */
 
 	/* order, actions */
 	struct action *order; /* passes of micro-batches; LAST: of its micro-batch */
