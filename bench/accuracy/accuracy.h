@@ -96,11 +96,8 @@ void row_count_bytes(const struct catalogue *catalogue, struct row *row, struct 
 bool row_predict_with(const struct catalogue *catalogue, const struct row *row, const char *column,
 	const char *value, struct arena *scratch, struct prediction *prediction);
 
-/* Whether its collectives of tensor ranks were checked; whether its host waited for the device;
- * and how many times as long as without debugging it took to issue a block. */
+/* Whether its host waited at each collective, and so was never ahead of the device. */
 bool row_is_checked(const struct row *row, const struct plan *plan);
-bool row_host_follows(const struct row *row, const struct plan *plan);
-double row_host_factor(const struct row *row, const struct plan *plan);
 /* What a predicted step of `step` seconds takes with the debugging that the row was run with. */
 double row_with_debugging(const struct row *row, const struct plan *plan, double step);
 

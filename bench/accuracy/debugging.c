@@ -5,16 +5,12 @@
  * `checks`: every collective of tensor ranks first waits for the host, as long for each rank of the
  * group, whatever it moves. TORCH_DISTRIBUTED_DEBUG=DETAIL does that (ProcessGroupWrapper: a
  * barrier in which one rank hears each other in turn, and two gathers, all over TCP), and stands in
- * the author's run_multinode.sh of March 2025 (77f54c10). The longer one of host and device
- * decides.
+ * the author's run_multinode.sh of March 2025 (77f54c10). Host and device wait for each other, so
+ * the longer one decides, and the host is never ahead: its memory is predicted so (predict.c).
  *
  * `polls`: stages asked every 0.1 s whether a message had come (p2p.py of nouamane/bench2,
  * 67c5ebb6, December 2024): two messages of metadata before each of three tensors, forward two and
- * backward one, on both sides. Their hosts are never ahead of the device.
- *
- * Memory is predicted with such hosts (predict.c), and where there are checks alone with ones as
- * slow as these make them; but the calibrating rows of four and eight stages hold as much as if the
- * host of the first rank were ahead by its launch queue, checks or not, and are predicted so. */
+ * backward one, on both sides. */
 #include "accuracy.h"
 
 #include <math.h>
@@ -25,8 +21,6 @@
 /* s; of the fullest stage's blocks, each forward and backward of a micro-batch: the calibrating
  * rows over 4, 8, 16 and 32 tensor ranks say 3.2, 2.8, 2.9 and 3.0 ms. */
 static const double checks_a_block_and_rank = 2.95e-3;
-/* s; what a block takes of the host without them (schedule/plan/runtimes.c). */
-static const double host_of_a_block = 4.4e-3;
 /* s; between two stages, of a micro-batch: 3 tensors, 2 messages, 0.1 s. */
 static const double polls_of_a_link = 0.6;
 
@@ -56,34 +50,18 @@ static double polls(const struct plan *plan)
 	return polls_of_a_link * ((double)plan->grad_accum * sides + fmax(0, links - sides));
 }
 
-static bool has_polls(const struct row *row)
-{
-	return strstr(row_cell(row, "debugging"), "polls") != NULL;
-}
-
 bool row_is_checked(const struct row *row, const struct plan *plan)
 {
 	return plan->mesh.tensor > 1 && strstr(row_cell(row, "debugging"), "checks") != NULL;
 }
 
-bool row_host_follows(const struct row *row, const struct plan *plan)
-{
-	return row_is_checked(row, plan) && has_polls(row);
-}
-
-double row_host_factor(const struct row *row, const struct plan *plan)
-{
-	bool slow = row_is_checked(row, plan) && !has_polls(row) && plan->mesh.pipeline == 2;
-
-	return slow ? fmax(1, (double)plan->mesh.tensor * checks_a_block_and_rank / host_of_a_block)
-		    : 1;
-}
-
 double row_with_debugging(const struct row *row, const struct plan *plan, double step)
 {
+	const char *debugging = row_cell(row, "debugging");
+
 	if (row_is_checked(row, plan))
 		step = with_checks(row, plan, step);
-	return has_polls(row) ? step + polls(plan) : step;
+	return strstr(debugging, "polls") != NULL ? step + polls(plan) : step;
 }
 
 /* --- the table -------------------------------------------------------------------------------- */

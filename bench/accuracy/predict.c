@@ -86,12 +86,11 @@ static bool simulate_row(const struct catalogue *catalogue, struct row *row, str
 	double peak = device_peak_flops(&topology->device, plan.param_dtype);
 	row->reserved_bytes = printed_reserved_bytes(row, &simulation->prediction);
 	if (row_is_checked(row, &plan)) {
-		struct simulation debugged;
-		options.host_follows = row_host_follows(row, &plan);
-		read.topology->calibration.host_factor = row_host_factor(row, &plan);
-		if (!simulate(schedule, &options, false, arena, &debugged, error))
+		struct simulation follows;
+		options.host_follows = true;
+		if (!simulate(schedule, &options, false, arena, &follows, error))
 			return false;
-		row->reserved_bytes = printed_reserved_bytes(row, &debugged.prediction);
+		row->reserved_bytes = printed_reserved_bytes(row, &follows.prediction);
 	}
 	row->gpus = plan_ranks(&plan);
 	row->nodes = ceil_div(row->gpus, topology->devices_per_node);

@@ -299,7 +299,7 @@ static int64_t waits_for_messages(const struct program *p)
 	return n;
 }
 
-/* Megatron-LM and InternEvo synchronise the device behind what stages exchange, unless
+/* Megatron-LM, InternEvo and nanotron synchronise the device behind what stages exchange, unless
  * interleaved stages overlap it (batch_p2p_sync, overlap_p2p_comm). */
 static void test_host_waits(void **state)
 {
@@ -314,7 +314,7 @@ static void test_host_waits(void **state)
 		{"runtime=megatron activation_checkpointing=full context=2", true},
 		{"runtime=megatron pipeline_schedule=interleaved virtual_stages=2", false},
 		{"runtime=internevo", true},
-		{"runtime=nanotron", false},
+		{"runtime=nanotron", true},
 		{"runtime=pytorch-fsdp2", false},
 	};
 	(void)state;
