@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "schedule/fold/fold.h"
+#include "schedule/pipeline/pipeline.h"
 #include "schedule/schedule.h"
 #include "simulator/simulator.h"
 
@@ -155,13 +156,22 @@ static bool run_plan(struct evaluator *evaluator, struct trial *trial, const str
 	return run_once(evaluator, trial, error);
 }
 
-/* `longer`, of the second plan, becomes that of all. `later`: seconds of a round; < 0: the first
- * plan says. */
-static bool extend(struct evaluator *evaluator, struct trial *trial, const struct steady *steady,
-	double later, struct simulation *longer, struct error *error)
+static bool run_second(struct evaluator *evaluator, struct trial *trial,
+	const struct steady *steady, bool spans, struct error *error)
 {
-	if (trial->step_alone && later > 0) {
-		longer->prediction.step_time += steady->more * later;
+	bool whole = !pipeline_splits_backward(plan_pipeline(trial->plan).schedule);
+	for (int i = 0; i < 2; i++)
+		trial->options.backwards[i] = trial->step_alone && whole ? steady->lasts[i] : 0;
+	return run_plan(evaluator, trial, &steady->plans[1], spans, error);
+}
+
+/* `longer`, of the second plan, which was just run, becomes that of all: the first plan says what a
+ * round adds; of the step alone the second one does, unless backwards are split. */
+static bool extend(struct evaluator *evaluator, struct trial *trial, const struct steady *steady,
+	struct simulation *longer, struct error *error)
+{
+	if (trial->step_alone && trial->simulation.apart > 0) {
+		steady_lengthen(steady, trial->schedule, &trial->simulation, &longer->prediction);
 		return true;
 	}
 	if (!run_plan(evaluator, trial, &steady->plans[0], false, error))
@@ -177,16 +187,15 @@ static bool run_lists(struct evaluator *evaluator, struct trial *trial, const st
 	struct error *error)
 {
 	struct simulation longer;
-	double later = -1;
-	if (!run_plan(evaluator, trial, &steady->plans[1], !is_last, error))
+	if (!run_second(evaluator, trial, steady, !is_last, error))
 		return false;
-	*is_steady = is_last || steady_is(steady, trial->schedule, &trial->simulation, &later);
+	*is_steady = is_last || steady_is(steady, trial->schedule, &trial->simulation);
 	if (!*is_steady)
 		return true;
 	longer = trial->simulation;
 	keep(&longer, kept);
 	steady_take(&longer, simulation);
-	return extend(evaluator, trial, steady, later, simulation, error);
+	return extend(evaluator, trial, steady, simulation, error);
 }
 
 static bool is_last_attempt(const struct plan *plan, int attempt)
@@ -231,13 +240,12 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	const struct prediction *prediction = &simulation->prediction;
 	struct trial shorter = *trial;
 	bool enough = is_last_attempt(trial->plan, 0);
-	double later = -1;
-	if (!run_plan(evaluator, &shorter, &steady->plans[1], !enough, error))
+	if (!run_second(evaluator, &shorter, steady, !enough, error))
 		return false;
 	bool retries = shorter.simulation.prediction.time.allocator > 0;
+	shorter.step_alone = shorter.step_alone && !retries;
 	bool runs_all = retries && steady_may_run_all(trial->plan);
-	enough = enough || retries ||
-		 steady_is(steady, shorter.schedule, &shorter.simulation, &later);
+	enough = enough || retries || steady_is(steady, shorter.schedule, &shorter.simulation);
 	*simulation = shorter.simulation;
 	keep(simulation, kept);
 	if (trial->options.memory == MEMORY_FITS && prediction->fits != FITS_YES) {
@@ -254,7 +262,7 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 		return run_all(evaluator, &shorter, trial->plan, simulation, error);
 	if (!enough)
 		return run_longer(evaluator, &shorter, trial->plan, kept, simulation, error);
-	return extend(evaluator, &shorter, steady, later, simulation, error);
+	return extend(evaluator, &shorter, steady, simulation, error);
 }
 
 /* Of a pipeline, `schedule` stays empty. */

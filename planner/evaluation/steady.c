@@ -55,6 +55,8 @@ bool steady_of(const struct plan *plan, int attempt, struct steady *steady)
 	steady->more = (double)(plan->grad_accum - n) / (double)round;
 	steady->round = round;
 	steady->filling = filling;
+	steady->lasts[0] = n - 1 - 2 * round;
+	steady->lasts[1] = n - 1 - round;
 	steady->plans[0] = with_micro_batches(plan, n - round);
 	steady->plans[1] = with_micro_batches(plan, n);
 	return true;
@@ -112,14 +114,53 @@ static bool repeats(const struct steady *steady, const struct program *program,
 }
 
 bool steady_is(const struct steady *steady, const struct schedule *schedule,
-	const struct simulation *simulation, double *later)
+	const struct simulation *simulation)
 {
-	*later = -1;
+	double later = -1;
 	for (int c = 0; c < schedule->n_classes; c++)
 		if (!repeats(steady, &schedule->programs[c], &simulation->classes[c].timeline,
-			    simulation->prediction.step_time, later))
+			    simulation->prediction.step_time, &later))
 			return false;
 	return true;
+}
+
+/* --- a round more -----------------------------------------------------------------------------
+ */
+
+static bool is_sent_in(const struct steady *steady, const struct op *op)
+{
+	return op->micro_batch >= steady->filling &&
+	       op->micro_batch < steady->filling + steady->round;
+}
+
+/* What the class sends in as many rounds as are not simulated. */
+static void send_more(const struct steady *steady, const struct schedule *schedule, int class,
+	struct prediction *prediction)
+{
+	const struct program *program = &schedule->programs[class];
+	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		enum collective_kind kind;
+		bool message = op_kind_class(op->kind) == OP_CLASS_MESSAGE;
+		if (!is_sent_in(steady, op) || (!message && !collective_kind_of(op->kind, &kind)))
+			continue;
+		const struct group *group = &schedule->groups[op->group];
+		int64_t ranks = message ? 2 : group->size;
+		prediction->wire_bytes_per_rank +=
+			steady->more * collective_wire_bytes(op->kind, ranks, op->bytes);
+		prediction->wire_bytes_node_egress +=
+			steady->more * (message ? message_node_egress(schedule, class, op)
+						: collective_node_egress(schedule->topology,
+							  runtime, kind, group, op->bytes));
+	}
+}
+
+void steady_lengthen(const struct steady *steady, const struct schedule *schedule,
+	const struct simulation *simulation, struct prediction *prediction)
+{
+	prediction->step_time += steady->more * simulation->apart;
+	send_more(steady, schedule, prediction->rank_class, prediction);
 }
 
 /* --- what a step has a sum of ----------------------------------------------------------------- */

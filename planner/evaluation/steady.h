@@ -12,6 +12,7 @@ struct steady {
 	struct plan plans[2]; /* of fewer micro-batches, a round apart */
 	int64_t round;        /* micro-batches */
 	int64_t filling;      /* micro-batches before the first of the two rounds */
+	int64_t lasts[2];     /* micro-batches that have two rounds behind them, and one */
 };
 
 /* `attempt`: longer ones, from 0 on. False: the plan itself takes as little. */
@@ -21,10 +22,16 @@ struct plan steady_filling(const struct plan *plan);
 /* May all micro-batches be looked at? Else the longest list is taken for steady. */
 bool steady_may_run_all(const struct plan *plan);
 /* Does every operation of a round of the second plan happen as long after the same one of the round
- * before? Then all ranks are as they were, and all further rounds are alike: each takes `later`
- * seconds. `simulation`: with its spans. */
+ * before? Then all ranks are as they were, and all further rounds are alike. `simulation`: with its
+ * spans. */
 bool steady_is(const struct steady *steady, const struct schedule *schedule,
-	const struct simulation *simulation, double *later);
+	const struct simulation *simulation);
+/* The step time of the second plan, and what its ranks send, become those of the plan. What a round
+ * adds the second plan says itself: with a round less the last backward would end when that of
+ * `lasts[1]` does, where what comes behind does not delay it; with two less, `lasts[0]`'s.
+ * `simulation`: the second plan's, of these two. */
+void steady_lengthen(const struct steady *steady, const struct schedule *schedule,
+	const struct simulation *simulation, struct prediction *prediction);
 /* Seconds, rates and bytes of a step of `from`, with all of its classes, become those of `to`,
  * whose memory stays. */
 void steady_take(const struct simulation *from, struct simulation *to);
