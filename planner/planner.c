@@ -434,7 +434,8 @@ static bool defend(struct making *making, struct error *error)
 	if (centre >= 0) {
 		struct contender contender = contender_of(making, centre);
 		if (goes_on(making) && !variants_evaluate(making->search->question, contender.plan,
-					       wanted_of(making), making->arena, variants, error))
+					       contender.prediction, wanted_of(making),
+					       making->arena, variants, error))
 			return false;
 		add_sensitivities(making, &contender, variants);
 		if (answer->chosen == NULL)

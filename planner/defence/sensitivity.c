@@ -4,14 +4,24 @@
 
 #include <string.h>
 
+/* A pipeline by its own bounds: what two of them differ by they are short of the simulator by
+ * alike.
+ */
+struct price {
+	double time; /* s; 0: it is not followed */
+	int64_t memory;
+};
+
 struct variation {
 	const struct question *question;
 	const struct plan *plan; /* that is varied */
+	const struct prediction *prediction;
 	enum variants_wanted wanted;
 	struct arena *arena;
 	struct variants *variants;
 	const struct topology *topologies[VARIANTS_MAX]; /* of each; NULL: it is not simulated */
 	struct error errors[VARIANTS_MAX];
+	struct price of_plan, prices[VARIANTS_MAX]; /* where they are asked for */
 	struct evaluators evaluators;
 };
 
@@ -297,6 +307,70 @@ static void vary_question(struct variation *v)
 	vary_nodes(v);
 }
 
+/* --- levers of a pipeline, which take long to simulate -----------------------------------------
+ */
+
+static bool is_priced(const struct variation *v)
+{
+	return v->wanted == VARIANTS_LEVERS && v->plan->mesh.pipeline > 1;
+}
+
+static struct price price_of(struct evaluator *evaluator, const struct plan *plan)
+{
+	return (struct price){
+		evaluator_bound_time(evaluator, plan), evaluator_bound_memory(evaluator, plan)};
+}
+
+static void price_variant(void *data, int index, int worker)
+{
+	struct variation *v = data;
+	if (v->topologies[index] != NULL)
+		v->prices[index] =
+			price_of(&v->evaluators.of[worker], &v->variants->items[index].plan);
+}
+
+/* Half of what is worth a row might be one; another allocator saves what this one caches. */
+static bool may_be_worth(const struct variation *v, int index)
+{
+	const struct prediction *p = v->prediction;
+	const struct variant *variant = &v->variants->items[index];
+	const struct price *price = &v->prices[index];
+	double gain = (v->of_plan.time - price->time) / p->step_time;
+	double saved = (double)(v->of_plan.memory - price->memory);
+	if (surely_lacks_room(v->question, &variant->plan, price->memory, p->memory_limit_bytes))
+		return false;
+	if (variant->id == KNOB_ALLOCATOR)
+		saved += (double)(p->peak_reserved_bytes - p->peak_allocated_bytes);
+	return price->time == 0 || gain >= WORTH_TIME / 2 ||
+	       (gain > -2 * WORTH_TIME &&
+		       saved >= WORTH_MEMORY / 2 * (double)p->memory_limit_bytes);
+}
+
+static bool costs_as_much(const struct variation *v, int a, int b)
+{
+	return v->prices[a].time == v->prices[b].time && v->prices[a].memory == v->prices[b].memory;
+}
+
+/* Of one knob's values that cost the same to the bit, the first is looked at. */
+static bool is_another(const struct variation *v, int index)
+{
+	for (int i = 0; i < index; i++)
+		if (v->variants->items[i].id == v->variants->items[index].id &&
+			v->topologies[i] != NULL && costs_as_much(v, i, index))
+			return true;
+	return false;
+}
+
+static void drop_worthless(struct variation *v)
+{
+	v->of_plan = price_of(&v->evaluators.of[0], v->plan);
+	lent_each(v->question, v->variants->n, price_variant, v);
+	for (int i = 0; i < v->variants->n; i++)
+		if (v->topologies[i] != NULL && v->of_plan.time > 0 &&
+			(is_another(v, i) || !may_be_worth(v, i)))
+			v->topologies[i] = NULL;
+}
+
 /* --- all of them ------------------------------------------------------------------------------ */
 
 static void simulate_variant(void *data, int index, int worker)
@@ -344,19 +418,22 @@ static void list_all(struct variation *v)
 }
 
 bool variants_evaluate(const struct question *question, const struct plan *plan,
-	enum variants_wanted wanted, struct arena *arena, struct variants *variants,
-	struct error *error)
+	const struct prediction *prediction, enum variants_wanted wanted, struct arena *arena,
+	struct variants *variants, struct error *error)
 {
 	struct arena mine = {0};
 	struct variation *v = ARENA_NEW(&mine, struct variation);
 	*v = (struct variation){.question = question,
 		.plan = plan,
+		.prediction = prediction,
 		.wanted = wanted,
 		.arena = arena,
 		.variants = variants};
 	variants->n = 0;
 	list_all(v);
 	evaluators_init(&v->evaluators, question);
+	if (is_priced(v))
+		drop_worthless(v);
 	lent_each(question, variants->n, simulate_variant, v);
 	evaluators_finish(&v->evaluators);
 	bool ok = take_results(v, error);

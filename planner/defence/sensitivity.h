@@ -21,6 +21,11 @@ struct variants {
 	struct variant items[VARIANTS_MAX];
 };
 
+/* Gains of a lever that are worth a row: of the time; of the memory of a device, where time is not
+ * lost. */
+#define WORTH_TIME   0.002
+#define WORTH_MEMORY 0.03
+
 enum variants_wanted {
 	VARIANTS_LEVERS, /* with each lever pulled that the question leaves open */
 	VARIANTS_ALL,    /* with each knob changed, also those that the user fixed */
@@ -28,10 +33,11 @@ enum variants_wanted {
 };
 
 /* Simulates `plan` with one thing changed at a time; batch and dtypes stay, except where they are
- * the knob. False only for errors that are ours. */
+ * the knob. Of a pipeline's levers alone, those are not built that are surely not worth a row.
+ * `prediction`: the plan's. False only for errors that are ours. */
 bool variants_evaluate(const struct question *question, const struct plan *plan,
-	enum variants_wanted wanted, struct arena *arena, struct variants *variants,
-	struct error *error);
+	const struct prediction *prediction, enum variants_wanted wanted, struct arena *arena,
+	struct variants *variants, struct error *error);
 
 /* Rows for the answer. */
 int variants_sensitivities(const struct variants *variants, const struct plan *plan,

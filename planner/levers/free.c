@@ -5,10 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Gains that are worth a row: of the time; of the memory of a device, where time is not lost. */
-#define WORTH_TIME   0.002
-#define WORTH_MEMORY 0.03
-
 static bool is_open(const struct question *question, enum knob_id id)
 {
 	return knob_table[id].roles & KNOB_LEVER && question_is_open(question, id);
@@ -21,6 +17,9 @@ const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *
 
 /* --- which a plan can do without -------------------------------------------------------------- */
 
+/* Of what one bound is above another, the difference of the simulated steps is less off. */
+#define DOUBT 0.1
+
 struct departure {
 	enum knob_id id;
 	struct plan without;
@@ -30,8 +29,9 @@ struct departure {
 struct letting_go {
 	struct evaluator *evaluator;
 	enum cost_kind objective;
-	int64_t most;  /* that may be paid */
-	bool has_room; /* and has to stay */
+	int64_t cost, most; /* of the best plan; that may be paid */
+	bool has_room;      /* and has to stay */
+	double bound;       /* s of a pipeline's step; 0: it is none, or of no use */
 	struct error *error;
 };
 
@@ -64,20 +64,56 @@ static void let_go(enum knob_id id, const struct plan *usual, struct plan *plan)
 		knob_put(id, plan, knob_get(id, usual));
 }
 
+static bool is_departure(const struct question *question, enum knob_id id, const struct plan *usual,
+	const struct plan *plan)
+{
+	return question->freed & KNOB_BIT(id) && is_open(question, id) && space_pulls(id, plan) &&
+	       (id == KNOB_WRAP || !knob_equal(id, plan, usual));
+}
+
 static int by_cost(const void *a, const void *b)
 {
 	const struct departure *x = a, *y = b;
 	return x->cost != y->cost ? (x->cost < y->cost ? -1 : 1) : (int)x->id - (int)y->id;
 }
 
-/* Surely: a pipeline takes long to simulate. */
+/* By what its bound is above the best plan's; a pipeline takes long to simulate. */
 static bool costs_too_much(const struct letting_go *l, const struct plan *plan)
 {
 	struct error error = {0};
 	const struct question *question = l->evaluator->question;
-	return plan->mesh.pipeline > 1 && l->objective == COST_TIME &&
-	       plan_check(plan, question->model, question->topology, &error) &&
-	       costs_time(plan, evaluator_bound_time(l->evaluator, plan)) > l->most;
+	if (l->bound <= 0 || !plan_check(plan, question->model, question->topology, &error))
+		return false;
+	double more = evaluator_bound_time(l->evaluator, plan) - l->bound;
+	return (double)costs_time(plan, fmax(0, more)) * (1 - DOUBT) > (double)(l->most - l->cost);
+}
+
+/* All at once, of a pipeline: where that is too much one after the other is tried. */
+static bool let_all_go(
+	struct letting_go *l, const struct plan *usual, struct plan *plan, bool *gone)
+{
+	const struct question *question = l->evaluator->question;
+	struct plan without = *plan;
+	int64_t cost;
+	bool room;
+	*gone = false;
+	if (l->bound <= 0)
+		return true;
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		enum knob_id id = (enum knob_id)i;
+		struct plan alone = *plan;
+		if (!is_departure(question, id, usual, plan))
+			continue;
+		let_go(id, usual, &alone);
+		if (!costs_too_much(l, &alone))
+			let_go(id, usual, &without);
+	}
+	if (!cost_without(l, &without, &cost, &room))
+		return false;
+	*gone = cost <= l->most && room == l->has_room;
+	if (*gone)
+		*plan = without;
+	return true;
 }
 
 static bool find_departures(struct letting_go *l, const struct plan *plan, const struct plan *usual,
@@ -89,8 +125,7 @@ static bool find_departures(struct letting_go *l, const struct plan *plan, const
 		enum knob_id id = (enum knob_id)i;
 		struct departure *departure = &departures[*n];
 		bool room;
-		if (!(question->freed & KNOB_BIT(id)) || !is_open(question, id) ||
-			!space_pulls(id, plan) || (id != KNOB_WRAP && knob_equal(id, plan, usual)))
+		if (!is_departure(question, id, usual, plan))
 			continue;
 		*departure = (struct departure){.id = id, .without = *plan};
 		let_go(id, usual, &departure->without);
@@ -111,6 +146,7 @@ bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
 	const struct question *question = evaluator->question;
 	struct letting_go l = {.evaluator = evaluator,
 		.objective = ranking->objective,
+		.cost = best->costs.of[ranking->objective],
 		.most = (int64_t)((double)best->costs.of[ranking->objective] *
 				  (1 + question->simplicity)),
 		.has_room = !best->tight,
@@ -120,9 +156,14 @@ bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
 	struct plan usual;
 	int64_t cost;
 	int n = 0;
-	bool ok = true, room;
-	if (question->freed != 0 && usual_plan(question, plan, &arena, &usual))
-		ok = find_departures(&l, plan, &usual, departures, &n);
+	bool ok = true, room, gone;
+	if (question->freed != 0 && usual_plan(question, plan, &arena, &usual)) {
+		if (plan->mesh.pipeline > 1 && l.objective == COST_TIME)
+			l.bound = evaluator_bound_time(evaluator, plan);
+		ok = let_all_go(&l, &usual, plan, &gone);
+		if (ok && !gone)
+			ok = find_departures(&l, plan, &usual, departures, &n);
+	}
 	if (n > 0)
 		*plan = departures[0].without;
 	for (int i = 1; i < n && ok; i++) {
