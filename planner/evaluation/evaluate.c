@@ -466,6 +466,16 @@ bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *pla
 	return run_closely(evaluator, plan, MEMORY_FITS, arena, prediction, exposure, error);
 }
 
+bool evaluator_judge_step(struct evaluator *evaluator, const struct plan *plan,
+	struct prediction *prediction, struct error *error)
+{
+	struct trial trial = {.topology = evaluator->question->topology,
+		.plan = plan,
+		.options = sketch(evaluator),
+		.step_alone = true};
+	return judge(evaluator, &trial, MEMORY_FITS, 0, prediction, error);
+}
+
 const char *evaluator_digest(
 	struct evaluator *evaluator, const struct plan *plan, struct arena *arena)
 {

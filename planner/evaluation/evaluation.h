@@ -55,6 +55,9 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
+/* The same of a pipeline, but for what its step time is made of. */
+bool evaluator_judge_step(struct evaluator *evaluator, const struct plan *plan,
+	struct prediction *prediction, struct error *error);
 /* A copy, with its strings in `arena`. */
 struct prediction evaluator_kept(const struct prediction *prediction, struct arena *arena);
 /* Of its schedule: takes longer than most simulations. */
@@ -133,6 +136,7 @@ struct close_look {
 struct known {
 	bool tightened; /* its bound of memory is of its own schedule */
 	bool followed;  /* a pipeline: its bound of time is its own */
+	bool looked_at; /* a pipeline that has room for its fullest stages: it was simulated */
 	bool timed;    /* `bound` is its step time and its own bound of memory, perhaps ahead of its
 			  turn */
 	bool taken;    /* its step time is its bound */
@@ -145,6 +149,8 @@ struct known {
 	enum fits fits;
 	bool has_room;
 	struct costs costs;
+	double path; /* s and bytes: a pipeline's own bounds; 0: not known */
+	int64_t held;
 	struct close_look *look; /* malloc'ed; NULL: there was none */
 };
 

@@ -44,11 +44,16 @@ static bool share(
 {
 	const struct plan plan = search->space.plans[entry->plan];
 	struct prediction usual;
-	struct exposure exposure;
 	struct shared shared;
-	if (!search_look_closely(search, entry->plan, arena, &usual, &exposure, error) ||
-		!stages_share(&search->evaluator, &plan, &usual,
-			wanted(search, &plan, usual.step_time), arena, &shared, error))
+	const struct close_look *look = search->known[entry->plan].look;
+	if (look != NULL)
+		usual = look->prediction;
+	else if (!evaluator_run_on(
+			 &search->evaluator, search->question->topology, &plan, &usual, error))
+		return false;
+	usual = evaluator_kept(&usual, arena);
+	if (!stages_share(&search->evaluator, &plan, &usual, wanted(search, &plan, usual.step_time),
+		    arena, &shared, error))
 		return false;
 	if (!shared.exists)
 		return true;

@@ -100,6 +100,54 @@ static bool judge_plan(
 	return true;
 }
 
+/* Of a plan that is to be shown, what is exposed too. */
+static bool look_closely(
+	struct search *search, struct evaluator *evaluator, int index, struct error *error)
+{
+	struct known *known = &search->known[index];
+	struct close_look *look = calloc(1, sizeof(*look));
+	if (look == NULL)
+		base_out_of_memory(sizeof(*look));
+	known->look = look;
+	arena_alloc(&look->arena, 1, 1); /* what stays lies before what goes */
+	return evaluator_judge_closely(evaluator, &search->space.plans[index], &look->arena,
+		&look->prediction, &look->exposure, error);
+}
+
+/* A pipeline that had its turn, whose operations cost the same to the bit, and whose buffers are as
+ * large: they differ in levers that change nothing of it. -1: there is none. */
+static int find_twin(const struct search *search, int index)
+{
+	const struct known *known = &search->known[index];
+	const uint64_t levers = knobs_of_role(KNOB_LEVER) & ~KNOB_BIT(KNOB_ALLOCATOR);
+	const struct plan *plans = search->space.plans, *plan = &plans[index];
+	for (int i = 0; i < search->space.n && known->path > 0 && known->held > 0; i++) {
+		const struct known *other = &search->known[i];
+		if (other->taken && other->looked_at && !other->is_short &&
+			other->path == known->path && other->held == known->held &&
+			plan_divides_alike(&plans[i], plan) &&
+			plans[i].mesh.shard == plan->mesh.shard &&
+			knobs_alike_but(levers, &plans[i], plan))
+			return i;
+	}
+	return -1;
+}
+
+static void take_after(const struct known *twin, struct known *known)
+{
+	known->bound.time = twin->bound.time;
+	known->ready = true;
+	known->fits = twin->fits;
+	known->has_room = twin->has_room;
+	known->costs = twin->costs;
+}
+
+/* The first one is often what is shown, of a search that shows one. */
+static bool is_to_be_shown(const struct search *search)
+{
+	return search->pipelines == 0 && search->question->wanted == WANTED_ALL;
+}
+
 /* Of a pipeline, the simulation of its time takes the most of everything. What does not fit is
  * looked at again in its turn, if that comes. */
 static bool look_once(
@@ -114,21 +162,27 @@ static bool look_once(
 		known->bound.memory = max_i64(known->bound.memory, held);
 		return true;
 	}
-	struct close_look *look = calloc(1, sizeof(*look));
-	if (look == NULL)
-		base_out_of_memory(sizeof(*look));
-	known->look = look;
-	arena_alloc(&look->arena, 1, 1); /* what stays lies before what goes */
-	bool ok = evaluator_judge_closely(evaluator, &search->space.plans[index], &look->arena,
-		&look->prediction, &look->exposure, error);
+	struct prediction prediction;
+	bool closely = is_to_be_shown(search);
+	int twin = find_twin(search, index);
+	known->looked_at = true;
+	if (twin >= 0) {
+		take_after(&search->known[twin], known);
+		return true;
+	}
+	bool ok = closely ? look_closely(search, evaluator, index, error)
+			  : evaluator_judge_step(
+				    evaluator, &search->space.plans[index], &prediction, error);
+	if (ok && closely)
+		prediction = known->look->prediction;
+	if (ok) {
+		known->bound.time = fmax(search->bounds.of[index].time, prediction.step_time);
+		known->is_short = prediction.fits != FITS_YES;
+	}
+	if (ok && !known->is_short)
+		learn(search, index, &prediction, known);
 	evaluator_release(evaluator); /* few others are as large */
-	if (!ok)
-		return false;
-	known->bound.time = fmax(search->bounds.of[index].time, look->prediction.step_time);
-	known->is_short = look->prediction.fits != FITS_YES;
-	if (!known->is_short)
-		learn(search, index, &look->prediction, known);
-	return true;
+	return ok;
 }
 
 bool search_look_closely(struct search *search, int plan, struct arena *arena,
@@ -167,7 +221,7 @@ void take_time(struct search *search, int index)
 	bound->time = known->bound.time;
 	bound->memory = max_i64(bound->memory, known->bound.memory);
 	known->tightened = known->taken = true;
-	search->pipelines += known->look != NULL && known->has_room;
+	search->pipelines += known->looked_at && known->has_room;
 }
 
 /* A plan that is ready has its turn: of what was simulated ahead, only what had its turn counts. */
@@ -317,16 +371,17 @@ void tighten(struct search *search, int index)
 		bound->memory = max_i64(bound->memory, search->bounds.of[smaller].memory);
 	}
 	if (!too_large(search, index))
-		bound->memory =
-			max_i64(bound->memory, evaluator_bound_memory(&search->evaluator, plan));
+		known->held = evaluator_bound_memory(&search->evaluator, plan);
+	bound->memory = max_i64(bound->memory, known->held);
 }
 
 void follow(struct search *search, int index)
 {
+	struct known *known = &search->known[index];
 	struct bound *bound = &search->bounds.of[index];
-	bound->time = fmax(
-		bound->time, evaluator_bound_time(&search->evaluator, &search->space.plans[index]));
-	search->known[index].followed = true;
+	known->path = evaluator_bound_time(&search->evaluator, &search->space.plans[index]);
+	known->followed = true;
+	bound->time = fmax(bound->time, known->path);
 }
 
 /* Its turn is not yet to be timed, or not yet to be simulated. */
