@@ -37,11 +37,11 @@ struct backward_meter {
 	const struct engine *engine;
 	const struct observer *other; /* who watched before; NULL */
 	struct observer observer;
-	int64_t micro_batches[2];
-	double ended[2]; /* s */
+	int64_t micro_batches[BACKWARDS];
+	double ended[BACKWARDS]; /* s */
 };
-void backward_init(
-	struct backward_meter *meter, struct engine *engine, const int64_t micro_batches[2]);
+void backward_init(struct backward_meter *meter, struct engine *engine,
+	const int64_t micro_batches[BACKWARDS]);
 
 /* What all classes of a run have in common. */
 struct common {

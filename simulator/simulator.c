@@ -160,7 +160,8 @@ static bool attempt(const struct run *run, const int64_t *rooms, struct simulati
 		if (run->options->exposure)
 			simulations[c].exposed = exposure_finish(&attempt->watches[c].exposure);
 		const double *ended = attempt->watches[c].backwards.ended;
-		simulations[c].apart = ended[1] - ended[0];
+		for (int i = 0; i < BACKWARDS - 1; i++)
+			simulations[c].apart[i] = ended[i + 1] - ended[i];
 	}
 	return true;
 }
@@ -320,7 +321,8 @@ static void tell_worst(
 	if (n == 1)
 		return;
 	for (int c = 0; c < n; c++)
-		simulation->apart = fmax(simulation->apart, simulations[c].apart);
+		for (int i = 0; i < BACKWARDS - 1; i++)
+			simulation->apart[i] = fmax(simulation->apart[i], simulations[c].apart[i]);
 	figures = ARENA_ARRAY(run->arena, struct class_figures, n);
 	for (int c = 0; c < n; c++) {
 		const struct prediction *p = &simulations[c].prediction;

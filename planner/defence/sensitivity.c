@@ -361,13 +361,21 @@ static bool is_another(const struct variation *v, int index)
 	return false;
 }
 
+/* By the allocator's replay of its fullest stages: it has no room. */
+static bool overflows(struct variation *v, int index)
+{
+	int64_t held;
+	return evaluator_stages_overflow(&v->evaluators.of[0], &v->variants->items[index].plan,
+		v->prediction->memory_limit_bytes, &held);
+}
+
 static void drop_worthless(struct variation *v)
 {
 	v->of_plan = price_of(&v->evaluators.of[0], v->plan);
 	lent_each(v->question, v->variants->n, price_variant, v);
 	for (int i = 0; i < v->variants->n; i++)
 		if (v->topologies[i] != NULL && v->of_plan.time > 0 &&
-			(is_another(v, i) || !may_be_worth(v, i)))
+			(is_another(v, i) || !may_be_worth(v, i) || overflows(v, i)))
 			v->topologies[i] = NULL;
 }
 

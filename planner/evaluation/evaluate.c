@@ -160,17 +160,17 @@ static bool run_second(struct evaluator *evaluator, struct trial *trial,
 	const struct steady *steady, bool spans, struct error *error)
 {
 	bool whole = !pipeline_splits_backward(plan_pipeline(trial->plan).schedule);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < BACKWARDS; i++)
 		trial->options.backwards[i] = trial->step_alone && whole ? steady->lasts[i] : 0;
 	return run_plan(evaluator, trial, &steady->plans[1], spans, error);
 }
 
 /* `longer`, of the second plan, which was just run, becomes that of all: the first plan says what a
- * round adds; of the step alone the second one does, unless backwards are split. */
+ * round adds; of the step alone the second one may. */
 static bool extend(struct evaluator *evaluator, struct trial *trial, const struct steady *steady,
 	struct simulation *longer, struct error *error)
 {
-	if (trial->step_alone && trial->simulation.apart > 0) {
+	if (trial->step_alone && steady_tells(&trial->simulation)) {
 		steady_lengthen(steady, trial->schedule, &trial->simulation, &longer->prediction);
 		return true;
 	}

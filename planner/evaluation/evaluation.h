@@ -18,12 +18,11 @@ struct evaluator {
 
 /* What communication costs one step, seconds. */
 struct exposure {
-	double seconds[COLLECTIVES_OF_STEPS]; /* by enum collective_kind: no compute runs meanwhile
-					       */
-	bool over_network[COLLECTIVES_OF_STEPS]; /* the exposed part is mostly of groups that span
-						    nodes */
-	double slowed;                           /* compute takes longer than alone */
-	double idle; /* neither compute nor communication runs, but for the allocator */
+	/* By enum collective_kind: no compute runs meanwhile; mostly of groups that span nodes. */
+	double seconds[COLLECTIVES_OF_STEPS];
+	bool over_network[COLLECTIVES_OF_STEPS];
+	double slowed; /* compute takes longer than alone */
+	double idle;   /* neither compute nor communication runs, but for the allocator */
 };
 
 /* The plan's own bound of memory (bounds.h); a pipeline's until a stage has too much. */
@@ -38,27 +37,24 @@ double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan
  * nothing else, and does not count as evaluated. */
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,
 	struct prediction *prediction, struct error *error);
-/* The step time alone, for a tenth of the effort, and the plan's own bound of memory; does not
- * count as evaluated. */
+/* The step time alone, for a tenth of the effort, and its own bound of memory; not counted. */
 bool evaluator_run_time(struct evaluator *evaluator, const struct plan *plan, double *step_time,
 	int64_t *memory, struct error *error);
-/* Simulates a plan. EXIT_CODE_USAGE when it cannot be built. The prediction has
- * no lower bounds and no ledger; its strings live in `scratch` until the next call. */
+/* EXIT_CODE_USAGE when it cannot be built. The prediction has no lower bounds and no ledger; its
+ * strings live in `scratch` until the next call. */
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
-/* All of it, with what is exposed, and with strings in `arena`. */
+/* All of it, with what is exposed; strings in `arena`. */
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
-/* The same, but for the memory of a plan that does not fit with room (MEMORY_FITS), and the step
- * time of such a pipeline, which is 0. */
+/* The same, but for what does not fit with room: its memory, a pipeline's step time too, are 0. */
 bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
 /* The same of a pipeline, but for what its step time is made of. */
 bool evaluator_judge_step(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
-/* A copy, with its strings in `arena`. */
 struct prediction evaluator_kept(const struct prediction *prediction, struct arena *arena);
 /* Of its schedule: takes longer than most simulations. */
 const char *evaluator_digest(
@@ -66,9 +62,8 @@ const char *evaluator_digest(
 /* On another topology than the question's. Of a pipeline the step time and the memory alone. */
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error);
-/* Whether it fits with room; its memory is filled only then, and its step time is that without
- * retries of the allocator (MEMORY_FITS). A step that takes longer than
- * `slow` seconds (0: none) is not judged: it fits. */
+/* Whether it fits with room; its memory is filled only then, and its step time is without retries
+ * (MEMORY_FITS). A step that takes longer than `slow` seconds (0: none) is not judged: it fits. */
 bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, double slow, struct prediction *prediction, struct error *error);
 bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
@@ -81,14 +76,13 @@ void evaluator_finish(struct evaluator *evaluator);
 
 /* --- doubt.c ---------------------------------------------------------------------------------- */
 
-/* Bytes by which a plan may need more than it is predicted to (80 %); nothing on CPUs. */
+/* Bytes by which a plan may need more than predicted (80 %); nothing on CPUs. */
 double memory_doubt(const struct question *question, const struct plan *plan, double needed);
 /* What it is made of, each alone. Returns their number. */
 int memory_doubts(const struct question *question, const struct plan *plan, double needed,
 	struct doubt doubts[DOUBTS_MAX]);
 
-/* --- room.c ------------------------------------------------------------------------------------
- */
+/* --- room.c ----------------------------------------------------------------------------------- */
 
 /* Does it fit, with the question's headroom left free? */
 bool has_room(const struct question *question, const struct plan *plan,
@@ -136,7 +130,7 @@ struct close_look {
 struct known {
 	bool tightened; /* its bound of memory is of its own schedule */
 	bool followed;  /* a pipeline: its bound of time is its own */
-	bool looked_at; /* a pipeline that has room for its fullest stages: it was simulated */
+	bool looked_at; /* a pipeline whose fullest stages have room: it was simulated */
 	bool timed;    /* `bound` is its step time and its own bound of memory, perhaps ahead of its
 			  turn */
 	bool taken;    /* its step time is its bound */

@@ -18,6 +18,9 @@ enum { MOST = 512 };
 /* Of seconds: sums in another order. */
 #define ROUNDING 1e-9
 
+/* Of a round's seconds. */
+#define NO_CHANGE 1e-6
+
 static struct plan with_micro_batches(const struct plan *plan, int64_t n)
 {
 	struct plan shorter = *plan;
@@ -55,8 +58,8 @@ bool steady_of(const struct plan *plan, int attempt, struct steady *steady)
 	steady->more = (double)(plan->grad_accum - n) / (double)round;
 	steady->round = round;
 	steady->filling = filling;
-	steady->lasts[0] = n - 1 - 2 * round;
-	steady->lasts[1] = n - 1 - round;
+	for (int i = 0; i < BACKWARDS; i++)
+		steady->lasts[i] = n - 1 - (BACKWARDS - i) * round;
 	steady->plans[0] = with_micro_batches(plan, n - round);
 	steady->plans[1] = with_micro_batches(plan, n);
 	return true;
@@ -156,10 +159,16 @@ static void send_more(const struct steady *steady, const struct schedule *schedu
 	}
 }
 
+bool steady_tells(const struct simulation *simulation)
+{
+	const double *apart = simulation->apart;
+	return apart[1] > 0 && fabs(apart[1] - apart[0]) <= NO_CHANGE * apart[1];
+}
+
 void steady_lengthen(const struct steady *steady, const struct schedule *schedule,
 	const struct simulation *simulation, struct prediction *prediction)
 {
-	prediction->step_time += steady->more * simulation->apart;
+	prediction->step_time += steady->more * simulation->apart[1];
 	send_more(steady, schedule, prediction->rank_class, prediction);
 }
 

@@ -8,11 +8,12 @@
 /* Beyond the micro-batches that fill a pipeline and drain it, each one adds as much as the one
  * before: of the interleaved schedule each round of them. */
 struct steady {
-	double more;          /* rounds that the plan has beyond the second one */
-	struct plan plans[2]; /* of fewer micro-batches, a round apart */
-	int64_t round;        /* micro-batches */
-	int64_t filling;      /* micro-batches before the first of the two rounds */
-	int64_t lasts[2];     /* micro-batches that have two rounds behind them, and one */
+	double more;              /* rounds that the plan has beyond the second one */
+	struct plan plans[2];     /* of fewer micro-batches, a round apart */
+	int64_t round;            /* micro-batches */
+	int64_t filling;          /* micro-batches before the first of the two rounds */
+	int64_t lasts[BACKWARDS]; /* micro-batches that have three rounds behind them, two and one
+				   */
 };
 
 /* `attempt`: longer ones, from 0 on. False: the plan itself takes as little. */
@@ -26,10 +27,12 @@ bool steady_may_run_all(const struct plan *plan);
  * spans. */
 bool steady_is(const struct steady *steady, const struct schedule *schedule,
 	const struct simulation *simulation);
-/* The step time of the second plan, and what its ranks send, become those of the plan. What a round
- * adds the second plan says itself: with a round less the last backward would end when that of
- * `lasts[1]` does, where what comes behind does not delay it; with two less, `lasts[0]`'s.
- * `simulation`: the second plan's, of these two. */
+/* Does the second plan say by itself what a round adds? With a round less the last backward would
+ * end when that of the last one in `lasts` does now, where what comes behind does not delay it;
+ * with two and with three less, those before. Two rounds have to add as much. `simulation`: the
+ * second plan's, of these. */
+bool steady_tells(const struct simulation *simulation);
+/* The step time of the second plan, and what its ranks send, become those of the plan. */
 void steady_lengthen(const struct steady *steady, const struct schedule *schedule,
 	const struct simulation *simulation, struct prediction *prediction);
 /* Seconds, rates and bytes of a step of `from`, with all of its classes, become those of `to`,

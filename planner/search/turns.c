@@ -142,12 +142,6 @@ static void take_after(const struct known *twin, struct known *known)
 	known->costs = twin->costs;
 }
 
-/* The first one is often what is shown, of a search that shows one. */
-static bool is_to_be_shown(const struct search *search)
-{
-	return search->pipelines == 0 && search->question->wanted == WANTED_ALL;
-}
-
 /* Of a pipeline, the simulation of its time takes the most of everything. What does not fit is
  * looked at again in its turn, if that comes. */
 static bool look_once(
@@ -163,7 +157,7 @@ static bool look_once(
 		return true;
 	}
 	struct prediction prediction;
-	bool closely = is_to_be_shown(search);
+	bool closely = search->question->wanted == WANTED_ALL; /* what is found is shown */
 	int twin = find_twin(search, index);
 	known->looked_at = true;
 	if (twin >= 0) {

@@ -141,6 +141,41 @@ static void test_random(void **state)
 	assert_true(2 * judge_plans(UINT64_C(6364136223846793005), judge_time) > plans);
 }
 
+/* Too long a list to be looked at whole, and taken for steady before it is. */
+static void test_taken_for_steady(void **state)
+{
+	static const char *const methods[] = {"ring", "all-gather"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(methods); i++) {
+		struct arena arena = {0};
+		struct question question = {.model = load_model(&arena, "llama-3-70b"),
+			.topology = load_topology(&arena, "32xdgx-h100")};
+		struct evaluator evaluator = {.question = &question};
+		struct plan plan;
+		struct error error = {0};
+		struct prediction alone;
+		set_choice(&question, &arena, "runtime", "megatron");
+		set_choice(&question, &arena, "strategy", "ZERO_1");
+		set_choice(&question, &arena, "pipeline", "16");
+		set_choice(&question, &arena, "pipeline_schedule", "interleaved");
+		set_choice(&question, &arena, "tensor", "8");
+		set_choice(&question, &arena, "context", "2");
+		set_choice(&question, &arena, "context_method", methods[i]);
+		set_choice(&question, &arena, "grad_accum", "160");
+		if (!plan_resolve(&question, &arena, &plan, &error) ||
+			!evaluator_run_on(&evaluator, question.topology, &plan, &alone, &error))
+			fail_msg("%s", error.message);
+		alone = evaluator_kept(&alone, &arena);
+		struct prediction found = predicted(&evaluator, &plan);
+		expect_time(&plan, &alone, &found);
+		assert_true(fabs(alone.wire_bytes_per_rank / found.wire_bytes_per_rank - 1) < 1e-9);
+		assert_true(fabs(alone.wire_bytes_node_egress / found.wire_bytes_node_egress - 1) <
+			    1e-9);
+		evaluator_finish(&evaluator);
+		arena_finish(&arena);
+	}
+}
+
 static void test_retries(void **state)
 {
 	(void)state;
@@ -151,6 +186,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_taken_for_steady),
 		cmocka_unit_test(test_retries),
 	};
 	if (argc > 1)
