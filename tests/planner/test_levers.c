@@ -232,14 +232,19 @@ static void test_levers_are_true(void **state)
 	arena_finish(&f.arena);
 }
 
-/* What the screen asks for: nothing of the table is simulated but the levers, which stay. */
+/* What the screen asks for: nothing of the table is simulated but the levers, which stay; of a
+ * pipeline only those that are worth a row. */
 static void test_brief(void **state)
 {
 	static const char *const runtimes[] = {"pytorch-fsdp2", "megatron"};
 	(void)state;
-	for (int r = 0; r < COUNT_OF(runtimes); r++) {
+	for (int r = 0; r < 2 * COUNT_OF(runtimes); r++) {
 		struct fixture f;
-		BEGIN(&f, "gpt2-355m", "dgx-h100", "global_batch", "64", "runtime", runtimes[r]);
+		bool stages = r >= COUNT_OF(runtimes);
+		BEGIN(&f, stages ? "llama-3-8b" : "gpt2-355m", "dgx-h100", "global_batch", "64",
+			"runtime", runtimes[r % COUNT_OF(runtimes)]);
+		if (stages)
+			set_choice(&f.question, &f.arena, "pipeline", "4");
 		struct answer all = ask(&f.question, &f.arena);
 		f.question.brief = true;
 		struct answer brief = ask(&f.question, &f.arena);
