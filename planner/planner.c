@@ -408,9 +408,9 @@ static int centre_of(const struct making *making)
 /* Where nothing fits, they say what would help. */
 static enum variants_wanted wanted_of(const struct making *making)
 {
-	if (making->answer->chosen == NULL)
-		return VARIANTS_OTHERS;
-	return making->question->brief ? VARIANTS_LEVERS : VARIANTS_ALL;
+	if (making->question->brief)
+		return VARIANTS_LEVERS;
+	return making->answer->chosen == NULL ? VARIANTS_OTHERS : VARIANTS_ALL;
 }
 
 static void add_sensitivities(

@@ -337,6 +337,8 @@ static bool may_be_worth(const struct variation *v, int index)
 	const struct price *price = &v->prices[index];
 	double gain = (v->of_plan.time - price->time) / p->step_time;
 	double saved = (double)(v->of_plan.memory - price->memory);
+	if (p->fits == FITS_NO) /* only what saves memory helps */
+		return price->memory < p->peak_memory_bytes - p->peak_memory_bytes / 100;
 	if (surely_lacks_room(v->question, &variant->plan, price->memory, p->memory_limit_bytes))
 		return false;
 	if (variant->id == KNOB_ALLOCATOR)
@@ -354,7 +356,7 @@ static bool costs_as_much(const struct variation *v, int a, int b)
 /* Of one knob's values that cost the same to the bit, the first is looked at. */
 static bool is_another(const struct variation *v, int index)
 {
-	for (int i = 0; i < index; i++)
+	for (int i = 0; i < index && v->prediction->fits != FITS_NO; i++)
 		if (v->variants->items[i].id == v->variants->items[index].id &&
 			v->topologies[i] != NULL && costs_as_much(v, i, index))
 			return true;
@@ -365,8 +367,9 @@ static bool is_another(const struct variation *v, int index)
 static bool overflows(struct variation *v, int index)
 {
 	int64_t held;
-	return evaluator_stages_overflow(&v->evaluators.of[0], &v->variants->items[index].plan,
-		v->prediction->memory_limit_bytes, &held);
+	return v->prediction->fits != FITS_NO &&
+	       evaluator_stages_overflow(&v->evaluators.of[0], &v->variants->items[index].plan,
+		       v->prediction->memory_limit_bytes, &held);
 }
 
 static void drop_worthless(struct variation *v)

@@ -410,6 +410,29 @@ static void test_way_out_is_true(void **state)
 	arena_finish(&f.arena);
 }
 
+/* A batch that fewer ranks share than a node has devices; and of a pipeline the screen has the same
+ * ways as the table, though it prices levers before it simulates them. */
+static void test_way_out_of_a_small_batch(void **state)
+{
+	(void)state;
+	struct fixture f;
+	BEGIN(&f, "llama-3-8b", "dgx-a100-40gb", "seq_len", "32768", "global_batch", "4",
+		"pipeline", "4", "tensor", "2", "strategy", "NO_SHARD", "pipeline_schedule",
+		"1f1b");
+	struct answer all = ask(&f.question, &f.arena);
+	f.question.brief = true;
+	struct answer brief = ask(&f.question, &f.arena);
+	assert_null(all.chosen);
+	assert_true(all.n_ways_out >= 2);
+	assert_int_equal(brief.n_ways_out, all.n_ways_out);
+	for (int i = 0; i < all.n_ways_out; i++) {
+		assert_string_equal(brief.ways_out[i].typed, all.ways_out[i].typed);
+		assert_true(brief.ways_out[i].prediction.step_time ==
+			    all.ways_out[i].prediction.step_time);
+	}
+	arena_finish(&f.arena);
+}
+
 /* --- another framework ------------------------------------------------------------------------ */
 
 /* What is said of one is what it is planned with, where nobody has chosen one. */
@@ -445,6 +468,7 @@ int main(void)
 		cmocka_unit_test(test_padded_vocabulary),
 		cmocka_unit_test(test_newer_libraries),
 		cmocka_unit_test(test_way_out_is_true),
+		cmocka_unit_test(test_way_out_of_a_small_batch),
 		cmocka_unit_test(test_elsewhere),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
