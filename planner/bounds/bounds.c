@@ -450,8 +450,8 @@ static struct bound bound_with_shape(
 		.network = work_of_step(plan, shape).wire * (1 - 1e-9)};
 }
 
-/* Where the states alone are too large, neither load nor shape is looked at. A stage's share of a
- * load is not its own. */
+/* Where the states alone are too large, neither load nor shape is looked at. A load is of the whole
+ * model, of which a stage saves a part: it says nothing of what is too large for a stage. */
 static struct bound bound_of(struct sampler *sampler, const struct plan *plan, int64_t limit)
 {
 	const struct division division = plan_division(plan);

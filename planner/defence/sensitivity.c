@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-/* A pipeline by its own bounds: what two of them differ by they are short of the simulator by
- * alike.
- */
+/* Of a pipeline, its own bounds. Both of two plans are short of the simulator by about as much, so
+ * their difference is about the simulator's. */
 struct price {
 	double time; /* s; 0: it is not followed */
 	int64_t memory;
