@@ -21,7 +21,9 @@
  * That grows slower than X, so X = C is the least: W + l(g) (C - sum w_i (1 - f_i / g)), for every
  * g. Of several communicators that run at once each takes its multiprocessors, and l grows faster
  * than they do: the sum of l(g) C over communicators counts, and before the last sum the l(g) of
- * all together.
+ * all together. Where it is known that compute stands still for G seconds (gaps.c), and for what
+ * ranks that divide the model exchange while it waits, a step takes that much longer, and X is at
+ * most C - G: nothing runs beside compute then.
  *
  * (4) Collectives that run at once share the network, and a device's port of the fabric, in equal
  * parts: what fills a link of its own for s seconds takes s seconds of it beside others too. So a
@@ -54,6 +56,7 @@ enum { PROBED_BLOCKS = 4 };
 struct load {
 	const struct plan *plan;              /* the first that has it */
 	double compute, issue, cover[SHARES]; /* s per micro-batch */
+	double exchanges;                     /* the same, for which compute waits */
 	int64_t saved;                        /* bytes at the loss */
 	struct stage_load stages;
 };
@@ -131,23 +134,14 @@ static bool is_of_blocks(const struct buffer *buffer)
 	return bound_is_load(buffer) && buffer->end_module > 0 && buffer->layer >= 0;
 }
 
-/* Compute waits for what it exchanges with those that divide the model, but not for what runs
- * beside a part of backward or a product, nor for a ring's blocks. */
-static bool holds_up(const struct program *program, int i)
-{
-	enum op_kind next = program->ops[i < program->n_ops - 1 ? i + 1 : i].kind;
-	return op_exchanges(&program->ops[i]) && next != OP_BACKWARD_INPUT &&
-	       next != OP_BACKWARD_WEIGHT && program->ops[i].kind != OP_SEND_RECV &&
-	       program->ops[i].stream != STREAM_PEER;
-}
-
 static void measure_stages(struct sampler *sampler, const struct sample *sample,
 	const struct stands *stands, struct stage_load *stages)
 {
 	const struct program *program = &sample->schedule->programs[0];
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
-		bool counts = op_kind_class(op->kind) == OP_CLASS_COMPUTE || holds_up(program, i);
+		bool counts =
+			op_kind_class(op->kind) == OP_CLASS_COMPUTE || bound_holds_up(program, i);
 		double seconds = counts ? program_times(program, i) * sample->costs[i].device : 0;
 		if (op->layer >= 0)
 			stages->blocks += seconds;
@@ -167,6 +161,8 @@ static void measure_load_of(struct sampler *sampler, const struct model *model,
 	*load = (struct load){.plan = plan};
 	for (int i = 0; i < program->n_ops; i++) {
 		double times = program_times(program, i);
+		if (bound_holds_up(program, i))
+			load->exchanges += times * sample.costs[i].device;
 		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
 			continue;
 		load->compute += times * sample.costs[i].device;
@@ -183,6 +179,7 @@ static void measure_load_of(struct sampler *sampler, const struct model *model,
 static void extend_load(double more, const struct load *fewer, struct load *load)
 {
 	load->compute += more * (load->compute - fewer->compute);
+	load->exchanges += more * (load->exchanges - fewer->exchanges);
 	load->issue += more * (load->issue - fewer->issue);
 	for (int s = 0; s < SHARES; s++)
 		load->cover[s] += more * (load->cover[s] - fewer->cover[s]);
@@ -315,6 +312,9 @@ static void measure_shape(struct sampler *sampler, const struct plan *plan, stru
 	bool host_alone = host_updates_alone(&sample.schedule->programs[0]);
 	for (int i = 0; i < sample.schedule->programs[0].n_ops; i++)
 		add_operation(shape, &sample, i, host_alone);
+	const struct gaps gaps = bound_gaps(sample.schedule, sample.costs, &sampler->arena);
+	shape->middle.gaps = gaps.middle;
+	shape->rest.gaps = gaps.rest;
 	const struct stands stands = bound_stands(&sample.schedule->programs[0], &sampler->arena);
 	shape->at_loss = bound_standing(&stands, bound_is_kept, OP_LOSS, &sampler->arena);
 	shape->at_end = bound_standing(&stands, is_shape, OP_OPTIMIZER, &sampler->arena);
@@ -418,13 +418,17 @@ static double time_bound(const struct topology *topology, const struct plan *pla
 	double n = (double)plan->grad_accum;
 	struct work work = work_of_step(plan, shape);
 	double cover[SHARES], losses[COMMUNICATORS_MAX];
+	/* While the host updates, it is not known what of them is left. */
+	double gaps = work.alone > 0 ? 0 : work.gaps + n * load->exchanges;
 	for (int s = 0; s < SHARES; s++)
 		cover[s] = n * load->cover[s] + work.cover;
-	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+	double time = queues_bound(topology, plan, load, &work);
+	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
+		work.communicators[e] = fmax(0, work.communicators[e] - gaps);
 		losses[e] = bound_loss(topology, shape->multiprocessors[e]);
-	double time = fmax(queues_bound(topology, plan, load, &work),
-		n * load->compute + work.compute + work.alone +
-			bound_contention(losses, work.communicators, cover));
+	}
+	time = fmax(time, n * load->compute + work.compute + work.alone + gaps +
+				  bound_contention(losses, work.communicators, cover));
 	return time * (1 - 1e-9); /* sums in another order than the simulator's */
 }
 

@@ -12,6 +12,7 @@ enum bound_link { LINK_NETWORK, LINK_FABRIC, LINKS };
 
 struct work {
 	double compute;                          /* s on the compute stream, without the load */
+	double gaps;                             /* s for which it stands still */
 	double cover;                            /* of these, s beside which a collective may run */
 	double communicators[COMMUNICATORS_MAX]; /* s of collectives */
 	double links[LINKS];                     /* s for which collectives fill a link */
@@ -56,6 +57,17 @@ double bound_link_load(
 	const struct schedule *schedule, const struct cost *cost, enum bound_link link);
 /* The end of a step: gradient norm, clipping, the update. */
 bool bound_is_update(enum op_kind kind);
+
+/* gaps.c. An exchange with those that divide the model, between two operations of the load: it
+ * waits for the first, the second for it. */
+bool bound_holds_up(const struct program *program, int index);
+/* s for which the compute stream stands still, in a micro-batch in the middle, and in all
+ * of the rest of a step. */
+struct gaps {
+	double middle, rest;
+};
+struct gaps bound_gaps(
+	const struct schedule *schedule, const struct cost *costs, struct arena *arena);
 
 /* contention.c. The share of an overlapping collective that arithmetic loses: min(c / n, 1/2). */
 double bound_loss(const struct topology *topology, double multiprocessors);

@@ -9,6 +9,7 @@
 void work_add(struct work *sum, const struct work *work, double times)
 {
 	sum->compute += times * work->compute;
+	sum->gaps += times * work->gaps;
 	sum->cover += times * work->cover;
 	sum->alone += times * work->alone;
 	sum->issue += times * work->issue;

@@ -135,7 +135,7 @@ static void test_other_runtimes(void **state)
 }
 
 /* A bound of 0 would be admissible and useless: on the question that the product is about they are
- * close. Measured: time 0.94, memory 0.75 of what is simulated. */
+ * close. Measured: time 0.98, memory 0.75 of what is simulated. */
 static void test_bounds_are_close(void **state)
 {
 	(void)state;
@@ -148,7 +148,7 @@ static void test_bounds_are_close(void **state)
 	print_message("time %.3f, memory %.3f\n", tally.time / (double)tally.plans,
 		tally.memory / (double)tally.plans);
 	assert_int_equal(tally.violations, 0);
-	assert_true(tally.time / (double)tally.plans > 0.92);
+	assert_true(tally.time / (double)tally.plans > 0.97);
 	assert_true(tally.memory / (double)tally.plans > 0.7);
 	arena_finish(&arena);
 }
@@ -173,9 +173,40 @@ static void test_many_blocks(void **state)
 		tally.memory / (double)tally.plans);
 	assert_int_equal(tally.violations, 0);
 	assert_true(tally.plans > 20);
-	assert_true(tally.time / (double)tally.plans > 0.75);
+	assert_true(tally.time / (double)tally.plans > 0.98);
 	assert_true(tally.memory / (double)tally.plans > 0.87);
 	arena_finish(&arena);
+}
+
+/* Compute waits for what ranks exchange, but not for all of it. */
+static void test_exchanges(void **state)
+{
+	static const struct {
+		const char *model, *runtime, *length;
+	} cases[] = {{"mixtral-8x7b", "megatron", "4096"},
+		{"mixtral-8x7b", "pytorch-fsdp2", "4096"},
+		{"llama-3.1-8b", "pytorch-fsdp2", "65536"}};
+	static const char *const two[] = {"1", "2"}, *const micro_batches[] = {"1"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		struct tally tally = {0};
+		struct question question = {.model = load_model(&arena, cases[i].model),
+			.topology = load_topology(&arena, "2xdgx-h100")};
+		set_choice(&question, &arena, "runtime", cases[i].runtime);
+		set_choice(&question, &arena, "seq_len", cases[i].length);
+		set_choice(&question, &arena, "global_batch", "64");
+		set_choice(&question, &arena, "pipeline", "1");
+		restrict_to(&question, &arena, KNOB_TENSOR, 2, two);
+		restrict_to(&question, &arena, KNOB_CONTEXT, 2, two);
+		restrict_to(&question, &arena, KNOB_MICRO_BATCH, 1, micro_batches);
+		judge_question(&question, false, 1, &arena, &tally);
+		print_message("%lld plans of %s under %s: time %.3f\n", (long long)tally.plans,
+			cases[i].model, cases[i].runtime, tally.time / (double)tally.plans);
+		assert_int_equal(tally.violations, 0);
+		assert_true(tally.plans > 20);
+		arena_finish(&arena);
+	}
 }
 
 /* All micro-batches, as `predict` simulates them. The allocator reserves a little more over many.
@@ -444,6 +475,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_other_runtimes),
 		cmocka_unit_test(test_bounds_are_close),
 		cmocka_unit_test(test_many_blocks),
+		cmocka_unit_test(test_exchanges),
 		cmocka_unit_test(test_ways_to_checkpoint_share),
 		cmocka_unit_test(test_bounds_know_queues),
 		cmocka_unit_test(test_pipelines),
