@@ -356,6 +356,8 @@ static bool suffices(const struct sampler *sampler, const struct load *load,
 {
 	bool is_more = load->saved > limit && load->plan->micro_batch < plan->micro_batch;
 	uint64_t smaller = is_more ? KNOB_BIT(KNOB_MICRO_BATCH) : 0;
+	if (!is_more && load->plan->micro_batch != plan->micro_batch)
+		return false;
 	return same_load_but(sampler->no_load | smaller, load->plan, plan);
 }
 

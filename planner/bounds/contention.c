@@ -32,7 +32,8 @@ double bound_contention(const double losses[COMMUNICATORS_MAX],
 {
 	double most = 0;
 	for (int set = 0; set <= COMMUNICATORS_MAX; set++) {
-		for (int s = 0; s < SHARES; s++) {
+		bool idle = set < COMMUNICATORS_MAX && communicators[set] <= 0;
+		for (int s = 0; s < SHARES && !idle; s++) {
 			double all = 0, lost = 0;
 			for (int e = 0; e < COMMUNICATORS_MAX; e++) {
 				if ((set < COMMUNICATORS_MAX && e != set) || communicators[e] <= 0)

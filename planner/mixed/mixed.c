@@ -79,11 +79,13 @@ static int find_sibling(const struct search *search, int plan, enum checkpointin
 	uint64_t knob = KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING);
 	for (int i = plan + 1; i < search->space.first[of->strategy + 1]; i++) {
 		const struct plan *other = &search->space.plans[i];
-		if (other->mesh.shard != of->mesh.shard || !plan_divides_alike(other, of) ||
-			!wrap_equal(&other->wrap, &of->wrap))
+		if (other->mesh.shard != of->mesh.shard)
 			break;
-		if (other->micro_batch == of->micro_batch && plan_checkpoints(other, kind) &&
-			knobs_alike_but(knob, other, of))
+		if (other->micro_batch != of->micro_batch || !plan_checkpoints(other, kind))
+			continue;
+		if (!plan_divides_alike(other, of) || !wrap_equal(&other->wrap, &of->wrap))
+			break;
+		if (knobs_alike_but(knob, other, of))
 			return i;
 	}
 	return -1;

@@ -79,8 +79,13 @@ bool knob_honoured(enum knob_id id, enum runtime_kind runtime, int value)
 /* The index of the plan's value; -1: it has no names. */
 static int choice_of(enum knob_id id, const struct plan *plan)
 {
+	enum field_type type = knob_table[id].field.type;
 	int n = knob_n_values(id);
 
+	if (type == FIELD_TYPE_BOOL)
+		return knob_get(id, plan).on;
+	if (type == FIELD_TYPE_ENUM)
+		return knob_get(id, plan).choice;
 	for (int i = 0; i < n; i++)
 		if (knob_value_equal(id, knob_value_of(id, i), knob_get(id, plan)))
 			return i;

@@ -10,19 +10,25 @@ static const double expert_load = 1.1;
 /* --- defaults (docs/commands.md) -----------------------------------------------------------------
  */
 
-/* The table's, and what the model or the machine say. */
-static struct plan plan_defaults(const struct model *model, const struct topology *topology)
+/* The table's, and what the model or the machine say, of what the question leaves open. */
+static void take_defaults(struct plan *plan, const struct question *question)
 {
-	bool cpu = topology->device.kind == DEVICE_CPU;
-	struct plan plan = {.mesh = {1, 1, 1, 1, 1, 1}};
+	const struct architecture *architecture = &question->model->architecture;
+	bool cpu = question->topology->device.kind == DEVICE_CPU;
+
 	for (int id = 0; id < KNOB_IN_MESH; id++)
-		knob_set_default((enum knob_id)id, &plan, cpu);
-	plan.param_dtype = plan_default_dtype(topology);
-	plan.wrap = wrap_of_kind(WRAP_BLOCK);
-	plan.libraries = libraries_unknown;
-	plan.trainable = model->architecture.trainable;
-	plan.seq_len = min_i64(model->architecture.context, 4096);
-	return plan;
+		if (!question_gives(question, (enum knob_id)id))
+			knob_set_default((enum knob_id)id, plan, cpu);
+	if (!question_gives(question, KNOB_PARAM_DTYPE))
+		plan->param_dtype = plan_default_dtype(question->topology);
+	if (!question_gives(question, KNOB_WRAP))
+		plan->wrap = wrap_of_kind(WRAP_BLOCK);
+	if (!question_gives(question, KNOB_LIBRARIES))
+		plan->libraries = libraries_unknown;
+	if (!question_gives(question, KNOB_TRAINABLE))
+		plan->trainable = architecture->trainable;
+	if (!question_gives(question, KNOB_SEQ_LEN))
+		plan->seq_len = min_i64(architecture->context, 4096);
 }
 
 /* fp32 inside of the loss, as scripts of PyTorch do; a runtime's own where it has one. MPT models
@@ -314,12 +320,9 @@ static bool batch_arithmetic(
 bool plan_resolve(const struct question *question, struct arena *arena, struct plan *plan,
 	struct error *error)
 {
-	const struct plan defaults = plan_defaults(question->model, question->topology);
 	*plan = question->asked;
-	plan->mesh = defaults.mesh;
-	for (int id = 0; id < KNOB_IN_MESH; id++)
-		if (!question_gives(question, (enum knob_id)id))
-			knob_put((enum knob_id)id, plan, knob_get((enum knob_id)id, &defaults));
+	plan->mesh = (struct mesh){1, 1, 1, 1, 1, 1};
+	take_defaults(plan, question);
 	adapt_to_runtime(plan, question);
 	if (!lay_out_mesh(plan, question, error) || !batch_arithmetic(plan, question, error) ||
 		!plan_check(plan, question->model, question->topology, error))
