@@ -9,7 +9,7 @@
 static inline struct engine_options engine_options_of(const struct simulation_options *options)
 {
 	return (struct engine_options){options->no_contention, options->host_runs_ahead,
-		options->host_follows, options->without};
+		options->exchange_wait, options->without};
 }
 
 /* critical.c: of the last step, from its last operation backwards. */

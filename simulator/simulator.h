@@ -32,7 +32,7 @@ struct simulation_options {
 	/* The host goes on to the next step without waiting for this one. Otherwise it reads the
 	 * loss after every step, as training loops do. */
 	bool host_runs_ahead;
-	bool host_follows; /* it launches nothing before the device has done what it launched */
+	double exchange_wait; /* s: of the host before each exchange between tensor ranks */
 	/* The interval by shares of the step, not by simulating each cause; of several classes the
 	 * allocator is followed in the one alone whose buffers need most: for inner loops. */
 	bool quick_interval;

@@ -96,10 +96,11 @@ void row_count_bytes(const struct catalogue *catalogue, struct row *row, struct 
 bool row_predict_with(const struct catalogue *catalogue, const struct row *row, const char *column,
 	const char *value, struct arena *scratch, struct prediction *prediction);
 
-/* Whether its host waited at each collective, and so was never ahead of the device. */
-bool row_is_checked(const struct row *row, const struct plan *plan);
-/* What a predicted step of `step` seconds takes with the debugging that the row was run with. */
-double row_with_debugging(const struct row *row, const struct plan *plan, double step);
+/* The debugging that the row was run with: what its host waited before each exchange between tensor
+ * ranks, s, and what a predicted step of `step` seconds takes besides. */
+double row_exchange_wait(
+	const struct row *row, const struct plan *plan, const struct topology *topology);
+double row_with_polls(const struct row *row, const struct plan *plan, double step);
 
 bool file_text(
 	struct arena *arena, const char *path, char **text, size_t *length, struct error *error);

@@ -2,11 +2,11 @@
  * a hang between stages, and two traces of that are longer than most steps. The column `debugging`
  * says which rows have them; the product does not know them, so they are added here.
  *
- * `checks`: every collective of tensor ranks first waits for the host, as long for each rank of the
+ * `checks`: before every collective of tensor ranks the host waits, as long for each rank of the
  * group, whatever it moves. TORCH_DISTRIBUTED_DEBUG=DETAIL does that (ProcessGroupWrapper: a
  * barrier in which one rank hears each other in turn, and two gathers, all over TCP), and stands in
- * the author's run_multinode.sh of March 2025 (77f54c10). Host and device wait for each other, so
- * the longer one decides, and the host is never ahead: its memory is predicted so (predict.c).
+ * the author's run_multinode.sh of March 2025 (77f54c10). The host's own time comes on top, and
+ * the device waits for it or it for the device, in time and in memory: it is simulated so.
  *
  * `polls`: stages asked every 0.1 s whether a message had come (p2p.py of nouamane/bench2,
  * 67c5ebb6, December 2024): two messages of metadata before each of three tensors, forward two and
@@ -15,32 +15,13 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* s; of the fullest stage's blocks, each forward and backward of a micro-batch: the calibrating
- * rows over 4, 8, 16 and 32 tensor ranks say 3.2, 2.8, 2.9 and 3.0 ms. */
-static const double checks_a_block_and_rank = 2.95e-3;
+/* s, a tensor rank, before each exchange: of groups inside a node and over several. The calibrating
+ * rows over 4 and 8 ranks say 0.21 and 0.21 ms, over 16 and 32 0.26 and 0.24. */
+static const double check_inside = 0.21e-3, check_across = 0.25e-3;
 /* s; between two stages, of a micro-batch: 3 tensors, 2 messages, 0.1 s. */
 static const double polls_of_a_link = 0.6;
-
-/* Of `layers_per_stage`, such as 2x9+1x8. */
-static double fullest_stage(const char *cell)
-{
-	double most = 0;
-
-	for (const char *at = cell; (at = strchr(at, 'x')) != NULL;)
-		most = fmax(most, strtod(++at, NULL));
-	return most;
-}
-
-static double with_checks(const struct row *row, const struct plan *plan, double step)
-{
-	double slots = (double)(plan->grad_accum + plan->mesh.pipeline - 1);
-	double blocks = slots * fullest_stage(row_cell(row, "layers_per_stage"));
-
-	return fmax(step, blocks * (double)plan->mesh.tensor * checks_a_block_and_rank);
-}
 
 /* An inner stage waits on both sides; the first micro-batch passes all links. */
 static double polls(const struct plan *plan)
@@ -50,18 +31,20 @@ static double polls(const struct plan *plan)
 	return polls_of_a_link * ((double)plan->grad_accum * sides + fmax(0, links - sides));
 }
 
-bool row_is_checked(const struct row *row, const struct plan *plan)
+double row_exchange_wait(
+	const struct row *row, const struct plan *plan, const struct topology *topology)
 {
-	return plan->mesh.tensor > 1 && strstr(row_cell(row, "debugging"), "checks") != NULL;
+	bool across = plan->mesh.tensor > topology->devices_per_node;
+	bool checks = strstr(row_cell(row, "debugging"), "checks") != NULL;
+
+	return checks && plan->mesh.tensor > 1
+		       ? (double)plan->mesh.tensor * (across ? check_across : check_inside)
+		       : 0;
 }
 
-double row_with_debugging(const struct row *row, const struct plan *plan, double step)
+double row_with_polls(const struct row *row, const struct plan *plan, double step)
 {
-	const char *debugging = row_cell(row, "debugging");
-
-	if (row_is_checked(row, plan))
-		step = with_checks(row, plan, step);
-	return strstr(debugging, "polls") != NULL ? step + polls(plan) : step;
+	return strstr(row_cell(row, "debugging"), "polls") != NULL ? step + polls(plan) : step;
 }
 
 /* --- the table -------------------------------------------------------------------------------- */

@@ -85,19 +85,21 @@ static bool simulate_row(const struct catalogue *catalogue, struct row *row, str
 		(double)plan.global_batch * (double)plan.seq_len / (double)plan_ranks(&plan);
 	double peak = device_peak_flops(&topology->device, plan.param_dtype);
 	row->reserved_bytes = printed_reserved_bytes(row, &simulation->prediction);
-	if (row_is_checked(row, &plan)) {
-		struct simulation follows;
-		options.host_follows = true;
-		if (!simulate(schedule, &options, false, arena, &follows, error))
+	double step = simulation->prediction.step_time;
+	options.exchange_wait = row_exchange_wait(row, &plan, topology);
+	if (options.exchange_wait > 0) {
+		struct simulation checked;
+		if (!simulate(schedule, &options, false, arena, &checked, error))
 			return false;
-		row->reserved_bytes = printed_reserved_bytes(row, &follows.prediction);
+		row->reserved_bytes = printed_reserved_bytes(row, &checked.prediction);
+		step = checked.prediction.step_time;
 	}
 	row->gpus = plan_ranks(&plan);
 	row->nodes = ceil_div(row->gpus, topology->devices_per_node);
 	row->micro_batch = plan.micro_batch;
 	row->seq_len = plan.seq_len;
 	row->parameters = model->parameter_count;
-	row->debugged_step = row_with_debugging(row, &plan, simulation->prediction.step_time);
+	row->debugged_step = row_with_polls(row, &plan, step);
 	if (row->measured_tokens > 0)
 		row->measured_step = tokens / row->measured_tokens;
 	if (peak > 0)

@@ -76,13 +76,12 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 		.contention = !options->no_contention,
 		.runs_ahead = options->runs_ahead ||
 			      !runtime_of(schedule->plan.runtime)->synchronises_step,
-		.launch_queue = options->follows                                ? 0
-				: schedule->topology->device.kind == DEVICE_GPU ? gpu_launch_queue
-										: INFINITY,
+		.launch_queue =
+			schedule->topology->device.kind == DEVICE_GPU ? gpu_launch_queue : INFINITY,
 		.n_counted = 1,
 		.host = {.blocked_on = -1, .drained_by = -1}};
 	engine->n_ops = engine->program->n_ops;
-	engine_init_tasks(engine, class, options->without);
+	engine_init_tasks(engine, class, options);
 	int *numbers = ARENA_ARRAY(arena, int, engine->n_ops);
 	init_queues(engine, numbers);
 	init_communicators(engine, numbers);

@@ -5,7 +5,7 @@
 #include "simulator/engine/engine.h"
 
 /* tasks.c: the operations; when their queues are known, what they wait for. */
-void engine_init_tasks(struct engine *engine, int class, unsigned without);
+void engine_init_tasks(struct engine *engine, int class, const struct engine_options *options);
 void engine_init_waits(struct engine *engine);
 
 /* engine.c: starts what can start now, and finds the next event; goes to `to`, `elapsed` s further,

@@ -117,13 +117,18 @@ static void init_task(struct engine *engine, int index)
 	task->communicator = communicator_of(engine, op, inline_host);
 }
 
-static void init_costs(struct engine *engine, unsigned without)
+static void init_costs(struct engine *engine, const struct engine_options *options)
 {
 	for (int i = 0; i < engine->costs.n; i++) {
-		const struct task *task = &engine->tasks[engine->costs.examples[i]];
+		int example = engine->costs.examples[i];
+		const struct task *task = &engine->tasks[example];
 		struct cost *cost = &engine->costs.costs[i];
 
-		cost_leave_out(cost, task->communicates, without);
+		cost_leave_out(cost, task->communicates, options->without);
+		if (options->exchange_wait > 0 && op_exchanges(&engine->program->ops[example])) {
+			cost->host_before += options->exchange_wait;
+			cost->host += options->exchange_wait;
+		}
 		/* A share of time spent on memory is a share of its bandwidth. */
 		if (task->computes && cost->device > 0)
 			cost->memory_load = cost->memory / cost->device;
@@ -221,7 +226,7 @@ static void init_batches(struct engine *engine)
 /* --- all of it ---------------------------------------------------------------------------------
  */
 
-void engine_init_tasks(struct engine *engine, int class, unsigned without)
+void engine_init_tasks(struct engine *engine, int class, const struct engine_options *options)
 {
 	engine->costs = cost_table(engine->schedule, class, engine->arena);
 	engine->exchange = cost_step_exchange(engine->schedule);
@@ -230,7 +235,7 @@ void engine_init_tasks(struct engine *engine, int class, unsigned without)
 		engine->tasks[i].cost = &engine->costs.costs[engine->costs.of[i]];
 		init_task(engine, i);
 	}
-	init_costs(engine, without);
+	init_costs(engine, options);
 	init_places(engine);
 }
 

@@ -7,8 +7,9 @@
 
 /* What is carried out, as in struct simulation_options. */
 struct engine_options {
-	bool no_contention, runs_ahead, follows;
-	unsigned without; /* bits, 1 << enum cost_part */
+	bool no_contention, runs_ahead;
+	double exchange_wait; /* s */
+	unsigned without;     /* bits, 1 << enum cost_part */
 };
 
 /* A wait: the operation and the queue that carries it out. */
