@@ -314,14 +314,8 @@ static bool predict(struct invocation *invocation, struct importation *importati
 		return false;
 	if (evaluation.simulation.prediction.fits == FITS_NO)
 		invocation->verdict = EXIT_CODE_NO;
-	if (path == NULL)
-		return true;
-	if (!save_plan(invocation->arena, path, &asked.text, asked.model, asked.topology,
-		    &evaluation, error))
-		return false;
-	if (strcmp(path, "-") != 0)
-		output_note("the plan is in %s", path);
-	return true;
+	return path == NULL || save_plan(invocation->arena, path, &asked.text, asked.model,
+				       asked.topology, &evaluation, error);
 }
 
 /* What is missing for a prediction is asked for by name. */

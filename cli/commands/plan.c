@@ -117,14 +117,10 @@ static bool save_chosen(const struct invocation *invocation, struct asked *asked
 
 	if (path == NULL)
 		return true;
-	if (!plan_evaluate(&asked->question, &chosen->plan, EVALUATION_FIGURES, invocation->arena,
-		    &evaluation, error) ||
-		!save_plan(invocation->arena, path, &asked->text, asked->model, asked->topology,
-			&evaluation, error))
-		return false;
-	if (strcmp(path, "-") != 0)
-		output_note("the plan is in %s", path);
-	return true;
+	return plan_evaluate(&asked->question, &chosen->plan, EVALUATION_FIGURES, invocation->arena,
+		       &evaluation, error) &&
+	       save_plan(invocation->arena, path, &asked->text, asked->model, asked->topology,
+		       &evaluation, error);
 }
 
 /* --- a plan that the user brings

@@ -79,6 +79,9 @@ const struct option *option_spelled(
  */
 const char *option_value_spelled(
 	const struct option *option, const char *typed, struct arena *arena);
+/* False, with what to type, where another option of ours says what this value means. */
+bool option_value_allowed(
+	const struct option *option, const char *where, const char *value, struct error *error);
 
 /* The value of an option of the table; NULL when not given. */
 const char *argument(const struct arguments *arguments, const char *name);

@@ -368,3 +368,13 @@ const char *option_value_spelled(
 		typed += length + 1;
 	}
 }
+
+bool option_value_allowed(
+	const struct option *option, const char *where, const char *value, struct error *error)
+{
+	if (!takes_dtype(option) || (!same_letters(value, "fp8") && !same_letters(value, "float8")))
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"%s: fp8 is an option of its own: type --fp8 tensorwise, rowwise or delayed",
+		where);
+}

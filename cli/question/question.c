@@ -246,6 +246,8 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 		}
 		bool is_list =
 			strchr(value, ',') != NULL && !(knob_table[id].roles & KNOB_HAS_COMMAS);
+		if (!option_value_allowed(option, where, value, error))
+			return false;
 		/* One value is fixed, several are a narrower search. */
 		if (is_list ? !read_list(id, where, value, arena, question, error)
 			    : !question_set(question, id, where, value, arena, error))
@@ -563,5 +565,7 @@ bool save_plan(struct arena *arena, const char *path, const struct question_text
 	plan_file_write(&file, &yaml);
 	bool ok = file_write(arena, path, &yaml, error);
 	text_finish(&yaml);
+	if (ok && strcmp(path, "-") != 0)
+		output_note("the plan is in %s", path);
 	return ok;
 }

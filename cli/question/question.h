@@ -89,7 +89,7 @@ void opened_tell_measured(struct opened *opened);
 /* What the views need; `measured` may be NULL. Points into `opened`. */
 struct explained opened_explained(const struct opened *opened, const struct measurement *measured);
 
-/* plan.yaml of an evaluated plan. */
+/* plan.yaml of an evaluated plan; a note says where it is. */
 bool save_plan(struct arena *arena, const char *path, const struct question_text *text,
 	struct model *model, struct topology *topology, const struct evaluation *evaluation,
 	struct error *error);

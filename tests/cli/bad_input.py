@@ -371,6 +371,7 @@ TYPED = [
     flag('zero stage', 0, '--zero-stage', '1', '--runtime', 'deepspeed'),
     flag('bfloat16', 0, '--precision', 'bfloat16'),
     flag('fp8', 2, '--fp8'),
+    flag('fp8 as a data type', 2, '--precision', 'FP8'),
     flag('bf16', 2, '--bf16'),
     flag('BACKWARD_PRE', 0, '--backward-prefetch', 'BACKWARD_PRE'),
     flag('sdpa', 0, '--attn-implementation', 'sdpa'),
