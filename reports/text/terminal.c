@@ -1,4 +1,5 @@
 /* Grids on a terminal, through libsmartcols. */
+#include <assert.h>
 #include <libsmartcols.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,7 @@
 #include "reports/text/text.h"
 
 /* Wide enough for any table; libsmartcols would otherwise ask the terminal. */
-enum { UNLIMITED = 4000 };
+enum { UNLIMITED = 4000, MOST_COLUMNS = 32 };
 
 static void check(int result)
 {
@@ -51,50 +52,78 @@ static int column_width(const struct grid *grid, int column)
 	return (int)width;
 }
 
-/* What the other columns leave to the GRID_WRAP column; at least a readable line. */
-static int wrap_width(const struct grid *grid, const struct style *style)
+/* What the other columns leave to those of GRID_WRAP: each has what it needs where that is no more
+ * than its share, the others share the rest; at least a readable line. */
+static void wrap_widths(const struct grid *grid, const struct style *style, int *widths)
 {
-	int width = style->width > 0 ? style->width - 1 : UNLIMITED;
+	int room = style->width > 0 ? style->width + 1 : UNLIMITED, open = 0;
+	bool settled[MOST_COLUMNS] = {false}, again = true;
 
 	for (int c = 0; c < grid->n_columns; c++) {
-		if (grid->columns[c].align != GRID_WRAP)
-			width -= column_width(grid, c) + 2;
+		widths[c] = column_width(grid, c);
+		settled[c] = grid->columns[c].align != GRID_WRAP;
+		room -= settled[c] ? widths[c] + 2 : 2;
+		open += !settled[c];
 	}
-	return width > 24 ? width : 24;
+	while (again) {
+		again = false;
+		for (int c = 0; c < grid->n_columns; c++) {
+			if (settled[c] || widths[c] > room / open)
+				continue;
+			settled[c] = again = true;
+			room -= widths[c];
+			open--;
+		}
+	}
+	for (int c = 0; c < grid->n_columns; c++)
+		if (!settled[c])
+			widths[c] = room / open > 12 ? room / open : 12;
 }
 
-/* Turns the last blank before each `width` into a line end. */
-static void break_lines(char *cell, int width)
+/* How much of the cell goes on its first line: up to its last blank there, else up to the last dot
+ * or underscore of a name; where there is none, up to the first. */
+static size_t first_line(const char *cell, size_t width)
 {
-	int start = 0, blank = -1;
+	if (strlen(cell) <= width)
+		return strlen(cell);
+	for (const char *mark = " ._"; *mark != '\0'; mark++)
+		for (size_t end = width; end > 0; end--)
+			if (cell[end] == *mark)
+				return end;
+	return 1 + strcspn(cell + 1, " ._");
+}
 
-	for (int i = 0; cell[i] != '\0'; i++) {
-		if (i - start >= width && blank >= 0) {
-			cell[blank] = '\n';
-			start = blank + 1;
-			blank = -1;
-		}
-		if (cell[i] == ' ')
-			blank = i;
+static void add_broken(struct text *text, const char *cell, int width)
+{
+	while (*cell != '\0') {
+		size_t length = first_line(cell, (size_t)width);
+
+		text_add_bytes(text, cell, length);
+		cell += length + (cell[length] == ' ');
+		if (*cell != '\0')
+			text_add_char(text, '\n');
 	}
 }
 
 static void add_row(struct libscols_table *table, const struct grid *grid,
-	const struct grid_row *row, int width, bool color)
+	const struct grid_row *row, const int *widths, bool color)
 {
 	static const char *const colors[] = {NULL, "green", "yellow", "red"};
 	struct libscols_line *line = not_null(scols_table_new_line(table, NULL));
-	struct text cell = {0};
+	struct text cell = {0}, broken = {0};
 
 	if (color && colors[row->mark] != NULL)
 		check(scols_line_set_color(line, colors[row->mark]));
 	for (int c = 0; c < grid->n_columns; c++) {
 		text_clear(&cell);
 		add_ascii(&cell, row->cells[c].text);
-		if (grid->columns[c].align == GRID_WRAP && cell.length > 0)
-			break_lines(cell.data, width);
-		check(scols_line_set_data(line, (size_t)c, text_string(&cell)));
+		text_clear(&broken);
+		if (grid->columns[c].align == GRID_WRAP)
+			add_broken(&broken, text_string(&cell), widths[c]);
+		check(scols_line_set_data(line, (size_t)c,
+			text_string(grid->columns[c].align == GRID_WRAP ? &broken : &cell)));
 	}
+	text_finish(&broken);
 	text_finish(&cell);
 }
 
@@ -117,6 +146,7 @@ void grid_text(const struct grid *grid, const struct style *style, struct text *
 {
 	struct libscols_table *table = not_null(scols_new_table());
 	char *lines = NULL;
+	int widths[MOST_COLUMNS];
 
 	check(scols_table_set_termforce(table, SCOLS_TERMFORCE_ALWAYS));
 	check(scols_table_set_termwidth(table, UNLIMITED));
@@ -124,9 +154,10 @@ void grid_text(const struct grid *grid, const struct style *style, struct text *
 	check(scols_table_enable_ascii(table, 1));
 	check(scols_table_enable_colors(table, style->color));
 	add_columns(table, grid);
-	int width = wrap_width(grid, style);
+	assert(grid->n_columns <= MOST_COLUMNS);
+	wrap_widths(grid, style, widths);
 	for (int r = 0; r < grid->n_rows; r++)
-		add_row(table, grid, &grid->rows[r], width, style->color);
+		add_row(table, grid, &grid->rows[r], widths, style->color);
 	check(scols_print_table_to_string(table, &lines));
 	if (lines != NULL)
 		add_trimmed(text, lines);

@@ -51,9 +51,9 @@ static void add_carried(
 static void add_collectives(
 	const struct explained *explained, const struct style *style, struct text *text)
 {
-	static const struct grid_column columns[] = {{"op", GRID_RIGHT}, {"collective", GRID_LEFT},
+	static const struct grid_column columns[] = {{"op", GRID_RIGHT}, {"collective", GRID_WRAP},
 		{"group", GRID_LEFT}, {"bytes", GRID_RIGHT}, {"takes", GRID_RIGHT},
-		{"exposed", GRID_RIGHT}, {"behind", GRID_LEFT}};
+		{"exposed", GRID_RIGHT}, {"behind", GRID_WRAP}};
 	const struct schedule *schedule = explained->schedule;
 	struct arena arena = {0};
 	struct carried *carried;
@@ -72,8 +72,8 @@ static void add_collectives(
 static void add_patterns(
 	const struct schedule *schedule, const struct style *style, struct text *text)
 {
-	static const struct grid_column columns[] = {{"unit", GRID_LEFT}, {"units", GRID_RIGHT},
-		{"gathered", GRID_RIGHT}, {"a micro-batch", GRID_LEFT}, {"the last", GRID_LEFT}};
+	static const struct grid_column columns[] = {{"unit", GRID_WRAP}, {"units", GRID_RIGHT},
+		{"gathered", GRID_RIGHT}, {"a micro-batch", GRID_LEFT}, {"the last", GRID_WRAP}};
 	int last = (int)schedule->plan.grad_accum - 1;
 	struct text pattern = {0}, next = {0};
 	struct grid grid;
@@ -116,11 +116,12 @@ static void add_sum(const struct schedule *schedule, enum op_kind kind, struct g
 	if (sum.count == 0)
 		grid_add(grid, "-");
 	else
-		grid_add(grid, "%d x, %s", sum.count, format_bytes(bytes, (double)sum.bytes));
+		grid_add(grid, "%d, %s", sum.count, format_bytes(bytes, (double)sum.bytes));
 }
 
-/* The unit that most units are like: the one in the middle. */
-static void add_strategy(const struct schedule *schedule, bool own, struct grid *grid)
+/* The unit that most units are like: the one in the middle. `runtime` is said above the table. */
+static void add_strategy(
+	const struct schedule *schedule, const char *runtime, bool own, struct grid *grid)
 {
 	static const enum op_kind kinds[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_ALL_REDUCE};
 	/* Not by a column: of experts, contexts and pipelines. */
@@ -135,9 +136,10 @@ static void add_strategy(const struct schedule *schedule, bool own, struct grid 
 			(long long)plan->mesh.shard, own ? " *" : "");
 	else
 		grid_add(grid, "%s%s", strategy_names[plan->strategy], own ? " *" : "");
-	grid_add(grid, "%s", runtime_names[plan->runtime]);
 	unit_pattern(
 		schedule, schedule->programs->n_units / 2, (int)plan->grad_accum - 1, &pattern);
+	if (strcmp(runtime_names[plan->runtime], runtime) != 0)
+		text_printf(&pattern, " (%s)", runtime_names[plan->runtime]);
 	grid_add(grid, "%s", text_string(&pattern));
 	for (int k = 0; k < COUNT_OF(kinds); k++) {
 		add_sum(schedule, kinds[k], grid);
@@ -153,20 +155,22 @@ static void add_strategies(
 	const struct schedule *schedule, const struct style *style, struct text *text)
 {
 	static const struct grid_column columns[] = {{"strategy", GRID_LEFT},
-		{"runtime", GRID_LEFT}, {"a unit in the middle", GRID_LEFT},
-		{"all-gather", GRID_RIGHT}, {"reduce-scatter", GRID_RIGHT},
-		{"all-reduce", GRID_RIGHT}, {"sent/rank", GRID_RIGHT}};
+		{"middle unit", GRID_WRAP}, {"all-gather", GRID_RIGHT},
+		{"reduce-scatter", GRID_RIGHT}, {"all-reduce", GRID_RIGHT},
+		{"sent/rank", GRID_RIGHT}};
+	const char *runtime = runtime_names[schedule->plan.runtime];
 	struct grid grid;
 
+	text_printf(text, "The same knobs under every strategy of %s (* this plan)\n", runtime);
 	grid_init(&grid, columns, COUNT_OF(columns));
 	for (int s = 0; s < STRATEGY_COUNT; s++) {
 		struct arena arena = {0};
 		struct schedule *other;
 		struct error why = {0};
 		if (s == (int)schedule->plan.strategy)
-			add_strategy(schedule, true, &grid);
+			add_strategy(schedule, runtime, true, &grid);
 		else if (with_strategy(schedule, (enum strategy)s, &arena, &other, &why))
-			add_strategy(other, false, &grid);
+			add_strategy(other, runtime, false, &grid);
 		arena_finish(&arena);
 	}
 	put_text(&grid, style, text);
@@ -191,10 +195,7 @@ void view_communication(
 		shards == 1 ? "" : "s");
 	add_patterns(schedule, style, text);
 	text_add(text, legend);
-	if (schedule->model != NULL && schedule->topology != NULL) {
-		text_add(
-			text, "The same knobs under every strategy of the runtime (* this plan)\n");
+	if (schedule->model != NULL && schedule->topology != NULL)
 		add_strategies(schedule, style, text);
-	}
 	add_collectives(explained, style, text);
 }

@@ -1,5 +1,5 @@
-/* Who owns which elements of a unit: the FlatParameter cut in chunks, or FSDP2's parameters each
- * cut along its rows. Drawn as bars of letters, one letter a parameter. */
+/* Who owns which elements of a unit: the FlatParameter cut in chunks, drawn as a bar of letters,
+ * one letter a parameter; or FSDP2's parameters, each cut along its rows. */
 #include <string.h>
 
 #include "reports/views/each.h"
@@ -105,17 +105,12 @@ static void add_flat(const struct schedule *schedule, const struct unit *unit,
 }
 
 static void add_cut(const struct schedule *schedule, const struct unit *unit, int s, int64_t ranks,
-	bool bars, struct grid *grid)
+	struct grid *grid)
 {
 	const struct parameter *parameter =
 		&schedule->programs->model->parameters[unit->slices[s].parameter];
 	struct cut cut = cut_of(parameter, ranks);
-	const int width = 32;
-	char bar[200];
-	int full = (int)((double)parameter->shape[0] / (double)(cut.rows * ranks) * width + 0.5);
 
-	draw_ranks(ranks, bar, width);
-	memset(bar + full, '#', (size_t)(width - full));
 	grid_row(grid, GRID_PLAIN);
 	grid_add(grid, "%s", short_name(schedule, unit, s));
 	if (parameter->n_dims > 1)
@@ -131,30 +126,14 @@ static void add_cut(const struct schedule *schedule, const struct unit *unit, in
 	else
 		grid_add(grid, "%lld", (long long)cut.whole);
 	grid_add_count(grid, cut.padding);
-	if (bars)
-		grid_add(grid, "%s", bar);
-}
-
-/* Is a parameter not cut into equal parts? Else there is nothing to draw. */
-static bool is_uneven(const struct schedule *schedule, const struct unit *unit, int64_t ranks)
-{
-	const struct parameter *parameters = schedule->programs->model->parameters;
-
-	for (int s = 0; s < unit->n_slices; s++) {
-		if (cut_of(&parameters[unit->slices[s].parameter], ranks).whole < ranks)
-			return true;
-	}
-	return false;
 }
 
 static void add_per_parameter(const struct schedule *schedule, const struct unit *unit,
 	const struct style *style, struct text *text)
 {
-	static const struct grid_column columns[] = {{"parameter", GRID_LEFT}, {"shape", GRID_LEFT},
-		{"rows/rank", GRID_RIGHT}, {"full ranks", GRID_LEFT}, {"padding", GRID_RIGHT},
-		{"rank of each row (# padding)", GRID_LEFT}};
+	static const struct grid_column columns[] = {{"parameter", GRID_WRAP}, {"shape", GRID_LEFT},
+		{"rows/rank", GRID_RIGHT}, {"full ranks", GRID_LEFT}, {"padding", GRID_RIGHT}};
 	int64_t ranks = unit->chunk > 0 ? unit->gathered / unit->chunk : 1;
-	bool uneven = is_uneven(schedule, unit, ranks);
 	struct grid grid;
 
 	text_printf(text,
@@ -162,9 +141,9 @@ static void add_per_parameter(const struct schedule *schedule, const struct unit
 		"padding %lld\n\n",
 		(long long)ranks, (long long)unit->chunk,
 		(long long)(unit->gathered - unit->parameters));
-	grid_init(&grid, columns, COUNT_OF(columns) - !uneven);
+	grid_init(&grid, columns, COUNT_OF(columns));
 	for (int s = 0; s < unit->n_slices; s++)
-		add_cut(schedule, unit, s, ranks, uneven, &grid);
+		add_cut(schedule, unit, s, ranks, &grid);
 	put_text(&grid, style, text);
 }
 
@@ -187,7 +166,7 @@ static void add_whole(const struct schedule *schedule, const struct unit *unit,
 static void add_names(const struct schedule *schedule, const struct unit *unit,
 	const struct style *style, struct text *text)
 {
-	static const struct grid_column columns[] = {{"", GRID_LEFT}, {"parameter", GRID_LEFT},
+	static const struct grid_column columns[] = {{"", GRID_LEFT}, {"parameter", GRID_WRAP},
 		{"offset", GRID_RIGHT}, {"elements", GRID_RIGHT}};
 	struct grid grid;
 
@@ -213,7 +192,7 @@ static void add_unit(
 	add_terminal(text, unit->name);
 	if (alike > 0)
 		text_printf(text, " (and %d more units that lie alike)", alike);
-	text_add(text, ": ");
+	text_add_char(text, '\n');
 	if (layout_is_per_parameter(schedule)) {
 		add_per_parameter(schedule, unit, style, text);
 		return;
@@ -227,20 +206,15 @@ static void add_unit(
 
 static void add_legend(const struct schedule *schedule, struct text *text)
 {
-	static const char ranks[] = "0 to 9, then a to z: rank 0 to 35, then from 0 again";
-
 	if (layout_is_per_parameter(schedule))
-		text_printf(text,
-			"full ranks: that hold all their rows; `all`: equal parts, rank by rank.\n"
-			"Where a parameter is uneven, bars: %s.\n\n",
-			ranks);
+		text_add(text, "full ranks: that hold all their rows; `all`: equal parts, rank by "
+			       "rank.\n\n");
 	else if (layout_is_whole(schedule))
 		text_add(text, "Letters are the parameters named below, #: padding.\n\n");
 	else
-		text_printf(text,
+		text_add(text,
 			"In `parameters` letters are the parameters named below, #: padding.\n"
-			"In `rank` %s.\n\n",
-			ranks);
+			"In `rank` 0 to 9, then a to z: rank 0 to 35, then from 0 again.\n\n");
 }
 
 void view_layout(const struct explained *explained, const struct style *style, struct text *text)

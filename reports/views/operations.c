@@ -148,7 +148,7 @@ void view_operations(
 	const struct explained *explained, const struct style *style, struct text *text)
 {
 	static const struct grid_column columns[] = {{"op", GRID_RIGHT}, {"stream", GRID_LEFT},
-		{"operation", GRID_WRAP}, {"bytes", GRID_RIGHT}, {"waits for", GRID_LEFT},
+		{"operation", GRID_WRAP}, {"bytes", GRID_RIGHT}, {"waits for", GRID_WRAP},
 		{"starts", GRID_RIGHT}, {"takes", GRID_RIGHT}, {"measured start", GRID_RIGHT},
 		{"measured", GRID_RIGHT}, {"measured / predicted", GRID_RIGHT}};
 	const struct program *program = &explained->schedule->programs[0];

@@ -276,9 +276,8 @@ static struct run next_run(const struct explained *explained, int first)
 
 static void add_run(const struct explained *explained, const struct run *run, struct grid *grid)
 {
-	static const char *const reasons[] = {"the host had not issued it before",
-		"its stream was busy", "its communicator was busy",
-		"it waited for the operation above", "the step begins"};
+	static const char *const reasons[] = {"issued late by the host", "stream was busy",
+		"communicator was busy", "waited for the one above", "the step begins"};
 	const struct critical_path *path = explained->critical;
 	const struct schedule *schedule = explained->schedule;
 	const struct span *spans = explained->predicted->spans;
@@ -293,18 +292,18 @@ static void add_run(const struct explained *explained, const struct run *run, st
 	grid_row(grid, GRID_PLAIN);
 	grid_add(grid, "%d", first);
 	grid_add_count(grid, run->last - run->first + 1);
-	grid_add(grid, "%s", text_string(&label));
 	grid_add_seconds(grid, spans[first].start);
 	grid_add_seconds(grid, spans[last].end - spans[first].start);
 	grid_add(grid, "%s", reasons[path->reasons[run->first]]);
+	grid_add(grid, "%s", text_string(&label));
 	text_finish(&label);
 }
 
 void view_critical(const struct explained *explained, const struct style *style, struct text *text)
 {
 	static const struct grid_column columns[] = {{"op", GRID_RIGHT}, {"operations", GRID_RIGHT},
-		{"from ... to", GRID_LEFT}, {"starts", GRID_RIGHT}, {"takes", GRID_RIGHT},
-		{"why not earlier", GRID_LEFT}};
+		{"starts", GRID_RIGHT}, {"takes", GRID_RIGHT}, {"why not earlier", GRID_LEFT},
+		{"from ... to", GRID_WRAP}};
 	const struct critical_path *path = explained->critical;
 	struct grid grid;
 

@@ -24,7 +24,7 @@ static void add_units(const struct schedule *schedule, int first, int n, struct 
 
 static void units_grid(const struct schedule *schedule, struct grid *grid)
 {
-	static const struct grid_column columns[] = {{"unit", GRID_LEFT}, {"units", GRID_RIGHT},
+	static const struct grid_column columns[] = {{"unit", GRID_WRAP}, {"units", GRID_RIGHT},
 		{"tensors", GRID_RIGHT}, {"parameters", GRID_RIGHT}, {"padding", GRID_RIGHT},
 		{"gathered", GRID_RIGHT}, {"per rank", GRID_RIGHT}};
 

@@ -91,6 +91,9 @@ void view_summary(const struct explained *explained, const struct style *style, 
 	put_text(&grid, style, text);
 }
 
+enum { BAR_WIDTH = 12 };
+
+/* Overhead, which hardly changes over a step, is in the total alone. */
 static void memory_rows(const struct memory_curve *curve, double end, struct grid *grid)
 {
 	struct memory_curve sampled;
@@ -105,10 +108,10 @@ static void memory_rows(const struct memory_curve *curve, double end, struct gri
 		struct text bar = {0};
 		grid_row(grid, total == most ? GRID_WARNING : GRID_PLAIN);
 		grid_add_seconds(grid, sampled.times[i]);
-		for (int c = 0; c < CATEGORY_COUNT; c++)
+		for (int c = 0; c < CATEGORY_RUNTIME_OVERHEAD; c++)
 			grid_add_bytes(grid, (double)sampled.bytes[i][c]);
 		grid_add_bytes(grid, (double)total);
-		text_repeat(&bar, '#', (int)(total * 30 / most));
+		text_repeat(&bar, '#', (int)(total * BAR_WIDTH / most));
 		grid_add(grid, "%s", text_string(&bar));
 		text_finish(&bar);
 	}
@@ -120,9 +123,8 @@ static void add_memory_curve(
 {
 	static const struct grid_column columns[] = {{"from", GRID_RIGHT},
 		{"parameters", GRID_RIGHT}, {"gradients", GRID_RIGHT}, {"optimizer", GRID_RIGHT},
-		{"activations", GRID_RIGHT}, {"temporary", GRID_RIGHT},
-		{"communication", GRID_RIGHT}, {"overhead", GRID_RIGHT}, {"total", GRID_RIGHT},
-		{"", GRID_LEFT}};
+		{"activations", GRID_RIGHT}, {"temporary", GRID_RIGHT}, {"comm.", GRID_RIGHT},
+		{"total", GRID_RIGHT}, {"", GRID_LEFT}};
 	struct arena arena = {0};
 	struct memory_curve curve;
 	struct grid grid;
@@ -130,7 +132,9 @@ static void add_memory_curve(
 	if (explained->memory == NULL || explained->predicted == NULL || explained->memory->n == 0)
 		return;
 	memory_with_overhead(explained->memory, explained->prediction, &arena, &curve);
-	text_add(text, "Over the step, predicted (the fullest moment of each stretch)\n");
+	text_add(text,
+		"Over the step, predicted (the fullest moment of each stretch; the total has "
+		"the overhead in it)\n");
 	grid_init(&grid, columns, COUNT_OF(columns));
 	memory_rows(&curve, timeline_end(explained->predicted), &grid);
 	put_text(&grid, style, text);

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 
+import screens
 import support
 
 COLUMNS = 100
@@ -22,8 +23,13 @@ PLANS = {
                '--grad-accum', '28'],
     'experts': ['qwen3-30b-a3b', '2xdgx-h100', '--expert', '8', '--context', '2', '--strategy',
                 'HYBRID_SHARD', '--shard-group', '4', '--grad-accum', '2'],
+    'names': ['mixtral-8x7b', '4xdgx-h100', '--expert', '8', '--activation-checkpointing', 'full'],
+    'hybrid': ['llama-3-70b', '16xdgx-h100', '--strategy', 'HYBRID_SHARD', '--grad-accum', '2',
+               '--activation-checkpointing', 'full'],
+    'flat': ['gpt2-1.5b', '2xdgx-a100-80gb', '--runtime', 'pytorch-fsdp1'],
     'alone': ['gpt2-124m', 'dgx-a100-80gb', '--gpus', '1'],
 }
+AXES = {'stages': 2, 'chunks': 3, 'experts': 4, 'alone': 0}
 SHOWN = [('stages', 'pipeline'), ('stages', 'pipeline --svg'), ('stages', 'mesh'),
          ('stages', 'mesh --svg'), ('chunks', 'pipeline'), ('chunks', 'pipeline --svg'),
          ('chunks', 'mesh'), ('experts', 'pipeline'), ('experts', 'mesh'), ('experts', 'mesh --svg'),
@@ -70,7 +76,7 @@ def check_page(box, expect):
 def check_axes(box, plan, expect):
     prediction = json.loads(box.run('explain', f'{plan}.yaml', '--json').out)['prediction']
     axes, time = prediction.get('axes', {}), prediction['time_s']
-    expect(len(axes) == {'stages': 2, 'chunks': 3, 'experts': 4, 'alone': 0}[plan], f'{plan}: {axes}')
+    expect(len(axes) == AXES[plan], f'{plan}: {axes}')
     communicated = sum(time.get(key, 0) for key in
                        ('all_gather', 'reduce_scatter', 'all_reduce', 'all_to_all', 'messages'))
     total = sum(axis['time_s'] for axis in axes.values())
@@ -88,6 +94,20 @@ def check_said_alike(box, plan, expect):
     expect(not wide, f'{plan} summary: {wide}')
 
 
+def check_width(box, plan, expect):
+    """Every view that is for people fits the terminal, and names no less there than in a pipe."""
+    views = re.findall(r'^  (\w+) +[a-z].*\?$', box.run('help', 'explain').out, re.M)
+    expect(len(views) == 10, f'views: {views}')
+    for view in views:
+        words = ['explain', f'{plan}.yaml', '--view', view]
+        shown = screens.on_terminal(box, COLUMNS, *words)
+        wide = [line for line in shown.split('\n') if len(line) > COLUMNS]
+        expect(shown and not wide, f'{plan} {view}: {wide[:3]}')
+        if view not in ('streams', 'layout', 'pipeline', 'summary'):  # drawn as wide as there is room
+            letters = [sorted(re.sub(r'\s', '', text)) for text in (shown, box.run(*words).out)]
+            expect(letters[0] == letters[1], f'{plan} {view}: other words in a pipe')
+
+
 def main(binary, update):
     expect = support.Expectations()
     found = ''
@@ -95,8 +115,10 @@ def main(binary, update):
         for name, words in PLANS.items():
             done = box.run('predict', *words, *BATCH, '-o', f'{name}.yaml')
             expect(done.code in (0, 1), f'{name}: {done.err}')
-            check_axes(box, name, expect)
+            if name in AXES:
+                check_axes(box, name, expect)
             check_said_alike(box, name, expect)
+            check_width(box, name, expect)
         for name, view in SHOWN:
             done = box.run('explain', f'{name}.yaml', '--view', *view.split())
             expect(done.code == 0 and not done.messages(), f'{name} {view}: {done.err}')
