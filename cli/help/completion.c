@@ -215,11 +215,13 @@ static void write_bash(
 /* --- zsh ----------------------------------------------------------------------------------------
  */
 
-/* Inside '...' of _arguments: no quote, bracket or colon. */
+/* Inside '...' of _arguments: no quote, bracket or colon; a comma stands for that. */
 static void add_plain(const char *words, struct text *text)
 {
 	for (; *words != '\0'; words++)
-		text_add_char(text, strchr("'[]:`\\", *words) != NULL ? ' ' : *words);
+		text_add_char(text, *words == ':'                      ? ','
+				    : strchr("'[]`\\", *words) != NULL ? ' '
+								       : *words);
 }
 
 static void zsh_option(const struct option *option, struct arena *arena, struct text *text)

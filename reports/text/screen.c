@@ -288,7 +288,7 @@ static void put_others(struct screen *screen)
 
 /* --- what else one could do ------------------------------------------------------------------- */
 
-/* One line of the script each, and all together. */
+/* One line of the script each, and all together: with another plan, which their memory allows. */
 static void put_levers(struct screen *screen, int most)
 {
 	const struct answer *answer = screen->answer;
@@ -305,9 +305,9 @@ static void put_levers(struct screen *screen, int most)
 		put_labelled(screen, i > 0 ? "" : "Levers", &line);
 	}
 	if (!alone && most > 0) {
-		text_add(&line, "together ");
+		text_add(&line, "together, planned anew: ");
 		add_lever_gain(answer, all->gain, all->prediction.peak_memory_bytes, &line);
-		text_add(&line, ": `--free all` plans with them");
+		text_add(&line, " (`--free all`)");
 		put_labelled(screen, "", &line);
 	}
 	elsewhere_sentence(answer, &line);
