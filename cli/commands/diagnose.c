@@ -253,7 +253,7 @@ const struct command command_diagnose = {
 	.details =
 		"MEASURED is a trace of the PyTorch profiler (of one rank, also gzipped), a folder "
 		"of them, a measurement of `train`, or a log with step times, tokens/s or MFU; "
-		"without it --step-time, --mfu or both. Says where the step departs from the "
+		"without one give --step-time, --mfu or both. Says where the step departs from the "
 		"prediction, the likely causes with the costliest first, and what to turn with the "
 		"predicted gain; of a log or a figure, what the MFU counts and what alone would "
 		"make the step that long. To record a trace of three steps:",
