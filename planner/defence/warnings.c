@@ -76,8 +76,8 @@ static bool communication_rules(const struct subject *subject, struct text *sent
 	if (share <= MUCH_EXPOSED || plan_divides(subject->plan))
 		return false;
 	text_printf(sentence,
-		"%.0f %% of a step waits for communication: data parallelism alone is wrong for "
-		"this batch",
+		"%.0f %% of a step waits for communication: a larger --global-batch or --tensor "
+		"may help",
 		100 * share);
 	return true;
 }

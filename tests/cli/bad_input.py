@@ -195,6 +195,8 @@ INPUT = [
 USAGE = [
     (2, 'no command', nothing, []),
     (2, 'command: unknown', nothing, ['pln']),
+    (2, 'command: of another tool', nothing, ['sweep']),
+    (2, 'command: of another tool, with options', nothing, ['simulate', 'llama-2-7b', 'dgx-h100']),
     (2, 'diagnose: no files', nothing, ['diagnose']),
     (2, 'import: no file', nothing, ['import']),
     (2, 'import: unknown framework', nothing, ['import', 'x.yaml', '--from', 'acelerate']),
