@@ -32,17 +32,6 @@ struct exposure_meter {
 void exposure_init(struct exposure_meter *meter, struct engine *engine);
 struct exposed exposure_finish(struct exposure_meter *meter);
 
-/* backwards.c: the same of options->backwards. */
-struct backward_meter {
-	const struct engine *engine;
-	const struct observer *other; /* who watched before; NULL */
-	struct observer observer;
-	int64_t micro_batches[BACKWARDS];
-	double ended[BACKWARDS]; /* s */
-};
-void backward_init(struct backward_meter *meter, struct engine *engine,
-	const int64_t micro_batches[BACKWARDS]);
-
 /* What all classes of a run have in common. */
 struct common {
 	double recomputed; /* FLOPs of a rank, the mean over classes */

@@ -103,7 +103,6 @@ static double waited_for_data(const struct run *run, const struct engines *engin
 struct watch {
 	struct meter meter;
 	struct exposure_meter exposure;
-	struct backward_meter backwards;
 	struct ledger ledger;
 	struct shortage *shortage; /* NULL: of one without a limit */
 };
@@ -135,8 +134,6 @@ static void watch_class(const struct run *run, struct engine *engine, int64_t ro
 			run->details ? run->arena : run->scratch);
 	if (run->options->exposure)
 		exposure_init(&watch->exposure, engine);
-	if (run->options->backwards[1] > 0)
-		backward_init(&watch->backwards, engine, run->options->backwards);
 }
 
 /* `rooms`, `simulations`: by class; `rooms` NULL: no class is short of memory. */
@@ -159,9 +156,6 @@ static bool attempt(const struct run *run, const int64_t *rooms, struct simulati
 			meter_finish(&attempt->watches[c].meter);
 		if (run->options->exposure)
 			simulations[c].exposed = exposure_finish(&attempt->watches[c].exposure);
-		const double *ended = attempt->watches[c].backwards.ended;
-		for (int i = 0; i < BACKWARDS - 1; i++)
-			simulations[c].apart[i] = ended[i + 1] - ended[i];
 	}
 	return true;
 }
@@ -320,9 +314,6 @@ static void tell_worst(
 	*simulation = simulations[worst];
 	if (n == 1)
 		return;
-	for (int c = 0; c < n; c++)
-		for (int i = 0; i < BACKWARDS - 1; i++)
-			simulation->apart[i] = fmax(simulation->apart[i], simulations[c].apart[i]);
 	figures = ARENA_ARRAY(run->arena, struct class_figures, n);
 	for (int c = 0; c < n; c++) {
 		const struct prediction *p = &simulations[c].prediction;

@@ -22,8 +22,6 @@ enum memory_detail {
 	MEMORY_IGNORED /* it is 0, and everything fits */
 };
 
-enum { BACKWARDS = 3 };
-
 struct simulation_options {
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	bool no_contention;         /* operations on different streams do not slow one another */
@@ -39,9 +37,6 @@ struct simulation_options {
 	bool no_bounds; /* the two lower bounds and the ledger's figures stay 0: for inner loops */
 	bool exposure;  /* `exposed` is wanted */
 	bool spans;     /* and the timeline without `live`, of a schedule that is not folded */
-	/* Three micro-batches: how much later the backward of each ends than that of the one before
-	 * is wanted, of a schedule that is not folded. */
-	int64_t backwards[BACKWARDS];
 	enum memory_detail memory;
 	/* What does not outlive a call comes from here, and is reset when the call ends: the
 	 * caller's, one per thread, so that inner loops call neither malloc nor free. NULL: of the
@@ -62,9 +57,7 @@ struct exposed {
 
 struct simulation {
 	struct prediction prediction;
-	struct exposed exposed;      /* where options->exposure */
-	double apart[BACKWARDS - 1]; /* s between options->backwards, each on the rank where that
-					is most */
+	struct exposed exposed; /* where options->exposure */
 	struct timeline timeline;
 	struct memory_curve memory; /* in use, third step; points may share a time */
 	struct critical_path critical;

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "schedule/fold/fold.h"
-#include "schedule/pipeline/pipeline.h"
 #include "schedule/schedule.h"
 #include "simulator/simulator.h"
 
@@ -156,22 +155,13 @@ static bool run_plan(struct evaluator *evaluator, struct trial *trial, const str
 	return run_once(evaluator, trial, error);
 }
 
-static bool run_second(struct evaluator *evaluator, struct trial *trial,
-	const struct steady *steady, bool spans, struct error *error)
-{
-	bool whole = !pipeline_splits_backward(plan_pipeline(trial->plan).schedule);
-	for (int i = 0; i < BACKWARDS; i++)
-		trial->options.backwards[i] = trial->step_alone && whole ? steady->lasts[i] : 0;
-	return run_plan(evaluator, trial, &steady->plans[1], spans, error);
-}
-
 /* `longer`, of the second plan, which was just run, becomes that of all: the first plan says what a
- * round adds; of the step alone the second one may. */
+ * round adds; of the step alone the second one, where it is steady. `round`: steady_is. */
 static bool extend(struct evaluator *evaluator, struct trial *trial, const struct steady *steady,
-	struct simulation *longer, struct error *error)
+	double round, struct simulation *longer, struct error *error)
 {
-	if (trial->step_alone && steady_tells(&trial->simulation)) {
-		steady_lengthen(steady, trial->schedule, &trial->simulation, &longer->prediction);
+	if (trial->step_alone && round > 0) {
+		steady_lengthen(steady, trial->schedule, round, &longer->prediction);
 		return true;
 	}
 	if (!run_plan(evaluator, trial, &steady->plans[0], false, error))
@@ -187,15 +177,16 @@ static bool run_lists(struct evaluator *evaluator, struct trial *trial, const st
 	struct error *error)
 {
 	struct simulation longer;
-	if (!run_second(evaluator, trial, steady, !is_last, error))
+	if (!run_plan(evaluator, trial, &steady->plans[1], true, error))
 		return false;
-	*is_steady = is_last || steady_is(steady, trial->schedule, &trial->simulation);
+	double round = steady_is(steady, trial->schedule, &trial->simulation);
+	*is_steady = is_last || round > 0;
 	if (!*is_steady)
 		return true;
 	longer = trial->simulation;
 	keep(&longer, kept);
 	steady_take(&longer, simulation);
-	return extend(evaluator, trial, steady, simulation, error);
+	return extend(evaluator, trial, steady, round, simulation, error);
 }
 
 static bool is_last_attempt(const struct plan *plan, int attempt)
@@ -239,13 +230,13 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	struct simulation *simulation = &trial->simulation;
 	const struct prediction *prediction = &simulation->prediction;
 	struct trial shorter = *trial;
-	bool enough = is_last_attempt(trial->plan, 0);
-	if (!run_second(evaluator, &shorter, steady, !enough, error))
+	if (!run_plan(evaluator, &shorter, &steady->plans[1], true, error))
 		return false;
+	double round = steady_is(steady, shorter.schedule, &shorter.simulation);
 	bool retries = shorter.simulation.prediction.time.allocator > 0;
 	shorter.step_alone = shorter.step_alone && !retries;
 	bool runs_all = retries && steady_may_run_all(trial->plan);
-	enough = enough || retries || steady_is(steady, shorter.schedule, &shorter.simulation);
+	bool enough = round > 0 || retries || is_last_attempt(trial->plan, 0);
 	*simulation = shorter.simulation;
 	keep(simulation, kept);
 	if (trial->options.memory == MEMORY_FITS && prediction->fits != FITS_YES) {
@@ -262,7 +253,7 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 		return run_all(evaluator, &shorter, trial->plan, simulation, error);
 	if (!enough)
 		return run_longer(evaluator, &shorter, trial->plan, kept, simulation, error);
-	return extend(evaluator, &shorter, steady, simulation, error);
+	return extend(evaluator, &shorter, steady, round, simulation, error);
 }
 
 /* Of a pipeline, `schedule` stays empty. */

@@ -18,9 +18,6 @@ enum { MOST = 512 };
 /* Of seconds: sums in another order. */
 #define ROUNDING 1e-9
 
-/* Of a round's seconds. */
-#define NO_CHANGE 1e-6
-
 static struct plan with_micro_batches(const struct plan *plan, int64_t n)
 {
 	struct plan shorter = *plan;
@@ -58,8 +55,6 @@ bool steady_of(const struct plan *plan, int attempt, struct steady *steady)
 	steady->more = (double)(plan->grad_accum - n) / (double)round;
 	steady->round = round;
 	steady->filling = filling;
-	for (int i = 0; i < BACKWARDS; i++)
-		steady->lasts[i] = n - 1 - (BACKWARDS - i) * round;
 	steady->plans[0] = with_micro_batches(plan, n - round);
 	steady->plans[1] = with_micro_batches(plan, n);
 	return true;
@@ -72,13 +67,27 @@ bool steady_may_run_all(const struct plan *plan)
 
 /* --- are two rounds alike? -------------------------------------------------------------------- */
 
-static int first_forward(const struct program *program, int64_t micro_batch)
+/* From `first` on; -1: there is none. */
+static int find_forward(const struct program *program, int first, int64_t micro_batch)
 {
-	for (int i = 0; i < program->n_ops; i++)
+	for (int i = first; i < program->n_ops; i++)
 		if (program->ops[i].kind == OP_FORWARD &&
 			program->ops[i].micro_batch == micro_batch)
 			return i;
 	return -1;
+}
+
+/* Where the first of the two rounds begins, or `rounds` behind it. Of several chunks a round is
+ * from the second one on: what is behind the last forward, or beside other ranks' last ones, is no
+ * part of it then. */
+static int find_round(const struct steady *steady, const struct program *program, int rounds)
+{
+	int64_t first = steady->filling + rounds * steady->round;
+	if (steady->round == 1)
+		return find_forward(program, 0, first);
+	first -= steady->round;
+	int last = find_forward(program, 0, first + steady->round - 1);
+	return last < 0 ? -1 : find_forward(program, last, first);
 }
 
 static bool is_same_op(const struct op *a, const struct op *b, int64_t round)
@@ -94,13 +103,21 @@ static bool is_as_late(double before, double after, double later, double step)
 	return fabs(after - before - later) <= ROUNDING * step;
 }
 
+/* A host that falls behind is waited for some rounds on. One that gets ahead is never. */
+static bool is_in_time(
+	const struct span *before, const struct span *after, double later, double step)
+{
+	return is_as_late(before->start, after->start, later, step) &&
+	       is_as_late(before->end, after->end, later, step) &&
+	       after->issued - before->issued <= later + ROUNDING * step;
+}
+
 /* `*later`: seconds of a round; < 0: not known yet. */
 static bool repeats(const struct steady *steady, const struct program *program,
 	const struct timeline *timeline, double step, double *later)
 {
 	int64_t round = steady->round;
-	int first = first_forward(program, steady->filling);
-	int next = first_forward(program, steady->filling + round);
+	int first = find_round(steady, program, 0), next = find_round(steady, program, 1);
 	int length = next - first;
 	if (first < 0 || next < 0 || length <= 0 || next + length > program->n_ops)
 		return false;
@@ -109,22 +126,21 @@ static bool repeats(const struct steady *steady, const struct program *program,
 		if (*later < 0)
 			*later = other->start - one->start;
 		if (!is_same_op(&program->ops[i], &program->ops[i + length], round) ||
-			!is_as_late(one->start, other->start, *later, step) ||
-			!is_as_late(one->end, other->end, *later, step))
+			!is_in_time(one, other, *later, step))
 			return false;
 	}
 	return true;
 }
 
-bool steady_is(const struct steady *steady, const struct schedule *schedule,
+double steady_is(const struct steady *steady, const struct schedule *schedule,
 	const struct simulation *simulation)
 {
 	double later = -1;
 	for (int c = 0; c < schedule->n_classes; c++)
 		if (!repeats(steady, &schedule->programs[c], &simulation->classes[c].timeline,
 			    simulation->prediction.step_time, &later))
-			return false;
-	return true;
+			return 0;
+	return later;
 }
 
 /* --- a round more -----------------------------------------------------------------------------
@@ -159,16 +175,10 @@ static void send_more(const struct steady *steady, const struct schedule *schedu
 	}
 }
 
-bool steady_tells(const struct simulation *simulation)
+void steady_lengthen(const struct steady *steady, const struct schedule *schedule, double round,
+	struct prediction *prediction)
 {
-	const double *apart = simulation->apart;
-	return apart[1] > 0 && fabs(apart[1] - apart[0]) <= NO_CHANGE * apart[1];
-}
-
-void steady_lengthen(const struct steady *steady, const struct schedule *schedule,
-	const struct simulation *simulation, struct prediction *prediction)
-{
-	prediction->step_time += steady->more * simulation->apart[1];
+	prediction->step_time += steady->more * round;
 	send_more(steady, schedule, prediction->rank_class, prediction);
 }
 

@@ -8,12 +8,10 @@
 /* Beyond the micro-batches that fill a pipeline and drain it, each one adds as much as the one
  * before: of the interleaved schedule each round of them. */
 struct steady {
-	double more;              /* rounds that the plan has beyond the second one */
-	struct plan plans[2];     /* of fewer micro-batches, a round apart */
-	int64_t round;            /* micro-batches */
-	int64_t filling;          /* micro-batches before the first of the two rounds */
-	int64_t lasts[BACKWARDS]; /* micro-batches that have three rounds behind them, two and one
-				   */
+	double more;          /* rounds that the plan has beyond the second one */
+	struct plan plans[2]; /* of fewer micro-batches, a round apart */
+	int64_t round;        /* micro-batches */
+	int64_t filling;      /* micro-batches before the first of the two rounds */
 };
 
 /* `attempt`: longer ones, from 0 on. False: the plan itself takes as little. */
@@ -22,19 +20,14 @@ bool steady_of(const struct plan *plan, int attempt, struct steady *steady);
 struct plan steady_filling(const struct plan *plan);
 /* May all micro-batches be looked at? Else the longest list is taken for steady. */
 bool steady_may_run_all(const struct plan *plan);
-/* Does every operation of a round of the second plan happen as long after the same one of the round
- * before? Then all ranks are as they were, and all further rounds are alike. `simulation`: with its
- * spans. */
-bool steady_is(const struct steady *steady, const struct schedule *schedule,
+/* Seconds of a round, where every operation of one of the second plan happens as long after the
+ * same one of the round before: then all ranks are as they were, and all further rounds are alike;
+ * else 0. `simulation`: with its spans. */
+double steady_is(const struct steady *steady, const struct schedule *schedule,
 	const struct simulation *simulation);
-/* Does the second plan say by itself what a round adds? With a round less the last backward would
- * end when that of the last one in `lasts` does now, where what comes behind does not delay it;
- * with two and with three less, those before. Two rounds have to add as much. `simulation`: the
- * second plan's, of these. */
-bool steady_tells(const struct simulation *simulation);
 /* The step time of the second plan, and what its ranks send, become those of the plan. */
-void steady_lengthen(const struct steady *steady, const struct schedule *schedule,
-	const struct simulation *simulation, struct prediction *prediction);
+void steady_lengthen(const struct steady *steady, const struct schedule *schedule, double round,
+	struct prediction *prediction);
 /* Seconds, rates and bytes of a step of `from`, with all of its classes, become those of `to`,
  * whose memory stays. */
 void steady_take(const struct simulation *from, struct simulation *to);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "planner/evaluation/evaluation.h"
+#include "planner/evaluation/steady.h"
 #include "schedule/resolve/resolve.h"
 #include "schedule/schedule.h"
 #include "simulator/simulator.h"
@@ -13,20 +14,29 @@
 static int plans = SAMPLED(48);
 
 /* All micro-batches, operation by operation. */
-static struct prediction whole(const struct question *question, const struct plan *plan,
-	enum memory_detail memory, struct arena *arena)
+static const struct schedule *simulate_whole(const struct question *question,
+	const struct plan *plan, enum memory_detail memory, bool spans, struct arena *arena,
+	struct simulation *simulation)
 {
 	const struct simulation_options options = {
 		.memory_limit_bytes = question->memory_limit_bytes,
 		.memory = memory,
 		.quick_interval = true,
-		.no_bounds = true};
+		.no_bounds = true,
+		.spans = spans};
 	const struct schedule *schedule =
 		schedule_emit(arena, plan, question->model, question->topology);
-	struct simulation simulation;
 	struct error error = {0};
-	if (!simulate(schedule, &options, false, arena, &simulation, &error))
+	if (!simulate(schedule, &options, false, arena, simulation, &error))
 		fail_msg("%s", error.message);
+	return schedule;
+}
+
+static struct prediction whole(const struct question *question, const struct plan *plan,
+	enum memory_detail memory, struct arena *arena)
+{
+	struct simulation simulation;
+	simulate_whole(question, plan, memory, false, arena, &simulation);
 	return simulation.prediction;
 }
 
@@ -120,6 +130,26 @@ static bool judge_time(struct evaluator *evaluator, struct question *question,
 	return true;
 }
 
+/* The shortest list says how long a round takes, or that it does not know. */
+static bool judge_shortest(struct evaluator *evaluator, struct question *question,
+	const struct plan *plan, struct arena *arena)
+{
+	struct simulation simulation;
+	struct steady steady;
+	(void)evaluator;
+	if (!steady_of(plan, 0, &steady))
+		return false;
+	const struct schedule *schedule = simulate_whole(
+		question, &steady.plans[1], MEMORY_IGNORED, true, arena, &simulation);
+	double round = steady_is(&steady, schedule, &simulation);
+	if (round == 0)
+		return false;
+	struct prediction all = whole(question, plan, MEMORY_IGNORED, arena);
+	simulation.prediction.step_time += steady.more * round;
+	expect_time(plan, &simulation.prediction, &all);
+	return true;
+}
+
 /* With so little memory that the allocator gives back what it has kept: a number of times that no
  * two short lists tell. */
 static bool judge_retries(struct evaluator *evaluator, struct question *question,
@@ -139,6 +169,39 @@ static void test_random(void **state)
 {
 	(void)state;
 	assert_true(2 * judge_plans(UINT64_C(6364136223846793005), judge_time) > plans);
+}
+
+static void test_shortest(void **state)
+{
+	(void)state;
+	assert_true(6 * judge_plans(UINT64_C(6364136223846793005), judge_shortest) > plans);
+}
+
+/* Devices find a round as long as the one before while a host that is slower than they are uses up
+ * what it was ahead by. */
+static void test_slow_host(void **state)
+{
+	static const char *const knobs[][2] = {{"runtime", "megatron"}, {"strategy", "ZERO_1"},
+		{"pipeline", "4"}, {"pipeline_schedule", "interleaved"}, {"virtual_stages", "4"},
+		{"tensor", "8"}, {"micro_batch", "1"}, {"grad_accum", "36"}};
+	struct arena arena = {0};
+	struct architecture a = load_model(&arena, "llama-3-8b")->architecture;
+	struct error error = {0};
+	struct model *model;
+	struct plan plan;
+	(void)state;
+	a.layers = 18;
+	assert_true(model_build(&arena, &a, &model, &error));
+	struct question question = {
+		.model = model, .topology = load_topology(&arena, "4xdgx-h100")};
+	struct evaluator evaluator = {.question = &question};
+	for (int i = 0; i < COUNT_OF(knobs); i++)
+		set_choice(&question, &arena, knobs[i][0], knobs[i][1]);
+	assert_true(plan_resolve(&question, &arena, &plan, &error));
+	assert_false(judge_shortest(&evaluator, &question, &plan, &arena));
+	assert_true(judge_time(&evaluator, &question, &plan, &arena));
+	evaluator_finish(&evaluator);
+	arena_finish(&arena);
 }
 
 /* Too long a list to be looked at whole, and taken for steady before it is. */
@@ -186,6 +249,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_shortest),
+		cmocka_unit_test(test_slow_host),
 		cmocka_unit_test(test_taken_for_steady),
 		cmocka_unit_test(test_retries),
 	};
