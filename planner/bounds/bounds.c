@@ -444,7 +444,8 @@ static struct bound bound_of_stages(const struct topology *topology, const struc
 {
 	return (struct bound){.time = fmax(bound_stages_time(topology, plan, part, &load->stages),
 				      plan_loader_time(plan)),
-		.memory = bound_stages_memory(plan, part, &load->stages)};
+		.memory = bound_stages_memory(plan, part, &load->stages),
+		.whole = true};
 }
 
 static struct bound bound_with_shape(
@@ -453,7 +454,16 @@ static struct bound bound_with_shape(
 	const struct shape *shape = find_shape(sampler, plan);
 	return (struct bound){.time = time_bound(sampler->question->topology, plan, load, shape),
 		.memory = memory_bound(load, shape),
-		.network = work_of_step(plan, shape).wire * (1 - 1e-9)};
+		.network = work_of_step(plan, shape).wire * (1 - 1e-9),
+		.whole = true};
+}
+
+/* Whatever its shape is. */
+static struct bound bound_of_load(const struct plan *plan, const struct load *load)
+{
+	double time = (double)plan->grad_accum * fmax(load->compute, load->issue);
+	return (struct bound){
+		.time = fmax(time, plan_loader_time(plan)) * (1 - 1e-9), .memory = load->saved};
 }
 
 /* Where the states alone are too large, neither load nor shape is looked at. A load is of the whole
@@ -470,13 +480,18 @@ static struct bound bound_of(struct sampler *sampler, const struct plan *plan, i
 		find_load(sampler, plan, plan->mesh.pipeline > 1 ? INT64_MAX : limit);
 	return plan->mesh.pipeline > 1
 		       ? bound_of_stages(sampler->question->topology, plan, part, load)
-		       : bound_with_shape(sampler, plan, load);
+		       : bound_of_load(plan, load);
+}
+
+static int64_t limit_of(const struct question *question)
+{
+	return device_limit(question->topology, question->memory_limit_bytes);
 }
 
 void bounds_build(const struct question *question, const struct space *space, struct bounds *bounds)
 {
 	struct sampler *sampler = calloc(1, sizeof(*sampler));
-	int64_t limit = device_limit(question->topology, question->memory_limit_bytes);
+	int64_t limit = limit_of(question);
 	if (sampler == NULL)
 		base_out_of_memory(sizeof(*sampler));
 	*sampler = (struct sampler){.question = question,
@@ -500,12 +515,20 @@ void bounds_complete(struct bounds *bounds, const struct space *space, int index
 	struct sampler *sampler = bounds->sampler;
 	const struct plan *plan = &space->plans[index];
 	struct bound *bound = &bounds->of[index];
-	if (plan->mesh.pipeline > 1)
+	if (bound->whole)
 		return;
-	const struct bound whole =
-		bound_with_shape(sampler, plan, find_load(sampler, plan, INT64_MAX));
-	bound->time = fmax(bound->time, whole.time);
-	bound->memory = max_i64(bound->memory, whole.memory);
+	const struct bound before = *bound;
+	*bound = bound_with_shape(sampler, plan, find_load(sampler, plan, INT64_MAX));
+	bound->time = fmax(bound->time, before.time);
+	bound->memory = max_i64(bound->memory, before.memory);
+}
+
+void bounds_complete_all(struct bounds *bounds, const struct space *space)
+{
+	int64_t limit = limit_of(bounds->sampler->question);
+	for (int i = 0; i < space->n; i++)
+		if (bounds->of[i].memory <= limit)
+			bounds_complete(bounds, space, i);
 }
 
 struct block_load bounds_block(const struct question *question, const struct plan *plan)

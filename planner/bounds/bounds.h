@@ -14,6 +14,7 @@ struct bound {
 	double time;    /* s per step, <= step_time */
 	int64_t memory; /* bytes, <= peak_memory_bytes, and <= what `fits` looks at */
 	double network; /* bytes per step, <= what leaves a node (one node: a rank) */
+	bool whole;     /* else of the states or the load alone: bounds_complete says more */
 };
 
 struct sampler;
@@ -23,16 +24,17 @@ struct bounds {
 	struct sampler *sampler; /* what they were read off, for bounds_complete */
 };
 
-/* Of plans whose states no device holds, the bound of memory is of these alone, and there are no
- * others; of those whose saved tensors none holds, bounds may be of fewer. bounds_finish frees what
- * it allocates. */
+/* Of pipelines they are whole. Of plans whose states no device holds, the bound of memory is of
+ * these alone, and there are no others; of those whose saved tensors none holds, bounds may be of
+ * fewer; of all others they are of the load alone. bounds_finish frees what it allocates. */
 void bounds_build(
 	const struct question *question, const struct space *space, struct bounds *bounds);
 /* What ranks have of the model under the divisions of all plans, until bounds_finish. */
 const struct divided_models *bounds_models(const struct bounds *bounds);
-/* Bounds of a plan's time and memory are those of its load and its shape, too. `space`: as it was.
- */
+/* Bounds of a plan are those of its load and its shape, too. `space`: as it was. */
 void bounds_complete(struct bounds *bounds, const struct space *space, int plan);
+/* Of all that may fit a device. */
+void bounds_complete_all(struct bounds *bounds, const struct space *space);
 /* The bound of memory that a class of a plan's own schedule gives, whole or folded. Allocates from
  * `arena`. */
 int64_t bounds_memory(const struct schedule *schedule, int class, struct arena *arena);

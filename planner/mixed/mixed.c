@@ -91,14 +91,23 @@ static int find_sibling(const struct search *search, int plan, enum checkpointin
 	return -1;
 }
 
+/* Do its bounds say so? They are made whole where they do not say more before. */
+static bool may_fit(struct search *search, int plan)
+{
+	const struct bound *bound = &search->bounds.of[plan];
+	if (bound->memory <= search->limit)
+		bounds_complete(&search->bounds, &search->space, plan);
+	return bound->memory <= search->limit;
+}
+
 /* Of the blocks, how many of this kind make the plan fit by the bounds of memory; INFINITY: all do
  * not suffice. */
 static double share_of(struct search *search, int plan, int sibling)
 {
 	const struct bound *none = &search->bounds.of[plan], *all = &search->bounds.of[sibling];
-	if (none->memory <= search->limit)
+	if (may_fit(search, plan))
 		return 0;
-	if (all->memory > search->limit)
+	if (!may_fit(search, sibling))
 		return INFINITY;
 	bounds_complete(&search->bounds, &search->space, plan);
 	return (double)(none->memory - search->limit) / (double)(none->memory - all->memory);
@@ -123,7 +132,7 @@ static double estimate(struct search *search, struct task *task)
 	double least = INFINITY;
 	int blocks = (int)search->question->model->architecture.layers;
 	if (!task->family.full)
-		return none->memory <= search->limit ? none->time : INFINITY;
+		return may_fit(search, task->place) ? none->time : INFINITY;
 	for (int k = task->family.selective ? COUNT_SOME : COUNT_FULL; k >= COUNT_FULL; k--) {
 		int sibling = find_sibling(search, task->place,
 			k == COUNT_FULL ? CHECKPOINTING_FULL : CHECKPOINTING_SELECTIVE);
@@ -197,7 +206,8 @@ static void find_tasks(struct search *search, int64_t cost, struct tasks *tasks)
 	for (int i = 0; i < search->space.n; i++) {
 		const struct plan *plan = &search->space.plans[i];
 		struct task task = {.place = i, .full = -1};
-		if (search->known[i].refused || !family_of(search, plan, &task.family))
+		if (search->known[i].refused || !family_of(search, plan, &task.family) ||
+			costs_time(plan, saving(&task.family, search->bounds.of[i].time)) >= cost)
 			continue;
 		double seconds = estimate(search, &task);
 		if (isinf(seconds) || (task.full >= 0 && is_too_large(&search->known[task.full])))

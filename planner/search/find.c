@@ -242,6 +242,7 @@ static bool find_limit(struct limit *limit, const struct question *question, str
 	bool ok = space_build(question, finder->arena, &space, error);
 	if (ok) {
 		bounds_build(question, &space, &limit->bounds);
+		bounds_complete_all(&limit->bounds, &space);
 		evaluators_know(&limit->evaluators, bounds_models(&limit->bounds));
 		ok = fill_combinations(limit, &space, all, error);
 	}

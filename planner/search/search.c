@@ -4,6 +4,7 @@
 
 #include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "planner/mixed/mixed.h"
 #include "planner/search/turns.h"
@@ -35,12 +36,19 @@ static bool next_is_again(const struct queue *queue)
 /* None is below those that were taken out. */
 static void queue_again(struct queue *queue, const struct ticket *ticket)
 {
-	int at = queue->n_again++;
+	int low = queue->first_again, high = queue->n_again++;
 	queue->again =
 		array_grow(queue->again, &queue->capacity, queue->n_again, sizeof(*queue->again));
-	for (; at > queue->first_again && tickets_compare(ticket, &queue->again[at - 1]) < 0; at--)
-		queue->again[at] = queue->again[at - 1];
-	queue->again[at] = *ticket;
+	while (low < high) {
+		int middle = low + (high - low) / 2;
+		if (tickets_compare(ticket, &queue->again[middle]) < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	memmove(&queue->again[low + 1], &queue->again[low],
+		(size_t)(queue->n_again - 1 - low) * sizeof(*queue->again));
+	queue->again[low] = *ticket;
 }
 
 static void queue_last(struct queue *queue, const struct ticket *ticket)
@@ -127,6 +135,14 @@ static bool consider_bound(struct search *search, const struct ticket *ticket, s
 	return true;
 }
 
+/* What its load alone does not leave out waits by its whole bound. */
+static void complete(struct search *search, int plan, struct queue *queue)
+{
+	bounds_complete(&search->bounds, &search->space, plan);
+	queue_again(queue, &(struct ticket){bound_cost(search, plan, search->ranking.objective),
+				   bound_cost(search, plan, COST_TIME), plan});
+}
+
 static bool consider(struct search *search, const struct ticket *ticket, struct queue *queue,
 	struct error *error)
 {
@@ -135,6 +151,10 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 	bool large = too_large(search, plan);
 	if (!large && !is_needed(search, ticket)) {
 		drop(search, ticket);
+		return true;
+	}
+	if (!large && !search->bounds.of[plan].whole) {
+		complete(search, plan, queue);
 		return true;
 	}
 	if (!large && waits_to_the_end(search, plan)) {
@@ -216,6 +236,8 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	if (!space_build(question, arena, &search->space, error))
 		return false;
 	bounds_build(question, &search->space, &search->bounds);
+	if (question->objective != OBJECTIVE_TIME || question->pareto)
+		bounds_complete_all(&search->bounds, &search->space);
 	search->evaluator.known = bounds_models(&search->bounds);
 	evaluators_know(&search->workers, search->evaluator.known);
 	search->known = calloc((size_t)search->space.n, sizeof(*search->known));

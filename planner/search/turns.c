@@ -385,8 +385,9 @@ static bool is_behind(const struct search *search, int plan, bool time)
 	if (!time)
 		return (known->is_short && !known->is_last) ||
 		       (!known->taken && search->ranking.objective == COST_TIME);
-	return known->timed || (search->space.plans[plan].mesh.pipeline > 1 &&
-				       !(known->followed && known->tightened));
+	return known->timed || !search->bounds.of[plan].whole ||
+	       (search->space.plans[plan].mesh.pipeline > 1 &&
+		       !(known->followed && known->tightened));
 }
 
 /* --- ahead of their turn -------------------------------------------------------------------------
