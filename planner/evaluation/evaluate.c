@@ -316,6 +316,16 @@ static int64_t limit_of(const struct evaluator *evaluator)
 	return device_limit(question->topology, question->memory_limit_bytes);
 }
 
+static int64_t bound_stage(struct evaluator *evaluator, const struct plan *plan, int stage)
+{
+	return bounds_memory(stage_of(evaluator, plan, stage), stage, &evaluator->scratch);
+}
+
+int64_t evaluator_bound_last(struct evaluator *evaluator, const struct plan *plan)
+{
+	return bound_stage(evaluator, plan, (int)plan->mesh.pipeline - 1);
+}
+
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan)
 {
 	struct arena *scratch = &evaluator->scratch;
@@ -323,8 +333,7 @@ int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *p
 	int n = plan->mesh.pipeline > 1 ? find_fullest(evaluator, plan, stages) : 0;
 	int64_t most = 0, limit = limit_of(evaluator);
 	for (int i = 0; i < n && most <= limit; i++)
-		most = max_i64(most,
-			bounds_memory(stage_of(evaluator, plan, stages[i]), stages[i], scratch));
+		most = max_i64(most, bound_stage(evaluator, plan, stages[i]));
 	if (n > 0)
 		return most;
 	arena_reset(scratch);

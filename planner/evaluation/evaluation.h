@@ -25,8 +25,9 @@ struct exposure {
 	double idle;   /* neither compute nor communication runs, but for the allocator */
 };
 
-/* The plan's own bound of memory (bounds.h); a pipeline's until a stage has too much. */
+/* Own bounds of memory (bounds.h): a pipeline's until a stage has too much; of its last stage. */
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan);
+int64_t evaluator_bound_last(struct evaluator *evaluator, const struct plan *plan);
 /* Do a pipeline's fullest stages hold more than a device has? For a tenth of the effort. `held`: in
  * use at once, whatever retries do. Above `enough` bytes no further stage is looked at. */
 bool evaluator_stages_overflow(
@@ -94,8 +95,7 @@ int64_t headroom_bytes(const struct question *question, const struct plan *plan,
 bool surely_lacks_room(
 	const struct question *question, const struct plan *plan, int64_t least, int64_t limit);
 
-/* --- several at once ---------------------------------------------------------------------------
- */
+/* --- several at once -------------------------------------------------------------------------- */
 
 /* How many pieces of work the caller can do at once, and lent.each (answer.h). */
 int lent_workers(const struct question *question);

@@ -114,27 +114,48 @@ static bool look_closely(
 		&look->prediction, &look->exposure, error);
 }
 
+/* Of what the fullest stages hold: the last one, with the head, is surely none of them. */
+#define CLEARLY_LESS 0.8
+
+/* How the loss is computed is seen by the last stage alone. */
+static bool ends_alike(
+	struct evaluator *evaluator, const struct plan *a, const struct plan *b, int64_t held)
+{
+	int64_t one = evaluator_bound_last(evaluator, a),
+		other = evaluator_bound_last(evaluator, b);
+	return one == other || (double)max_i64(one, other) < CLEARLY_LESS * (double)held;
+}
+
 /* A pipeline that had its turn, whose operations cost the same to the bit, and whose buffers are as
- * large: they differ in levers that change nothing of it. -1: there is none. */
-static int find_twin(const struct search *search, int index)
+ * large: they differ in levers that change nothing of it. It had room, or its fullest stages had
+ * none. -1: there is none. */
+static int find_twin(const struct search *search, struct evaluator *evaluator, int index)
 {
 	const struct known *known = &search->known[index];
 	const uint64_t levers = knobs_of_role(KNOB_LEVER) & ~KNOB_BIT(KNOB_ALLOCATOR);
 	const struct plan *plans = search->space.plans, *plan = &plans[index];
 	for (int i = 0; i < search->space.n && known->path > 0 && known->held > 0; i++) {
 		const struct known *other = &search->known[i];
-		if (other->taken && other->looked_at && !other->is_short &&
+		if (other->taken && other->looked_at != other->is_short &&
 			other->path == known->path && other->held == known->held &&
 			plan_divides_alike(&plans[i], plan) &&
 			plans[i].mesh.shard == plan->mesh.shard &&
-			knobs_alike_but(levers, &plans[i], plan))
+			knobs_alike_but(levers, &plans[i], plan) &&
+			ends_alike(evaluator, &plans[i], plan, known->held))
 			return i;
 	}
 	return -1;
 }
 
-static void take_after(const struct known *twin, struct known *known)
+static void take_after(const struct known *twin, const struct bound *bound, struct known *known)
 {
+	known->is_short = twin->is_short;
+	known->looked_at = twin->looked_at;
+	if (known->is_short) {
+		known->bound = *bound;
+		known->bound.memory = max_i64(bound->memory, twin->bound.memory);
+		return;
+	}
 	known->bound.time = twin->bound.time;
 	known->ready = true;
 	known->fits = twin->fits;
@@ -148,7 +169,12 @@ static bool look_once(
 	struct search *search, struct evaluator *evaluator, int index, struct error *error)
 {
 	struct known *known = &search->known[index];
+	int twin = find_twin(search, evaluator, index);
 	int64_t held;
+	if (twin >= 0) {
+		take_after(&search->known[twin], &search->bounds.of[index], known);
+		return true;
+	}
 	known->is_short = evaluator_stages_overflow(
 		evaluator, &search->space.plans[index], search->limit, &held);
 	if (known->is_short) {
@@ -158,12 +184,7 @@ static bool look_once(
 	}
 	struct prediction prediction;
 	bool closely = search->question->wanted == WANTED_ALL; /* what is found is shown */
-	int twin = find_twin(search, index);
 	known->looked_at = true;
-	if (twin >= 0) {
-		take_after(&search->known[twin], known);
-		return true;
-	}
 	bool ok = closely ? look_closely(search, evaluator, index, error)
 			  : evaluator_judge_step(
 				    evaluator, &search->space.plans[index], &prediction, error);

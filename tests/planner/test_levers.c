@@ -61,6 +61,96 @@ static double token_time(const struct candidate *candidate)
 	return candidate->prediction.step_time / plan_tokens(&candidate->plan);
 }
 
+/* --- twins -------------------------------------------------------------------------------------
+ */
+
+/* Pipelines of which one may take over what another one costs. */
+struct twins {
+	int judged, alike; /* pairs that cost the same; and those that do not */
+	int different;
+};
+
+static bool are_twins(const struct search *search, int a, int b)
+{
+	const struct known *one = &search->known[a], *other = &search->known[b];
+	const struct plan *first = &search->space.plans[a], *second = &search->space.plans[b];
+	return one->taken && other->taken && one->path > 0 && one->path == other->path &&
+	       one->held == other->held && plan_divides_alike(first, second) &&
+	       knobs_alike_but(knobs_of_role(KNOB_LEVER), first, second);
+}
+
+/* What it was found to cost is what a simulation of its own says. */
+static void judge_own(struct search *search, int index)
+{
+	const struct known *known = &search->known[index];
+	const struct plan *plan = &search->space.plans[index];
+	struct evaluator evaluator = {.question = search->question};
+	struct prediction own;
+	struct error error = {0};
+	if (!evaluator_judge_step(&evaluator, plan, &own, &error))
+		fail_msg("%s", error.message);
+	assert_int_equal(known->is_short, own.fits != FITS_YES);
+	if (!known->is_short) {
+		const struct costs costs = costs_of(search->question, plan, &own);
+		assert_int_equal(known->costs.of[COST_TIME], costs.of[COST_TIME]);
+		assert_int_equal(known->costs.of[COST_MEMORY], costs.of[COST_MEMORY]);
+		assert_int_equal(known->has_room, has_room(search->question, plan, &own));
+	}
+	evaluator_finish(&evaluator);
+}
+
+static void judge_pairs(struct search *search, struct twins *twins)
+{
+	for (int i = 0; i < search->space.n; i++) {
+		bool any = false;
+		for (int k = 0; k < search->space.n; k++) {
+			if (i == k || !are_twins(search, i, k))
+				continue;
+			any = true;
+			*(memcmp(&search->known[i].costs, &search->known[k].costs,
+				  sizeof(struct costs)) == 0
+					? &twins->alike
+					: &twins->different) += 1;
+		}
+		if (any)
+			judge_own(search, i);
+		twins->judged += any;
+	}
+}
+
+static struct twins find_twins(const char *vocab, const char *limit)
+{
+	struct fixture f;
+	struct search search;
+	struct error error = {0};
+	struct twins twins = {0};
+	BEGIN(&f, "llama-3-8b", "dgx-h100", "runtime", "pytorch-fsdp2", "pipeline", "4", "strategy",
+		"SHARD_GRAD_OP", "micro_batch", "2", "global_batch", "64", "seq_len", "4096");
+	pad(&f.question, &f.arena, vocab);
+	f.question.freed = KNOB_BIT(KNOB_LOSS) | KNOB_BIT(KNOB_COMPILE);
+	f.question.wanted = WANTED_BEST;
+	f.question.memory_limit_bytes = strtoll(limit, NULL, 10) << 30;
+	if (!search_run(&f.question, &f.arena, &search, &error))
+		fail_msg("%s", error.message);
+	judge_pairs(&search, &twins);
+	print_message("vocabulary of %s: %d judged, %d alike, %d not\n", vocab, twins.judged,
+		twins.alike, twins.different);
+	search_finish(&search);
+	arena_finish(&f.arena);
+	return twins;
+}
+
+/* Where the last stage is the fullest, how the loss is computed decides. */
+static void test_twins(void **state)
+{
+	(void)state;
+	struct twins few = find_twins("128256", "0"), many = find_twins("256000", "0");
+	assert_true(few.alike > 0);
+	assert_true(many.different > 0);
+	struct twins full = find_twins("128256", "30");
+	assert_true(full.judged > 0);
+}
+
 /* --- --free ----------------------------------------------------------------------------------- */
 
 /* Every lever as a list of all that it may be, as one would type it. */
@@ -459,6 +549,7 @@ static void test_elsewhere(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_twins),
 		cmocka_unit_test(test_free_equals_lists),
 		cmocka_unit_test(test_free_keeps_what_is_fixed),
 		cmocka_unit_test(test_free_what_cannot_be),
