@@ -29,11 +29,34 @@ struct departure {
 struct letting_go {
 	struct evaluator *evaluator;
 	enum cost_kind objective;
-	int64_t cost, most; /* of the best plan; that may be paid */
-	bool has_room;      /* and has to stay */
-	double bound;       /* s of a pipeline's step; 0: it is none, or of no use */
+	int64_t cost, most;            /* of the best plan; that may be paid */
+	bool has_room;                 /* and has to stay */
+	double bound;                  /* s of a pipeline's step; 0: it is none, or of no use */
+	const struct candidate *known; /* or NULL */
 	struct error *error;
 };
+
+static bool is_known(const struct candidate *known, const struct plan *plan)
+{
+	for (int i = 0; i < KNOB_COUNT && known != NULL; i++)
+		if (!knob_equal((enum knob_id)i, &known->plan, plan))
+			return false;
+	return known != NULL && known->plan.mesh.replicate == plan->mesh.replicate &&
+	       known->plan.mesh.shard == plan->mesh.shard;
+}
+
+/* Its step time and its memory. */
+static bool predict(struct letting_go *l, const struct plan *plan, struct prediction *prediction,
+	struct error *error)
+{
+	const struct topology *topology = l->evaluator->question->topology;
+	if (l->objective == COST_NETWORK)
+		return evaluator_run(l->evaluator, plan, prediction, error);
+	if (!is_known(l->known, plan))
+		return evaluator_run_on(l->evaluator, topology, plan, prediction, error);
+	*prediction = l->known->prediction;
+	return true;
+}
 
 static bool cost_without(struct letting_go *l, const struct plan *plan, int64_t *cost, bool *room)
 {
@@ -43,10 +66,7 @@ static bool cost_without(struct letting_go *l, const struct plan *plan, int64_t 
 	*cost = INT64_MAX;
 	*room = false;
 	if (!plan_check(plan, question->model, question->topology, &mine) ||
-		!(l->objective == COST_NETWORK
-				? evaluator_run(l->evaluator, plan, &prediction, &mine)
-				: evaluator_run_on(l->evaluator, question->topology, plan,
-					  &prediction, &mine)))
+		!predict(l, plan, &prediction, &mine))
 		return error_is_refusal(&mine, l->error);
 	if (prediction.fits == FITS_NO)
 		return true;
@@ -141,7 +161,8 @@ static bool find_departures(struct letting_go *l, const struct plan *plan, const
 }
 
 bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
-	const struct ranked *best, struct plan *plan, struct error *error)
+	const struct ranked *best, const struct candidate *known, struct plan *plan,
+	struct error *error)
 {
 	const struct question *question = evaluator->question;
 	struct letting_go l = {.evaluator = evaluator,
@@ -150,6 +171,7 @@ bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
 		.most = (int64_t)((double)best->costs.of[ranking->objective] *
 				  (1 + question->simplicity)),
 		.has_room = !best->tight,
+		.known = known,
 		.error = error};
 	struct departure departures[KNOB_COUNT];
 	struct arena arena = {0};
@@ -283,6 +305,8 @@ static bool search_free(const struct question *question, const struct candidate 
 	struct search search;
 	struct exposure exposure;
 	struct error mine = {0};
+	/* The chosen plan is of the question's own model and libraries. */
+	const struct candidate *known = option->typed[0] == '\0' ? chosen : NULL;
 	bool ok = search_run(question, arena, &search, &mine) &&
 		  search_share_stages(&search, arena, &mine);
 	const struct ranked *best =
@@ -290,9 +314,11 @@ static bool search_free(const struct question *question, const struct candidate 
 	if (best != NULL) {
 		option->plan = search.space.plans[best->plan];
 		ok = levers_let_go(
-			     &search.evaluator, &search.ranking, best, &option->plan, &mine) &&
-		     evaluator_run_closely(&search.evaluator, &option->plan, arena,
-			     &option->prediction, &exposure, &mine);
+			&search.evaluator, &search.ranking, best, known, &option->plan, &mine);
+		option->prediction = chosen->prediction;
+		if (ok && !is_known(known, &option->plan))
+			ok = evaluator_run_closely(&search.evaluator, &option->plan, arena,
+				&option->prediction, &exposure, &mine);
 		option->gain =
 			1 - option->prediction.step_time / plan_tokens(&option->plan) /
 				    (chosen->prediction.step_time / plan_tokens(&chosen->plan));
