@@ -261,17 +261,22 @@ static bool make_front(struct making *making, struct error *error)
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-static bool add_option(
-	struct making *making, const struct plan *plan, int64_t cost, struct error *error)
+static struct plan_option *add_option(struct making *making, const struct plan *plan, int64_t cost)
 {
 	struct search *search = making->search;
 	struct plan_option *option = &making->answer->options[making->answer->n_options++];
 	int64_t chosen = search->known[making->plans[0]].costs.of[COST_TIME];
-	struct exposure exposure;
 	*option = (struct plan_option){.plan = *plan,
 		.gain = 1 - (double)cost / (double)chosen,
 		.typed = typed_of(search->question, plan, making->arena)};
-	return evaluator_run_closely(&search->evaluator, &option->plan, making->arena,
+	return option;
+}
+
+static bool add_mix(struct making *making, const struct mix *mix, struct error *error)
+{
+	struct plan_option *option = add_option(making, &mix->plan, mix->cost);
+	struct exposure exposure;
+	return evaluator_run_closely(&making->search->evaluator, &option->plan, making->arena,
 		&option->prediction, &exposure, error);
 }
 
@@ -279,13 +284,16 @@ static bool add_option(
  * defaults. */
 static bool add_fastest(struct making *making, struct error *error)
 {
-	const struct search *search = making->search;
+	struct search *search = making->search;
 	const struct ranked *first = ranking_first(&search->ranking);
-	const struct plan *plan = &search->space.plans[first->plan];
-	double cost = (double)first->costs.of[COST_TIME];
+	int64_t cost = first->costs.of[COST_TIME];
 	double chosen = (double)search->known[making->plans[0]].costs.of[COST_TIME];
-	return cost > chosen * (1 - MIX_LEAST_GAIN) ||
-	       add_option(making, plan, first->costs.of[COST_TIME], error);
+	struct exposure exposure;
+	if ((double)cost > chosen * (1 - MIX_LEAST_GAIN))
+		return true;
+	struct plan_option *option = add_option(making, &search->space.plans[first->plan], cost);
+	return search_look_closely(
+		search, first->plan, making->arena, &option->prediction, &exposure, error);
 }
 
 static void swap_options(struct plan_option *a, struct plan_option *b)
@@ -312,7 +320,7 @@ static bool make_options(struct making *making, struct error *error)
 	making->answer->options = ARENA_ARRAY(making->arena, struct plan_option, 1 + n);
 	bool ok = true;
 	for (int i = 0; ok && i < n; i++)
-		ok = add_option(making, &mixes[i].plan, mixes[i].cost, error);
+		ok = add_mix(making, &mixes[i], error);
 	ok = ok && add_fastest(making, error);
 	struct plan_option *options = making->answer->options;
 	for (int i = making->answer->n_options - 1; i > 0 && options[i].gain > options[i - 1].gain;
