@@ -18,21 +18,22 @@ struct leaving {
 	struct error *error;
 };
 
-/* The whole search of another question; one that was stopped found nothing. False only for errors
- * that are ours. */
+/* The search of another question; one that was stopped found nothing. `way` NULL: only whether any
+ * plan fits is asked, by what needs least. False only for errors that are ours. */
 static bool plan_again(
 	struct leaving *l, const struct question *question, struct way_out *way, bool *fits)
 {
 	struct search search;
 	struct exposure exposure;
 	struct error mine = {0};
-	struct question best_only = *question;
-	best_only.wanted = WANTED_BEST;
-	bool ok = search_run(&best_only, l->arena, &search, &mine);
+	struct question other = *question;
+	other.wanted = way != NULL ? WANTED_BEST : WANTED_ANY;
+	other.objective = way != NULL ? question->objective : OBJECTIVE_MEMORY;
+	bool ok = search_run(&other, l->arena, &search, &mine);
 	const struct ranked *best =
 		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
-	*fits = best != NULL;
-	if (*fits) {
+	*fits = best != NULL && !best->tight;
+	if (*fits && way != NULL) {
 		way->devices = topology_devices(question->topology);
 		way->plan = search.space.plans[best->plan];
 		ok = evaluator_run_closely(&search.evaluator, &way->plan, l->arena,
@@ -168,18 +169,15 @@ static bool plan_length(struct leaving *l, int64_t length, struct way_out *way, 
 {
 	struct question question = *l->question;
 	question_put(&question, KNOB_SEQ_LEN, (union knob_value){.number = length});
-	*way = (struct way_out){
-		.typed = arena_printf(l->arena, "--seq-len %lld", (long long)length)};
 	return plan_again(l, &question, way, fits);
 }
 
 /* The next length does not fit, or does: other plans than --find's may have longer ones. */
 static bool note_length(struct leaving *l, int64_t length, struct way_out *way)
 {
-	struct way_out longer;
 	bool fits = false;
 	if (length + LENGTH_STEP < l->closest->seq_len &&
-		!plan_length(l, length + LENGTH_STEP, &longer, &fits))
+		!plan_length(l, length + LENGTH_STEP, NULL, &fits))
 		return false;
 	way->note =
 		fits || lent_stopped(l->question) ? "a shorter sequence" : "the longest sequence";
@@ -199,9 +197,10 @@ static bool try_length(struct leaving *l)
 	for (int i = 0; i < LENGTH_TRIES && finding.exists && length >= LENGTH_STEP &&
 			!lent_stopped(l->question);
 		i++) {
-		struct way_out way;
 		bool fits;
 		length -= length % LENGTH_STEP;
+		struct way_out way = {
+			.typed = arena_printf(l->arena, "--seq-len %lld", (long long)length)};
 		if (!plan_length(l, length, &way, &fits))
 			return false;
 		if (fits) {
@@ -259,10 +258,6 @@ static bool try_nodes(struct leaving *l, int64_t nodes, struct way_out *way, boo
 	struct topology topology = *l->question->topology;
 	topology.nodes = nodes;
 	question.topology = &topology;
-	*way = (struct way_out){.typed = "",
-		.topology = arena_printf(
-			l->arena, "%lldx%s", (long long)nodes, node_name(topology.name)),
-		.note = "one node fewer does not do"};
 	return plan_again(l, &question, way, fits);
 }
 
@@ -270,11 +265,10 @@ static bool try_nodes(struct leaving *l, int64_t nodes, struct way_out *way, boo
 static bool try_devices(struct leaving *l)
 {
 	int64_t most = many_nodes(l->question), low = l->question->topology->nodes, high = most;
-	struct way_out best, way;
 	bool fits;
 	if (most == 0)
 		return true;
-	if (!try_nodes(l, most, &best, &fits))
+	if (!try_nodes(l, most, NULL, &fits))
 		return false;
 	if (lent_stopped(l->question))
 		return true;
@@ -284,14 +278,19 @@ static bool try_devices(struct leaving *l)
 	}
 	while (high - low > 1) {
 		int64_t nodes = min_i64(2 * low, low + (high - low) / 2);
-		if (!try_nodes(l, nodes, &way, &fits))
+		if (!try_nodes(l, nodes, NULL, &fits))
 			return false;
-		best = fits ? way : best;
 		high = fits ? nodes : high;
 		low = fits ? low : nodes;
 	}
-	if (!lent_stopped(l->question)) /* else fewer may do */
-		add_way(l, &best);
+	struct way_out way = {.typed = "",
+		.topology = arena_printf(l->arena, "%lldx%s", (long long)high,
+			node_name(l->question->topology->name)),
+		.note = "one node fewer does not do"};
+	if (!try_nodes(l, high, &way, &fits))
+		return false;
+	if (fits && !lent_stopped(l->question)) /* else fewer may do */
+		add_way(l, &way);
 	return true;
 }
 

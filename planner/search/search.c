@@ -178,11 +178,19 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 	return simulate_plan(search, plan, 0, error);
 }
 
+/* A plan without room gives way to any that has it. */
+static bool has_found_room(const struct search *search)
+{
+	const struct ranked *first = ranking_first(&search->ranking);
+	return first != NULL && !first->tight;
+}
+
 /* May it go on? What is left costs at least as much as the ticket says. */
 static bool goes_on(struct search *search, const struct ticket *ticket)
 {
 	int64_t most = search->question->effort > 0 ? search->question->effort : EFFORT_MAX;
-	search->given_up = search->effort > most;
+	bool enough = search->question->wanted == WANTED_ANY && has_found_room(search);
+	search->given_up = enough || search->effort > most;
 	search->least_left = search->known[ticket->plan].is_last ? INT64_MAX : ticket->bound;
 	return !search->given_up && search_goes_on(search, looked_at(search), search->space.n);
 }
@@ -257,9 +265,8 @@ static bool search_closest(
 static bool search_divided(const struct question *question, struct arena *arena,
 	struct search *search, struct error *error)
 {
-	const struct ranked *first = ranking_first(&search->ranking);
 	struct question *other = ARENA_NEW(arena, struct question);
-	if ((first != NULL && !first->tight) || search->stopped || question->beat > 0 ||
+	if (has_found_room(search) || search->stopped || question->beat > 0 ||
 		!space_divide(question, other))
 		return true;
 	search_finish(search);

@@ -40,6 +40,7 @@ enum wanted {
 	WANTED_ALL,     /* runners-up, and of strategies that do not fit what misses by least */
 	WANTED_WINNERS, /* the best of each strategy */
 	WANTED_BEST,    /* the best of all */
+	WANTED_ANY      /* whether any has room */
 };
 
 struct question {
