@@ -20,15 +20,12 @@ static bool closer(const struct search *search, int a, int b)
 	return a < b;
 }
 
-/* Could the plan still be closer than `closest`? Looks at its own schedule when the first bound
- * does not say. */
-static bool may_be_closer(struct search *search, int plan, int closest)
+/* What has to be closer than `most` bytes: its own schedule tells whether it may be. */
+static bool may_be_closer(struct search *search, int plan, int64_t most)
 {
-	const struct bound *bound = &search->bounds.of[plan];
-	int64_t least = closest < 0 ? INT64_MAX : search->known[closest].costs.of[COST_MEMORY];
-	if (bound->memory <= least && closest >= 0 && !search->known[plan].simulated)
+	if (most < INT64_MAX && !search->known[plan].simulated)
 		tighten(search, plan);
-	return bound->memory <= least;
+	return search->bounds.of[plan].memory <= most;
 }
 
 /* The peak of what surely lives is often the optimizer's, the same for any micro-batch; what a
@@ -87,11 +84,24 @@ static void complete(struct search *search, struct queue *queue, int index)
 	queue->completed++;
 }
 
-/* The next by its whole bound; -1: there is none. */
-static int queue_next(struct queue *queue, struct search *search)
+/* A smaller plan shows that it is not its turn yet. */
+static bool is_raised(struct search *search, struct small_first *least)
+{
+	int smaller = find_smaller(search, least->plan);
+	int64_t bound = smaller >= 0 ? search->bounds.of[smaller].memory : 0;
+	if (bound <= least->bound)
+		return false;
+	least->bound = search->bounds.of[least->plan].memory = bound;
+	return true;
+}
+
+/* The next by its whole bound; -1: there is none of at most so many bytes. */
+static int queue_next(struct queue *queue, struct search *search, int64_t most)
 {
 	while (queue->n > 0) {
 		struct small_first *least = least_of(queue);
+		if (least->bound > most)
+			break;
 		int plan = least->plan;
 		bool pipeline = search->space.plans[plan].mesh.pipeline > 1;
 		if (least->whole || (pipeline && queue->completed == PIPELINES_MOST)) {
@@ -101,6 +111,8 @@ static int queue_next(struct queue *queue, struct search *search)
 				return plan;
 			continue;
 		}
+		if (is_raised(search, least))
+			continue;
 		complete(search, queue, plan);
 		least->bound = search->bounds.of[plan].memory;
 		least->whole = true;
@@ -116,10 +128,11 @@ static bool find_closest(struct search *search, enum strategy strategy, struct e
 	int first = search->space.first[strategy], end = search->space.first[strategy + 1];
 	int *closest = &search->closest[strategy], tries = 0, plan;
 	struct queue queue = queue_of(search, first, end);
+	int64_t most = INT64_MAX;
 	bool ok = true;
-	while (ok && tries < CLOSEST_TRIES && (plan = queue_next(&queue, search)) >= 0) {
+	while (ok && tries < CLOSEST_TRIES && (plan = queue_next(&queue, search, most)) >= 0) {
 		struct known *known = &search->known[plan];
-		if (!may_be_closer(search, plan, *closest))
+		if (!may_be_closer(search, plan, most))
 			continue;
 		if (!known->simulated) {
 			search->pruned--; /* now it is simulated after all */
@@ -128,6 +141,8 @@ static bool find_closest(struct search *search, enum strategy strategy, struct e
 		}
 		if (ok && !known->refused && closer(search, plan, *closest))
 			*closest = plan;
+		if (*closest >= 0)
+			most = search->known[*closest].costs.of[COST_MEMORY];
 	}
 	free(queue.plans);
 	return ok;

@@ -362,7 +362,7 @@ static bool needs_as_much(const struct plan *smaller, const struct plan *plan)
 /* Such a plan stands little before. */
 enum { BEFORE_MOST = 64 };
 
-static int find_smaller(const struct search *search, int index)
+int find_smaller(const struct search *search, int index)
 {
 	const struct plan *plans = search->space.plans, *plan = &plans[index];
 	int end = index > BEFORE_MOST ? index - BEFORE_MOST : 0;

@@ -26,6 +26,8 @@ bool lacks_room(const struct search *search, int plan);
 /* What lacks room counts only where nothing has any, and what the allocator's retries cost takes
  * long to find out: it lets all others go first, once. */
 bool waits_to_the_end(struct search *search, int plan);
+/* A plan that surely needs no more: of a smaller micro-batch, say; -1: none is near. */
+int find_smaller(const struct search *search, int index);
 /* A plan's own schedule tells more of its memory than what it shares with others. */
 void tighten(struct search *search, int index);
 /* A pipeline: its bound of time is its own from now on. */

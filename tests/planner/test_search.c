@@ -250,6 +250,34 @@ static void test_stages_that_do_not_fit(void **state)
 	arena_finish(&arena);
 }
 
+/* Where states alone are too large, a plan's load and shape are looked at (it has a bound of time
+ * then) only while it may be what misses by least. */
+static void test_few_are_close(void **state)
+{
+	(void)state;
+	static const char *const fixed[][2] = {{"runtime", "megatron"}, {"global_batch", "256"}};
+	enum { LOOKED_AT_MOST = 24, WHOLE = STRATEGY_NO_SHARD };
+	struct arena arena = {0};
+	struct search search;
+	struct error error = {0};
+	struct question question = {.model = load_model(&arena, "mixtral-8x7b"),
+		.topology = load_topology(&arena, "dgx-h100")};
+	int looked_at = 0;
+	for (int i = 0; i < COUNT_OF(fixed); i++)
+		set_choice(&question, &arena, fixed[i][0], fixed[i][1]);
+	assert_true(search_run(&question, &arena, &search, &error));
+	assert_int_equal(search.ranking.n, 0);
+	int end = search.space.first[WHOLE + 1], n = end - search.space.first[WHOLE];
+	for (int i = end - n; i < end; i++)
+		looked_at += search.bounds.of[i].time > 0;
+	assert_true(n > 300);
+	if (looked_at > LOOKED_AT_MOST)
+		fail_msg("%d of %d plans looked at", looked_at, n);
+	assert_in_range(search.closest[WHOLE], end - n, end - 1);
+	search_finish(&search);
+	arena_finish(&arena);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -259,6 +287,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_front_is_cheap),
 		cmocka_unit_test(test_gives_up),
 		cmocka_unit_test(test_stages_that_do_not_fit),
+		cmocka_unit_test(test_few_are_close),
 	};
 	if (argc > 1)
 		questions = atoi(argv[1]);
