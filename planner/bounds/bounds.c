@@ -502,7 +502,12 @@ void bounds_build(const struct question *question, const struct space *space, st
 	bounds->of = array_grow(NULL, &(int){0}, space->n, sizeof(*bounds->of));
 	for (int i = 0; i < space->n; i++)
 		bounds->of[i] = bound_of(sampler, &space->plans[i], limit);
-	arena_finish(&sampler->arena); /* a search has use for the memory */
+	bounds_release(bounds); /* a search has use for the memory */
+}
+
+void bounds_release(struct bounds *bounds)
+{
+	arena_finish(&bounds->sampler->arena);
 }
 
 const struct divided_models *bounds_models(const struct bounds *bounds)

@@ -33,6 +33,8 @@ void bounds_build(
 const struct divided_models *bounds_models(const struct bounds *bounds);
 /* Bounds of a plan are those of its load and its shape, too. `space`: as it was. */
 void bounds_complete(struct bounds *bounds, const struct space *space, int plan);
+/* Gives back what that has used; it takes it again. */
+void bounds_release(struct bounds *bounds);
 /* Of all that may fit a device. */
 void bounds_complete_all(struct bounds *bounds, const struct space *space);
 /* The bound of memory that a class of a plan's own schedule gives, whole or folded. Allocates from

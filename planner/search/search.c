@@ -124,8 +124,10 @@ static bool consider_bound(struct search *search, const struct ticket *ticket, s
 	} else if (pipeline && !known->followed) {
 		follow(search, plan);
 	} else {
-		if (pipeline)
-			evaluator_release(&search->evaluator); /* the memory is needed */
+		if (pipeline) { /* the memory is needed */
+			evaluator_release(&search->evaluator);
+			bounds_release(&search->bounds);
+		}
 		if (!consider_time(search, ticket, queue, error))
 			return false;
 	}
@@ -300,6 +302,7 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 void search_release(struct search *search)
 {
 	evaluator_release(&search->evaluator);
+	bounds_release(&search->bounds);
 	for (int i = 0; i < search->workers.n; i++)
 		evaluator_release(&search->workers.of[i]);
 #ifdef __GLIBC__
