@@ -103,7 +103,7 @@ class Streams(Case):
     def test_data_on_stdout_and_messages_on_stderr(self):
         result = self.run_ok(*PREDICT, '-o', 'plan.yaml', '--json')
         json.loads(result.out)
-        self.assertEqual(result.err, '')
+        self.assertEqual(result.err, 'note: the plan is in plan.yaml\n')
         result = self.run_ok(*LOCAL, '--json')
         json.loads(result.out)
         self.assertIn('not calibrated', result.err)
