@@ -19,7 +19,7 @@ struct leaving {
 };
 
 /* The search of another question; one that was stopped found nothing. `way` NULL: only whether any
- * plan fits is asked, by what needs least. False only for errors that are ours. */
+ * plan has room is asked, by what needs least. False only for errors that are ours. */
 static bool plan_again(
 	struct leaving *l, const struct question *question, struct way_out *way, bool *fits)
 {
