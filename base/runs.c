@@ -64,28 +64,9 @@ int64_t runs_total(const char *text)
 	return total;
 }
 
-bool runs_at(const char *text, int64_t index, struct value_run *run)
-{
-	while (runs_next(&text, run)) {
-		if (run->count == 0 || index < run->count)
-			return true;
-		index -= run->count;
-	}
-	return false;
-}
-
 bool run_is(const struct value_run *run, const char *word)
 {
 	return strncmp(run->word, word, (size_t)run->length) == 0 && word[run->length] == '\0';
-}
-
-bool runs_have(const char *text, const char *word)
-{
-	struct value_run run;
-	while (runs_next(&text, &run))
-		if (run_is(&run, word))
-			return true;
-	return false;
 }
 
 /* --- normal forms ----------------------------------------------------------------------------- */

@@ -30,10 +30,6 @@ bool runs_next(const char **cursor, struct value_run *run);
 bool runs_valid(const char *text);
 /* Things that the runs count together; 0 for a bare word, which says nothing about their number. */
 int64_t runs_total(const char *text);
-/* The run that holds thing `index` (from 0); false behind the last one. */
-bool runs_at(const char *text, int64_t index, struct value_run *run);
-/* Is there a run of that word? */
-bool runs_have(const char *text, const char *word);
 bool run_is(const struct value_run *run, const char *word);
 
 /* Normal forms, from `arena`: of a row of `n` words; of a valid text, with `from` (may be NULL)
