@@ -1,8 +1,8 @@
 /* Where a rank's part of a parameter lies in the whole one. */
 #include "models/model.h"
 
-/* Over what a parameter is cut: rows of [out, in], with a bias beside them, of experts whole ones
- * of them; columns, of which a bias is whole. */
+/* How ranks cut a parameter [out, in]. ROWS: each has some of the rows (or some of the experts) and
+ * the same part of the bias. COLUMNS: each has some of the columns and the whole bias. */
 enum cut { CUT_NOT, CUT_ROWS, CUT_COLUMNS };
 
 static enum cut cut_of(const struct model *part, int parameter)
@@ -45,12 +45,13 @@ bool model_parameter_is_cut(const struct model *part, int parameter)
 	return cut_of(part, parameter) != CUT_NOT;
 }
 
-/* Rows that are cut by themselves: `first` is that of the rank's part in the whole. */
+/* Rows of a parameter that are cut apart from its other rows: queries, keys or values. `rows` are
+ * those of one rank, `first` is where they begin in the whole parameter. */
 struct band {
 	int64_t rows, first;
 };
 
-/* Fewer key heads than ranks are repeated. */
+/* Where there are fewer key heads than ranks, several ranks have the same head. */
 static struct band key_band(const struct model *part, int64_t rank, int64_t before)
 {
 	const struct architecture *own = &part->architecture;
@@ -60,7 +61,7 @@ static struct band key_band(const struct model *part, int64_t rank, int64_t befo
 	return (struct band){own->kv_heads * own->head_dim, before + head * own->head_dim};
 }
 
-/* One behind the other, as they lie in both. */
+/* The bands of a parameter, in the order that they have in the rank's part and in the whole. */
 static int find_bands(
 	const struct model *part, const struct parameter *p, int64_t rank, struct band bands[3])
 {
@@ -81,7 +82,7 @@ static int find_bands(
 	return 3;
 }
 
-/* The last part of a vocabulary may end before its rows do. */
+/* The last rank's part of a vocabulary may be padded: its rows go on behind the last word. */
 static struct parameter_run run_of_rows(
 	const struct model *part, const struct parameter *p, int64_t rank, int64_t element)
 {

@@ -22,8 +22,9 @@ struct parameter {
 	int n_dims;       /* 1 or 2 */
 	int64_t shape[2]; /* linear weights are [out, in], experts' [experts * out, in] */
 	int64_t elements;
-	int number; /* of its random numbers: adapters come behind what the model has without them
-		     */
+	/* Keys the random numbers that it starts from. Adapters are numbered last, so that the
+	 * other parameters start alike with and without them. */
+	int number;
 	bool trainable;
 	bool decay; /* weight decay applies: matrices only */
 	enum parameter_init init;
@@ -38,15 +39,15 @@ struct module {
 	 * decoder's first one has the number of the neighbour that it belongs to. */
 	int layer;
 	int first_parameter;
-	int n_parameters;   /* its own, without descendants', with an adapter's */
+	int n_parameters;   /* its own and its adapter's, not those of descendants */
 	int tied_parameter; /* HEAD with a tied weight: index of the embedding's; else -1 */
-	/* LoRA: y = x W^T + alpha/r (x A^T) B^T. The index of A's parameter [r, in], the one of B
-	 * [out, r] follows; -1: no adapter. */
+	/* LoRA: y = x W^T + alpha/r (x A^T) B^T. The index of parameter A [r, in]; B [out, r] has
+	 * the next one. -1: no adapter. */
 	int adapter;
-	/* A leaf: of its own and its tied parameters, without an adapter's, nothing is trained; not
-	 * its weight. */
+	/* Of a leaf. `frozen`: neither its own nor its tied parameters are trained (its adapter may
+	 * be); `weight_frozen`: its weight is not trained (its bias may be). */
 	bool frozen, weight_frozen;
-	bool unread; /* a leaf: no gradient of a parameter needs its result */
+	bool unread; /* of a leaf: no gradient of a parameter needs its result */
 };
 
 struct model {
@@ -56,16 +57,18 @@ struct model {
 	struct module *modules; /* preorder = registration order; [0] is the top */
 	int n_parameters;
 	struct parameter *parameters;   /* in module order */
-	int64_t parameter_count;        /* tied ones once */
+	int64_t parameter_count;        /* elements; tied parameters count once */
 	int64_t active_parameter_count; /* with experts_per_token experts instead of all */
-	int64_t trained_count;          /* of parameter_count */
+	int64_t trained_count;          /* those of parameter_count that are trained */
 	int first_trained; /* the first leaf with a trained parameter: backward ends with it */
-	const char *part;  /* what of the file this is, when not all; NULL */
-	/* What one rank has of a model: every size is that of its part. {0}: the whole one. */
+	const char *part;  /* which part of the file this is ("the text part"); NULL: all of it */
+	/* How ranks divide the model. When it divides, all sizes here are those of one rank's part;
+	 * {0}: this is the whole model. */
 	struct division division;
-	const struct model *whole; /* that it is a part of; NULL: itself */
-	const int *layers; /* of a pipeline's stage: of each block, its number in the whole model;
-			      NULL: the same */
+	const struct model *whole; /* the model that this is a part of; NULL: itself */
+	/* Of a stage of a pipeline: [its blocks] the number of each in the whole model. NULL: the
+	 * numbers are the same. */
+	const int *layers;
 };
 
 /* Builds the tree. The architecture must have passed architecture_check; overflow is an error, and
@@ -73,8 +76,8 @@ struct model {
 bool model_build(struct arena *arena, const struct architecture *architecture, struct model **model,
 	struct error *error);
 
-/* The same model, of which something else is trained. EXIT_CODE_USAGE: there is no such parameter,
- * or no such projection. */
+/* A copy of the model in which `trainable` says what is trained. EXIT_CODE_USAGE when it names a
+ * parameter or a projection that the model does not have. */
 bool model_train(struct arena *arena, const struct model *model, const struct trainable *trainable,
 	struct model **trained, struct error *error);
 
@@ -84,20 +87,21 @@ static inline const struct model *model_whole(const struct model *model)
 	return model->whole != NULL ? model->whole : model;
 }
 
-/* The number that a block has in the whole model. */
-/* The number there of one of its parameters: of stages all of it is trained, without adapters. */
+/* The index in the whole model of a parameter of `model`. Stages of a pipeline number their
+ * parameters as the whole model does; they have no adapters, and nothing of them is frozen. */
 static inline int model_whole_parameter(const struct model *model, int parameter)
 {
 	return model->whole != NULL ? model->parameters[parameter].number : parameter;
 }
 
+/* The number in the whole model of a block of `model`. */
 static inline int64_t model_layer(const struct model *model, int64_t layer)
 {
 	return model->layers != NULL ? model->layers[layer] : layer;
 }
 
-/* The same model with more words than its tokenizer has: rows of the embedding and of the head that
- * no token names. EXIT_CODE_USAGE: fewer words. */
+/* A copy of the model with a vocabulary of `vocab` words: the rows that this adds to the embedding
+ * and to the head belong to no token. EXIT_CODE_USAGE when `vocab` is less than the model has. */
 bool model_pad(struct arena *arena, const struct model *model, int64_t vocab, struct model **padded,
 	struct error *error);
 /* The next multiple of 64, as training scripts pad to (nanoGPT, commit 77e7e04: 50257 to 50304):
@@ -114,22 +118,22 @@ static inline bool module_reads_input(const struct module *module)
 	return !module->weight_frozen || module->adapter >= 0;
 }
 
-/* Do two modules own alike parameters, trained alike, and keep and compute alike? Of their shapes
- * nothing is said. */
+/* Do two modules have the same kinds of parameters, of which the same are trained, and do they
+ * compute and save the same tensors? Shapes are not compared. */
 bool model_leaves_are_alike(const struct model *model, int one, int two);
 
-/* Does the backward pass come to this leaf? Has it a bias (beside weight and adapter)? A trained
- * one? */
+/* Does the backward pass reach this leaf? */
 bool model_goes_back(const struct model *model, int module);
+/* Does it have a bias, and is that trained? */
 bool module_has_bias(const struct module *module);
 bool module_trains_bias(const struct model *model, const struct module *module);
 
-/* Projections of one input, whose gradients of it may be one product [dy dy ...] W, W being their
- * weights one behind the other: query, key and value; gate and up. No biases, adapters or norms
- * stand between. n = 0: the leaf stands alone. */
+/* Projections that read the same input (query, key and value; gate and up). Their weights lie one
+ * behind the other, without biases, adapters or norms between, so that one product gives the
+ * gradient of the input: [dy dy ...] W. n = 0: the leaf stands alone. */
 struct joined {
 	int first, n;  /* leaves [first, first + n) */
-	int64_t width; /* of all dy */
+	int64_t width; /* columns of [dy dy ...] */
 };
 struct joined model_joined(const struct model *model, int module);
 
@@ -141,7 +145,7 @@ bool module_is_linear(enum module_kind kind);
 bool module_linear_shape(
 	const struct architecture *architecture, enum module_kind kind, int64_t *out, int64_t *in);
 
-/* Is a leaf one of all experts' weights? */
+/* Does a leaf of this kind hold the weights of all experts? */
 bool module_kind_is_of_experts(enum module_kind kind);
 
 /* Attention that sees every position: an encoder's, and a decoder's to its encoder. */

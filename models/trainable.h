@@ -23,11 +23,6 @@ static inline bool trainable_is_all(const struct trainable *trainable)
 {
 	return trainable->text == NULL;
 }
-/* Only some parameters of the model itself, by name. */
-static inline bool trainable_is_pattern(const struct trainable *trainable)
-{
-	return trainable->text != NULL && trainable->rank == 0;
-}
 
 bool trainable_equal(const struct trainable *a, const struct trainable *b);
 
