@@ -137,11 +137,6 @@ struct pipeline_split {
  * (torchtitan/distributed/pipeline_parallel.py, _generate_llm_fqn_per_model_part) */
 bool pipeline_split_even(const struct pipeline_split *split, int *stages, struct error *error);
 
-/* Megatron's: all alike but for what the embedding and the head, 0 or 1 each
- * (--account-for-embedding-in-pipeline-split, --account-for-loss-...), take away.
- * (megatron/core/transformer/transformer_block.py, get_num_layers_to_build) */
-bool pipeline_split_equal(const struct pipeline_split *split, int *stages, struct error *error);
-
 /* nanotron's: each stage ends with the block that takes the costs so far beyond its share of all;
  * embedding and final norm cost nothing (src/nanotron/models/base.py, build_model). `block`,
  * `head`: costs, exact in a double. No stage is empty, and the head is on the last one, or it

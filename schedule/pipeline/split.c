@@ -47,57 +47,6 @@ bool pipeline_split_even(const struct pipeline_split *split, int *stages, struct
 	return true;
 }
 
-/* --- equal ---------------------------------------------------------------------------------------
- */
-
-/* The nearest number of ranks, from `ranks` on in steps of `by`, that shares all out; 0: none. */
-static int nearest_ranks(const struct pipeline_split *split, int by)
-{
-	int most = count_all(split) / split->chunks;
-
-	for (int ranks = split->ranks + by; ranks > 0 && ranks <= most; ranks += by)
-		if (count_all(split) % (ranks * split->chunks) == 0)
-			return ranks;
-	return 0;
-}
-
-static bool refuse_unequal(const struct pipeline_split *split, struct error *error)
-{
-	int most = count_all(split) / split->chunks;
-	struct pipeline_split from = *split;
-	/* Beyond what there is, the search would begin where nothing fits. */
-	from.ranks = from.ranks > most + 1 ? most + 1 : from.ranks;
-	int below = nearest_ranks(&from, -1), above = nearest_ranks(&from, 1);
-	const char *what = split->embedding + split->head > 0 ? " with embedding and head" : "";
-
-	if (below == 0 && above == 0)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--virtual-stages %d: %d blocks%s cannot be %d equal stages on each of any "
-			"number of ranks; use --layers-per-stage",
-			split->chunks, count_all(split), what, split->chunks);
-	if (below == 0 || above == 0)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--pipeline %d: %d blocks%s are not %d equal stages; use %d, or "
-			"--layers-per-stage",
-			split->ranks, count_all(split), what, count_stages(split), below + above);
-	return error_set(error, EXIT_CODE_USAGE,
-		"--pipeline %d: %d blocks%s are not %d equal stages; use %d or %d, or "
-		"--layers-per-stage",
-		split->ranks, count_all(split), what, count_stages(split), below, above);
-}
-
-bool pipeline_split_equal(const struct pipeline_split *split, int *stages, struct error *error)
-{
-	int n = count_stages(split), all = count_all(split);
-
-	if (all % n != 0)
-		return refuse_unequal(split, error);
-	for (int s = 0; s < n; s++)
-		stages[s] = all / n;
-	take_ends(split, stages);
-	return true;
-}
-
 /* --- by cost -------------------------------------------------------------------------------------
  */
 

@@ -155,21 +155,7 @@ def split_even(split, blocks, ranks, chunks, embedding, head):
         return None
 
 
-def split_equal(build, blocks, ranks, chunks, embedding, head):
-    config = types.SimpleNamespace(
-        pipeline_model_parallel_layout=None, pipeline_model_parallel_size=ranks,
-        num_layers_in_first_pipeline_stage=None, num_layers_in_last_pipeline_stage=None,
-        account_for_embedding_in_pipeline_split=bool(embedding),
-        account_for_loss_in_pipeline_split=bool(head), num_layers=blocks,
-        virtual_pipeline_model_parallel_size=chunks if chunks > 1 else None)
-    try:
-        return [build(config, chunk if chunks > 1 else None, rank)
-                for chunk in range(chunks) for rank in range(ranks)]
-    except AssertionError:
-        return None
-
-
-def splits(of_megatron_core, of_torchtitan):
+def splits(of_torchtitan):
     """(rule, blocks, p, v, embedding, head, counts or None)."""
     for blocks in (2, 12, 31, 32, 61, 78, 80):
         for ranks in range(1, 9):
@@ -177,10 +163,6 @@ def splits(of_megatron_core, of_torchtitan):
                 for ends in ((0, 0), (1, 1), (2, 1)):
                     where = blocks, ranks, chunks, *ends
                     yield 'even', *where, split_even(of_torchtitan, *where)
-                # With one rank Megatron has no chunks.
-                for ends in ((0, 0), (0, 1), (1, 1)) if ranks > 1 or chunks == 1 else ():
-                    where = blocks, ranks, chunks, *ends
-                    yield 'equal', *where, split_equal(of_megatron_core, *where)
 
 
 def main(folder, megatron, torchtitan):
@@ -188,10 +170,6 @@ def main(folder, megatron, torchtitan):
               'TransformerConfig': object}
     deciders = functions(f'{megatron}/megatron/core/pipeline_parallel/schedules.py',
                          ['get_pp_rank_microbatches', 'get_schedule_table'], dict(typing))
-    build, = functions(
-        f'{megatron}/megatron/core/transformer/transformer_block.py', ['get_num_layers_to_build'],
-        {**typing, 'is_vp_first_stage': lambda stage, size: size is None or stage == 0,
-         'is_vp_last_stage': lambda stage, size: size is None or stage == size - 1})
     titan, = functions(f'{torchtitan}/torchtitan/distributed/pipeline_parallel.py',
                        ['_generate_llm_fqn_per_model_part'], {})
 
@@ -212,7 +190,7 @@ def main(folder, megatron, torchtitan):
             for rank, actions in sorted(order(*question).items()):
                 print(rank, *actions, file=stream)
     with open(f'{folder}/splits.txt', 'w', encoding='utf-8') as stream:
-        for *question, counts in splits(build, titan):
+        for *question, counts in splits(titan):
             print(*question, *(counts or ['refused']), file=stream)
 
 
