@@ -24,49 +24,43 @@ enum category {
 
 extern const char *const category_names[];
 
-/* X(suffix, name, category, shared): what a buffer holds. `shared`: other ranks read it while a
- * collective or a message is under way, so a shared-memory transport must place it where they can.
- */
+/* X(suffix, name, category): what a buffer holds. */
 #define BUFFER_ROLES(X)                                                                            \
-	X(PARAMETER_SHARD, "parameter_shard", PARAMETERS, true)                                    \
-	X(LOW_PRECISION_SHARD, "low_precision_shard", PARAMETERS, true)                            \
-	X(STAGED_SHARD, "staged_shard", PARAMETERS, true)  /* offload: its copy on the device */   \
-	X(MASTER_SHARD, "master_shard", PARAMETERS, false) /* offload: what the host updates */    \
-	X(UNSHARDED, "unsharded", PARAMETERS, false)       /* what compute reads */                \
-	X(RESHARDED, "resharded", PARAMETERS, true)        /* kept over a smaller group (FSDP2) */ \
-	X(COMPUTE_COPY, "compute_copy", PARAMETERS, false) /* unsharded low-precision copy */      \
-	X(GATHERED, "gathered", COMMUNICATION_BUFFERS, false) /* FSDP2 (b), before copy-out */     \
-	X(GRADIENT, "gradient", GRADIENTS, true)              /* unsharded, written by backward */ \
-	X(FLAT_GRADIENT, "flat_gradient", GRADIENTS, true)                                         \
-	X(GRADIENT_SHARD, "gradient_shard", GRADIENTS,                                             \
-		true) /* reduced, what the optimizer reads */                                      \
-	X(OPTIMIZER_STATE, "optimizer_state", OPTIMIZER_STATE, false) /* both moments */           \
-	X(REDUCE_INPUT, "reduce_input", COMMUNICATION_BUFFERS, true)                               \
-	X(REDUCE_OUTPUT, "reduce_output", COMMUNICATION_BUFFERS, true)                             \
-	X(RESIDUAL, "residual", ACTIVATIONS, true)        /* input of a block or of the head */    \
-	X(ACTIVATIONS, "activations", ACTIVATIONS, false) /* saved tensors of a leaf range */      \
-	X(RECOMPUTED, "recomputed", ACTIVATIONS, false)   /* the same, made again in backward */   \
-	X(OUTPUT_GRADIENTS, "output_gradients", ACTIVATIONS,                                       \
-		false) /* of leaves, from the input part of backward to the weight part */         \
-	X(FORWARD_WORK, "forward_work", TEMPORARY_BUFFERS, false)   /* what checkpointing drops */ \
-	X(BACKWARD_WORK, "backward_work", TEMPORARY_BUFFERS, false) /* model_backward_tensors */   \
-	X(LOGITS, "logits", TEMPORARY_BUFFERS, false)                                              \
-	X(LOSS_WORK, "loss_work", TEMPORARY_BUFFERS, false)                                        \
-	X(KERNEL_WORKSPACE, "kernel_workspace", TEMPORARY_BUFFERS, false)                          \
-	X(OPTIMIZER_WORK, "optimizer_work", TEMPORARY_BUFFERS, false)                              \
-	X(TOKENS, "tokens", TEMPORARY_BUFFERS, false) /* int32 inputs and targets */               \
-	X(NORM_SCALARS, "norm_scalars", COMMUNICATION_BUFFERS, true)                               \
-	X(BUCKET, "bucket", COMMUNICATION_BUFFERS, true) /* DeepSpeed collects gradients in it */  \
-	X(GATHERED_TOKENS, "gathered_tokens", COMMUNICATION_BUFFERS, true) /* of all tensor ranks  \
-									    */                     \
-	X(PARTIAL_SUMS, "partial_sums", COMMUNICATION_BUFFERS, true) /* not yet summed over them   \
-								      */                           \
-	X(ROWS, "rows", COMMUNICATION_BUFFERS,                                                     \
-		true) /* to experts of other ranks, and from them */                               \
-	X(RESIDUAL_GRADIENT, "residual_gradient", TEMPORARY_BUFFERS, true) /* between stages */
+	X(PARAMETER_SHARD, "parameter_shard", PARAMETERS)                                          \
+	X(LOW_PRECISION_SHARD, "low_precision_shard", PARAMETERS)                                  \
+	X(STAGED_SHARD, "staged_shard", PARAMETERS)    /* offload: its copy on the device */       \
+	X(MASTER_SHARD, "master_shard", PARAMETERS)    /* offload: what the host updates */        \
+	X(UNSHARDED, "unsharded", PARAMETERS)          /* what compute reads */                    \
+	X(RESHARDED, "resharded", PARAMETERS)          /* kept over a smaller group (FSDP2) */     \
+	X(COMPUTE_COPY, "compute_copy", PARAMETERS)    /* unsharded low-precision copy */          \
+	X(GATHERED, "gathered", COMMUNICATION_BUFFERS) /* FSDP2: as gathered, before copy-out */   \
+	X(GRADIENT, "gradient", GRADIENTS)             /* unsharded, written by backward */        \
+	X(FLAT_GRADIENT, "flat_gradient", GRADIENTS)                                               \
+	X(GRADIENT_SHARD, "gradient_shard", GRADIENTS) /* reduced: the optimizer reads it */       \
+	X(OPTIMIZER_STATE, "optimizer_state", OPTIMIZER_STATE) /* both moments */                  \
+	X(REDUCE_INPUT, "reduce_input", COMMUNICATION_BUFFERS)                                     \
+	X(REDUCE_OUTPUT, "reduce_output", COMMUNICATION_BUFFERS)                                   \
+	X(RESIDUAL, "residual", ACTIVATIONS)       /* input of a block or of the head */           \
+	X(ACTIVATIONS, "activations", ACTIVATIONS) /* saved tensors of a range of leaves */        \
+	X(RECOMPUTED, "recomputed", ACTIVATIONS)   /* the same, made again in backward */          \
+	/* gradients that the input part of backward leaves for the weight part */                 \
+	X(OUTPUT_GRADIENTS, "output_gradients", ACTIVATIONS)                                       \
+	X(FORWARD_WORK, "forward_work", TEMPORARY_BUFFERS)   /* what checkpointing drops */        \
+	X(BACKWARD_WORK, "backward_work", TEMPORARY_BUFFERS) /* model_backward_tensors */          \
+	X(LOGITS, "logits", TEMPORARY_BUFFERS)                                                     \
+	X(LOSS_WORK, "loss_work", TEMPORARY_BUFFERS)                                               \
+	X(KERNEL_WORKSPACE, "kernel_workspace", TEMPORARY_BUFFERS)                                 \
+	X(OPTIMIZER_WORK, "optimizer_work", TEMPORARY_BUFFERS)                                     \
+	X(TOKENS, "tokens", TEMPORARY_BUFFERS) /* int32 inputs and targets */                      \
+	X(NORM_SCALARS, "norm_scalars", COMMUNICATION_BUFFERS)                                     \
+	X(BUCKET, "bucket", COMMUNICATION_BUFFERS) /* DeepSpeed collects gradients in it */        \
+	X(GATHERED_TOKENS, "gathered_tokens", COMMUNICATION_BUFFERS) /* of all tensor ranks */     \
+	X(PARTIAL_SUMS, "partial_sums", COMMUNICATION_BUFFERS)       /* of one tensor rank each */ \
+	X(ROWS, "rows", COMMUNICATION_BUFFERS) /* to and from experts of other ranks */            \
+	X(RESIDUAL_GRADIENT, "residual_gradient", TEMPORARY_BUFFERS) /* between stages */
 
 enum buffer_role {
-#define X(suffix, name, category, shared) BUFFER_##suffix,
+#define X(suffix, name, category) BUFFER_##suffix,
 	BUFFER_ROLES(X)
 #undef X
 		BUFFER_ROLE_COUNT
@@ -74,7 +68,6 @@ enum buffer_role {
 
 const char *buffer_role_name(enum buffer_role role);
 enum category buffer_role_category(enum buffer_role role);
-bool buffer_role_shared(enum buffer_role role);
 
 struct buffer {
 	enum buffer_role role;

@@ -47,9 +47,8 @@ const char *const category_names[] = {
 static const struct {
 	const char *name;
 	enum category category;
-	bool shared;
 } roles[] = {
-#define X(suffix, name, category, shared) {name, CATEGORY_##category, shared},
+#define X(suffix, name, category) {name, CATEGORY_##category},
 	BUFFER_ROLES(X)
 #undef X
 };
@@ -62,11 +61,6 @@ const char *buffer_role_name(enum buffer_role role)
 enum category buffer_role_category(enum buffer_role role)
 {
 	return roles[role].category;
-}
-
-bool buffer_role_shared(enum buffer_role role)
-{
-	return roles[role].shared;
 }
 
 bool op_kind_is_backward(enum op_kind kind)
