@@ -6,31 +6,31 @@
 #include "schedule/plan/plan.h"
 #include "schedule/program/program.h"
 
-/* When whole parameters are made. */
+/* When parameters are gathered. */
 enum gathers {
-	GATHERS_NEVER,          /* every rank has them (DDP) */
-	GATHERS_BY_HOOK,        /* in the hooks of units (FSDP, ours) */
-	GATHERS_BY_TRACE,       /* in the recorded order of leaves (DeepSpeed's ZeRO-3) */
-	GATHERS_AT_END,         /* after the optimizer (ZeRO with whole parameters) */
-	GATHERS_BY_BUCKET,      /* in the next step's first forward (Megatron-LM), */
-	GATHERS_BUCKETS_AT_END, /* or after the optimizer, experts over other ranks */
+	GATHERS_NEVER,     /* every rank keeps all of them (DDP) */
+	GATHERS_BY_HOOK,   /* in the hooks of units (FSDP, our own runtime) */
+	GATHERS_BY_TRACE,  /* in the recorded order of leaves (DeepSpeed's ZeRO-3) */
+	GATHERS_AT_END,    /* after the optimizer (ZeRO-1, ZeRO-2) */
+	GATHERS_BY_BUCKET, /* bucket by bucket in the next step's first forward (Megatron-LM) */
+	GATHERS_BUCKETS_AT_END, /* bucket by bucket after the optimizer (the same with experts) */
 };
 
-/* In what portions gradients are reduced. */
+/* In which portions gradients are reduced. */
 enum reduces { REDUCES_UNITS, REDUCES_BUCKETS, REDUCES_PARTITIONS };
 
-/* What backward writes: one gradient a unit, added to in place; or one a range, in the compute
- * dtype. */
+/* What backward writes: one gradient for a unit, to which its leaves add in place; or one for each
+ * range of leaves, in the compute dtype. */
 enum gradients { GRADIENT_OF_UNIT, GRADIENT_OF_RANGE };
 
-/* What becomes of a bucket. */
+/* What happens to a bucket of gradients. */
 enum buckets {
 	BUCKETS_COPIED_BACK, /* DDP: copied in, reduced in place, copied back */
 	BUCKETS_CUT,         /* DeepSpeed, InternEvo: the rank keeps its slice */
 	BUCKETS_ADDED_UP,    /* nanotron: added to a resident fp32 copy, which is reduced */
 };
 
-/* What compute reads. */
+/* Where compute reads parameters from. */
 enum weights { WEIGHTS_OF_UNIT, WEIGHTS_OF_BUCKETS, WEIGHTS_WHOLE, WEIGHTS_WHOLE_BUCKETS };
 
 struct method {
@@ -38,42 +38,44 @@ struct method {
 	enum reduces reduces;
 	enum gradients gradients;
 	enum weights weights;
-	bool shards; /* parameters or their optimizer state */
+	bool shards; /* parameters or their optimizer state are sharded */
 	bool casts;  /* the compute dtype is not the master dtype */
 
 	/* units */
-	bool keeps_units; /* every rank has all parameters between steps */
-	bool casts_shard, copies_out, stages_again, flattens, divides, recomputes_by_unit;
-	enum stream flattens_on; /* flat gradients */
+	bool keeps_units;  /* every rank has all parameters between steps */
+	bool casts_shard;  /* the shard is cast to the compute dtype before it is gathered */
+	bool copies_out;   /* what was gathered is copied to the parameters (FSDP2) */
+	bool stages_again; /* offload: backward copies the shard in once more */
+	bool flattens, divides, recomputes_by_unit;
+	enum stream flattens_on; /* the stream that makes flat gradients */
 	bool update_per_unit, delays_post_backward, has_limiter;
-	bool waits_for_messages;   /* the host, before it issues compute again */
-	bool reshards_always;      /* after every backward, whatever becomes of the gradient */
+	bool waits_for_messages;   /* the host waits for them before it issues more compute */
+	bool reshards_always;      /* after every backward, also where no gradient is reduced */
 	bool two_communicators;    /* one to gather, one to reduce */
 	bool one_communicator;     /* one thread carries out all collectives */
-	bool needed_tensors_only;  /* nothing is saved or computed again that backward does not read
-				    */
-	bool keeps_work;           /* all tensors of a block's backward, until it ends */
-	bool keeps_losses;         /* one a token */
-	bool adds_in_compute;      /* sums of tensor ranks, in the next compute */
+	bool needed_tensors_only;  /* only what backward reads is saved or computed again */
+	bool keeps_work;           /* all tensors of a block's backward live until it ends */
+	bool keeps_losses;         /* the loss of every token has a place */
+	bool adds_in_compute;      /* the next compute adds the sums of tensor ranks */
 	bool chunks_head;          /* plan_chunks_head */
-	bool recomputes_to_end;    /* what a block returns, too */
-	bool recomputes_attention; /* selective checkpointing: nothing else */
+	bool recomputes_to_end;    /* checkpointing computes the result of the block again, too */
+	bool recomputes_attention; /* selective checkpointing computes only attention again */
 	bool norm_is_exact, measures_norm;
 	bool sums_alike, shares_biases;
 	bool own_copy_streams, keeps_host_gradient;
-	bool host_update_is_fused; /* the host has an Adam of its own */
+	bool host_update_is_fused; /* the host's Adam is one fused kernel */
 
 	/* buckets and partitions */
 	enum buckets buckets;
 	bool reduces_late;     /* after backward, not in it */
-	bool overlaps;         /* reductions run beside compute, which else waits for each */
-	bool adds_at_once;     /* BUCKETS_ADDED_UP: backward itself does */
-	bool scatters;         /* and each rank needs its slice alone */
-	bool adds_in_hook;     /* BUCKETS_ADDED_UP: by way of DDP's own buckets */
-	bool copies_back;      /* a reduced bucket goes back whole, not the slice alone */
-	bool copies_gradients; /* the optimizer has them copied to the master dtype */
-	/* Elements: of a bucket, of the buffer that gradients are collected in (0: none), and of
-	 * what the optimizer updates at a time. */
+	bool overlaps;         /* reductions run beside compute; else compute waits for each */
+	bool adds_at_once;     /* BUCKETS_ADDED_UP: backward itself adds to the fp32 copy */
+	bool scatters;         /* buckets are reduce-scattered: a rank needs only its slice */
+	bool adds_in_hook;     /* BUCKETS_ADDED_UP: gradients pass through DDP's own buckets */
+	bool copies_back;      /* all of a reduced bucket is copied back, not only the slice */
+	bool copies_gradients; /* the optimizer copies them to the master dtype first */
+	/* Elements of a bucket, of the buffer that gradients are collected in (0: there is none),
+	 * and of what the optimizer updates at a time. */
 	int64_t bucket_elements, collector_elements, group_elements;
 	/* ZeRO-3, elements of parameters (plan/runtimes.h). */
 	int64_t prefetch_elements, persistent_elements, live_elements, reuse_elements;

@@ -7,26 +7,26 @@
 
 struct step;
 
-/* Of the ranks of one class: a stage of the pipeline, of which there may be one. */
+/* The step of the ranks of one class, which is a stage of the pipeline (0 without a pipeline). */
 struct step *step_begin(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology, int class);
-/* The model is shorter than the one that was asked for: layer l stands for times[l] alike ones.
- * Units, where given, are not built: those outside of blocks hold what all blocks leave to them.
- * The caller keeps `times` until step_end. */
+/* For a model that is shorter than the one asked for: layer l stands for times[l] equal layers.
+ * With `units` given none are built, because units outside of blocks hold parameters of all blocks,
+ * also of those left out. The caller keeps `times` until step_end. */
 void step_repeat(struct step *step, const int *times, struct unit *units, int n_units);
 /* All passes, in their order. */
 void step_run(struct step *step);
-/* Per operation, how many frees the host had not waited for when it was issued. In the arena. */
+/* [n_ops] How many frees the host had not waited for when it issued each operation. In the arena.
+ */
 const int *step_frees_pending(const struct step *step);
-/* Frees what the step needed beside its product, which is returned: a schedule with the program of
- * its class alone. */
+/* Returns the product, a schedule with the program of this class only, and frees all else. */
 struct schedule *step_end(struct step *step);
 
 /* A schedule of all classes, each by a step of its own. */
 struct schedule *steps_run(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology);
 
-/* The program of one class alone, where it has its place. */
+/* The same with the program of one class only, at its place. */
 struct schedule *steps_run_class(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology, int class);
 

@@ -18,11 +18,11 @@ struct range {
 	bool first_of_chunk, last_of_chunk;
 	int visit;
 	int64_t saved_bytes; /* of the tensors that it saves, or that are computed again */
-	/* Cut over tensor ranks: it reads the residual stream as a column-parallel layer; it
-	 * returns to it as a row-parallel one. */
+	/* With tensor ranks: it begins with a column-parallel layer, which reads the residual
+	 * stream; it ends with a row-parallel one, which adds to the stream. */
 	bool leaves_stream, joins_stream;
-	bool gathers_keys;  /* attention over tokens of other context ranks */
-	bool receives_rows; /* experts that compute tokens of other ranks */
+	bool gathers_keys;  /* it has attention over tokens of other context ranks */
+	bool receives_rows; /* its experts compute tokens of other ranks */
 };
 
 /* What a forward pass meets; backward goes the same way in reverse. */
@@ -40,13 +40,13 @@ struct chunks {
 struct resident {
 	int parameter_shard, optimizer_state;
 	int low_precision;           /* ZeRO-3: the shard in the compute dtype */
-	int kept;                    /* the whole unit */
+	int kept;                    /* the whole unit, where it stays gathered */
 	int whole;                   /* a bucket in the compute dtype (Megatron-LM) */
-	int gradient;                /* what gradients are accumulated in (nanotron) */
-	int gradient_shard;          /* what they are reduced to (ZeRO-3) */
-	int reduce_input;            /* a bucket */
-	int master_shard, host_copy; /* offload: what the host updates, and its cast */
-	int host_gradient;           /* offload: likewise */
+	int gradient;                /* gradients are accumulated in it (nanotron) */
+	int gradient_shard;          /* gradients are reduced to it (ZeRO-3) */
+	int reduce_input;            /* a bucket of gradients */
+	int master_shard, host_copy; /* offload: the shard that the host updates, and its cast */
+	int host_gradient;           /* offload: the gradient that the host reads */
 };
 
 struct numbers {
@@ -116,18 +116,18 @@ struct step {
 /* --- questions that several passes have ------------------------------------------------------- */
 
 bool unit_has_parameters(const struct step *step, int unit);
-/* Some of it is trained. */
+/* Is any parameter of the unit trained? */
 bool unit_is_trained(const struct step *step, int unit);
-/* The unit with the frozen parameters of the same modules; -1. */
+/* The unit with the frozen parameters of the same modules; -1: there is none. */
 int unit_twin(const struct step *step, int unit);
-/* Does backward come to a range, or to any of a unit? */
+/* Does backward reach a range, or any range of a unit? */
 bool range_goes_back(const struct step *step, int range);
 bool unit_goes_back(const struct step *step, int unit);
 bool unit_is_offloaded(const struct step *step, int unit);
 bool unit_parameters_are_offloaded(const struct step *step, int unit);
 /* Is a copy of the shard made in the compute dtype, before it is gathered? */
 bool unit_is_cast(const struct step *step, int unit);
-/* Of those that hold its states, or the same ones unsharded; -1: nobody else does. */
+/* The group of the ranks that shard the unit, or hold it unsharded; -1: no other rank does. */
 int unit_group(const struct step *step, int unit);
 /* Who updates a unit: the device's compute stream, or the host. */
 enum stream unit_updater(const struct step *step, int unit);
@@ -145,16 +145,16 @@ bool unit_is_in_chunk(const struct step *step, int unit, int chunk);
 /* --- actions -------------------------------------------------------------------------------------
  */
 
-/* An empty list in the place of step->actions, which is returned: a pass reads the old one and
+/* Replaces step->actions by an empty list and returns the old one: a pass reads the old list and
  * writes the new one. */
 struct action_list actions_begin(struct step *step);
 void actions_end(struct action_list *old);
 struct action *action_add(struct step *step, struct action action);
-/* One of `kind`, of the same micro-batch and flight as `at`; on the usual stream of its kind. */
+/* An action of the same micro-batch and flight as `at`, on the usual stream of its kind. */
 struct action action_at(const struct action *at, enum action_kind kind, int unit);
-/* The same of no micro-batch: of the end of the step. */
+/* An action at the end of the step, which belongs to no micro-batch. */
 struct action action_of_step(enum action_kind kind, int unit);
-/* Adds one beside compute, of the same range. */
+/* Adds an action that runs beside `at`, for the same range. */
 void action_add_beside(
 	struct step *step, const struct action *at, enum action_kind kind, unsigned flags);
 /* [CAST_SHARD] [LIMIT] GATHER. */

@@ -1,6 +1,9 @@
-/* What the stream of an operation waits for. For every kind its row of ACTIONS says which results
- * it needs and which it leaves behind; results are looked up by meaning in two walks over the same
- * step: the first knows only what a step leaves to the next one. */
+/* Finds what each operation waits for on its stream.
+ *
+ * The rows of ACTIONS (action.h) say for every kind of action which results it needs, and which one
+ * it leaves behind. We walk the operations in issue order and keep the last operation that left
+ * each result: that is what a later one waits for. The same step is walked twice, because a step
+ * also waits for results of the step before; only the second walk writes waits down. */
 #include "schedule/passes/step.h"
 
 #include <stdlib.h>
@@ -10,42 +13,44 @@ struct ref {
 	int step, op;
 };
 
+/* What an action waits for. */
 enum need {
 	NOTHING,
-	/* all that was issued on a stream so far */
+	/* All that was issued so far on a stream, or on several. */
 	COMPUTE,
 	GATHERS,
 	REDUCE,
 	HOST,
-	REDUCTIONS,      /* of both groups; for the host also what left the device */
-	COPIES,          /* the host writes what they have read, and reads what they have written */
-	COMPUTE_IF_KEPT, /* it reads the unit until then */
-	FLATTENED,       /* the stream that makes flat gradients, and what it gathers */
-	REDUCE_IF_OVERLAPPED, /* one reduction under way */
-	COMPUTE_IF_SECOND,
-	/* of the unit */
-	READY,    /* compute may read it */
-	PART,     /* READY, where the gather reads the part of a smaller group */
-	PREPARED, /* its shard, copied in or cast */
-	REDUCED,
-	RETURNED, /* the host has updated it */
-	WEIGHTS,  /* of compute, whatever it reads */
-	/* of the step */
-	BEGUN, /* the first on a stream comes after the optimizer of the step before */
+	REDUCTIONS, /* reductions over both groups; on the host also copies from the device */
+	COPIES,     /* host only: copies that read what it will write, or wrote what it reads */
+	COMPUTE_IF_KEPT,      /* compute, where it still reads the unit that is gathered anew */
+	FLATTENED,            /* the stream that makes flat gradients */
+	REDUCE_IF_OVERLAPPED, /* so that no more than one reduction is under way */
+	COMPUTE_IF_SECOND,    /* compute, unless the action is the first of its kind */
+	/* A result of the action's unit. */
+	READY,    /* the parameters that compute reads */
+	PART,     /* READY, where a gather starts from the part that a smaller group kept */
+	PREPARED, /* the shard, copied in or cast for its gather */
+	REDUCED,  /* the reduced gradient */
+	RETURNED, /* the shard that the host has updated */
+	WEIGHTS,  /* whatever compute reads parameters from under this method */
+	/* A result of the step. */
+	BEGUN, /* the optimizer of the step before, for the first operation on a stream */
 	PREPARED_OR_BEGUN,
-	UPDATED,  /* at the end of a step: its optimizer */
-	RELEASED, /* FSDP2: gathers come after the copy-out that released a buffer, so that they
-		   * never run further ahead than the buffers (docs/runtimes.md) */
-	INPUT_IN_FLIGHT, /* FSDP2: the reduction whose input is released */
-	MOVED,           /* activations: the last copy */
-	SENT_BEFORE,     /* the last of a stage's backward: what forward has sent is still read */
-	EXCHANGED,       /* what the ranks that divide the model have exchanged so far */
-	INPUT,           /* of it, what was gathered beside the part before */
-	ROWS,            /* of it, to and from experts */
-	MESSAGE,         /* what the pass begins with */
-	MESSAGE_IF_READ, /* by ours, which gathers it: others have it in what they gather */
+	UPDATED,         /* the optimizer of this step, for what comes after it */
+	RELEASED,        /* FSDP2: the copy-out that released a buffer to gather into */
+	INPUT_IN_FLIGHT, /* FSDP2: the reduction whose input the action releases */
+	MOVED,           /* the last copy of activations */
+	SENT_BEFORE,     /* the message of this forward, which backward would overwrite */
+	EXCHANGED,       /* all exchanges so far between ranks that divide the model */
+	INPUT,           /* the input that was gathered beside the input part of backward */
+	ROWS,            /* the last exchange of rows with experts of other ranks */
+	MESSAGE,         /* the message that the pass begins with */
+	MESSAGE_IF_READ, /* MESSAGE, where our own runtime reads it in this gather */
 };
 
+/* What an action leaves behind for others to wait for: the results above, and some that only the
+ * functions below tell apart. */
 enum result {
 	IS_NOTHING,
 	IS_READY,
@@ -73,29 +78,30 @@ static const struct {
 #undef X
 };
 
-/* The last operation that left each result. */
+/* The last operations that left the results of one unit. */
 struct results {
 	struct ref ready, prepared, reduced, returned;
 };
 
 struct waiting {
 	struct step *step;
+	/* The operation that the walk has come to, and what was found for it. */
 	const struct action *at;
 	const struct op *op;
 	struct ref here;
 	struct numbers waits;
-	struct ref last[STREAM_COUNT];
-	struct results *units;
+	/* The last operation on each stream, and the one before that. */
+	struct ref last[STREAM_COUNT], before[STREAM_COUNT];
+	/* The last operation that left each result. */
+	struct results *units; /* [n_units] */
 	struct ref optimizer, whole;
 	struct ref copied_out, released; /* the last copy-out, and the one that gathers wait for */
 	struct ref in_flight;
 	struct ref moved;
-	struct ref arrived, arriving;   /* blocks of keys: for this round, and for the next */
-	struct ref input, before_input; /* gathered beside compute; the exchange before it */
-	/* The one before the last. */
-	struct ref before[STREAM_COUNT];
-	struct ref *received; /* per stage of the rank, direction and micro-batch */
-	struct ref *sent;     /* per flight: in its forward */
+	struct ref arrived, arriving;   /* blocks of keys, for this round and for the next one */
+	struct ref input, before_input; /* gathered beside compute; the exchange before that */
+	struct ref *received; /* messages, by stage of the rank, direction and micro-batch */
+	struct ref *sent;     /* by flight: the message that its forward sent */
 };
 
 static const struct ref none = {0, -1};
@@ -108,7 +114,8 @@ static struct results *unit_of(struct waiting *w)
 /* --- waits ---------------------------------------------------------------------------------------
  */
 
-/* Steps before the one before are long over; on one stream the order says it already. */
+/* Writes a wait down, unless it says nothing new: older steps than the one before are over, and
+ * operations of one stream run in order anyway. */
 static void wait_for(struct waiting *w, struct ref ref)
 {
 	if (ref.op < 0 || ref.step < w->here.step - 1)
@@ -191,7 +198,8 @@ static void wait_for_begin(struct waiting *w)
 		wait_for(w, w->optimizer);
 }
 
-/* Of a ring, a round waits for the block of keys that it computes with alone. */
+/* A round of a ring waits only for the block of keys that it computes with: the next block may
+ * still be under way. */
 static void wait_for_block(struct waiting *w)
 {
 	wait_for(w, w->arrived);
@@ -199,7 +207,8 @@ static void wait_for_block(struct waiting *w)
 	w->arriving = none;
 }
 
-/* What the pass begins with, until compute has waited for it. */
+/* The message that the pass of this micro-batch begins with; none once compute has waited for it.
+ */
 static struct ref *received_at(const struct waiting *w)
 {
 	int direction = w->at->flags & IN_BACKWARD ? DIRECTION_BACKWARD : DIRECTION_FORWARD;
@@ -218,8 +227,8 @@ static bool waits_at_once(const struct plan *plan)
 	return plan->compile && runtime_of(plan->runtime)->ring->waits_when_compiled;
 }
 
-/* The last one on a stream, but for the neighbour that an operation goes beside: compute behind a
- * gather, a sum behind compute. */
+/* The last operation on a stream. An action that runs beside its neighbour (a product beside the
+ * gather issued just before it) does not wait for that one, but for the one before. */
 static struct ref last_apart(const struct waiting *w, enum stream stream)
 {
 	struct ref last = w->last[stream];
@@ -375,7 +384,8 @@ static void wait_for_need(struct waiting *w, enum need need)
 /* --- results -------------------------------------------------------------------------------------
  */
 
-/* FSDP2: in implicit forward mode a buffer is released by the copy-out behind its own. */
+/* FSDP2 without explicit forward prefetch releases a gathered buffer only at the copy-out of the
+ * unit after it. */
 static void leave_copied_out(struct waiting *w)
 {
 	bool implicit = !(w->at->flags & IN_BACKWARD) && !w->step->plan->forward_prefetch;

@@ -14,7 +14,7 @@
 	X(REDUCE, "reduce")                 /* FSDP1's post_backward */                            \
 	X(REPLICATE, "replicate")           /* hybrid: all-reduce over the replica group */        \
 	X(TENSOR, "tensor")                 /* tokens between tensor ranks */                      \
-	X(PEER, "peer")                     /* the same, copied beside products by chunks */       \
+	X(PEER, "peer")                     /* the same, chunk by chunk beside products */         \
 	X(CONTEXT, "context")               /* keys and values between context ranks */            \
 	X(EXPERT, "expert")                 /* rows to experts of other ranks, and back */         \
 	X(COPY_IN, "copy_in")               /* host to device */                                   \
@@ -23,8 +23,7 @@
 			 */                                                                        \
 	X(SEND, "send") /* messages to other stages of a pipeline */                               \
 	X(RECEIVE, "receive") /* and from them */                                                  \
-	/* the same with the rank before, where messages with the one behind do not hold them up   \
-	 */                                                                                        \
+	/* messages with the rank before, where they do not wait for those with the rank behind */ \
 	X(SEND_BACK, "send_back")                                                                  \
 	X(RECEIVE_BACK, "receive_back")
 
@@ -90,20 +89,20 @@ struct op;
 /* A collective of tokens, rows, keys or values between the ranks that divide the model: it belongs
  * to the leaves of a range, and to no unit. */
 bool op_exchanges(const struct op *op);
-/* Whole, or one of its parts. */
+/* A whole backward, or its input part or weight part. */
 bool op_kind_is_backward(enum op_kind kind);
 const char *op_kind_name(enum op_kind kind);
 enum op_class op_kind_class(enum op_kind kind);
 const char *stream_name(enum stream stream);
 
-/* What messages carry: activations to the stage behind, gradients of them to the one before. */
+/* What messages carry: activations to the next stage, gradients of them to the stage before. */
 enum direction { DIRECTION_FORWARD, DIRECTION_BACKWARD };
 extern const char *const direction_names[];
 
-/* With the micro-batch and the group, what tells messages between two classes apart. */
+/* Together with the micro-batch and the group this tells messages between two classes apart. */
 struct message {
 	int peer;  /* the class at the other end */
-	int chunk; /* virtual stages: which part of the model on the sender, from 0 on */
+	int chunk; /* virtual stages: which of the sender's stages it comes from, from 0 */
 	enum direction direction;
 };
 
@@ -123,11 +122,11 @@ struct op {
 	int first_module, end_module; /* compute: leaves in [first, end) of model->modules */
 	int cause;                    /* unit whose hook issued this gather early; -1: its own */
 	struct message message;       /* SEND and RECV; else 0 */
-	int rounds;                   /* of attention's core that it stands for; 0: one */
-	/* Collectives: the full payload (gathered output, reduce input, all-reduce buffer;
-	 * all-to-all: what the fullest rank gets or sends, of all others and its own; send-receive:
-	 * what each sends). TRAFFIC:
-	 * bytes of memory read + written. COPY, MESSAGE: bytes. Else 0. */
+	int rounds;                   /* of attention that this one operation computes; 0 means 1 */
+	/* COLLECTIVE: the full payload, which is the gathered output, the input of a reduction, the
+	 * buffer of an all-reduce; of an all-to-all what the fullest rank sends or gets in all, its
+	 * own part included; of a send-receive what each rank sends. TRAFFIC: bytes of memory read
+	 * plus written. COPY, MESSAGE: bytes moved. Else 0. */
 	int64_t bytes;
 	/* Operations that must have finished before this one starts / before the host issues it.
 	 * i >= 0: operation i of this step; i < 0: operation n_ops + i of the step before. */

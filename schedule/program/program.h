@@ -16,61 +16,64 @@ enum group_kind {
 	GROUP_TENSOR,
 	GROUP_CONTEXT,
 	GROUP_EXPERT,
-	GROUP_EXPERT_SHARD,  /* that hold the same experts: their states are sharded over these */
-	GROUP_EXPERT_TENSOR, /* that cut an expert, and gather its rows */
-	GROUP_EXPERT_ALL,    /* that have all experts together */
+	GROUP_EXPERT_SHARD,  /* ranks that hold the same experts, and shard their states */
+	GROUP_EXPERT_TENSOR, /* ranks that cut an expert, and gather its rows */
+	GROUP_EXPERT_ALL,    /* ranks that hold all experts together */
 	GROUP_PIPELINE,      /* one rank of each class */
-	GROUP_EMBEDDING,     /* of the first class and of the last, which both hold a tied table */
+	GROUP_EMBEDDING,     /* first and last class of a pipeline: both hold a tied table */
 	GROUP_KIND_COUNT
 };
 extern const char *const group_kind_names[];
 
-/* Ranks {first, first + stride, ...}; rank r is in the group of its axis. */
+/* Ranks {first, first + stride, ...}. All groups of a kind have this size and stride; each rank is
+ * in one of them. */
 struct group {
 	enum group_kind kind;
 	int64_t size, stride;
 	int engine; /* collectives of one engine (communicator) run one at a time, in issue order;
-		     * messages as their streams have it */
+		     * messages go in the order of their streams */
 };
 
-/* Operations [first, first + n) happen `times` times in a row, each time one layer further (a loop
- * that is inside another) or one micro-batch further. */
+/* --- folded programs: equal layers and micro-batches are written once (fold/fold.h) --- */
+
+/* Operations [first, first + n) happen `times` times in a row. Each iteration of an inner loop is
+ * one layer further, each of an outer loop one micro-batch further. */
 struct loop {
 	int first, n, times;
-	int outer;  /* the loop around this one; -1 */
-	int layers; /* that an iteration goes on by, below 0 downwards; 0: the next micro-batch */
+	int outer;  /* index of the loop around this one; -1: none */
+	int layers; /* added to the layer in each iteration, < 0 in backward; 0: a micro-batch */
 };
 
-/* A position in the list as it is carried out: first + i * inner + j * outer in iteration i of the
- * inner loop and j of the outer one round the operation that asks. Negative: of the step before, as
- * in struct op. */
+/* A position in the unfolded list, seen from an operation in iteration i of its inner loop and j of
+ * its outer one: first + i * inner + j * outer. Negative: in the step before, as in struct op. */
 struct position {
 	int first, inner, outer;
 };
 
-/* first + i * by in iteration i of the inner loop; first < 0: none. */
+/* A number that changes by `by` in each iteration of the inner loop; first < 0: none. */
 struct going {
 	int first, by;
 };
 
-/* Of an operation or a buffer: its unit, layer and first module. */
+/* The unit, layer and first module of an operation or a buffer. */
 struct listed_names {
 	struct going unit, layer, module;
 };
 
-/* An operation: its names, and runs of the numbers of the buffers that it takes, gives and uses. */
+/* What an operation has in the unfolded list: its names, and slices of unfolding->numbers that give
+ * the numbers of its buffers. */
 struct listed {
 	struct listed_names names;
 	struct going cause;
 	struct slice takes, gives, uses;
 };
 
-/* What the list that is carried out would have for numbers: the text form of a folded program. */
+/* The numbers of the unfolded list, from which a folded program is printed as if unfolded. */
 struct unfolding {
 	int n_units;
 	struct unit *units;
 	struct listed *ops;           /* per operation */
-	struct listed_names *buffers; /* per buffer; in the loops round the one that takes it */
+	struct listed_names *buffers; /* per buffer; in the loops of the operation that takes it */
 	struct position *numbers;
 };
 
@@ -87,14 +90,14 @@ struct program {
 	struct buffer *buffers;
 	int n_indices;
 	int *indices; /* waits, host_waits, takes, gives, uses of all operations */
-	/* Folded programs only (fold/fold.h): loops in the order of `first`, an outer one before
-	 * those inside it; beside every index of a wait or a give, its place; operations that
-	 * are carried out. */
+	/* Of folded programs only. Loops are sorted by `first`, an outer one before its inner ones.
+	 * `places` has for every entry of `indices` that is a wait or a give its position in the
+	 * unfolded list, which has n_carried_out operations. */
 	int n_loops;
 	struct loop *loops;
 	struct position *places;
 	int n_carried_out;
-	struct unfolding *unfolding; /* NULL: it is not for printing */
+	struct unfolding *unfolding; /* NULL: this program cannot be printed */
 };
 
 struct schedule {
@@ -109,7 +112,7 @@ struct schedule {
 	struct program *programs;
 };
 
-/* How many alike buffers it stands for. */
+/* How many equal buffers of the unfolded list this one stands for. */
 static inline int buffer_times(const struct buffer *buffer)
 {
 	return buffer->times > 1 ? buffer->times : 1;
@@ -125,21 +128,21 @@ int program_times(const struct program *program, int index);
 /* The outermost loop inside `outer` (-1: of the list) that begins with operation `index`; -1. */
 int program_loop(const struct program *program, int index, int outer);
 
-/* How many alike buffers an operation takes or gives where it names `buffer`: one that belongs to
- * no block does so for all blocks at once. */
+/* How many of the equal buffers that `buffer` stands for an operation takes or gives at once: one,
+ * or all where the operation belongs to no block. */
 int buffers_at_once(const struct program *program, const struct op *op, int buffer);
 
-/* Of a program with an unfolding: operation `index` with the unit, cause, layer, modules and
- * micro-batch that it has in iteration i of the inner loop round it, j of the outer one. Its slices
- * are those of the folded list. */
+/* Operation `index` as the unfolded list has it in iteration i of its inner loop and j of its outer
+ * one: with that unit, cause, layer, modules and micro-batch. Its slices are still those of the
+ * folded list. The program must have an unfolding. */
 struct op program_unfolded(const struct program *program, int index, int i, int j);
 
-/* Its ranks are of several classes. */
+/* Does a group have ranks of several classes? */
 static inline bool group_joins_classes(const struct group *group)
 {
 	return group->kind == GROUP_PIPELINE || group->kind == GROUP_EMBEDDING;
 }
-/* Of one that does: whether a rank of that class is in it. */
+/* Does a group that joins classes have a rank of this one? */
 static inline bool group_has_class(
 	const struct schedule *schedule, const struct group *group, int class)
 {
@@ -149,16 +152,15 @@ static inline bool group_has_class(
 /* The first buffer of that role among what `op` uses; -1 when there is none. */
 int op_buffer(const struct program *program, const struct op *op, enum buffer_role role);
 
-/* Bytes one rank sends in a collective of payload `bytes` over `ranks`: (r-1)/r * bytes for
- * all-gather and reduce-scatter, twice that for all-reduce (ring, and our ordered exchange alike).
- * A message: all of them, or none where it is received; to the next rank of a group: all of them.
- */
+/* Bytes that one rank sends in a collective of payload `bytes` over r ranks: (r-1)/r * bytes for
+ * all-gather, reduce-scatter and all-to-all, twice that for all-reduce (NCCL's ring and our ordered
+ * exchange alike). SEND and SEND_RECV: all of them; RECV: none. */
 double collective_wire_bytes(enum op_kind kind, int64_t ranks, int64_t bytes);
 
-/* The text form: one line per plan, group, unit, buffer and operation. Of a folded schedule that
- * has an unfolding, that of the whole list. */
+/* The text form: one line per plan, group, unit, buffer and operation. A folded schedule prints as
+ * the unfolded one, for which its programs need their unfolding. */
 void schedule_print(const struct schedule *schedule, struct text *text);
-/* Of the text form, which is never held as a whole. */
+/* The digest of the text form, which is hashed in pieces. */
 struct digest schedule_digest(const struct schedule *schedule);
 
 #endif

@@ -22,14 +22,14 @@ struct unit {
 	int64_t chunk;      /* elements of one rank's shard, padding included */
 	int64_t gathered;   /* group * chunk: what an all-gather delivers */
 	int64_t parameters; /* without any padding */
-	/* The same of those that are trained: what has gradients and optimizer states. FSDP2's
-	 * units hold both kinds; a flat one holds one kind, and the trained parameters of a module
-	 * are a unit of their own inside of the frozen one's. */
+	/* The same counts of the trained parameters, which alone have gradients and optimizer
+	 * states. A unit of FSDP2 may hold trained and frozen parameters; a flat unit holds either,
+	 * and a module with both has two units (units_are_twins). */
 	int64_t trained_elements, trained_chunk, trained_gathered, trained_parameters;
-	int64_t fp8_elements; /* of `gathered`, in fp8 (KNOB_FP8_PARAM_GATHER) */
-	bool of_experts; /* they are cut over expert ranks, and sharded over fewer than others */
-	int times;       /* folded schedules: how many alike it stands for; else 1 */
-	/* The plan's choices for it (plan.h); the text form has them in its plan lines only. */
+	int64_t fp8_elements; /* the elements of `gathered` in fp8 (KNOB_FP8_PARAM_GATHER) */
+	bool of_experts; /* expert ranks share them out, so fewer ranks shard them than others */
+	int times;       /* folded schedules: how many equal units it stands for; else 1 */
+	/* The plan's choices for this unit (plan.h). The text form prints them as plan lines. */
 	int64_t reshard_group; /* 0 = stays gathered after forward, -1 = resharded, k */
 	enum offload offload;
 };
@@ -45,7 +45,7 @@ struct wrapped {
 int wrap_modules(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct wrapped **wrapped);
 
-/* Nothing of it is trained: it has no gradient, and is kept in the compute dtype. */
+/* Nothing of a frozen unit is trained: it has no gradient, and is kept in the compute dtype. */
 static inline bool unit_is_frozen(const struct unit *unit)
 {
 	return unit->trained_parameters == 0;
@@ -57,26 +57,25 @@ static inline bool unit_has_slice(const struct unit *unit, int parameter)
 			return true;
 	return false;
 }
-/* Of the same modules as the unit before it, which holds the frozen parameters of them. */
+/* Do two units cover the same modules, one with their frozen and one with their trained parameters?
+ */
 static inline bool units_are_twins(const struct unit *frozen, const struct unit *trained)
 {
 	return frozen->module == trained->module && frozen->end_module == trained->end_module;
 }
-/* Ranks that its states are sharded over. */
+/* How many ranks shard the unit, how far apart their numbers are, and the place of one of them. */
 int64_t unit_shard_ranks(const struct unit *unit, const struct plan *plan);
-/* Between two of these, and the rank's place among them. */
 int64_t unit_shard_stride(const struct unit *unit, const struct plan *plan);
 int64_t unit_shard_place(const struct unit *unit, const struct plan *plan, int64_t rank);
-/* And those that its gradient is reduced over. */
+/* How many ranks reduce its gradient. */
 int64_t unit_reduce_ranks(const struct unit *unit, const struct plan *plan);
-/* The shard in bytes: what is frozen in the compute dtype, the rest in the master's. */
+/* Bytes of a shard: frozen parameters in the compute dtype, the others in the master dtype. */
 int64_t unit_shard_bytes(const struct unit *unit, const struct plan *plan);
 
 /* "model.layers.0", or "model.layers.0..1" for several. */
 const char *unit_name(const struct model *model, struct wrapped wrapped, struct arena *arena);
 
-/* Of the unit with the trained parameters, where another one has the frozen ones: "NAME:trained".
- */
+/* The name of the unit of trained parameters beside a unit of frozen ones: "NAME:trained". */
 const char *unit_twin_name(const char *name, struct arena *arena);
 
 /* The units of a plan; units[0] is the root, possibly without parameters. Every parameter belongs
