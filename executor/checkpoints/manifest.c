@@ -7,7 +7,8 @@
 #include "executor/checkpoints/checkpoints.h"
 #include "executor/checkpoints/seal.h"
 
-/* What 0.1.0 wrote, /1, has neither run nor checksums of ranges and ends without one of its own. */
+/* Version 0.1.0 wrote /1: without a run, without checksums of ranges, and without one at the end.
+ */
 static const char schema[] = "shardplan/checkpoint/2", old_schema[] = "shardplan/checkpoint/1";
 
 static const struct field manifest_fields[] = {
@@ -131,6 +132,15 @@ static const struct node *child(
 	return node != NULL && node->kind == kind ? node : NULL;
 }
 
+/* Each range of the data has a checksum behind the data, and the last range may be shorter. */
+static bool ranges_fit(const struct checkpoint_file *file)
+{
+	if (file->range_bytes == 0 || file->ranges > file->bytes / CHECKPOINT_SUM)
+		return file->ranges == 0;
+	return file->ranges ==
+	       ceil_div(file->bytes - file->ranges * CHECKPOINT_SUM, file->range_bytes);
+}
+
 static bool check_file(struct arena *arena, const char *folder, const struct checkpoint_file *file,
 	const struct node *node, struct error *error)
 {
@@ -138,7 +148,14 @@ static bool check_file(struct arena *arena, const char *folder, const struct che
 
 	/* The manifest may come from anywhere: it names files beside it and nothing else. */
 	if (strchr(file->name, '/') != NULL || file->name[0] == '.')
-		return node_error(node, error, "expected a plain file name");
+		return node_error(
+			node, error, "expected a plain file name, got \"%.60s\"", file->name);
+	if (!ranges_fit(file))
+		return node_error(node, error,
+			"expected as many ranges of %lld bytes as the data of %lld bytes has, got "
+			"%lld",
+			(long long)file->range_bytes, (long long)file->bytes,
+			(long long)file->ranges);
 	const char *path = arena_printf(arena, "%s/%s", folder, file->name);
 	if (stat(path, &info) != 0)
 		return error_set(
@@ -181,7 +198,7 @@ static int find_parameter(const struct model *model, int from, const char *name)
 	return -1;
 }
 
-/* Pieces of a tensor come in order, of one tensor rank after the other, and leave nothing out. */
+/* The pieces of a tensor come in order, tensor rank by tensor rank, and leave no element out. */
 static bool read_pieces(const struct node *list, int index, struct manifest *manifest,
 	struct arena *arena, struct error *error)
 {
@@ -267,7 +284,8 @@ static bool read_tensors(struct arena *arena, const struct node *root, const str
 	return true;
 }
 
-/* A checkpoint of 0.1.0 is believed; what claims to be one only after damage is not. */
+/* A checkpoint of 0.1.0 has no checksum and is believed. Damage must not turn a newer one into one
+ * of these: so each schema must have exactly what it always has. */
 static bool check_schema(
 	const struct node *root, enum seal seal, struct manifest *manifest, struct error *error)
 {
@@ -282,7 +300,7 @@ static bool check_schema(
 	return true;
 }
 
-/* Its own name, and the run that its neighbours are of. */
+/* The folder must have the name of this step, and lie among checkpoints of the same run. */
 static bool check_place(struct arena *arena, const struct manifest *manifest, struct error *error)
 {
 	const char *name = checkpoint_name(arena, manifest->folder);
@@ -310,12 +328,17 @@ static bool read_settings(const struct node *root, struct arena *arena, struct m
 	static const char *const none[] = {NULL};
 	const struct node *training = child(root, "training", NODE_MAP, error);
 
-	return training != NULL &&
-	       fields_read(manifest_fields, root, others, manifest, arena, error) &&
-	       fields_read(training_fields, training, none, &manifest->training, arena, error);
+	if (training == NULL ||
+		!fields_read(manifest_fields, root, others, manifest, arena, error) ||
+		!fields_read(training_fields, training, none, &manifest->training, arena, error))
+		return false;
+	return manifest->arrays == 1 || manifest->arrays == 3 ||
+	       node_error(node_get(root, "arrays"), error,
+		       "expected 1 (weights) or 3 (weights and both moments), got %d",
+		       manifest->arrays);
 }
 
-/* What one of the tensor ranks has, or of the expert ranks. */
+/* Fills manifest->part: the part of the model that one tensor rank or expert rank has. */
 static bool find_part(const struct node *root, struct arena *arena, const struct model *model,
 	struct manifest *manifest, struct error *error)
 {

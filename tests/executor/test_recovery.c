@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "executor/checkpoints/seal.h"
+
 /* Of two runs with three checkpoints each; the first one's newest is damaged. */
 enum { RUNS = 2, SAVED = STEPS / EVERY, FILES = RANKS + 1 /* the last one is the manifest */ };
 
@@ -202,6 +204,45 @@ static void pieces_are_those_of_the_tensor_ranks(void **state)
 		text_finish(&other);
 	}
 	text_finish(&text);
+}
+
+/* Whether a manifest with one number changed parses, when its checksum is made to fit again. */
+static bool resealed_parses(const char *key, const char *number)
+{
+	const struct file *file = &files[0][SAVED - 1][RANKS];
+	const char *end = strstr(file->data, ",\n  \"xxh3_128\": \"");
+	const char *at = strstr(file->data, key);
+	struct text text = {0};
+
+	assert_non_null(at);
+	assert_non_null(end);
+	at += strlen(key);
+	const char *rest = at + strspn(at, "0123456789");
+	text_add_bytes(&text, file->data, (size_t)(at - file->data));
+	text_add(&text, number);
+	text_add_bytes(&text, rest, (size_t)(end - rest));
+	text_add(&text, "\n}\n");
+	seal_add(&text);
+	bool ok = parses(text.data, text.length);
+	text_finish(&text);
+	return ok;
+}
+
+/* The manifest may come from anywhere, so a right checksum does not make its numbers right. */
+static void numbers_that_no_run_writes_are_refused(void **state)
+{
+	static const char arrays[] = "\"arrays\": ", bytes[] = "\"range_bytes\": ",
+			  ranges[] = "\"ranges\": ";
+
+	(void)state;
+	assert_true(resealed_parses(arrays, "3"));
+	assert_false(resealed_parses(arrays, "2"));
+	assert_false(resealed_parses(arrays, "2147483647"));
+	assert_true(resealed_parses(bytes, "1048576"));
+	assert_false(resealed_parses(bytes, "1"));
+	assert_false(resealed_parses(bytes, "0"));
+	assert_false(resealed_parses(ranges, "0"));
+	assert_false(resealed_parses(ranges, "9223372036854775807"));
 }
 
 /* --- damage of each kind --- */
@@ -484,6 +525,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_bit_of_a_manifest_can_change),
 		cmocka_unit_test(pieces_are_those_of_the_tensor_ranks),
+		cmocka_unit_test(numbers_that_no_run_writes_are_refused),
 		cmocka_unit_test(what_0_1_0_wrote_is_read_with_a_warning),
 		cmocka_unit_test(damage_of_every_kind_is_noticed),
 		cmocka_unit_test(training_goes_on_from_the_newest_whole_one),
