@@ -203,7 +203,7 @@ static double next_deadline(const struct reception *reception, double deadline)
 
 static void look(struct pollfd *polled, int n, double until)
 {
-	poll(polled, (nfds_t)n, (int)fmax(ceil(1e3 * (until - clock_now())), 0));
+	poll(polled, (nfds_t)n, tcp_milliseconds_to(until));
 }
 
 /* Sockets in the order listeners, seated, waiting. */

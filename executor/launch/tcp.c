@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <math.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -16,23 +17,31 @@
 
 #include "executor/ranks/ranks.h"
 
-/* s: between two tries, and until one of them is given up. */
-#define PAUSE            0.05
-#define ONE_TRY          3.0
-#define MOST_AT_THE_DOOR 1024
+#define PAUSE   0.05 /* s between two tries to connect */
+#define ONE_TRY 3.0  /* s until one try is given up */
+enum { BACKLOG = 1024 };
 
-static const char mapped[] = "::ffff:"; /* how a dual socket shows an IPv4 address */
+static const char mapped[] = "::ffff:"; /* how a dual-stack socket shows an IPv4 address */
 
 /* --- waiting --- */
 
-/* True when the socket is ready; false at the deadline, or when it is broken. */
+/* A deadline may be years away: --join-timeout is any positive number of seconds. */
+int tcp_milliseconds_to(double deadline)
+{
+	double milliseconds = ceil(1e3 * (deadline - clock_now()));
+
+	return (int)fmin(fmax(milliseconds, 0), INT_MAX);
+}
+
+/* False at the deadline, or when poll() fails. A broken connection counts as ready: the next send
+ * or recv tells. */
 static bool ready(int fd, short events, double deadline)
 {
 	struct pollfd polled = {.fd = fd, .events = events};
 	int n;
 
 	do
-		n = poll(&polled, 1, (int)fmax(ceil(1e3 * (deadline - clock_now())), 0));
+		n = poll(&polled, 1, tcp_milliseconds_to(deadline));
 	while (n < 0 && errno == EINTR);
 	return n > 0;
 }
@@ -49,7 +58,7 @@ static int prepared(int fd)
 {
 	int on = 1;
 
-	/* Messages are whole when they are sent: none waits for another. */
+	/* We send whole messages, so Nagle's algorithm would only delay them. */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	return fd;
@@ -67,7 +76,7 @@ static int listen_at(const struct sockaddr *address, socklen_t bytes)
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (address->sa_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-	if (bind(fd, address, bytes) == 0 && listen(fd, MOST_AT_THE_DOOR) == 0)
+	if (bind(fd, address, bytes) == 0 && listen(fd, BACKLOG) == 0)
 		return fd;
 	int failure = errno;
 	close(fd);
@@ -104,7 +113,7 @@ static bool listen_any(struct tcp_listener *listener)
 
 	if (add_listener(listener, listen_at((const struct sockaddr *)&six, sizeof(six))))
 		return true;
-	/* A kernel without IPv6. */
+	/* The kernel may have no IPv6. */
 	return errno != EADDRINUSE && errno != EACCES &&
 	       add_listener(listener, listen_at((const struct sockaddr *)&four, sizeof(four)));
 }
@@ -119,7 +128,7 @@ static bool address_is_loopback(const struct sockaddr *address)
 	return ntohl(four->sin_addr.s_addr) >> 24 == 127;
 }
 
-/* One that is taken is a failure, one that is not ours is not. */
+/* A port that is taken is a failure; an address that is not this machine's is left out. */
 static bool listen_at_all(
 	struct tcp_listener *listener, const struct addrinfo *addresses, bool loopback)
 {
@@ -202,7 +211,7 @@ static int try_address(const struct addrinfo *address, double deadline)
 	return -1;
 }
 
-/* Every address of the name once. */
+/* Tries every address of the name once. */
 static int try_all(const struct addrinfo *addresses, double deadline)
 {
 	int fd = -1;

@@ -2,6 +2,8 @@
  * each other messages; and what is said when somebody is missing or somebody else. */
 #include "guests.h"
 
+#include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -28,6 +30,17 @@ static void all_find_all(void **state)
 				fail_msg("%d ranks, %d a node: rank %d: %s", ranks, per_node, r,
 					guests[r].error.message);
 	}
+}
+
+/* A number of milliseconds that no int holds is not the one that poll() takes for "at once". */
+static void deadlines_may_be_far_away(void **state)
+{
+	(void)state;
+	assert_int_equal(tcp_milliseconds_to(clock_now() + 1e12), INT_MAX);
+	assert_int_equal(tcp_milliseconds_to(INFINITY), INT_MAX);
+	assert_int_equal(tcp_milliseconds_to(clock_now() - 1e12), 0);
+	int near = tcp_milliseconds_to(clock_now() + 1000);
+	assert_true(near > 900 * 1000 && near <= 1000 * 1000);
 }
 
 static void who_is_missing_is_named(void **state)
@@ -173,6 +186,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_find_all),
+		cmocka_unit_test(deadlines_may_be_far_away),
 		cmocka_unit_test(who_is_missing_is_named),
 		cmocka_unit_test(contradictions_are_refused),
 		cmocka_unit_test(addresses_are_judged),
