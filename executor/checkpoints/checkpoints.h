@@ -19,17 +19,17 @@
 #include "executor/job/job.h"
 #include "executor/transports/transports.h"
 
-/* Elements [begin, end) of what a tensor rank, or an expert rank, has of a parameter: as many runs
- * of fp32 as it has arrays in a file, one after the other. */
+/* Elements [begin, end) of a tensor rank's (or expert rank's) part of a parameter. In the file they
+ * are runs of fp32, one after the other: of the weights and, when trained, of both moments. */
 struct checkpoint_piece {
 	int parameter;       /* index in the model */
-	int64_t tensor_rank; /* 0 of what all of them have */
+	int64_t tensor_rank; /* 0 also for parameters that all of them have whole */
 	int64_t begin, end;
 	int file;
 	int64_t offset; /* bytes, of the first run */
 };
 
-/* Of what is frozen there are weights only. */
+/* The runs of a parameter in a file: a frozen one has no moments. */
 static inline int parameter_arrays(const struct parameter *parameter, int arrays)
 {
 	return parameter->trainable ? arrays : 1;
@@ -38,27 +38,27 @@ static inline int parameter_arrays(const struct parameter *parameter, int arrays
 struct checkpoint_file {
 	const char *name;
 	int64_t bytes;
-	const char *digest; /* xxh3-128 of all of it, 32 hexadecimal digits */
-	/* It ends with the xxh3-128 (canonical, 16 bytes) of each range of what comes before; 0: as
-	 * 0.1.0 wrote it, without. */
+	const char *digest; /* xxh3-128 of the whole file, 32 hexadecimal digits */
+	/* The data is followed by the xxh3-128 (canonical, 16 bytes) of each of its ranges. Both 0:
+	 * version 0.1.0 wrote the file, without them. */
 	int64_t range_bytes, ranges;
 };
 enum { CHECKPOINT_SUM = 16 };
 
 struct manifest {
 	const char *folder; /* of the checkpoint */
-	const char *run;    /* id; NULL: 0.1.0 gave none */
-	bool sealed;        /* it has a checksum of its own, which is right */
-	int64_t step;       /* so many are done */
+	const char *run;    /* id; NULL: written by 0.1.0, which gave none */
+	bool sealed;        /* the manifest ends with a checksum of itself, which is right */
+	int64_t step;       /* steps that are done */
 	struct training training;
 	struct model *model;      /* as the manifest has it */
 	const char *model_digest; /* of the model as a plan file has it */
 	const char *plan;         /* in a line, for people */
 	int64_t ranks, seq_len, global_batch, data_tokens;
-	int64_t tensor;           /* ranks that parameters are cut over; 0 and 1: they are whole */
-	int64_t expert;           /* likewise experts */
-	const struct model *part; /* of one of these; the model where it is whole */
-	int arrays;               /* 3 with moments, 1 without */
+	int64_t tensor;           /* ranks that cut parameters; 0 and 1: parameters are whole */
+	int64_t expert;           /* ranks that share out experts; 0 and 1: each has all */
+	const struct model *part; /* the part of one of these ranks; else the whole model */
+	int arrays;               /* 3 with both moments (AdamW), 1 without (SGD) */
 	int n_files, n_pieces;
 	struct checkpoint_file *files;
 	struct checkpoint_piece *pieces; /* sorted by parameter, tensor rank, begin */
@@ -68,19 +68,19 @@ struct manifest {
 struct digest checkpoint_model_digest(const struct model *model);
 
 void manifest_write(const struct manifest *manifest, const struct model *model, struct text *text);
-/* With `model` NULL everything but files and pieces is read, which need one. EXIT_CODE_INPUT, at
- * its place: a wrong checksum, a folder named after another step or of another run, not of this
- * model, pieces that overlap or leave gaps, files of another size. `folder` is the checkpoint's. */
+/* Read the manifest of the checkpoint in `folder`. With `model` NULL files and pieces are left out.
+ * EXIT_CODE_INPUT, with the place, for a wrong checksum, a folder named after another step or of
+ * another run, another model, pieces that overlap or leave gaps, and files of another size. */
 bool manifest_read(struct arena *arena, const char *folder, const struct model *model,
 	struct manifest *manifest, struct error *error);
 bool manifest_parse(struct arena *arena, const char *folder, const char *text, size_t length,
 	const struct model *model, struct manifest *manifest, struct error *error);
-/* Whether a run that was to go on from `newer` can do so from `older` without being told more. */
+/* Can a run that was to go on from `newer` go on from `older` instead? Else EXIT_CODE_INPUT. */
 bool manifest_continues(
 	const struct manifest *older, const struct manifest *newer, struct error *error);
 
-/* The checksums of some of its files: `first`, and every `apart`-th after it. EXIT_CODE_INPUT, with
- * the damaged range and both sums. */
+/* Verifies the checksums of file `first` and of every `apart`-th after it. EXIT_CODE_INPUT with the
+ * damaged range, and the expected and found sums. */
 bool checkpoint_verify(const struct manifest *manifest, int first, int apart, struct error *error);
 
 /* Names inside a folder of checkpoints. */
@@ -88,13 +88,13 @@ const char *checkpoint_folder(struct arena *arena, const char *folder, int64_t s
 const char *checkpoint_partial_folder(struct arena *arena, const char *folder, int64_t step);
 /* "step-00000100" -> 100; -1 for any other name. */
 int64_t checkpoint_step_of(const char *name);
-/* Last part of a path, and what comes before it. */
+/* The last part of a path, and the part before it. */
 const char *checkpoint_name(struct arena *arena, const char *path);
 const char *checkpoint_parent(struct arena *arena, const char *path);
-/* Steps that there are folders of, ascending; their number. */
+/* The steps whose folders are there, ascending; returns how many. */
 int checkpoint_list(struct arena *arena, const char *folder, int64_t **steps);
 
-/* What of a checkpoint is looked at: all but the contents of its files, or these too. */
+/* LOOK: the manifest and the sizes of files. VERIFY: also the contents of files. */
 enum checkpoint_depth { CHECKPOINT_LOOK, CHECKPOINT_VERIFY };
 /* `path` is a checkpoint, or a folder of them: then the newest that is whole is taken, and
  * info->notes names the others. EXIT_CODE_INPUT when there is none, or it is damaged or of
@@ -105,10 +105,10 @@ bool checkpoint_find(struct arena *arena, const char *path, const struct model *
  * names and layouts). */
 bool checkpoint_export(const char *checkpoint, const char *path, struct error *error);
 
-/* What one rank has written of a checkpoint. */
+/* What one rank has written of a checkpoint, to be exchanged between ranks. */
 struct checkpoint_part {
-	int64_t step;  /* 0: nothing yet */
-	int64_t bytes; /* 0: this rank holds nothing that another does not write */
+	int64_t step;  /* 0: it has written nothing yet */
+	int64_t bytes; /* 0: other ranks write all that it holds */
 	char digest[33];
 	bool failed;
 	char message[512];
@@ -125,8 +125,7 @@ struct checkpointer {
 	void *scratch;                 /* in the heap, for comm_exchange */
 	struct checkpoint_part *parts; /* [ranks] */
 	struct arena arena;
-	struct manifest manifest; /* all that does not change; pieces of all ranks */
-	int *first_piece;         /* [ranks + 1], in manifest.pieces */
+	struct manifest manifest; /* with the pieces of all ranks; `step` and digests change */
 	struct checkpoint_piece *mine;
 	int n_mine;
 	float *copy; /* background: this rank's pieces */

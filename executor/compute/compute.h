@@ -26,12 +26,12 @@ struct siblings {
 	int second_norm;
 };
 
-/* What a leaf saves lies in the buffer of its range: under selective checkpointing one of what is
- * kept, and one of what is computed again. */
+/* The tensors that a leaf saves lie in a buffer of its range. Under selective checkpointing a range
+ * has two: one for tensors that are kept, one for those that are computed again. */
 struct saved_tensors {
-	bool split;        /* the block is checkpointed selectively */
-	bool kept;         /* of a split one; else true */
-	int64_t starts[2]; /* bytes of all leaves before this one, in model order: [kept] */
+	bool split;        /* the block is checkpointed selectively, so there are two buffers */
+	bool kept;         /* the tensors of this leaf are kept; true when not split */
+	int64_t starts[2]; /* by `kept`: bytes of all leaves before this one, in model order */
 	int n;
 	struct tensor tensors[MODULE_TENSORS_MAX];
 };
@@ -42,59 +42,58 @@ struct compute {
 	const struct program *program;
 	struct buffers *buffers;
 	const struct kernels *kernels;
-	/* For the interpreter's thread and for the communication thread; on a device, with the
-	 * workspace of the compute stream and with that of the others. */
+	/* One for the interpreter's thread, one for the communication thread. On a device: with the
+	 * workspace of the compute stream, and with that of all other streams. */
 	struct kernel_context *context, *background;
-	/* Where the arithmetic is a device's; NULL: this machine's processors. The host's own
-	 * operations then have kernels of their own. */
+	/* NULL: this machine's processors compute. Else the device does, and operations of the host
+	 * stream have the kernels and the context below. */
 	struct device_cuda *device;
 	const struct kernels *host_kernels;
 	struct kernel_context *host_context;
 	struct data *data;
 	struct training training;
 	struct fault fault;
-	bool any_rounding; /* bits need not be those of other plans: an epilogue may compute GELU */
-	int rank;          /* of all */
-	int place, ranks;  /* among those that share out the sequences of a micro-batch */
-	int tensor_place;  /* among those that cut what they compute */
+	bool any_rounding; /* bits may differ from other plans': an epilogue may compute GELU */
+	int rank;          /* in the world */
+	int place, ranks;  /* among the ranks that share out the sequences of a micro-batch */
+	int tensor_place;  /* among the tensor ranks */
 	int64_t step;      /* from 0 */
 	/* Results of the step. */
-	struct exact_sum loss;  /* of the losses of this rank's tokens */
+	struct exact_sum loss;  /* sum of the losses of this rank's tokens */
 	double gradient_norm;   /* over all parameters, before clipping */
-	int64_t gradient_bytes; /* of the shards that the optimizer read */
+	int64_t gradient_bytes; /* bytes of gradients that the optimizer read */
 	/* private */
 	struct arena arena;
 	const struct model *model;
 	enum dtype dtype, gradient_dtype; /* of parameters and activations; of gradients */
-	/* Of a micro-batch. A context rank has two chunks of each sequence, from its two ends,
-	 * which count as sequences here, of `chunks` in all; else 0. */
+	/* Sizes of a micro-batch. With context ranks each has two of the `chunks` that a sequence
+	 * is cut into, from its two ends; they count as sequences here. Else `chunks` is 0. */
 	int64_t sequences, seq_len, tokens, logits_stride;
 	int64_t chunks;
-	int *rounds;     /* a ring of context ranks: which one each operation is; [n_ops] */
-	int32_t *window; /* context ranks: [seq_len of the plan + 1] */
-	int64_t stream_tokens, first_token; /* of these the rank has on the residual stream */
+	int *rounds;     /* [n_ops] a ring of context ranks: the round that an operation is of */
+	int32_t *window; /* [seq_len of the plan + 1] with context ranks */
+	int64_t stream_tokens, first_token; /* the tokens that the rank's residual stream has */
 	struct location *locations;         /* [n_parameters] */
 	struct siblings *siblings;          /* [layers + 1]; [0] = layer -1 */
 	struct saved_tensors *saved;        /* [n_modules] */
-	/* [n_parameters]: the unit's gradient was taken, and this parameter's part of it holds
-	 * nothing yet: the first term is written over what lies there. */
+	/* [n_parameters] The gradient has no term yet: the first one overwrites the buffer, all
+	 * later ones are added. */
 	bool *fresh;
 	struct tensor work[BACKWARD_TENSORS_MAX];
 	int n_work;
-	int64_t work_bytes;             /* of these; a scratch for exact sums follows */
-	int expert_ranks, expert_place; /* those that share out experts; 1: the rank has all */
-	struct routes *routes;          /* of a mixture of experts (routes.h); NULL: it is none */
-	int32_t *row_counts;            /* what other ranks have for the rank's experts */
-	int64_t *row_splits;            /* of an exchange: elements for each rank, and of each */
+	int64_t work_bytes;             /* of `work`; a scratch for exact sums follows */
+	int expert_ranks, expert_place; /* ranks that share out experts; 1: this one has all */
+	struct routes *routes;          /* of a mixture of experts (routes.h); NULL: none */
+	int32_t *row_counts;            /* rows that other ranks have for this one's experts */
+	int64_t *row_splits;            /* of an exchange: elements to and from each rank */
 	float *losses;                  /* [tokens], where the schedule declares no loss_work */
 	struct exact_sum *scalars;      /* norm_scalars of this step; NULL = consumed */
 	struct exact_sum on_host;       /* a copy of them, where they lie on a device */
 	bool norm_on_device;            /* the norm is in the device's scalars */
-	int gelu_done;                  /* the activation that its projection has computed; -1 */
+	int gelu_done; /* the activation leaf that its projection has computed already; -1 */
 	bool rehearsal;
-	bool warm_up; /* the device's own operations only */
-	/* Exact sums of gradients: a term too large for them, in this step. */
-	bool overflow;
+	bool warm_up;       /* only the device's own operations are run */
+	bool overflow;      /* a gradient of this step was too large for exact sums */
 	struct error error; /* the first thing that went wrong in an operand */
 };
 
@@ -105,18 +104,18 @@ void compute_close(struct compute *compute);
 /* `data` is a struct compute: the run function of a struct backend. */
 bool compute_run(void *data, int op, struct error *error);
 
-/* Of the same: where lies what the rank gives in an exchange of tokens. */
+/* For struct backend: the address of the rank's input to an exchange of tokens. */
 void *compute_exchanged(void *data, int op);
 
-/* Around an exchange of rows of experts: what is sent is put together, and how much goes to whom,
- * and comes; what came is added up. */
+/* An exchange of rows between expert ranks. */
 struct row_exchange {
 	const void *input;
 	void *output;
-	/* Elements for each of the ranks, and of each; NULL: equal parts of what the operation says
-	 */
+	/* [ranks] Elements that go to each rank, and that come from each. NULL: equal parts, as the
+	 * operation says. */
 	const int64_t *sends, *receives;
 };
+/* Before the exchange: puts the rows to send together. After it: adds up what has come. */
 bool compute_begin_rows(void *data, int op, struct row_exchange *exchange, struct error *error);
 bool compute_end_rows(void *data, int op, const struct row_exchange *exchange, struct error *error);
 
@@ -136,7 +135,7 @@ const struct kernels *executor_kernels(const char *name);
 extern const struct kernels kernels_null;
 extern const struct device_kernels device_kernels_null;
 
-/* The update of a step, of no arrays yet. */
+/* The constants of a step's update; the caller adds the arrays. */
 struct adamw optimizer_adamw(const struct training *training, int64_t step);
 
 #endif

@@ -1,8 +1,8 @@
 /* The second interpreter: walks the operations of a step with real memory and real collectives.
  *
- * It decides nothing. The walking thread issues in list order and computes; collectives, and what
- * follows them on their streams, go to the communication thread. Every operation is timed, every
- * byte that a step takes is counted. */
+ * It decides nothing. One thread, the walking one, issues operations in list order and computes.
+ * Collectives, and the operations that follow them on their streams, go to the communication
+ * thread. Every operation is timed, and every byte that a step takes is counted. */
 #ifndef EXECUTOR_INTERPRETER_H
 #define EXECUTOR_INTERPRETER_H
 
@@ -14,14 +14,15 @@
 
 struct row_exchange;
 
-/* What carries out operations that are not collectives. `host` computes, `null` does not, `cuda`
- * enqueues. False ends the step; the error is in `error`. */
+/* Carries out operations that are not collectives: `host` computes, `null` does nothing, `cuda`
+ * enqueues. Functions that return false end the step and fill `error`. */
 struct backend {
 	const char *name;
 	bool (*run)(void *data, int op, struct error *error);
-	/* Where lies what the rank gives in an exchange between tensor ranks; may be NULL. */
+	/* The address of the rank's input to an exchange between tensor ranks; may be NULL. */
 	void *(*exchanged)(void *data, int op);
-	/* Around an exchange of rows of experts: what goes, how much to whom, and what comes. */
+	/* Called before and after an exchange of rows of experts: the first fills in what is sent
+	 * and received, the second uses what has come. */
 	bool (*begin_rows)(void *data, int op, struct row_exchange *exchange, struct error *error);
 	bool (*end_rows)(
 		void *data, int op, const struct row_exchange *exchange, struct error *error);
@@ -37,32 +38,33 @@ struct interpreter {
 	struct buffers *buffers;
 	struct comm *comm;
 	struct backend backend;
-	_Atomic int32_t *board_step, *board_op; /* where to say what is being done; may be NULL */
+	_Atomic int32_t *board_step, *board_op; /* set to what is being done; may be NULL */
 	const struct expectation *expected;     /* of the program; NULL = nothing is known */
 	struct fault fault;
 	/* Results of the last step. */
 	struct timeline timeline; /* spans from the start of the step, and the measured ledger */
-	struct pace_tally tally, thread_tally; /* since it was opened: of the two threads */
+	struct pace_tally tally, thread_tally; /* of the two threads, since it was opened */
 	/* private */
 	struct arena arena;
 	struct comm_thread thread;
-	struct event *finished;   /* [n_ops] the last pass in which it finished, from 1 */
-	_Atomic uint32_t stop;    /* the communication thread or the interpreting one has failed */
-	struct patience patience; /* of all waits inside the rank */
+	struct event *finished;   /* [n_ops] the last step, from 1, in which it finished */
+	_Atomic uint32_t stop;    /* set when one of the two threads has failed */
+	struct patience patience; /* limits all waits between the two threads */
 	struct error thread_error;
 	uint32_t pass;
 	int64_t step;
 	double start;
 	bool rehearsal;
-	int *pending, n_pending, first_pending; /* collectives whose gives are not reusable yet */
-	/* Messages of the step that is being carried out, of the communication thread alone. */
+	/* Collectives that have been issued and whose buffers cannot be reused yet. */
+	int *pending, n_pending, first_pending;
+	/* Messages that the current step sends. Only the communication thread uses this. */
 	struct sends {
-		uint32_t pass, before; /* of the step; messages that were sent in earlier ones */
-		int *ops, n, taken;    /* in their order */
+		uint32_t pass, before; /* of this step; messages that earlier steps have sent */
+		int *ops, n, taken;    /* SENDs in order; how many have reached their receiver */
 	} sends[BOARD_DIRECTIONS];
 	int last_in_thread;
-	int leaked;                 /* block of a seeded fault; -1 */
-	struct comm_counters moved; /* by the last step that was walked */
+	int leaked;                 /* a block that a seeded fault leaks; -1 */
+	struct comm_counters moved; /* in the last step that was walked */
 };
 
 bool interpreter_open(struct interpreter *in, struct error *error);

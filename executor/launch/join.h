@@ -14,15 +14,17 @@ struct cluster {
 	struct meeting meeting;         /* of ranks that found each other over TCP */
 };
 
-/* `window_bytes`: what the rank needs over machines; under shm the launcher has reserved it. */
+/* `window_bytes`: size of the window that the rank needs when it joins over machines; alone on a
+ * machine the launcher has reserved the window. */
 bool cluster_join(struct cluster *cluster, struct segment *control, int64_t window_bytes,
 	struct error *error);
-/* That the ranks are where the plan wants them: EXIT_CODE_USAGE, told by the first rank. */
+/* Checks that the ranks are where the plan wants them: else EXIT_CODE_USAGE, which the first rank
+ * tells. */
 bool cluster_check(
 	const struct cluster *cluster, int64_t nodes, int64_t per_node, struct error *error);
 bool cluster_open_comm(struct cluster *cluster, struct comm *comm, const struct kernels *kernels,
 	struct kernel_context *context, struct error *error);
-/* `sound`: the others come here too. */
+/* `sound`: nothing failed, so the other ranks leave as well and can be waited for. */
 void cluster_leave(struct cluster *cluster, bool sound);
 
 #endif

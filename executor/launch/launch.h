@@ -17,8 +17,8 @@ struct launch {
 	void *data;
 };
 
-/* s that ranks get to leave by themselves after a fault, for struct job. Communicators of GPUs are
- * aborted meanwhile: a rank that is killed before it has done so leaves others waiting in NCCL. */
+/* s that ranks have to leave by themselves after a fault (struct job). GPU ranks abort their
+ * communicators in this time: a rank that is killed before would leave others waiting in NCCL. */
 #define LAUNCH_GRACE     1.0
 #define LAUNCH_GRACE_GPU 10.0
 
@@ -26,18 +26,19 @@ struct launch {
  * gone a second after the grace, and the error says which rank, where, and why. */
 bool launch_ranks(const struct launch *launch, struct error *error);
 
-/* A rank that is in a call into MPI for longer than that may last is a fault (EXIT_CODE_FAULT). */
+/* Records a fault when the rank has been in a call into MPI for longer than that call may last. */
 void launch_watch_call(struct segment *segment, int rank);
 
-/* Who started this process, from the environment, whose strings stay there. EXIT_CODE_USAGE when
- * that contradicts itself. */
+/* Finds out from the environment who started this process; strings in `launcher` point into the
+ * environment. EXIT_CODE_USAGE when it contradicts itself. */
 bool launcher_find(struct launcher *launcher, struct error *error);
-/* How the ranks of that launcher find each other, and for how long they wait for all, s. */
+/* How the ranks of that launcher find each other, and how long (s) they wait until all are there.
+ */
 enum meets launcher_meets(const struct launcher *launcher);
 double launcher_join_timeout(const struct launcher *launcher);
 
-/* Of many launchers one says why a run ended, and the others leave after it: the process that
- * started them may end all when the first has gone. */
+/* Pauses in all launchers but the one that says why a run ended: the process that started them may
+ * kill all when the first one leaves. */
 void launch_let_others_speak(void);
 
 /* In a rank process: dies with the launcher. False when the launcher is gone already. */

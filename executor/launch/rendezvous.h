@@ -1,12 +1,12 @@
 /* Private to the executor: how processes that know only RANK, WORLD_SIZE, LOCAL_RANK and the
  * address of the first one (as torchrun and others start them) find each other over TCP.
  *
- * All ranks come to the first one and say who they are, where they listen, and with what they were
- * started. When all are there and agree it sends each the list, with a key of this meeting; then
- * every pair is connected, the higher rank calling the lower one. On each connection both sides
- * draw a number and, where the job has a secret, prove over both numbers that they know it: first
- * who calls, then who is called. Who cannot is a stranger. What the first rank refuses it tells
- * itself: the others' error is "". */
+ * All ranks connect to rank 0 and say who they are, where they listen, and what they were started
+ * with. When all have come and agree, rank 0 sends each of them the list of addresses and a key of
+ * this meeting. Then every pair connects, the higher rank calling the lower one. On each connection
+ * both sides draw a random number. Where the job has a secret, they prove over both numbers that
+ * they know it, the caller first; whoever cannot is sent away as a stranger. When rank 0 refuses to
+ * start it prints why; the error of the others is "" then. */
 #ifndef EXECUTOR_LAUNCH_RENDEZVOUS_H
 #define EXECUTOR_LAUNCH_RENDEZVOUS_H
 
@@ -20,25 +20,27 @@ struct rendezvous {
 	int port;
 	int rank, ranks;
 	int local_rank; /* 0 begins a node */
-	double timeout; /* s until all must have come */
+	double timeout; /* s within which all ranks must have come */
 	struct secret secret;
 	const struct agreement *agreement;
-	/* Takes what is worth a line, which is not text from outside. */
+	/* Gets lines for the user; they contain no text from strangers. */
 	void (*note)(void *data, const char *line);
 	void *note_data;
-	const char *machine; /* the same for processes that can share memory; NULL: asks the kernel
-			      */
+	/* Names the machine: equal for processes that can share memory. NULL: the kernel is asked.
+	 */
+	const char *machine;
 };
 
 struct meeting {
 	struct layout layout;
 	struct arena arena;
-	int *fds; /* [ranks] a socket to each other rank, -1 for oneself; not blocking */
+	int *fds; /* [ranks] a non-blocking socket to each other rank; -1 for this one */
 	double timeout;
 };
 
 /* EXIT_CODE_FAULT when a process does not come in time; EXIT_CODE_USAGE when processes contradict
- * each other; EXIT_CODE_ENVIRONMENT when an address or port cannot be used. */
+ * each other; EXIT_CODE_ENVIRONMENT when an address or port cannot be used. meeting_finish() frees
+ * `meeting` in every case. */
 bool rendezvous_meet(const struct rendezvous *with, struct meeting *meeting, struct error *error);
 /* As mpi_share_descriptor. */
 bool rendezvous_share_descriptor(struct meeting *meeting, int *fd, struct error *error);

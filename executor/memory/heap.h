@@ -1,8 +1,9 @@
 /* One rank's memory: best fit over a reserved range of addresses.
  *
- * Bookkeeping lies apart from the memory it manages and is allocated once, so that a step allocates
- * nothing. Blocks are aligned to 64 bytes; neighbours that are free are one. Under AddressSanitizer
- * whatever is not in a block is poisoned, so a kernel that leaves its buffer is caught. */
+ * Bookkeeping lies apart from the memory that it manages and is allocated once, so that a step
+ * allocates nothing. Blocks are aligned to 64 bytes; free neighbours are joined. Under
+ * AddressSanitizer all memory outside of blocks is poisoned, so a kernel that leaves its buffer is
+ * caught. */
 #ifndef EXECUTOR_MEMORY_HEAP_H
 #define EXECUTOR_MEMORY_HEAP_H
 

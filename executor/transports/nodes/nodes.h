@@ -11,18 +11,19 @@
 #include "executor/transports/nodes/wire.h"
 #include "executor/transports/transports.h"
 
-/* Where the ranks of a run are: `per_node` consecutive ones on each machine. */
+/* Where the ranks of a run are: each machine has `per_node` consecutive ones. */
 struct layout {
 	int rank, ranks;
 	int per_node;
 };
 
-/* At the end of each window of the shared segment: for what is gathered into private memory. */
+/* Bytes at the end of each window of the shared segment through which ranks gather into private
+ * memory. */
 #define NODES_BOUNCE_BYTES (INT64_C(1) << 20)
 
-/* `shared` is the segment of this machine's ranks, whose windows end in NODES_BOUNCE_BYTES which
- * are used for nothing else; faults are told in `control`. Takes the wire over, borrows the rest.
- */
+/* `shared` is the segment of this machine's ranks; nothing else uses the NODES_BOUNCE_BYTES at the
+ * end of its windows. Faults are recorded in `control`. The comm owns the wire from now on, and
+ * borrows the rest. */
 bool comm_open_nodes(struct comm *comm, const struct layout *layout, struct segment *shared,
 	struct segment *control, const struct wire *wire, const struct kernels *kernels,
 	struct kernel_context *context, struct error *error);
@@ -38,11 +39,11 @@ bool mpi_start(struct layout *layout, int expected, struct error *error);
 void mpi_stop(void);
 /* All ranks: `bytes` of each, in the order of ranks. */
 void mpi_exchange(const void *own, void *all, int64_t bytes);
-/* All ranks of this machine: the descriptor that the first of them has, -1 = it has none. Gives
- * each of the others one of its own. */
+/* All ranks of this machine take part: the first passes its descriptor (-1: it has none), each
+ * other one gets a descriptor of its own for the same file, which it closes. */
 bool mpi_share_descriptor(int *fd, struct error *error);
 bool wire_open_mpi(struct wire *wire, int ranks, struct error *error);
-/* "Open MPI v4.1.4", "" without. In static memory. */
+/* "Open MPI v4.1.4"; "" in a build without MPI. In static memory. */
 const char *mpi_library(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* Private to transports: one flow of data from or to a rank of another machine, in pieces.
  *
- * It begins with what its sender is about to do, so that nothing is received by ranks that
- * disagree. Pieces lie in the data itself, or pass through slots: a piece may then start when the
- * one TRANSFER_DEPTH before it was used up. */
+ * Its first message says what the sender is about to do, so that ranks that disagree receive
+ * nothing. Pieces lie in the data itself, or pass through TRANSFER_DEPTH slots: a piece may then
+ * start when the piece that had its slot before was used. */
 #ifndef EXECUTOR_TRANSPORTS_NODES_TRANSFER_H
 #define EXECUTOR_TRANSPORTS_NODES_TRANSFER_H
 
@@ -19,11 +19,11 @@ struct transfer {
 	bool sends;
 	int64_t element_bytes;
 	int64_t n;        /* elements */
-	int multiplicity; /* arrays of them: partial sums that were not added up yet */
-	char *data;       /* NULL: slots */
+	int multiplicity; /* arrays of n elements each: partial sums that are still apart */
+	char *data;       /* NULL: pieces pass through slots */
 	char *slots;
-	int64_t at;   /* sends of sums: the first element of what is summed */
-	int64_t used; /* pieces whose slot may be taken again; INT64_MAX for data */
+	int64_t at;   /* when sums are sent: the first element that is summed */
+	int64_t used; /* pieces whose slot may be taken again; INT64_MAX without slots */
 	/* private */
 	int64_t started, done; /* pieces */
 	bool opened, verified;
@@ -38,7 +38,7 @@ int64_t transfer_piece_bytes(const struct transfer *t, int64_t piece);
 char *transfer_piece_data(const struct transfer *t, int64_t piece);
 int64_t transfer_slot_bytes(const struct transfer *t);
 
-/* Sends or receives `post` when that has not begun; true when it is done. */
+/* Begins to send or receive `post` if it has not begun; true when that is done. */
 bool transfer_open(struct transfer *t, struct wire *wire);
 /* Whether the next piece may start now; a sender of slots fills it before transfer_start. */
 bool transfer_may_start(const struct transfer *t);

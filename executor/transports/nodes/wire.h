@@ -1,9 +1,8 @@
 /* Private to transports: messages between ranks of different machines.
  *
- * The messages of a pair arrive in the order in which they were sent, and a receive is for the
- * next one, whose size the receiver knows; where a wire has channels, this holds in each by itself.
- * Nothing blocks but wire_progress, and that sleeps. One
- * thread uses a wire. */
+ * In each channel the messages between two ranks arrive in the order in which they were sent. A
+ * receive takes the next one, whose size the receiver knows. Only wire_progress blocks, and it
+ * sleeps meanwhile. One thread uses a wire. */
 #ifndef EXECUTOR_TRANSPORTS_NODES_WIRE_H
 #define EXECUTOR_TRANSPORTS_NODES_WIRE_H
 
@@ -14,7 +13,7 @@
 
 struct wire;
 
-/* Memory that the wire uses until `done`, as it does the data. */
+/* A message under way. The wire uses this struct and the data until `done`. */
 struct wire_message {
 	bool done;
 	/* private */
@@ -23,7 +22,7 @@ struct wire_message {
 	struct wire_message *next;
 };
 
-/* What is sent for: collectives; stages of a pipeline, in one direction. */
+/* Apart from one another: collectives, and messages of a pipeline in each direction. */
 enum wire_channel { WIRE_COLLECTIVES, WIRE_FORWARD, WIRE_BACKWARD };
 
 struct wire_kind {
