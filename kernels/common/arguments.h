@@ -82,13 +82,13 @@ struct rope {
  */
 struct attention {
 	int64_t sequences, length, heads, kv_heads, head_dim;
-	/* On CPUs, of one sequence: queries from position `first` on, the keys of all positions
-	 * before and beside them. With `chunks` these lie in chunks of `length`, the first and the
-	 * last of those that are left in one block of so many rows, and so on (context ranks). */
+	/* On CPUs, for context ranks; one sequence. Queries begin at position `first`, keys at 0.
+	 * With `chunks` > 0 the keys of a sequence are cut into that many chunks of `length`, and
+	 * lie in blocks of `block` rows: block i has chunk i and chunk chunks - 1 - i. */
 	int64_t first, chunks, block;
-	/* On CPUs, where keys come in rounds (a ring of context ranks): those of this one, `keys`
-	 * of them. What earlier rounds have found is in lse and in `running`, out in fp32 and as
-	 * far apart, where this one leaves it; the last one writes out. */
+	/* On CPUs, for a ring of context ranks, where keys come in rounds: this call has `keys` of
+	 * them. lse and `running` (like `out`, in fp32) hold the result of the rounds so far; the
+	 * round that `begins` starts them, the one that `ends` writes `out`. */
 	bool in_rounds, begins, ends;
 	int64_t keys;
 	float *running;
@@ -106,7 +106,8 @@ struct attention_backward {
 	const void *dout; /* these have the dtype of `forward` */
 	void *dq, *dk, *dv;
 	int64_t dout_stride, dq_stride, dk_stride, dv_stride;
-	bool adds; /* dk and dv +=; with chunks they lie as k and v do. In rounds dq += */
+	/* dk and dv +=, and in rounds also dq. With chunks dk and dv lie as k and v do. */
+	bool adds;
 };
 
 /* tanh: GPT-2's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf: x Phi(x). */

@@ -39,16 +39,16 @@ enum {
 	KERNELS_TREE_SOURCES = 4096,
 };
 
-/* What one rank's thread passes to each call; not to be shared between threads. The caller owns the
- * workspace. */
 enum { KERNELS_SOME = -1 };
+
+/* What a thread passes to each call; every thread has its own. The caller owns the workspace. */
 struct kernel_context {
 	void *workspace;
 	int64_t workspace_bytes; /* at least KERNELS_WORKSPACE_BYTES */
 	int threads;             /* how many gemm and attention may use; 0 means 1 */
 	void *stream;            /* devices: the stream to issue on; NULL on the CPU */
-	/* Devices: multiprocessors that communication holds meanwhile, at most; KERNELS_SOME: so
-	 * many as it likes; 0: none. No block then counts on a multiprocessor to be free. */
+	/* Devices: the most multiprocessors that communication occupies meanwhile; KERNELS_SOME:
+	 * not known; 0: none. Unless 0, no kernel may rely on all its blocks running at once. */
 	int beside;
 	void *backend;      /* private to the table: prepared shapes, library handles */
 	struct error error; /* sticky: the first thing that went wrong (a target beyond the
