@@ -1,5 +1,5 @@
 """Writes golden/pipeline: the orders of torch.distributed.pipelining and of Megatron-Core, and the
-splits of torchtitan and of Megatron-Core.
+splits of torchtitan.
 
     pipeline_orders.py FOLDER MEGATRON TORCHTITAN
 
