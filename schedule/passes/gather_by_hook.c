@@ -1,20 +1,21 @@
-/* Unsharding and resharding in the hooks of units: FSDP1's, FSDP2's, ours (docs/runtimes.md). */
+/* Gathers and reshards units where the hooks of FSDP1, of FSDP2 and of our own runtime do so
+ * (docs/runtimes.md). The pass replaces the marks of hooks by actions. */
 #include "schedule/passes/step.h"
 
-/* What is known of a unit while the list is walked. */
+/* The state of a unit while the list is walked. */
 struct gathered {
-	bool is_whole;    /* compute can read it, */
-	bool is_gathered; /* or (FSDP2) it has to be copied out first */
-	bool is_part;     /* resharded to a smaller group */
-	bool prefetched;
-	bool backward_began; /* in this micro-batch: nothing left to prefetch for */
+	bool is_whole;       /* compute can read it */
+	bool is_gathered;    /* FSDP2: it is gathered, but not yet copied out */
+	bool is_part;        /* it is resharded to a smaller group, which holds a part */
+	bool prefetched;     /* its next hook finds the gather issued */
+	bool backward_began; /* in this micro-batch: it needs no prefetch any more */
 };
 
 struct hooks {
 	struct step *step;
 	struct gathered *units;
 	const struct action *at; /* the mark that is replaced */
-	int n_passes;            /* that have begun */
+	int n_passes;            /* passes of micro-batches that have begun */
 };
 
 static bool keeps(const struct hooks *hooks, int unit)
@@ -32,7 +33,7 @@ static struct action of_unit(const struct hooks *hooks, enum action_kind kind, i
 	return action;
 }
 
-/* NO_SHARD under mixed precision: a whole low-precision copy. */
+/* NO_SHARD under mixed precision gathers nothing, but makes a low-precision copy of the unit. */
 static void copy_whole(struct hooks *hooks, int unit, int cause)
 {
 	struct gathered *state = &hooks->units[unit];
@@ -43,7 +44,7 @@ static void copy_whole(struct hooks *hooks, int unit, int cause)
 	state->is_whole = true;
 }
 
-/* The host may wait even when nothing is to be gathered. */
+/* FSDP's rate limiter may let the host wait here even when the unit is gathered already. */
 static void unshard(struct hooks *hooks, int unit, int cause)
 {
 	struct gathered *state = &hooks->units[unit];
@@ -82,13 +83,13 @@ static void copy_out(struct hooks *hooks, int unit)
 /* --- reshard -------------------------------------------------------------------------------------
  */
 
-/* What is there of it but the shard: all, or a part that no gather is under way to free. */
+/* Is there memory to free: the whole unit, or a part that no gather will free? */
 static bool is_held(const struct gathered *state)
 {
 	return state->is_whole || (state->is_part && !state->is_gathered);
 }
 
-/* A part is freed, too, where backward did not gather from it. */
+/* Also frees a part that backward did not gather from. */
 static void reshard(struct hooks *hooks, int unit, bool keeps_part, enum stream stream)
 {
 	struct gathered *state = &hooks->units[unit];
@@ -111,9 +112,10 @@ static void reshard_after_forward(struct hooks *hooks, int unit)
 		reshard(hooks, unit, group > 0, STREAM_COMPUTE);
 }
 
-/* FSDP1 under no_sync keeps what it would not have resharded after forward; else it reshards in the
- * hook of the flat gradient, on its stream, so that a gather may have the memory at once. FSDP2
- * reshards after every backward, in a pipeline after the last one (docs/runtimes.md). */
+/* FSDP1 under no_sync keeps units that it does not reshard after forward either. Otherwise it
+ * reshards in the hook of the flat gradient and on the stream of that hook, so that the next gather
+ * can have the memory at once. FSDP2 reshards after every backward, and in a pipeline after the
+ * last backward of the step (docs/runtimes.md). */
 static void reshard_after_backward(struct hooks *hooks, int unit)
 {
 	const struct step *step = hooks->step;
@@ -131,8 +133,8 @@ static void reshard_after_backward(struct hooks *hooks, int unit)
 /* --- prefetch ------------------------------------------------------------------------------------
  */
 
-/* The unit of the same pass whose hook comes next in that direction; -1: none. Before another block
- * come the experts of a block itself. */
+/* The unit of the same pass whose hook comes next in that direction; -1: none. Units of experts are
+ * inside of a block: a block skips them, so its neighbour is another block. */
 static int neighbour(const struct hooks *hooks, const int *order, int place, int direction)
 {
 	const struct step *step = hooks->step;
@@ -155,8 +157,9 @@ static void prefetch(struct hooks *hooks, int unit, int cause)
 	hooks->units[unit].prefetched = true;
 }
 
-/* torchtitan prefetches a block and then its experts, which are units inside of it, from the block
- * before, because the host waits for counts of rows in between. */
+/* torchtitan prefetches a block together with its experts, which are units of their own, from the
+ * block before: between the two the host waits for the counts of rows, and would issue them late.
+ */
 static void prefetch_block(struct hooks *hooks, int unit, int cause)
 {
 	const struct step *step = hooks->step;
@@ -198,7 +201,7 @@ static void pre_forward(struct hooks *hooks, int unit)
 	prefetch_forward(hooks, unit);
 }
 
-/* The hook of its own backward finds the unit there. */
+/* The unit stays for its backward, whose hook must not gather it again. */
 static void pre_recompute(struct hooks *hooks, int unit)
 {
 	if (hooks->units[unit].is_whole)
@@ -231,8 +234,9 @@ static void post_backward(struct hooks *hooks, int unit)
 /* --- stages --------------------------------------------------------------------------------------
  */
 
-/* PyTorch's pipelines of several stages a rank gather FSDP2's units by whole stages, ahead: those
- * of the three that the rank computes next. All others are resharded (_add_unshard_reshard). */
+/* With several stages on a rank, PyTorch's pipelines gather FSDP2's units stage by stage and ahead
+ * of time: the units of the next three stages that the rank computes. The units of all other stages
+ * are resharded (torch.distributed.pipelining.schedules, _add_unshard_reshard). */
 enum { STAGES_AHEAD = 3 };
 
 static bool stands_in(const int *chunks, int n, int chunk)
@@ -243,7 +247,7 @@ static bool stands_in(const int *chunks, int n, int chunk)
 	return i < n;
 }
 
-/* Those that the rank computes next, each once; returns how many. */
+/* Finds the stages that the rank computes next, each once; returns how many. */
 static int find_next(const struct hooks *hooks, int chunks[STAGES_AHEAD])
 {
 	const struct step *step = hooks->step;
@@ -254,7 +258,7 @@ static int find_next(const struct hooks *hooks, int chunks[STAGES_AHEAD])
 	return n;
 }
 
-/* In the order of their hooks in forward. */
+/* Calls `act` for the units of a stage, in the order of their forward hooks. */
 static void for_stage(struct hooks *hooks, int chunk, void (*act)(struct hooks *, int unit))
 {
 	const struct step *step = hooks->step;
@@ -290,7 +294,7 @@ static void gather_stages(struct hooks *hooks)
 	for_stage(hooks, hooks->at->chunk, copy_out);
 }
 
-/* Returns false for what is no mark of this pass. */
+/* False when the action is not a mark that this pass replaces. */
 static bool replace(struct hooks *hooks)
 {
 	static void (*const replacements[ACTION_KIND_COUNT])(struct hooks *, int unit) = {

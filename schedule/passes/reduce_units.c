@@ -5,8 +5,8 @@
 struct reducing {
 	struct step *step;
 	const struct action *at;
-	bool *has_shard;   /* per unit: an earlier micro-batch has left its gradient */
-	bool *has_partial; /* ... reduced over the shard group only */
+	bool *has_shard;   /* per unit: an earlier micro-batch has left a reduced gradient */
+	bool *has_partial; /* per unit: the same, so far reduced over the shard group only */
 	bool is_in_flight; /* FSDP2: a reduction's input waits to be released */
 };
 
@@ -19,14 +19,14 @@ static struct action add(
 	return *action_add(r->step, action);
 }
 
-/* A single rank under NO_SHARD has no other rank to reduce with. */
+/* Is there another rank to reduce with? A single rank under NO_SHARD has none. */
 static bool has_others(const struct step *step)
 {
 	return step->method.shards || step->group_replicate >= 0;
 }
 
-/* Is what was reduced the shard already? The first of a step is, in the same dtype; FSDP1's flat
- * gradient is not, unless it was cast. */
+/* Does the result of the reduction become the gradient shard as it is? The first one of a step does
+ * when it has the dtype of the shard. FSDP1's flat gradient does not, unless it was cast. */
 static bool is_in_place(const struct reducing *r, int unit)
 {
 	const struct plan *plan = r->step->plan;
@@ -36,7 +36,8 @@ static bool is_in_place(const struct reducing *r, int unit)
 	       !r->has_shard[unit] && !is_flat;
 }
 
-/* The rest of the division, the cast to the master dtype, the sum over micro-batches. */
+/* Adds the action that divides, casts to the master dtype and adds to earlier micro-batches, where
+ * one of these is needed. */
 static void accumulate(struct reducing *r, enum stream stream)
 {
 	const struct method *method = &r->step->method;
@@ -51,14 +52,15 @@ static void accumulate(struct reducing *r, enum stream stream)
 	add(r, ACTION_GRADIENT_DONE, stream, here);
 }
 
-/* Replicas are summed over in the last micro-batch; what comes before stays with its shard. */
+/* With late_all_reduce only the last micro-batch is summed over replicas. Earlier ones stay sums
+ * over the shard group. */
 static bool is_partial(const struct reducing *r)
 {
 	const struct plan *plan = r->step->plan;
 	return plan->late_all_reduce && r->at->micro_batch < plan->grad_accum - 1;
 }
 
-/* The first one is kept as it is. */
+/* Adds to the partial sum of earlier micro-batches; the first one simply stays. */
 static void keep_partial(struct reducing *r)
 {
 	bool *has_partial = &r->has_partial[r->at->unit];
@@ -119,7 +121,8 @@ static void reduce(struct reducing *r)
 	accumulate(r, stream);
 }
 
-/* FSDP2: compute waits for the reduction before, whose input is released with the parameters. */
+/* FSDP2 releases the input of the reduction before together with the parameters, so compute waits
+ * for that reduction. */
 static void reshard(struct reducing *r)
 {
 	struct action action = *r->at;

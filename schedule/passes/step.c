@@ -112,7 +112,7 @@ bool unit_parameters_are_offloaded(const struct step *step, int unit)
 	return step->units[unit].offload == OFFLOAD_PARAMETERS;
 }
 
-/* Optimizer offload keeps the shard in the compute dtype already. */
+/* With only the optimizer offloaded the shard on the device is in the compute dtype already. */
 bool unit_is_cast(const struct step *step, int unit)
 {
 	return step->method.casts_shard && step->method.casts && unit_is_trained(step, unit) &&
@@ -237,7 +237,7 @@ void action_add_beside(
 	action_add(step, action);
 }
 
-/* The first of them needs the shard: what was offloaded has to come in before it. */
+/* The first action that is added reads the shard, which has to be on the device before it. */
 void action_add_gather(struct step *step, struct action gather, bool is_limited)
 {
 	bool is_cast = !(gather.flags & FROM_PART) && unit_is_cast(step, gather.unit);
@@ -259,7 +259,7 @@ void action_add_gather(struct step *step, struct action gather, bool is_limited)
 	action_add(step, gather);
 }
 
-/* Several leaves at once: their shards side by side, one gather in place. */
+/* Gathers several leaves at once: their shards are packed side by side and gathered in place. */
 void action_add_gather_of_leaves(
 	struct step *step, const struct action *at, struct slice units, int cause)
 {

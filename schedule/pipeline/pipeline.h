@@ -85,12 +85,12 @@ bool pipeline_check(const struct pipeline *pipeline, bool torch, struct error *e
 int pipeline_order(const struct pipeline *pipeline, int rank, struct arena *arena,
 	struct pipeline_slot **slots);
 
-/* Where backward is split, receives are posted before they are needed, in one order of all ranks:
- * behind which slots of a rank. */
+/* Where backward is split, receives are posted before they are needed, in an order that all ranks
+ * share. This says before which slot of its rank each one is posted. */
 struct pipeline_receive {
 	int before; /* slot of the rank */
 	bool is_backward;
-	int chunk, micro_batch; /* of the rank: that begins with it */
+	int chunk, micro_batch; /* of the pass that begins with the message */
 };
 int pipeline_receives(const struct pipeline *pipeline, int rank, struct arena *arena,
 	struct pipeline_receive **receives);
@@ -159,8 +159,9 @@ struct pipeline plan_pipeline(const struct plan *plan);
 bool plan_split(
 	const struct plan *plan, const struct model *model, int *stages, struct error *error);
 
-/* What a rank holds of `model`, whole or divided by other axes: the model itself where there is one
- * rank. *chunks: of each of its blocks, which of the rank's stages it belongs to; in the arena. */
+/* The blocks of `model` (which other axes may divide) that a rank of the pipeline holds; the model
+ * itself when the pipeline has one rank. *chunks (in the arena) says for each of these blocks which
+ * of the rank's stages it belongs to. */
 const struct model *plan_stage(const struct plan *plan, const struct model *model, int rank,
 	struct arena *arena, const int **chunks);
 
