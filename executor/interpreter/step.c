@@ -7,8 +7,9 @@
 
 enum { LEAKED_BYTES = 1 << 20 };
 
-/* Operation w >= 0 is one of this step; w < 0 is n_ops + w of the step before. In the first pass
- * that is pass 0, which everything has reached. */
+/* Waits for operation w of this step, or for n_ops + w of the step before when w < 0. Events count
+ * passes, which are steps from 1: the step before the first one is pass 0, and every event begins
+ * with that value. */
 static bool wait_finished(struct interpreter *in, int w)
 {
 	int op = w >= 0 ? w : in->program->n_ops + w;
@@ -27,8 +28,9 @@ static bool is_message(const struct interpreter *in, int index)
 	return op_kind_class(in->program->ops[index].kind) == OP_CLASS_MESSAGE;
 }
 
-/* Collectives, messages, what follows them on their streams (adding up what they have reduced), and
- * copies between the tiers. The host's own operations are the walking thread's. */
+/* The communication thread has collectives, messages, all that follows them on their streams (such
+ * as adding up what they have reduced), and copies between device and host memory. The walking
+ * thread has compute and the operations of the host stream. */
 static bool belongs_to_thread(const struct interpreter *in, int index)
 {
 	enum stream stream = in->program->ops[index].stream;
@@ -60,8 +62,8 @@ static void finish(struct interpreter *in, int op)
 
 /* --- collectives, in the communication thread --- */
 
-/* A row a kind. How much of the group's data goes in, and comes out: else a rank's part, or what it
- * sends to the next one. */
+/* For each kind of operation: is its input, and its output, the data of the whole group? Else it is
+ * one rank's part, or what a rank sends to the next one. */
 static const struct collective_form {
 	enum collective_kind kind;
 	bool whole_in, whole_out;
@@ -73,7 +75,7 @@ static const struct collective_form {
 	[OP_SEND_RECV] = {COLLECTIVE_SEND_RECV, false, false},
 };
 
-/* The output is where the input was. */
+/* Does the output overwrite the input? */
 static bool is_in_place(const struct op *op)
 {
 	return op->kind == OP_ALL_REDUCE;
@@ -88,7 +90,8 @@ static enum comm_element element_type_of(const struct interpreter *in, const int
 	return buffer->dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32;
 }
 
-/* s; the host holds what is on its own stream. */
+/* Seconds for which the device has to hold back what follows the operation, so that it lasts as
+ * long as predicted. The host itself holds operations of its own stream. */
 static double held_on_device(const struct interpreter *in, int index)
 {
 	bool on_device =
@@ -97,7 +100,7 @@ static double held_on_device(const struct interpreter *in, int index)
 	return on_device && in->expected != NULL && !in->rehearsal ? in->expected->held[index] : 0;
 }
 
-/* Of experts: as many as there are in this step go to each rank. */
+/* An exchange of rows between experts: how many go to each rank is known only in the step. */
 static bool exchanges_rows(const struct interpreter *in, int index)
 {
 	const struct op *op = &in->program->ops[index];
@@ -105,7 +108,8 @@ static bool exchanges_rows(const struct interpreter *in, int index)
 	return op->kind == OP_ALL_TO_ALL && in->schedule->groups[op->group].kind == GROUP_EXPERT;
 }
 
-/* Tensor ranks exchange parts of buffers, which who computes with them finds. */
+/* The address of an operand. The input of an exchange between tensor ranks is only a part of its
+ * buffer, which the backend finds. */
 static void *operand_of(const struct interpreter *in, int index, int use)
 {
 	const struct op *op = &in->program->ops[index];
@@ -133,7 +137,7 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 		.unit = op->unit,
 		.group_index = op->group,
 		.patience = in->expected != NULL ? in->expected->patience[index] : 0};
-	/* How long other programs may take is not said by this one. */
+	/* This program's prediction does not say how long other programs may take. */
 	if (comm_joins_programs(in->comm, &c->group))
 		c->patience = 0;
 	if (in->backend.asynchronous != NULL)
@@ -145,7 +149,7 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 		c->count /= c->group.size;
 }
 
-/* Once, before the first step: the buffers are as large as the collectives say. */
+/* Checked once, before the first step: are the buffers as large as the collective says? */
 static bool check_collective(const struct interpreter *in, int index, struct error *error)
 {
 	const struct op *op = &in->program->ops[index];
@@ -224,7 +228,7 @@ static struct comm_message message_of(const struct interpreter *in, int index)
 		.chunk = op->message.chunk};
 }
 
-/* Sends end when their receivers have what was sent. */
+/* A send ends when its receiver has the message. */
 static void end_sends(struct interpreter *in)
 {
 	for (int d = 0; d < BOARD_DIRECTIONS; d++) {
@@ -251,7 +255,7 @@ static void note_send(struct interpreter *in, enum direction direction, int inde
 	sends->ops[sends->n++] = index;
 }
 
-/* Nothing comes to a rehearsal. */
+/* A rehearsal sends and receives nothing. */
 static bool run_message(struct interpreter *in, int index)
 {
 	const struct comm_message message = message_of(in, index);
@@ -284,7 +288,8 @@ static bool fail_in_thread(struct interpreter *in, const struct error *error)
 	return false;
 }
 
-/* The time of a collective, and of a message, counts from when all have come to it. */
+/* Lets an operation last as long as predicted. A collective or a message begins when all members
+ * have come to it. */
 static void hold(struct interpreter *in, int index, struct pace_tally *tally)
 {
 	double start = in->start + in->timeline.spans[index].start;
@@ -296,7 +301,7 @@ static void hold(struct interpreter *in, int index, struct pace_tally *tally)
 	expectation_hold(in->expected, index, start, &in->stop, tally);
 }
 
-/* What was sent is on its way from now on. */
+/* For a SEND this ends only the time of the operation: end_sends says when the message is there. */
 static void end_in_thread(struct interpreter *in, int index)
 {
 	end_sends(in);
@@ -350,8 +355,9 @@ static void release_all(struct interpreter *in, const struct op *op)
 		buffers_release(in->buffers, gives[i]);
 }
 
-/* What the communication thread's operations gave back becomes reusable when they have finished, in
- * their order; what is sent, when it has been received, which holds nothing up. */
+/* Buffers that operations of the communication thread give back become reusable when these have
+ * finished, in issue order. A message that is not received yet does not hold up later operations.
+ */
 static void release_pending(struct interpreter *in)
 {
 	for (int i = in->first_pending; i < in->n_pending; i++) {
@@ -368,7 +374,7 @@ static void release_pending(struct interpreter *in)
 	}
 }
 
-/* The ledger's row of an operation: after its takes, before its gives, in list order. */
+/* The ledger of an operation counts its takes and not yet its gives, in list order. */
 static void record_ledger(struct interpreter *in, int index)
 {
 	const struct op *op = &in->program->ops[index];
@@ -485,7 +491,7 @@ static bool issue(struct interpreter *in, int index, struct error *error)
 	return true;
 }
 
-/* What the device could not hold, which is known when the step has ended. */
+/* By how much operations on the device were later than predicted: known when the step has ended. */
 static void count_late(struct interpreter *in)
 {
 	for (int i = 0; i < in->program->n_ops; i++)
@@ -511,24 +517,27 @@ static bool drain(struct interpreter *in, struct error *error)
 	return true;
 }
 
-/* Steps move the same bytes, also those that only the device sees. */
+/* a + times * b, counter by counter. */
+static struct comm_counters add_counters(
+	struct comm_counters a, const struct comm_counters *b, int times)
+{
+	a.wire_bytes += times * b->wire_bytes;
+	a.network_bytes += times * b->network_bytes;
+	a.row_bytes += times * b->row_bytes;
+	for (int k = 0; k < COUNT_OF(a.collectives); k++)
+		a.collectives[k] += times * b->collectives[k];
+	return a;
+}
+
+/* The transport sees nothing of a step that is one launch: it moves what the last walked step has
+ * moved. */
 static void count_collectives(
 	struct interpreter *in, const struct comm_counters *before, bool walked)
 {
-	struct comm_counters *now = &in->comm->counters, *moved = &in->moved;
-
 	if (walked)
-		*moved = (struct comm_counters){.wire_bytes = now->wire_bytes - before->wire_bytes,
-			.network_bytes = now->network_bytes - before->network_bytes};
+		in->moved = add_counters(in->comm->counters, before, -1);
 	else
-		*now = (struct comm_counters){.wire_bytes = now->wire_bytes + moved->wire_bytes,
-			.network_bytes = now->network_bytes + moved->network_bytes};
-	for (int k = 0; k < COUNT_OF(now->collectives); k++) {
-		if (walked)
-			moved->collectives[k] = now->collectives[k] - before->collectives[k];
-		else
-			now->collectives[k] = before->collectives[k] + moved->collectives[k];
-	}
+		in->comm->counters = add_counters(in->comm->counters, &in->moved, 1);
 }
 
 bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct error *error)
