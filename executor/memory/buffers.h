@@ -1,9 +1,9 @@
 /* The buffers of a program in one rank's memory, and their ledger.
  *
- * Two accounts are kept. The ledger is in list order: a give counts when the operation that gives
- * is passed in the list, so it does not depend on time and must equal schedule_ledger byte for
- * byte. The physical account is in time order: a block counts until it is reusable. Both are made
- * from what was allocated, not from what the schedule says. */
+ * Two accounts are kept. The ledger goes in list order: a give counts when the walk passes the
+ * operation that gives, so it does not depend on time and must equal schedule_ledger byte for byte.
+ * The physical account goes in time order: a block counts until it can be reused. Both count what
+ * was really allocated, not what the schedule says. */
 #ifndef EXECUTOR_MEMORY_BUFFERS_H
 #define EXECUTOR_MEMORY_BUFFERS_H
 
@@ -32,20 +32,20 @@ struct buffers {
 /* Bytes of address space that a rank should reserve for that program: plenty, because what is not
  * touched costs nothing and fragmentation must not end a run. */
 int64_t buffers_capacity(const struct schedule *schedule, int class);
-/* Of the program that needs the most. */
+/* The same for the program that needs the most. */
 int64_t buffers_most_capacity(const struct schedule *schedule);
 
 /* The resident buffers are taken at once, zeroed. `base` is zeroed memory that the caller owns; the
  * host's tier is mapped here, and holds as much as the program ever has there, no byte more. */
 bool buffers_init(struct buffers *buffers, const struct program *program, void *base,
 	int64_t capacity, struct error *error);
-/* In memory of a device, which the host may be unable to touch, at the addresses given; all
- * borrowed. Nothing is written. Both accounts are then in list order. */
+/* The same in memory of a device, at the given addresses; all arguments are borrowed. The host may
+ * be unable to touch that memory, so nothing is written. Both accounts then go in list order. */
 void buffers_init_placed(struct buffers *buffers, const struct program *program,
 	const struct addresses *addresses, void *device_base, void *host_base);
 void buffers_finish(struct buffers *buffers);
 
-/* A buffer of the schedule is taken (both accounts); passed in the list (ledger); reusable. */
+/* Take a buffer (counts in both accounts); give it back in the ledger; make its block reusable. */
 bool buffers_take(struct buffers *buffers, int buffer, struct error *error);
 void buffers_give(struct buffers *buffers, int buffer);
 void buffers_release(struct buffers *buffers, int buffer);

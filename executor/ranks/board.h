@@ -4,9 +4,9 @@
 
 #include "executor/ranks/event.h"
 
-/* One collective as its rank sees it; what must agree between ranks comes first. */
+/* One collective as its rank sees it; members that must agree between ranks come first. */
 struct post {
-	uint32_t sequence; /* the how manieth collective of this rank in its lane, from 1 */
+	uint32_t sequence; /* number of the collective in its lane, from 1 */
 	int32_t kind;      /* enum collective_kind */
 	int32_t element;   /* enum comm_element */
 	int32_t first, size, stride;
@@ -18,20 +18,19 @@ struct post {
 
 enum { BOARD_POSTS = 64 };
 
-/* Ranks that may give one another different numbers of elements in one collective. */
+/* The most ranks of an all-to-all with chunks of different sizes. */
 enum { BOARD_SPLITS = 64 };
 
-/* Ranks with one program carry out their collectives in one order, all ranks those that join all
- * programs, and those of the first and the last one what joins these: each is numbered by itself.
- */
+/* Collectives are numbered in three lanes, because each has an order of its own: those of ranks
+ * with one program, those of all ranks, and those that join the first and the last program. */
 enum lane { LANE_PROGRAM, LANE_ALL, LANE_ENDS, LANES };
 struct posted {
 	struct event progress; /* PHASES * sequence + enum phase */
 	struct post posts[BOARD_POSTS];
 };
 
-/* A message between stages of a pipeline as its sender sees it; all of it must be what the receiver
- * expects, but where it lies and which operation it is. */
+/* A message between stages of a pipeline as its sender sees it. All but `offset` and `op` must be
+ * what the receiver expects. */
 struct parcel {
 	int32_t sender, receiver, micro_batch, chunk;
 	int64_t step, bytes;
@@ -55,8 +54,8 @@ struct board {
 	_Atomic uint32_t beats; /* counts while it waits for other machines: no fault of its own */
 	_Atomic int32_t call;   /* enum rank_call */
 	_Atomic int64_t call_since; /* ns of clock_of_machine() */
-	/* Of an all-to-all of such: from where to where what is for a member lies, in elements of
-	 * what was posted. Ranks read it until all have said that they are done. */
+	/* Of an all-to-all with chunks of different sizes: the chunk for member i is elements
+	 * [splits[i], splits[i + 1]) of the input. Members read this until all are done. */
 	int64_t splits[BOARD_SPLITS + 1];
 	struct posted lanes[LANES];
 	struct channel channels[BOARD_DIRECTIONS]; /* enum direction */

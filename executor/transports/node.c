@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How often who waits for a rank of this machine looks whether it still lives, s. */
+/* s after which a rank that waits for another one looks whether that still lives. */
 #define LOOK 1.0
 
 enum { SLICE_ALIGNMENT = 16 }; /* elements: ranks do not write to one cache line */
@@ -54,7 +54,7 @@ struct patience node_patience(const struct node_link *link, const struct collect
 static void tell_collective(const struct comm *comm, const struct node_link *link,
 	const struct collective *c, struct text *text)
 {
-	/* A message has one of both here. */
+	/* A message has only an input or only an output here. */
 	if (c->kind == COLLECTIVE_SEND_RECV && (c->input == NULL || c->output == NULL))
 		text_printf(text, "its message to rank %d", comm->rank);
 	else
@@ -96,7 +96,8 @@ static bool peer_hangs(
 	return false;
 }
 
-/* Ranks of one launcher are seen through by it; those of others may be seen by no other process. */
+/* The launcher of this rank notices when one of its own ranks ends. Ranks of other launchers have
+ * nobody here who would, so the waiting rank looks itself. */
 static bool has_gone(const struct node_link *link, int peer)
 {
 	int pid = atomic_load(&node_board(link, peer)->pid);
@@ -109,7 +110,7 @@ static bool peer_has_gone(
 {
 	struct text text = {0};
 
-	/* It had a reason, and has told it. */
+	/* It gave up for a reason that has been recorded. */
 	if (atomic_load(link->patience.abort) != 0)
 		return false;
 	text_printf(&text, "rank %d has gone: its process ended before it had come to ", peer);
@@ -119,10 +120,11 @@ static bool peer_has_gone(
 	return false;
 }
 
-/* Who waits for other machines or other programs is not to blame, nor who waits for such a rank:
- * they will tell.
- * Ranks never wait in a circle, each letting the next one off: progress only grows, and who waits
- * for a rank is ahead of it. */
+/* Waits for a peer, which is called hung when it does nothing for too long. A peer that itself
+ * waits for another machine or another program, or for a rank that does, is not to blame: it counts
+ * `beats` while it waits, and each beat starts the time anew. The rank at fault is then named by
+ * those who wait for it. Ranks cannot excuse one another in a circle: progress only grows, and a
+ * rank waits only for ranks that are behind it. */
 bool node_await_event(struct comm *comm, struct node_link *link, const struct collective *c,
 	int peer, struct event *event, uint32_t target)
 {
@@ -176,7 +178,7 @@ bool node_await(struct comm *comm, struct node_link *link, const struct collecti
 	return true;
 }
 
-/* What others read in this collective. */
+/* The buffer of this rank that others read in a collective. */
 static const void *exposed(const struct collective *c)
 {
 	return c->kind == COLLECTIVE_ALL_REDUCE ? c->output : c->input;
@@ -220,7 +222,7 @@ void node_post(struct comm *comm, struct node_link *link, const struct collectiv
 	node_say(comm, link, PHASE_POSTED);
 }
 
-/* Operations of other programs have other numbers. */
+/* Operations have the same number only within one program. */
 static bool same_call(const struct node_link *link, const struct post *a, const struct post *b)
 {
 	return a->sequence == b->sequence && a->kind == b->kind && a->element == b->element &&

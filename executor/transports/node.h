@@ -9,7 +9,7 @@
 #include "executor/ranks/ranks.h"
 #include "executor/transports/comm.h"
 
-/* Progress counts PHASES * sequence + phase, so one counter says both. */
+/* The counter `progress` is PHASES * sequence + phase, so that one number says both. */
 enum phase { PHASE_POSTED = 1, PHASE_REDUCED, PHASE_GATHERED, PHASE_DONE, PHASES };
 
 /* Positions in a group: [first, end). */
@@ -23,10 +23,10 @@ struct node_link {
 	int first_rank;          /* of this machine: has board and window 0 */
 	char *window;            /* of this rank */
 	int64_t window_bytes;
-	enum lane lane;                      /* of the last collective, */
-	uint32_t sequence;                   /* and its number there */
-	uint32_t last[LANES];                /* in each lane */
-	uint32_t received[BOARD_DIRECTIONS]; /* messages */
+	enum lane lane;                      /* of the current collective */
+	uint32_t sequence;                   /* and its number in that lane */
+	uint32_t last[LANES];                /* number of the last collective in each lane */
+	uint32_t received[BOARD_DIRECTIONS]; /* messages so far */
 	struct patience patience;
 	const void **sources; /* [ranks], scratch */
 };
@@ -35,40 +35,40 @@ struct node_link {
 void node_link_open(struct node_link *link, struct segment *shared, struct segment *control,
 	int rank, int ranks, int first_rank, struct arena *arena);
 
-/* The collective's own, where it has one. */
+/* The patience of the collective, or the transport's where it has none. */
 struct patience node_patience(const struct node_link *link, const struct collective *c);
-/* Says what this rank is about to do, under the next sequence number. */
+/* Posts what this rank is about to do, under the next sequence number. */
 void node_post(struct comm *comm, struct node_link *link, const struct collective *c);
 const struct post *node_peer_post(const struct node_link *link, int rank);
 void node_say(const struct comm *comm, struct node_link *link, enum phase phase);
-/* Until every member has reached that phase of this collective. */
+/* Waits until every member has reached that phase of this collective. */
 bool node_await(struct comm *comm, struct node_link *link, const struct collective *c,
 	struct members members, enum phase phase);
-/* Until a peer's counter is there, for what `c` tells of. */
+/* Waits until a peer's counter has reached `target`; `c` is for the message when it does not. */
 bool node_await_event(struct comm *comm, struct node_link *link, const struct collective *c,
 	int peer, struct event *event, uint32_t target);
 struct board *node_board(const struct node_link *link, int rank);
-/* Before data moves: every member is about to do the same. */
+/* Checks, before data moves, that every member is about to do the same. */
 bool node_agree(struct comm *comm, struct node_link *link, const struct collective *c,
 	struct members members);
-/* Whether `theirs` is what this rank has posted; tells the fault when it is not. */
+/* Is `theirs` what this rank has posted? Records the fault when it is not. */
 bool node_same(struct comm *comm, struct node_link *link, int peer, const struct post *theirs);
-/* Tells that a rank does not come. Always false. */
+/* Records the fault that a rank does not come. Always false. */
 bool node_hangs(struct comm *comm, struct node_link *link, const struct collective *c, int peer,
 	const char *last_seen);
 
-/* What the rank at that position exposed: input, or the buffer of an all-reduce. */
+/* The input of the member at that position (or its buffer of an all-reduce), in its window. */
 const char *node_input(const struct node_link *link, const struct collective *c, int index);
-/* Where it writes. Only of outputs in its window. */
+/* Its output, when that is in its window too. */
 const char *node_output(const struct node_link *link, const struct collective *c, int index);
 bool node_reaches(const struct node_link *link, const void *address, int64_t bytes);
 
-/* All-to-all: what the member at that position has for the caller, told by what it posted; false
- * after a fault, when that is not what the caller expects. */
+/* All-to-all: the chunk that the member at that position has for the caller. False, with a recorded
+ * fault, when its size is not what the caller expects. */
 bool node_given(struct comm *comm, struct node_link *link, const struct collective *c, int index,
 	const char **data);
 
-/* Copies; counts as fetched from another rank unless `own`. */
+/* Copies, and counts the bytes as fetched from another rank unless `own`. */
 void node_fetch(struct comm *comm, void *to, const void *from, int64_t bytes, bool own);
 
 /* --- messages.c --- */
@@ -76,7 +76,7 @@ void node_fetch(struct comm *comm, void *to, const void *from, int64_t bytes, bo
 /* The n-th message of this rank in its direction. */
 struct parcel node_parcel(
 	const struct comm *comm, const struct node_link *link, const struct comm_message *message);
-/* Whether that is what this rank receives now; tells the fault when it is not. */
+/* Is `theirs` the message that this rank receives now? Records the fault when it is not. */
 bool node_expects(struct comm *comm, struct node_link *link, const struct comm_message *message,
 	const struct parcel *theirs);
 /* The message between two ranks of this machine: as the functions of struct transport. */

@@ -1,8 +1,9 @@
 /* The shm transport: ranks are processes of one machine that read in each other's windows.
  *
- * A collective is: post what one is about to do; wait until all members have posted; compare; fetch
- * (reduce-scatter and all-reduce: reduce the own slice from all members' memory); say done; wait
- * until all are done, because only then may the own memory change. No copy is made for sending. */
+ * In a collective each rank posts what it is about to do, waits until all members have posted, and
+ * compares. Then it fetches its output from the windows of the others, or reduces its own slice
+ * straight from them. It says that it is done, and waits until all are: only then may its own
+ * memory change. Nothing is copied in order to be sent. */
 #include "executor/transports/node.h"
 
 struct shm {
@@ -34,7 +35,7 @@ static void all_gather(struct comm *comm, struct node_link *link, const struct c
 	}
 }
 
-/* What each exposed for this rank. */
+/* Fetches the chunk that each member has for this rank. */
 static bool all_to_all(struct comm *comm, struct node_link *link, const struct collective *c)
 {
 	int64_t size = comm_element_bytes(c->element);
@@ -52,7 +53,7 @@ static bool all_to_all(struct comm *comm, struct node_link *link, const struct c
 	return true;
 }
 
-/* to[0..n) = the sum over the group of elements [first, first + n) of what each exposed. */
+/* to[0..n) = the sum over the group of elements [first, first + n) of the members' inputs. */
 static void reduce(struct comm *comm, struct node_link *link, const struct collective *c, void *to,
 	int64_t first, int64_t n)
 {
@@ -70,8 +71,8 @@ static void reduce(struct comm *comm, struct node_link *link, const struct colle
 	comm->counters.wire_bytes += (c->group.size - 1) * n * size;
 }
 
-/* In place. Each member reduces its slice, which no other member reads before PHASE_REDUCED, and
- * then fetches the other slices from those who reduced them. */
+/* Works in place: each member reduces its own slice, which no other member reads before
+ * PHASE_REDUCED, and then fetches the other slices from the members that reduced them. */
 static bool all_reduce(struct comm *comm, struct node_link *link, const struct collective *c)
 {
 	const struct members all = {0, c->group.size};
