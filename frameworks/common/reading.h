@@ -38,8 +38,8 @@ struct imported {
 	/* Embedding and head are units of their own, and the tail is not resharded: import_settle.
 	 */
 	bool wraps_apart, tail_stays;
-	/* What ranks are divided by for a shard group, where the file leaves their number open:
-	 * groups, times ranks that divide the model; 0: nothing. */
+	/* Where the file leaves the number of ranks open: a shard group has ranks / replicas of
+	 * them (replicas times ranks that divide the model). 0: the file does not say. */
 	int64_t replicas;
 };
 
@@ -50,7 +50,9 @@ struct importing {
 	int64_t beside_data; /* ranks that divide the model of one that shares data; 0: 1 */
 };
 
-/* Every leaf through the target's table of keys; those of KEY_READ are left to `finish`. */
+/* Takes every leaf by its row in the target's table of keys; leaves of KEY_READ are left to
+ * `finish`.
+ */
 bool import_take_leaves(struct importing *importing, struct error *error);
 
 /* --- for `finish` ------------------------------------------------------------------------- */
@@ -58,14 +60,14 @@ bool import_take_leaves(struct importing *importing, struct error *error);
  * apply, NULL behind the last. */
 const char *import_other_path(struct arena *arena, const struct config_format *format,
 	const char *path, bool from_alias, int n);
-/* By its path in the target's keys, or by an alias. */
+/* The leaf at a path of the target's keys, or at one of its aliases; NULL: the file has none. */
 const struct node *import_find(const struct importing *importing, const char *path);
 /* The text of a leaf, `otherwise` when it is absent, null or "auto". */
 const char *import_text(const struct importing *importing, const char *path, const char *otherwise);
 bool import_is(const struct importing *importing, const char *path, const char *value);
 /* Absent, null, "auto" or "None": left to the framework. */
 bool import_is_unset(const struct node *node);
-/* Of a leaf that is set. */
+/* The value of a leaf that is set, or an error at the leaf. */
 bool import_read_count(const struct node *node, int64_t *count, struct error *error);
 bool import_read_switch(const struct node *node, bool *value, struct error *error);
 /* A whole number above 0; `otherwise` when absent, null, -1 or "auto". */
@@ -74,19 +76,20 @@ bool import_count(const struct importing *importing, const char *path, int64_t *
 /* true and false in the spellings of YAML, JSON, Python and the shell. */
 bool import_switch(const struct importing *importing, const char *path, bool *value, bool otherwise,
 	struct error *error);
-/* A key of KEY_READ by its row: `otherwise` where the file leaves it to the framework; NULL:
- * nothing is set then. */
+/* Takes a leaf of KEY_READ by its row. Where the file leaves it to the framework the value is
+ * `otherwise`; NULL: nothing is set then. */
 bool import_key(
 	struct importing *importing, const char *path, const char *otherwise, struct error *error);
 /* `path` names the leaf that it follows from; NULL: a default of the framework. A later setting of
  * a knob (or KEY_GPUS) replaces the earlier one. */
 void import_set(struct importing *importing, int knob, const char *value, const char *path);
-/* A switch that moves checkpoints to host memory, or all that is saved where there are none. */
+/* Takes a switch that moves activations to host memory: the checkpoints, or all saved tensors where
+ * nothing is checkpointed. */
 void import_activation_offload(struct importing *importing, const char *path, bool checkpoints);
 void import_set_count(struct importing *importing, int knob, int64_t value, const char *path);
-/* Only what no key has set. */
+/* Sets a knob that no key has set. */
 void import_set_default(struct importing *importing, int knob, const char *value);
-/* What was set; NULL: nothing. */
+/* The value that was set; NULL: none. */
 const char *import_value(const struct importing *importing, int knob);
 /* "micro-batch", "gpus". */
 const char *import_option(const struct importing *importing, int knob);

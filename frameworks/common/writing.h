@@ -97,9 +97,9 @@ int export_zero_stage(const struct plan *plan);
 /* --- values of keys; NULL: nothing is written ----------------------------------------------- */
 const char *value_model(struct exporting *exporting); /* its name */
 const char *value_nodes(struct exporting *exporting);
-const char *value_replicas(struct exporting *exporting);
+const char *value_replicas(struct exporting *exporting); /* mesh.replicate */
 /* "true" or "false", whatever becomes of the tail. */
-const char *value_reshards(struct exporting *exporting); /* mesh.replicate */
+const char *value_reshards(struct exporting *exporting);
 const char *value_zero_stage(struct exporting *exporting);
 const char *value_fsdp_version(struct exporting *exporting);
 const char *value_wrap_policy(struct exporting *exporting); /* "TRANSFORMER_BASED_WRAP" */
