@@ -41,63 +41,44 @@ static int64_t ranks_of_class(const struct mesh *mesh)
 	return mesh->replicate * mesh->shard * mesh->context * mesh->tensor;
 }
 
+struct shape {
+	int64_t size, stride;
+};
+
+/* The size and the stride that the mesh gives to groups of a kind. A reshard group may be any part
+ * of the shard group. */
+static struct shape shape_of(const struct schedule *schedule, const struct group *group)
+{
+	const struct plan *plan = &schedule->plan;
+	const struct mesh *mesh = &plan->mesh;
+	int64_t shard = plan_shard_ranks(plan), each = ranks_of_class(mesh);
+	int64_t cut = plan_expert_tensor(plan), last = max_i64(schedule->n_classes - 1, 1);
+	bool is_part = group->size > 0 && shard % group->size == 0;
+	const struct shape shapes[GROUP_KIND_COUNT] = {
+		[GROUP_SHARD] = {shard, mesh->tensor},
+		[GROUP_REPLICATE] = {mesh->replicate, mesh->tensor * shard},
+		[GROUP_WORLD] = {plan_reduce_ranks(plan), mesh->tensor},
+		[GROUP_RESHARD] = {is_part ? group->size : shard, mesh->tensor},
+		[GROUP_TENSOR] = {mesh->tensor, 1},
+		[GROUP_CONTEXT] = {mesh->context, mesh->tensor},
+		[GROUP_EXPERT] = {mesh->expert, cut},
+		[GROUP_EXPERT_SHARD] = {strategy_shards(plan->strategy)
+						? plan_expert_shard_ranks(plan)
+						: plan_expert_reduce_ranks(plan),
+			mesh->expert * cut},
+		[GROUP_EXPERT_TENSOR] = {cut, 1},
+		[GROUP_EXPERT_ALL] = {mesh->expert * cut, 1},
+		[GROUP_PIPELINE] = {schedule->n_classes, each},
+		[GROUP_EMBEDDING] = {2, last * each},
+	};
+	return shapes[group->kind];
+}
+
 static bool check_group(const struct schedule *schedule, int index, struct error *error)
 {
 	const struct group *group = &schedule->groups[index];
-	const struct mesh *mesh = &schedule->plan.mesh;
-	int last = schedule->n_classes - 1;
-	int64_t stride = mesh->tensor, size = plan_shard_ranks(&schedule->plan);
-	switch (group->kind) {
-	case GROUP_SHARD:
-		break;
-	case GROUP_REPLICATE:
-		stride *= size;
-		size = mesh->replicate;
-		break;
-	case GROUP_WORLD:
-		size = plan_reduce_ranks(&schedule->plan);
-		break;
-	case GROUP_RESHARD:
-		if (group->size > 0 && size % group->size == 0)
-			size = group->size;
-		break;
-	case GROUP_TENSOR:
-		stride = 1;
-		size = mesh->tensor;
-		break;
-	case GROUP_CONTEXT:
-		size = mesh->context;
-		break;
-	case GROUP_EXPERT:
-		stride = plan_expert_tensor(&schedule->plan);
-		size = mesh->expert;
-		break;
-	case GROUP_EXPERT_SHARD:
-		stride = mesh->expert * plan_expert_tensor(&schedule->plan);
-		size = strategy_shards(schedule->plan.strategy)
-			       ? plan_expert_shard_ranks(&schedule->plan)
-			       : plan_expert_reduce_ranks(&schedule->plan);
-		break;
-	case GROUP_EXPERT_TENSOR:
-		stride = 1;
-		size = plan_expert_tensor(&schedule->plan);
-		break;
-	case GROUP_EXPERT_ALL:
-		stride = 1;
-		size = mesh->expert * plan_expert_tensor(&schedule->plan);
-		break;
-	case GROUP_PIPELINE:
-		stride = ranks_of_class(mesh);
-		size = schedule->n_classes;
-		break;
-	case GROUP_EMBEDDING:
-		stride = max_i64(last, 1) * ranks_of_class(mesh);
-		size = 2;
-		break;
-	case GROUP_KIND_COUNT:
-		break;
-	}
-	if (group->size == size && group->stride == stride && group->engine >= 0 &&
+	const struct shape shape = shape_of(schedule, group);
+	if (group->size == shape.size && group->stride == shape.stride && group->engine >= 0 &&
 		group->engine < schedule->n_engines && group->engine <= index)
 		return true;
 	return law_broken(error,

@@ -76,10 +76,45 @@ static int *none(struct arena *arena, int64_t n)
 	return items;
 }
 
+static struct live live_at_first(const struct resident *resident)
+{
+	return (struct live){.unsharded = resident->kept,
+		.gathered = -1,
+		.staged = -1,
+		.low_precision = -1,
+		.resharded = -1,
+		.gradient = -1,
+		.reducing = -1,
+		.partial = -1,
+		.gradient_shard = resident->gradient_shard,
+		.host_gradient = -1};
+}
+
+static struct flight no_flight(const struct step *step)
+{
+	struct arena *arena = step->arena;
+	return (struct flight){.saved = none(arena, step->n_ranges),
+		.results = none(arena, step->n_ranges),
+		.outputs = none(arena, step->n_ranges),
+		.copies = none(arena, step->n_ranges),
+		.residuals = none(arena, step->model->architecture.layers + 2),
+		.tokens = -1,
+		.logits = -1,
+		.backward_work = -1,
+		.stage_work = -1,
+		.gathered = {-1, -1},
+		.partial = -1,
+		.keys = -1,
+		.partial_keys = -1,
+		.received = -1,
+		.rows = none(arena, step->n_ranges),
+		.rows_leaving = -1,
+		.rows_returned = -1};
+}
+
 static void begin(struct lowering *l, struct step *step)
 {
 	struct arena *arena = step->arena;
-	int64_t layers = step->model->architecture.layers;
 	*l = (struct lowering){.step = step,
 		.work = backward_work_of(step),
 		.range_gradients = none(arena, step->n_ranges),
@@ -94,37 +129,12 @@ static void begin(struct lowering *l, struct step *step)
 	l->reaches = ARENA_ARRAY(arena, struct reach, step->n_units);
 	l->handed = none(arena, step->plan->grad_accum * step->pipeline.chunks);
 	for (int u = 0; u < step->n_units; u++) {
-		l->units[u] = (struct live){.unsharded = step->resident[u].kept,
-			.gathered = -1,
-			.staged = -1,
-			.low_precision = -1,
-			.resharded = -1,
-			.gradient = -1,
-			.reducing = -1,
-			.partial = -1,
-			.gradient_shard = step->resident[u].gradient_shard,
-			.host_gradient = -1};
+		l->units[u] = live_at_first(&step->resident[u]);
 		l->has_frozen = l->has_frozen || !unit_is_trained(step, u);
 	}
 	l->flights = ARENA_ARRAY(arena, struct flight, step->n_flights);
 	for (int f = 0; f < step->n_flights; f++)
-		l->flights[f] = (struct flight){.saved = none(arena, step->n_ranges),
-			.results = none(arena, step->n_ranges),
-			.outputs = none(arena, step->n_ranges),
-			.copies = none(arena, step->n_ranges),
-			.residuals = none(arena, layers + 2),
-			.tokens = -1,
-			.logits = -1,
-			.backward_work = -1,
-			.stage_work = -1,
-			.gathered = {-1, -1},
-			.partial = -1,
-			.keys = -1,
-			.partial_keys = -1,
-			.received = -1,
-			.rows = none(arena, step->n_ranges),
-			.rows_leaving = -1,
-			.rows_returned = -1};
+		l->flights[f] = no_flight(step);
 }
 
 void pass_lower(struct step *step)

@@ -198,10 +198,37 @@ static void lay_out_experts(struct plan *plan, const struct question *question)
 		plan->expert_tensor = 0;
 }
 
+/* The size of the shard group, of `ranks` data-parallel ranks: as given, or the strategy's own,
+ * which for a hybrid one is the node. */
+static bool choose_shard_group(const struct plan *plan, const struct question *question,
+	int64_t ranks, int64_t *shard, struct error *error)
+{
+	const struct mesh *mesh = &plan->mesh;
+	int64_t devices = question->topology->devices_per_node;
+	int64_t node = max_i64(devices / (mesh->tensor * mesh->context), 1);
+	int64_t given = question_gives(question, KNOB_SHARD_GROUP) ? question->asked.mesh.shard : 0;
+	if (plan->strategy == STRATEGY_NO_SHARD) {
+		*shard = 1;
+		return given <= 1 ||
+		       error_set(error, EXIT_CODE_USAGE,
+			       "--shard-group %lld: NO_SHARD has no shard group, use HYBRID_SHARD",
+			       (long long)given);
+	}
+	if (strategy_is_hybrid(plan->strategy)) {
+		*shard = given > 0 ? given : node > 1 ? node : ranks;
+		return true;
+	}
+	*shard = given > 0 ? given : ranks;
+	return *shard == ranks || plan_has_zero_groups(plan) ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--shard-group %lld: %s shards over all %lld ranks; %s", (long long)given,
+		       strategy_names[plan->strategy], (long long)ranks,
+		       smaller_groups(plan->strategy));
+}
+
 static bool lay_out_mesh(struct plan *plan, const struct question *question, struct error *error)
 {
-	const struct topology *topology = question->topology;
-	int64_t ranks, shard, node;
+	int64_t ranks, shard;
 	char nearest[48];
 	if (!lay_out_axes(plan, question, &ranks, error))
 		return false;
@@ -211,24 +238,8 @@ static bool lay_out_mesh(struct plan *plan, const struct question *question, str
 			"--expert-load: %s has no experts; leave it out",
 			question->model->architecture.name);
 	lay_out_experts(plan, question);
-	node = max_i64(topology->devices_per_node / (plan->mesh.tensor * plan->mesh.context), 1);
-	shard = question_gives(question, KNOB_SHARD_GROUP) ? question->asked.mesh.shard : 0;
-	if (plan->strategy == STRATEGY_NO_SHARD) {
-		if (shard > 1)
-			return error_set(error, EXIT_CODE_USAGE,
-				"--shard-group %lld: NO_SHARD has no shard group, use HYBRID_SHARD",
-				(long long)shard);
-		shard = 1;
-	} else if (strategy_is_hybrid(plan->strategy)) {
-		shard = shard > 0 ? shard : node > 1 ? node : ranks;
-	} else {
-		if (shard > 0 && shard != ranks && !plan_has_zero_groups(plan))
-			return error_set(error, EXIT_CODE_USAGE,
-				"--shard-group %lld: %s shards over all %lld ranks; %s",
-				(long long)shard, strategy_names[plan->strategy], (long long)ranks,
-				smaller_groups(plan->strategy));
-		shard = plan_has_zero_groups(plan) && shard > 0 ? shard : ranks;
-	}
+	if (!choose_shard_group(plan, question, ranks, &shard, error))
+		return false;
 	if (shard > ranks)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--shard-group %lld: there are only %lld ranks; use at most %lld",
