@@ -148,7 +148,7 @@ static bool open_compute(struct trainer *t, struct error *error)
 	return compute_open(&t->compute, error);
 }
 
-/* Of the programs before the rank's. */
+/* How many operations the programs before the rank's have. */
 static int operations_before(const struct trainer *t)
 {
 	int n = 0;
@@ -158,12 +158,8 @@ static int operations_before(const struct trainer *t)
 	return n;
 }
 
-static bool open_interpreter(struct trainer *t, struct error *error)
+static bool open_comm(struct trainer *t, struct error *error)
 {
-	struct board *board = segment_board(t->segment, t->segment->rank);
-
-	const char *expected = segment_text(t->segment, TEXT_EXPECTED);
-
 	if (!cluster_open_comm(&t->cluster, &t->comm, t->kernels, &t->background, error))
 		return false;
 	if (t->on_gpu)
@@ -173,11 +169,26 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 	t->comm.fault = t->fault;
 	t->comm.schedule = t->schedule;
 	t->comm.program_ranks = t->program_ranks;
-	if (expected != NULL && expected[0] == '\0')
-		expected = NULL;
-	if (!expectation_read(
-		    expected, operations_before(t), t->program->n_ops, &t->arena, &t->expected))
-		return error_set(error, EXIT_CODE_INTERNAL, "a prediction of another schedule");
+	return true;
+}
+
+static bool read_expected(struct trainer *t, struct error *error)
+{
+	const char *text = segment_text(t->segment, TEXT_EXPECTED);
+
+	if (text != NULL && text[0] == '\0')
+		text = NULL;
+	return expectation_read(
+		       text, operations_before(t), t->program->n_ops, &t->arena, &t->expected) ||
+	       error_set(error, EXIT_CODE_INTERNAL, "a prediction of another schedule");
+}
+
+static bool open_interpreter(struct trainer *t, struct error *error)
+{
+	struct board *board = segment_board(t->segment, t->segment->rank);
+
+	if (!open_comm(t, error) || !read_expected(t, error))
+		return false;
 	if (t->on_gpu && expectation_paces(&t->expected) &&
 		!device_pace_open(&t->gpu.device, error))
 		return false;
