@@ -103,7 +103,7 @@ void weights_get(const struct weights *weights, int parameter, int64_t element, 
 		to[i] = element_get(dtype, from, i);
 }
 
-/* What one rank has of a unit, or of its moments. */
+/* One rank's shard of a unit's weights, or of its moments. */
 struct part {
 	enum dtype dtype;
 	const void *data;
@@ -119,8 +119,8 @@ static void convert(enum dtype dtype, void *to, struct part from, int64_t n)
 		element_put(dtype, to, i, element_get(from.dtype, from.data, i));
 }
 
-/* All-gathers one rank's part of a unit, as `dtype`. Others read the device's tier only, so what
- * lies in host memory passes through a block of the heap, and so does what has another dtype. */
+/* All-gathers shards of a unit as `dtype`. Other ranks can read only the heap, so a shard that lies
+ * elsewhere (in the host's tier), or that has another dtype, is first copied into a block of it. */
 static bool gather_part(const struct weights *weights, struct comm *comm, const struct unit *unit,
 	struct part part, enum dtype dtype, void *output, struct error *error)
 {
@@ -151,7 +151,8 @@ static bool gather_part(const struct weights *weights, struct comm *comm, const 
 	return ok;
 }
 
-/* The device's shard from the host's master copy; and what every rank keeps, from the shards. */
+/* Copies the host's master weights to the device's shard, and gathers the unit where every rank
+ * keeps it whole. */
 static bool spread_unit(
 	const struct weights *weights, struct comm *comm, int index, struct error *error)
 {
@@ -185,7 +186,7 @@ bool weights_spread(const struct weights *weights, struct comm *comm, struct err
 struct digester {
 	const struct weights *weights;
 	struct comm *comm;
-	bool leads;                  /* hashes; the others only help to gather */
+	bool leads;                  /* this rank hashes; the others only help to gather */
 	XXH3_state_t **states;       /* of the slices of the unit */
 	XXH128_canonical_t *digests; /* [n_parameters + 1], the last one of a copy */
 	void *gathered;              /* of the master dtype */
@@ -205,7 +206,7 @@ static XXH3_state_t *begin_parameter(const struct parameter *parameter)
 	return state;
 }
 
-/* As fp32, whatever they are kept in. */
+/* Hashes elements as fp32, whatever dtype they are kept in. */
 static void add_elements(XXH3_state_t *state, struct part part, int64_t first, int64_t n)
 {
 	float strip[WEIGHTS_STRIP];
@@ -232,10 +233,10 @@ static const struct parameter *whole_parameter(
 
 /* --- parts of tensor ranks, or of expert ranks --- */
 
-/* Elements that pass through the heap at once, of each of them. */
+/* Elements of each rank that pass through the heap at once. */
 enum { PARTS_STRIP = 1 << 14 };
 
-/* A parameter that they have parts of, and its elements of them all. */
+/* A parameter that is put together from the parts of these ranks. */
 struct parts {
 	struct digester *digester;
 	const struct unit_slice *slice;
@@ -244,7 +245,7 @@ struct parts {
 	void *strip; /* in the heap: of every tensor rank */
 };
 
-/* What all of them have must be the same. */
+/* Checks that a parameter that all of them have whole is the same everywhere. */
 static bool are_alike(const struct parts *p, int64_t first, int64_t n)
 {
 	const struct weights *w = p->digester->weights;
@@ -262,7 +263,7 @@ static bool are_alike(const struct parts *p, int64_t first, int64_t n)
 	return true;
 }
 
-/* One rank's elements [first, first + n). */
+/* Puts elements [first, first + n) of one rank's part at their places in the whole parameter. */
 static void place_part(const struct parts *p, int64_t rank, int64_t first, int64_t n)
 {
 	const struct model *model = p->digester->weights->program->model;
@@ -315,7 +316,7 @@ static bool gather_parts(struct parts *p)
 	return ok;
 }
 
-/* The elements of a slice of the gathered unit, of all ranks that have parts. */
+/* Hashes a slice of the gathered unit, put together from all ranks that have parts of it. */
 static bool add_slice(struct digester *d, const struct unit *unit, int slice, enum dtype dtype)
 {
 	const struct parameter *parameter = whole_parameter(d->weights, &unit->slices[slice]);
@@ -333,7 +334,8 @@ static bool add_slice(struct digester *d, const struct unit *unit, int slice, en
 	return ok;
 }
 
-/* One of weights, first and second moments of a unit: gathered, then every parameter's part. */
+/* Gathers the weights (or the first, or the second moments) of a unit and hashes them parameter by
+ * parameter. */
 static bool add_tensor(struct digester *d, const struct unit *unit, struct part shard)
 {
 	struct part whole = {shard.dtype, d->gathered};
@@ -351,7 +353,8 @@ static bool add_tensor(struct digester *d, const struct unit *unit, struct part 
 	return ok;
 }
 
-/* Two stages may have one table. */
+/* Where the digest of a parameter goes. The first and the last stage may both have the tied table:
+ * the copy has a place of its own, at the end. */
 static XXH128_canonical_t *place_of(const struct digester *d, const struct unit_slice *slice)
 {
 	const struct weights *w = d->weights;
@@ -400,7 +403,7 @@ static bool add_unit_in_heap(struct digester *d, int index, struct error *error)
 	return ok;
 }
 
-/* What the first stage and the last one have must be the same. */
+/* Checks that the first and the last stage have the same tied table. */
 static bool copy_is_alike(const struct digester *d, struct error *error)
 {
 	const struct model *model = d->weights->schedule->model;
@@ -415,7 +418,8 @@ static bool copy_is_alike(const struct digester *d, struct error *error)
 		       model->parameters[table].name);
 }
 
-/* Stages have those of their own parameters, and zeros: the sum is all of them. */
+/* Each stage has the digests of its own parameters and zeros elsewhere, so their sum is all
+ * digests. */
 static bool join_stages(struct digester *d, int n, struct error *error)
 {
 	const struct weights *w = d->weights;

@@ -6,7 +6,8 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 	return &leaf->compute->model->architecture;
 }
 
-/* A product and what follows it in one pass, where a device has that. */
+/* A product with its epilogue in one kernel; false when the device has none, or there is no device.
+ */
 static bool multiply_in_one(
 	const struct compute *c, const struct gemm *gemm, const struct gemm_epilogue *epilogue)
 {
@@ -48,8 +49,8 @@ static void project_onto(const struct leaf *leaf, void *y, const void *residual)
 	leaf_adapt(leaf, &base);
 }
 
-/* Row-parallel: the product is a part of a sum. What every tensor rank has, residual and bias, is
- * there once. */
+/* A row-parallel layer: `part` is this rank's part of a sum over the tensor ranks. Residual and
+ * bias, which every rank has, must be added once, so they go to y. */
 static void project_part(const struct leaf *leaf, void *y, const void *residual, void *part)
 {
 	const struct compute *c = leaf->compute;
@@ -74,14 +75,15 @@ static void project_to_stream(const struct leaf *leaf, void *y, const void *resi
 		project_onto(leaf, y, residual);
 }
 
-/* What was summed behind a row-parallel layer, to what the first leaf behind it reads. */
+/* Adds the sum that tensor ranks have made after a row-parallel layer to the residual stream that
+ * the first leaf after it reads. */
 static void add_sum(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
 	const void *sum = operand_sum(leaf);
 	void *stream;
 
-	/* What a ring has found so far is none. */
+	/* Attention in rounds keeps its results so far in such a buffer: they are no sum. */
 	if (sum == NULL || leaf_module(leaf)->kind == MODULE_ATTENTION_CORE)
 		return;
 	stream = leaf_module(leaf)->kind == MODULE_NORM ? operand_input(leaf)
@@ -107,7 +109,7 @@ static void forward_embedding(const struct leaf *leaf)
 
 	if (out == NULL)
 		return;
-	/* Tensor ranks add up what they have the words of. */
+	/* Each tensor rank looks up the words that it has; their sum is the embedding. */
 	if (part != NULL) {
 		c->kernels->zero(c->context, c->dtype, out, c->stream_tokens * a->hidden);
 		out = part;
@@ -124,7 +126,8 @@ static void forward_embedding(const struct leaf *leaf)
 						  .dtype = c->dtype});
 }
 
-/* Of the rank's tokens of the residual stream, which may begin and end inside of a sequence. */
+/* Adds positions to the rank's tokens of the residual stream, which may begin and end inside of a
+ * sequence. */
 static void add_positions(
 	const struct compute *c, void *residual, const void *positions, int64_t width)
 {
@@ -138,7 +141,8 @@ static void add_positions(
 	}
 }
 
-/* Apart from the embedding, which may be in another unit: the bits are the same either way. */
+/* A leaf of its own, because the token embedding may be in another unit. The bits are those of
+ * adding both at once. */
 static void forward_position_embedding(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
@@ -146,7 +150,7 @@ static void forward_position_embedding(const struct leaf *leaf)
 	const void *positions = operand_parameter(leaf, leaf_parameter(leaf, 0));
 	void *residual = operand_residual_stream(leaf);
 
-	/* A sequence is a row here, all positions the bias. */
+	/* To bias_add a sequence is one row, and all positions together are the bias. */
 	if (residual != NULL && c->stream_tokens == c->tokens && c->chunks == 0)
 		c->kernels->bias_add(c->context, c->dtype, residual, positions, c->sequences,
 			c->seq_len * width);
@@ -179,7 +183,8 @@ static void forward_norm(const struct leaf *leaf)
 	c->kernels->layernorm(c->context, &norm);
 }
 
-/* Context ranks gather keys as they are, and turn them with those of others. */
+/* Does the attention core turn (RoPE) what this leaf makes? With context ranks only queries: keys
+ * are gathered as they are and then turned together with those of other ranks. */
 static bool core_turns(const struct leaf *leaf)
 {
 	enum module_kind kind = leaf_module(leaf)->kind;
@@ -187,8 +192,8 @@ static bool core_turns(const struct leaf *leaf)
 	return leaf->compute->chunks == 0 || kind == MODULE_QUERY || kind == MODULE_QUERY_NORM;
 }
 
-/* The attention core turns queries and keys in place. Where they are computed again and it is not,
- * or where they are sent to others, this is who turns them. */
+/* The attention core turns queries and keys in place. The leaf that makes them does so itself where
+ * only they are computed again and not the core, and where they are sent to other ranks. */
 static void turn(const struct leaf *leaf, void *x, int64_t heads, int64_t stride)
 {
 	const struct compute *c = leaf->compute;
@@ -211,7 +216,7 @@ static void turn_fused(const struct leaf *leaf, void *qkv)
 	turn(leaf, compute_at(leaf->compute, qkv, a->heads * d), a->kv_heads, width);
 }
 
-/* Over head_dim, for every token and head. */
+/* Normalises over head_dim, for every token and head. */
 static void forward_head_norm(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
@@ -278,8 +283,8 @@ static void forward_attention_output(const struct leaf *leaf)
 		operand_residual_in(leaf));
 }
 
-/* The activation that this projection may compute on its way out; -1 = none. Where it is computed
- * again by itself it would be rounded otherwise. */
+/* The activation that this projection may compute in its epilogue; -1 = none. Not where
+ * checkpointing computes the activation again by itself: that would round differently. */
 static int activation_to_fuse(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
@@ -332,7 +337,7 @@ static void forward_activation(const struct leaf *leaf)
 			c->context, c->dtype, a->gelu_tanh ? GELU_TANH : GELU_ERF, product, up, n);
 }
 
-/* Again only for what its adapter keeps. */
+/* A recomputation needs only the tensor that its adapter saves. */
 static void forward_down(const struct leaf *leaf)
 {
 	const struct siblings *s = leaf_siblings(leaf);

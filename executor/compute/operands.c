@@ -178,7 +178,8 @@ void *operand_saved(const struct leaf *leaf, int module, enum tensor_role role)
 		role, saved->starts[saved->kept] - compute->saved[first].starts[saved->kept]);
 }
 
-/* In a stage of a pipeline the gradient of the residual stream is what came, and what goes on. */
+/* In a stage of a pipeline the gradient of the residual stream lies in the buffer of the message
+ * that came, or that goes to the stage before. */
 void *operand_work(const struct leaf *leaf, enum tensor_role role)
 {
 	const struct compute *compute = leaf->compute;
@@ -199,7 +200,8 @@ static bool contains(const struct uses *uses, int buffer)
 	return false;
 }
 
-/* What the operation takes it writes; others it reads. The one behind so many like it. */
+/* The used buffer of that role after `behind` others like it. An operation writes the buffers that
+ * it takes and reads the others, so `taken` tells output from input. */
 static int find_taken(const struct leaf *leaf, enum buffer_role role, bool taken, int behind)
 {
 	struct uses uses = uses_of(leaf, leaf->op->uses), takes = uses_of(leaf, leaf->op->takes);
@@ -276,7 +278,7 @@ static void *norm_result(const struct leaf *leaf)
 	return operand_saved(leaf, second ? s->second_norm : s->of[MODULE_NORM], TENSOR_NORM_OUT);
 }
 
-/* What was gathered for an operation: a gradient, then an input. */
+/* The buffer of gathered tokens. A backward has two: first a gradient, last an input. */
 static int find_gathered(const struct leaf *leaf, bool last)
 {
 	struct uses uses = uses_of(leaf, leaf->op->uses);
@@ -303,7 +305,7 @@ static bool cuts_stream(const struct leaf *leaf)
 	return leaf->compute->schedule->plan.sequence_parallel;
 }
 
-/* Of all tokens: column-parallel layers read it. */
+/* The input of a column-parallel layer, for all tokens. */
 static void *column_input(const struct leaf *leaf)
 {
 	return cuts_stream(leaf) ? address(leaf, find_gathered(leaf, true), "gathered input")
@@ -316,7 +318,7 @@ void *operand_stream_gradient(const struct leaf *leaf)
 				 : operand_work(leaf, TENSOR_D_RESIDUAL);
 }
 
-/* Of a norm, or a table of positions: one parameter behind the other. */
+/* The gradients of a norm or of a table of positions, whose parameters lie one behind the other. */
 static void *leaf_gradients(const struct leaf *leaf)
 {
 	return operand_gradient(leaf, leaf_parameter(leaf, 0));
@@ -342,7 +344,7 @@ void *operand_exchanged(struct compute *compute, int op)
 	}
 }
 
-/* Who wrote what a leaf reads. The residual stream is its own case. */
+/* The tensor that a leaf reads lies with the leaf that wrote it, or in the residual stream. */
 void *operand_input(const struct leaf *leaf)
 {
 	const struct siblings *s = leaf_siblings(leaf);

@@ -37,7 +37,7 @@ static void fault_end(const struct compute *c, const struct op *op)
 
 /* --- operations --- */
 
-/* Of the rank's part of the vocabulary: others' are -1. */
+/* Renumbers tokens within the rank's part of the vocabulary; words of other ranks become -1. */
 static bool name_words(const struct compute *c, int32_t *tokens, int64_t n, struct error *error)
 {
 	int64_t first = model_first_word(c->model, c->tensor_place);
@@ -89,7 +89,8 @@ static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, str
 	return name_words(c, tokens, c->sequences * (c->seq_len + 1), error);
 }
 
-/* A device gets them through pinned memory, where each micro-batch of a step has its place. */
+/* Tokens reach a device through pinned memory, in which each micro-batch of a step has its place.
+ */
 static char *staging_of(const struct compute *c, int micro_batch)
 {
 	int64_t tokens = c->sequences * (c->seq_len + 1);
@@ -117,8 +118,9 @@ static void zero_run(
 			(char *)address + first * dtype_bytes(buffer->dtype), end - first);
 }
 
-/* What no leaf writes is zero from the start. Each parameter's part is written by its first term:
- * half of the memory traffic of zeros that are added to. Integers are added to always. */
+/* Prepares a gradient that was just taken. Padding, which no leaf writes, becomes zero. A
+ * parameter's part is overwritten by its first term, which halves the memory traffic of zeroing and
+ * adding. Exact sums are always added to. */
 static void begin_gradient(struct compute *c, const struct buffer *buffer, void *address)
 {
 	const struct unit *unit = &c->program->units[buffer->unit];
@@ -138,7 +140,7 @@ static void begin_gradient(struct compute *c, const struct buffer *buffer, void 
 	zero_run(c, buffer, address, end, elements);
 }
 
-/* Buffers that mean something from the moment they are taken. */
+/* Fills the buffers that must have content from the moment they are taken. */
 static bool begin_buffers(struct compute *c, const struct op *op, struct error *error)
 {
 	const int *takes = slice_of(c->program, op->takes);
@@ -159,7 +161,7 @@ static bool begin_buffers(struct compute *c, const struct op *op, struct error *
 	return true;
 }
 
-/* What the communication thread runs has a context of its own. */
+/* Operations of the communication thread have a context of their own. */
 static struct kernel_context *context_of(const struct compute *c, const struct op *op)
 {
 	bool walks = op->stream == STREAM_COMPUTE || op->stream == STREAM_HOST;
@@ -177,7 +179,7 @@ static bool op_takes(const struct compute *c, const struct op *op, int buffer)
 	return false;
 }
 
-/* The first gradient that was reduced in another dtype starts the sum. */
+/* Adds a reduced gradient to the sum over micro-batches, which the first one starts. */
 static void run_accumulate(struct compute *c, const struct op *op)
 {
 	const int *uses = slice_of(c->program, op->uses);
