@@ -1,5 +1,5 @@
-/* Leaves backward, last to first. Parameter gradients are added to the unit's gradient, or start
- * it; the gradient of the residual stream travels in D_RESIDUAL. */
+/* Backward of leaves, last to first. Gradients of parameters start the unit's gradient or are added
+ * to it; the gradient of the residual stream is in D_RESIDUAL throughout. */
 #include "executor/compute/leaf.h"
 
 #include "schedule/plan/plan.h"
@@ -9,8 +9,8 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 	return &leaf->compute->model->architecture;
 }
 
-/* Gradients of q, k, v. A fused projection has them as columns of one matrix, as q, k, v are, and
- * so has one product for three; else three projections have three matrices one after the other. */
+/* Gradients of q, k and v. They are columns of one matrix for a fused projection, and for three
+ * projections whose input gradient is one product; else three matrices, one after the other. */
 struct qkv_gradients {
 	void *q, *k, *v;
 	int64_t q_stride, kv_stride;
@@ -52,13 +52,13 @@ static struct mlp_gradients mlp_gradients(const struct leaf *leaf)
 	return d;
 }
 
-/* Other sums are of keys. */
+/* Are partial sums those of tensor ranks? Without them they are sums of keys, of context ranks. */
 static bool sums_tokens(const struct leaf *leaf)
 {
 	return leaf->compute->schedule->plan.mesh.tensor > 1;
 }
 
-/* dx of what reads a norm: of column-parallel layers a part of a sum. */
+/* Where leaves that read a norm write dx. For column-parallel ones it is a part of a sum. */
 static void *norm_gradient(const struct leaf *leaf)
 {
 	void *part = sums_tokens(leaf) ? operand_part(leaf) : NULL;
@@ -66,7 +66,7 @@ static void *norm_gradient(const struct leaf *leaf)
 	return part != NULL ? part : operand_work(leaf, TENSOR_D_NORM);
 }
 
-/* As tensor ranks have summed it. */
+/* The same after tensor ranks have summed it. */
 static const void *summed_norm_gradient(const struct leaf *leaf)
 {
 	const void *sum = sums_tokens(leaf) ? operand_sum(leaf) : NULL;
@@ -89,8 +89,9 @@ static void *output_gradient(const struct leaf *leaf, enum module_kind kind)
 	return kind == MODULE_KEY ? d.k : kind == MODULE_VALUE ? d.v : d.q;
 }
 
-/* Of what reads a norm: the last of a block to read it is the first to write its gradient. The
- * first of those that are one product is the last to come: [dy dy ...] times all weights. */
+/* Backward of leaves that read a norm. The last of them in the block comes first and starts dx, the
+ * others add to it. Where their dx is one product, [dy dy ...] times all weights, the leaf that
+ * comes last computes it. */
 static void backward_projection(const struct leaf *leaf)
 {
 	enum module_kind kind = leaf_module(leaf)->kind;
@@ -110,8 +111,8 @@ static void backward_projection(const struct leaf *leaf)
 	leaf->compute->kernels->gemm(leaf->compute->context, &gemm);
 }
 
-/* On the way out of the projection behind it the activation's gradient may be computed, where any
- * rounding will do: there it is rounded once and not twice. */
+/* Computes the gradient of the activation in the epilogue of the projection after it. This rounds
+ * once and not twice, so only where bits may differ from those of other plans. */
 static bool backward_of_both(const struct leaf *leaf)
 {
 	struct compute *c = leaf->compute;
@@ -192,7 +193,7 @@ static void backward_attention_output(const struct leaf *leaf)
 		operand_work(leaf, TENSOR_D_ATTENTION_OUT), false);
 }
 
-/* Where its gradients go. */
+/* Where the core of attention writes its gradients. */
 static struct attention_backward gradients_of(const struct leaf *leaf)
 {
 	struct qkv_gradients d = qkv_gradients(leaf);

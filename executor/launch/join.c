@@ -18,16 +18,17 @@ struct world_kind {
 	void (*stop)(struct cluster *cluster); /* when all come here; may be NULL */
 };
 
-/* How long a rank that lost its connection to a dead one waits for the launcher that saw it die, s.
+/* s that a rank waits, when its connection to a dead rank broke, for the launcher that saw it die.
  */
 enum { LOSS_PAUSE = 3 };
 
 static struct segment *sigpipe_control;
 
-/* MPI gives up at once when it cannot send to a rank that died, and mpirun then leaves with MPI's
- * code (255) instead of ours. So the thread that sends stays here: the launcher of the dead rank
- * tells, and all are ended; only if none does, this rank says what it knows. The signal comes
- * from the thread's own system call, so what is called here need not be safe in handlers. */
+/* When MPI cannot send to a rank that died it gives up at once, and mpirun then exits with MPI's
+ * code (255) instead of ours. So the sending thread stays in this handler until the launcher of the
+ * dead rank has said so and ends all ranks. Only if no launcher does, this rank says what it knows.
+ * The signal comes from a system call of this very thread, so functions that are called here need
+ * not be safe in handlers. */
 static void on_broken_connection(int number)
 {
 	(void)number;
@@ -39,7 +40,7 @@ static void on_broken_connection(int number)
 		pause(); /* until the launcher has told */
 }
 
-/* All find the same difference, and the first rank tells it. */
+/* Every rank finds the same difference; only the first one tells it. */
 static bool agree_over_mpi(struct cluster *cluster, struct error *error)
 {
 	const char *name = segment_text(cluster->control, TEXT_LAUNCHER);
@@ -102,7 +103,8 @@ static void leave_note(void *data, const char *line)
 	text_finish(&text);
 }
 
-/* On one node it is this machine's users who are believed. */
+/* Warns that a port is open to anybody. On the loopback only users of this machine can reach it,
+ * and they are trusted. */
 static void note_open_port(const struct rendezvous *with)
 {
 	struct error line = {0};
@@ -117,8 +119,8 @@ static void note_open_port(const struct rendezvous *with)
 	with->note(with->note_data, line.message);
 }
 
-/* By which ranks of other nodes were met: NCCL, left to itself, may choose one that leads nowhere.
- */
+/* Tells NCCL the network interface by which this rank has met ranks of other nodes. Left to itself
+ * NCCL may choose one that leads nowhere. */
 static void pass_interface(const struct meeting *meeting)
 {
 	const struct layout *layout = &meeting->layout;
@@ -187,7 +189,7 @@ static bool create_shared(struct cluster *cluster, int64_t window_bytes, struct 
 	return segment_create(&cluster->own, &job, texts, 0, 0, window_bytes, error);
 }
 
-/* The first rank of a machine makes the segment, all attach to it. */
+/* The first rank of a machine creates the segment, and all ranks of the machine attach to it. */
 static bool share(struct cluster *cluster, int64_t window_bytes, struct error *error)
 {
 	int local = cluster->layout.rank % cluster->layout.per_node;

@@ -1,12 +1,12 @@
 /* Context parallelism: attention of a rank's own queries over the keys and values of all ranks.
- * All-gather (Llama 3, 2407.21783): they are gathered, and what the rank finds of their gradients
- * is scattered back. Ring (2310.01889; torch, Transformer Engine): in rounds, one block of keys
- * after the other; while a round computes, its block is on the way to the next rank. torch computes
- * the same rounds of what it gathers. All-to-all (2309.14509): ranks change tokens of all heads for
- * all tokens of some heads, and back. */
+ * All-gather (Llama 3, 2407.21783): keys and values are gathered, and the rank's part of their
+ * gradients is reduce-scattered. Ring (2310.01889; torch, Transformer Engine): attention is
+ * computed in rounds, one block of keys each; meanwhile the block is on its way to the next rank.
+ * torch computes the same rounds on gathered keys. All-to-all (2309.14509): ranks exchange some
+ * tokens of all heads for all tokens of some heads, and back. */
 #include "schedule/passes/step.h"
 
-/* The first of several parts: keys and values are there for the others. */
+/* Is it the first part of a range? Later parts find keys and values there. */
 static bool is_first(const struct action *action)
 {
 	return action->kind != ACTION_RECOMPUTE || action->flags & FIRST;
@@ -23,7 +23,8 @@ static void add_gathered(struct step *step, struct action action)
 		action_add_beside(step, &action, ACTION_SCATTER_KEYS, 0);
 }
 
-/* Ours leaves forward's results for the way back too: what is saved of them is what has come. */
+/* Our own runtime saves the results that have come back, so forward leaves its results
+ * (LEAVES_KEYS) as backward leaves gradients. */
 static void add_by_heads(struct step *step, struct action action)
 {
 	bool back = action_makes_input(&action);
@@ -33,7 +34,7 @@ static void add_by_heads(struct step *step, struct action action)
 	action_add_beside(step, &action, ACTION_JOIN_HEADS, back ? 0 : OF_INPUT);
 }
 
-/* One that is not the action itself: it has no weights, and no tensors of its own. */
+/* Adds a round beside the action itself, which alone has weights and tensors of its own. */
 static void add_round(
 	struct step *step, const struct action *at, enum action_kind kind, unsigned flags)
 {
@@ -43,7 +44,7 @@ static void add_round(
 	action_add(step, round);
 }
 
-/* Keys and values for the next round; all of them beside the first one where they are gathered. */
+/* Brings keys and values for the next round. Where they are gathered, all come beside the first. */
 static void bring_keys(struct step *step, const struct action *action, unsigned flags)
 {
 	if (step->plan->context_method == CONTEXT_RING)
@@ -52,8 +53,8 @@ static void bring_keys(struct step *step, const struct action *action, unsigned 
 		action_add_beside(step, action, ACTION_GATHER_KEYS, IN_ROUNDS);
 }
 
-/* Forward's first round is the action, which takes what the others fill; those are one where
- * nothing arrives between them. */
+/* The action is the first round of forward, because it takes the buffers that later rounds fill.
+ * With gathered keys all later rounds are one operation: nothing arrives between them. */
 static void add_ring(struct step *step, struct action action)
 {
 	int64_t rounds = plan_attention_rounds(step->plan);
@@ -69,8 +70,8 @@ static void add_ring(struct step *step, struct action action)
 	add_round(step, &action, other, ENDS_ROUNDS);
 }
 
-/* Backward's last round is the action, which gives what the others have read. Gradients of keys
- * follow the keys by one round. */
+/* The action is the last round of backward, because it gives back the buffers that earlier rounds
+ * read. Gradients of keys follow their keys by one round. */
 static void add_ring_back(struct step *step, struct action action)
 {
 	const struct ring_rules *ring = runtime_of(step->plan->runtime)->ring;

@@ -8,11 +8,11 @@
 struct tracing {
 	struct step *step;
 	const struct action *at;
-	struct numbers trace; /* leaves in the order of use in one micro-batch, */
-	int position, queue;  /* how far it has come, and prefetching */
-	int64_t live;         /* gathered elements */
-	bool *is_whole;       /* per leaf */
-	int *packed;          /* per leaf: which gather it has to be copied out of; 0: none */
+	struct numbers trace; /* leaves in the order in which one micro-batch uses them */
+	int position, queue;  /* in the trace: the next use; the next leaf to prefetch */
+	int64_t live;         /* elements that are gathered */
+	bool *is_whole;       /* per leaf: it is gathered */
+	int *packed;          /* per leaf: the joint gather that it is yet to be copied out of; 0 */
 	int n_packed;
 };
 
@@ -32,7 +32,7 @@ static bool is_end_of_use(const struct action *action)
 	return action->kind == ACTION_POST_FORWARD || action->kind == ACTION_POST_BACKWARD;
 }
 
-/* All micro-batches are alike. */
+/* The first micro-batch gives the trace; all others are alike. */
 static void record(struct tracing *t, const struct action_list *actions)
 {
 	for (int i = 0; i < actions->n && actions->items[i].micro_batch == 0; i++)
@@ -50,7 +50,7 @@ static bool is_there(const struct tracing *t, int unit)
 	return t->is_whole[unit] || t->packed[unit] > 0;
 }
 
-/* The last `n` numbers of step->lists. */
+/* Gathers the leaves that are the last `n` numbers of step->lists. */
 static void gather(struct tracing *t, int n, int cause)
 {
 	struct slice units = {t->step->lists.n - n, n};
@@ -70,7 +70,7 @@ static void gather(struct tracing *t, int n, int cause)
 	}
 }
 
-/* What was gathered with others is copied out when the first of them is used. */
+/* Copies all leaves of a joint gather out, when the first of them is used. */
 static void copy_out(struct tracing *t, int packed)
 {
 	int last = -1;
@@ -87,7 +87,8 @@ static void copy_out(struct tracing *t, int packed)
 	}
 }
 
-/* Leaves that follow, until the bucket is full: the last one may exceed it. */
+/* Gathers leaves that are used next, until prefetch_elements are reached; the last leaf may go
+ * beyond that. */
 static void prefetch(struct tracing *t, int cause)
 {
 	const struct method *method = &t->step->method;

@@ -1,16 +1,17 @@
-/* What stages of a pipeline send each other: a pass through a stage begins with the activations of
- * the stage before (backward: with their gradients, from the stage behind), and ends with its own
- * on their way. Stages of one rank hand them over without a message. The weight part of a backward
- * neither gets nor sends anything. */
+/* Messages between stages of a pipeline. A forward pass through a stage receives activations from
+ * the stage before and sends its own to the next one; a backward pass does the same with gradients
+ * in the other direction. Stages of one rank hand them over without a message. The weight part of a
+ * backward neither receives nor sends. */
 #include "schedule/passes/step.h"
 
 struct posting {
-	int pass; /* that is next */
-	int n, next;
-	struct pipeline_receive *receives; /* posted early */
+	int pass;    /* the next pass of the rank */
+	int n, next; /* receives that are posted early, and the next of them */
+	struct pipeline_receive *receives;
 };
 
-/* The pass that it is for has no flight so far. */
+/* Posts the receives that are due before the next pass. They carry no flight, because the passes
+ * that they are for have not begun. */
 static void post(struct step *step, struct posting *posting)
 {
 	for (; posting->next < posting->n &&
@@ -26,8 +27,8 @@ static void post(struct step *step, struct posting *posting)
 	posting->pass++;
 }
 
-/* To or from the stage so far on, if there is one: a message, or what stands for it where the rank
- * has both. Was it a message? */
+/* Adds a message to or from the stage at that distance, if there is one, or `mark` where that stage
+ * is on the same rank. True when it added a message. */
 static bool add(struct step *step, const struct action *at, int distance, enum action_kind message,
 	enum action_kind mark)
 {
@@ -41,7 +42,7 @@ static bool add(struct step *step, const struct action *at, int distance, enum a
 	return rank != step->class;
 }
 
-/* Behind it the parts of other tensor ranks. */
+/* Adds the receive, and the gather of the parts that other tensor ranks have received. */
 static void add_received(struct step *step, const struct action *at, int distance, bool early)
 {
 	enum action_kind kind = early ? ACTION_TAKE_OVER : ACTION_RECEIVE;

@@ -7,8 +7,10 @@
 struct reducing {
 	struct step *step;
 	const struct action *at;
-	bool *has_gradient;          /* per range */
-	int *first_done, *next_done; /* buckets that a range completes, and the one behind; -1 */
+	bool *has_gradient; /* per range: backward has left one that is not yet collected */
+	/* Lists of buckets: per range the first one that it completes, per bucket the next one of
+	 * the same range; -1 ends them. */
+	int *first_done, *next_done;
 };
 
 static void add(struct reducing *r, enum action_kind kind, enum stream stream, int unit, int range)
@@ -25,7 +27,7 @@ static void add_reduction(struct reducing *r, int bucket)
 		add(r, ACTION_REDUCE_BUCKET, STREAM_REDUCE, bucket, -1);
 }
 
-/* The owner's slice is copied out of the reduced bucket. */
+/* Reduces a bucket, of which the rank then copies its slice out. */
 static void cut(struct reducing *r, int bucket)
 {
 	enum stream stream = r->step->method.overlaps ? STREAM_REDUCE : STREAM_COMPUTE;
@@ -74,7 +76,7 @@ static bool completes(const struct step *step, int range, int done)
 	return head && tied >= 0 ? step->owners[tied] == done : range == done;
 }
 
-/* DeepSpeed: into the collecting buffer; what was there is free. */
+/* DeepSpeed copies gradients that are complete into a collecting buffer, which frees their own. */
 static void collect(struct reducing *r)
 {
 	for (int range = r->step->n_ranges - 1; range >= r->at->range; range--) {
@@ -98,7 +100,7 @@ static void range_done(struct reducing *r)
 		reduce(r, u);
 }
 
-/* When the last bucket is reduced, DDP's are copied back into the gradients. */
+/* DDP copies its buckets back into the gradients when the last one has been reduced. */
 static void copy_back(struct reducing *r)
 {
 	if (!(r->at->flags & SYNCHRONISES) || r->step->group_replicate < 0)
@@ -108,7 +110,7 @@ static void copy_back(struct reducing *r)
 			add(r, ACTION_EMPTY_BUCKET, STREAM_COMPUTE, u, -1);
 }
 
-/* Of all stages that the rank has. */
+/* The end of backward, when the last of the rank's stages has come to it. */
 static void backward_done(struct reducing *r)
 {
 	const struct method *method = &r->step->method;

@@ -1,70 +1,80 @@
-/* Private to passes: how many bytes a range, the loss and backward need; what a leaf is to the
- * ranks that divide it. */
+/* Private to passes: bytes of the tensors that ranges, the loss and backward work with, and of what
+ * ranks exchange. All are of one micro-batch and one rank. */
 #ifndef SCHEDULE_SIZES_H
 #define SCHEDULE_SIZES_H
 
 #include "schedule/passes/step.h"
 
-/* Of the tensors that a range saves, or that are computed again; ranges before it are filled. */
+/* Tensors that a range saves, or that are computed again. Ranges before it must have been filled.
+ */
 int64_t range_saved_bytes(const struct step *step, int range);
-/* Of what selective checkpointing keeps of a range. */
+/* Tensors of a range that selective checkpointing keeps. */
 int64_t range_kept_bytes(const struct step *step, int range);
-/* Of the gradients of what its leaves return, that the weight part of backward reads. */
+/* Gradients of the outputs of its leaves, which the weight part of backward reads. */
 int64_t range_output_gradient_bytes(const struct step *step, int range);
 int64_t residual_bytes(const struct step *step);
 /* What one rank sends to the next stage. */
 int64_t message_bytes(const struct step *step);
 int64_t tokens_bytes(const struct step *step);
 int64_t logits_bytes(const struct step *step);
-/* Payloads of what ranks exchange that divide the model: the residual stream of all tensor ranks;
- * one figure a token in the loss; keys and values of all context ranks. */
+/* What is needed to compute the loss, beside the logits. */
+int64_t loss_work_bytes(const struct step *step);
+
+/* --- payloads of exchanges (the full size, as in struct op) --- */
+
+/* The residual stream of all tensor ranks. */
 int64_t exchanged_tokens_bytes(const struct step *step);
+/* One figure for each token in the loss, of which a part of the vocabulary has LOSS_PARTS. */
 int64_t exchanged_loss_bytes(const struct step *step);
-enum { LOSS_PARTS = 3 }; /* such figures, of a part of the vocabulary */
+enum { LOSS_PARTS = 3 };
+/* Keys and values of all context ranks. */
 int64_t exchanged_keys_bytes(const struct step *step);
-/* A ring: keys and values of one rank; their gradients; results of rounds until they are merged. */
+/* A ring of context ranks: keys and values of one rank; their gradients; the results of rounds
+ * until they are merged. */
 int64_t key_block_bytes(const struct step *step);
 int64_t ring_sums_bytes(const struct step *step);
 int64_t ring_results_bytes(const struct step *step);
-/* Heads of all of a rank's tokens: what attention reads, or its result. */
+/* All-to-all over context ranks: the input of attention, or its result, for all heads of the rank's
+ * tokens. */
 int64_t exchanged_heads_bytes(const struct step *step, bool of_input);
-/* The same in backward where not of forward: results and their gradients; ours sends beside them
- * what forward had sent, rather than keep what had come. */
+/* What goes that way at once: in forward (of_input) the input; in backward the gradient of the
+ * result. Our own runtime sends input and result along once more, which it does not keep. */
 int64_t cut_heads_bytes(const struct step *step, bool of_input);
-/* What attention, backward or not, leaves for the ranks that its tokens came from. */
+/* What attention leaves for the ranks that its tokens came from. */
 int64_t left_keys_bytes(const struct step *step, bool is_back);
-/* Rows that a rank sends to experts; that come from other expert ranks, and that its own get, of
- * the fullest rank; what as many bytes of rows are weighed with; how many for each. */
+/* Rows of experts: those that a rank sends; those that come to the fullest rank from others; those
+ * that its experts compute; those that there is memory for. */
 int64_t sent_rows_bytes(const struct step *step);
 int64_t arrived_rows_bytes(const struct step *step);
 int64_t received_rows_bytes(const struct step *step);
-int64_t row_room_bytes(const struct step *step); /* there is memory for so many that come */
+int64_t row_room_bytes(const struct step *step);
+/* The routing weights of `bytes` bytes of rows; the number of rows for each expert. */
 int64_t row_weights_bytes(const struct step *step, int64_t bytes);
 int64_t row_counts_bytes(const struct step *step);
-/* Beyond the logits. */
-int64_t loss_work_bytes(const struct step *step);
 
-/* The whole of what backward works with, and two parts of it: the residual stream's gradient and
- * the widest gradient inside a block. */
+/* The tensors that backward works with: all of them, and two parts of these: the gradient of the
+ * residual stream and the widest gradient inside a block. */
 struct backward_work {
 	int64_t all, residual, widest;
 };
 struct backward_work backward_work_of(const struct step *step);
 
-/* Elements. */
+/* --- parameters --- */
+
+/* Elements of the parameters of a range. */
 int64_t range_parameters(const struct step *step, int range);
-/* Of a tied weight, backward meets the head first. The embedding's own part is added to what is
- * there: it lives for one operation only. Elements of the range that are such. */
+/* Those of them that are a tied embedding. Backward meets the head first and leaves its gradient;
+ * the gradient of the embedding is added to it, so its buffer lives for one operation only. */
 int64_t range_tied_parameters(const struct step *step, int range);
-/* Bytes of all of the unit's parameters, whole. */
+/* Bytes of all parameters of a unit, unsharded. */
 int64_t unit_whole_bytes(const struct step *step, int unit);
-/* Do tensor ranks have its parameters alike, and each a part of their gradient? */
+/* Do tensor ranks have equal parameters of this leaf, and each only a part of their gradient? */
 bool leaf_is_partial(const struct step *step, int module);
-/* Of the stage's buckets, trained parameters of which this is so. */
+/* Elements of such parameters, trained ones, in the buckets of the stage. */
 int64_t partial_parameters(const struct step *step);
 
-/* Asynchronous tensor parallelism: on which side of a block's product tokens are exchanged, beside
- * which it may be computed. */
+/* Asynchronous tensor parallelism: on which side of a block's product tokens are exchanged, so that
+ * the product can run beside the exchange. */
 enum side { SIDE_NONE, SIDE_INPUT, SIDE_OUTPUT };
 enum side leaf_side(const struct step *step, int leaf);
 
