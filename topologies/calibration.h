@@ -31,8 +31,8 @@ struct calibration_collective {
 	double bandwidth; /* B/s of the full size: algbw */
 };
 
-/* A product of that shape alone, launch included; as cuBLASLt proposes it, and by the choices below
- * (0: none). */
+/* The rate of a product of one shape alone, launch included: by the algorithm that cuBLASLt
+ * proposes, and by the one that was chosen instead (below; 0: none was). */
 struct calibration_product {
 	enum dtype dtype;
 	int64_t m, n, k;
@@ -57,26 +57,27 @@ struct calibration {
 	/* A GPU's products run in tiles and waves instead of f(m) f(n), unless half_m or half_n is
 	 * given; half_k is what a tile's beginning and end cost. */
 	double sustained_clock;         /* rate in a step / rate of a kernel alone */
-	double sustained_spread;        /* of that, relative, in one measurement */
+	double sustained_spread;        /* relative spread of that within one measurement */
 	double attention_forward_flops; /* FLOP/s, as executed (causal half) */
 	double attention_backward_flops;
 	double memory_bandwidth;        /* B/s reached by element-wise kernels, one device alone */
 	double memory_bandwidth_shared; /* B/s of all devices of a node together (shares_host) */
 	double kernel_overhead;         /* s on the device per kernel */
 	double host_overhead;           /* s on the host thread per operation issued */
-	double host_factor;             /* what the host thread takes / by its runtime's figures */
-	double optimizer_bandwidth;     /* B/s reached by AdamW over flat shards */
+	double host_factor;         /* time of the host thread / that by its runtime's figures */
+	double optimizer_bandwidth; /* B/s reached by AdamW over flat shards */
 	double optimizer_bandwidth_shared; /* B/s of all devices of a node together (shares_host) */
-	/* CPU devices, what arithmetic allows of kernels that otherwise wait for memory, per
-	 * second: elements through GELU, or back; logits through cross-entropy and back; gradients
-	 * squared and summed without rounding (of GPUs too). */
+	/* CPU devices: how fast kernels could go that usually wait for memory, were there
+	 * arithmetic only. Elements a second through GELU or its backward; logits a second through
+	 * cross-entropy and its backward; gradients a second that are squared and summed exactly
+	 * (GPUs have this, too). */
 	double activation_rate, bf16_activation_rate;
 	double loss_rate, bf16_loss_rate, gradient_norm_rate;
 	/* Relative standard deviations of what the model gets wrong: of kernels, of collectives, of
 	 * the issuing thread, each common to all of its kind; and of a step beyond these. */
 	double compute_spread, collective_spread, host_spread, residual_spread;
-	/* Times and rates above are typical ones: medians over the whole of the measurement. The
-	 * best of its moments, as seconds over these: what a machine takes that is left alone. */
+	/* Times and rates above are medians over the whole measurement. In its best moments, as on
+	 * a machine that nobody else uses, seconds were these times the medians. */
 	double compute_best, collective_best; /* at most 1 */
 	double step_p95;  /* the 95th percentile of a run's steps over their median */
 	double yardstick; /* s of a fixed product on all cores (CPU devices) */
@@ -109,7 +110,7 @@ bool calibration_read(struct arena *arena, const struct node *map, struct calibr
 	struct error *error);
 void calibration_write(const struct calibration *calibration, struct writer *writer);
 
-/* Of a CPU device's products in that dtype; 0: not measured. */
+/* The FLOP/s of a CPU device's products in that dtype; 0: not measured. */
 double calibration_gemm_flops(const struct calibration *calibration, enum dtype dtype);
 
 /* Puts `product` where it belongs; `products` has room for it. False, and nothing done, when that

@@ -13,8 +13,8 @@ enum product_form {
 };
 extern const char *const product_form_names[]; /* "forward", "input_gradient", ... */
 
-/* A way of cuBLASLt's for products of that shape, in numbers of its own (cublasLt.h), that was
- * found to be faster than what it proposes first. */
+/* An algorithm of cuBLASLt, in numbers of cublasLt.h, for products of one shape: it was faster than
+ * the one that the library proposes first. */
 struct calibration_choice {
 	enum product_form form;
 	enum dtype dtype, result; /* of the operands, of what is written */
@@ -28,9 +28,9 @@ enum { CALIBRATION_CHOICES = 128 }; /* at most */
 enum attention_direction { ATTENTION_IS_FORWARD, ATTENTION_IS_BACKWARD };
 extern const char *const attention_direction_names[]; /* "forward", "backward" */
 
-/* A way of cuDNN's for a pass of attention in bf16 with heads of that size over sequences of that
- * length, in numbers of its own (cudnn_graph.h): it agreed with our kernel, repeated its bits, and
- * was faster. */
+/* An engine configuration of cuDNN, in numbers of cudnn_graph.h, for a pass of attention in bf16
+ * with heads of that size over sequences of that length. It agreed with our kernel, repeated its
+ * bits, and was faster. */
 struct calibration_attention {
 	int64_t head_dim, length;
 	enum attention_direction pass;
@@ -42,14 +42,15 @@ struct calibration_attention {
 enum { CALIBRATION_ATTENTION = 32 }; /* at most */
 
 struct calibration;
-/* Of that backward; NULL: it is not cuDNN's. */
+/* The choice for that backward; NULL: our own kernel computes it. */
 const struct calibration_attention *calibration_attention_backward(
 	const struct calibration *calibration, int64_t head_dim, int64_t length);
-/* Bytes for a head of a sequence: heads that share keys have gradients of these, in fp32, each. */
+/* Bytes of workspace for one head of one sequence. `shared`: heads share keys; then each head needs
+ * memory for its own fp32 gradients of these. */
 int64_t calibration_attention_bytes(const struct calibration_attention *attention, bool shared);
-/* What is set aside for backward of so many heads of each of so many sequences: enough for all, or
- * for as many as ATTENTION_WORKSPACE_BYTES hold, at once. The heads of a key stay together; 0: even
- * these are too many, and are not cuDNN's. */
+/* Bytes to set aside for backward: enough for all heads of all sequences at once, or for as many as
+ * fit in ATTENTION_WORKSPACE_BYTES. The heads that share a key stay together; 0: even these do not
+ * fit, and our own kernel computes them. */
 enum { ATTENTION_WORKSPACE_BYTES = 1216 << 20 }; /* a sequence of 4096 tokens and 32 heads */
 int64_t calibration_attention_workspace(const struct calibration_attention *attention,
 	int64_t sequences, int64_t heads, int64_t kv_heads);

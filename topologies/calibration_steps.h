@@ -27,7 +27,7 @@ extern const char *const step_work_names[];
 
 /* Two matrices and a function between them, or three with a gate. */
 enum step_mlp { STEP_MLP_PLAIN, STEP_MLP_GATED };
-/* Of a rank: one, or all that the machine has. A GPU is all of itself. */
+/* How many threads a rank has: one, or all that the machine has. For a GPU it is ALL. */
 enum step_threads { STEP_THREADS_ONE, STEP_THREADS_ALL };
 extern const char *const step_mlp_names[];     /* "plain", "gated" */
 extern const char *const step_threads_names[]; /* "one", "all" */
@@ -48,8 +48,8 @@ bool calibration_add_step(struct calibration *calibration, const struct calibrat
 
 /* At most so many measurements of one thing, apart in time. */
 enum { CALIBRATION_VISITS = 5 };
-/* Of 1 to CALIBRATION_VISITS measurements of one combination: of each kind of work the middle
- * factor of those that have one. */
+/* The median of 1 to CALIBRATION_VISITS measurements of one combination: for each kind of work that
+ * of the measurements that have a factor. */
 struct calibration_step calibration_step_middle(const struct calibration_step *steps, int n);
 
 /* Into compute_best and residual_spread: `levels` are the seconds of n figures, each over the

@@ -67,7 +67,8 @@ struct fabric { /* inside a node */
 	double bandwidth; /* B/s, one direction, of one device's port, as a ring uses it (NCCL's) */
 	double latency;   /* s, one hop */
 	int64_t channels; /* NCCL graph channels on one node; 0 = unknown */
-	/* That share a host, where a node is an NVLink domain of several hosts; 0 = all of them. */
+	/* Devices that share a host, when the node is an NVLink domain of several hosts; 0 = all.
+	 */
 	int64_t host_devices;
 };
 

@@ -71,7 +71,7 @@ bool calibrate_kernels(struct bench *bench, struct error *error);
 void calibrate_memory(struct bench *bench);
 void calibrate_products(struct bench *bench);
 void calibrate_shapes(struct bench *bench);
-/* Of ordinary values, in pages as training has them. The caller frees it. */
+/* n floats of ordinary values, in large pages as training has them. The caller frees it. */
 float *bench_floats(int64_t n);
 /* fit_collectives.c: shm collectives by size, for each number of ranks; or those of all
  * levels of a launcher's ranks. */

@@ -166,7 +166,7 @@ static double saturation(double size, double half)
 	return size / (size + half);
 }
 
-/* As simulator/gemm.c has it: arithmetic by saturation, and the traffic of the operands. */
+/* As simulator/devices/gemm.c has it: arithmetic by saturation, and the traffic of the operands. */
 static double arithmetic_of(const struct shapes *s, const struct product_shape *p)
 {
 	return bench_flops(p) /

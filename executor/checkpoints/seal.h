@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 
-/* Of a JSON document that is finished, indented, with something in its root. */
+/* Adds the checksum to a finished, indented JSON document whose root is a map that is not empty. */
 void seal_add(struct text *text);
 
 enum seal {

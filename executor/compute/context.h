@@ -21,16 +21,17 @@ extern const struct context_calls context_by_gather, context_by_heads, context_b
 
 int64_t context_place(const struct compute *compute);
 int64_t context_ranks(const struct compute *compute);
-/* Where the even or odd one of a rank's chunks begins, in its sequence. */
+/* The position in its sequence at which the first (chunk even) or second chunk of a rank begins. */
 int64_t context_first_position(const struct compute *compute, int64_t place, int64_t chunk);
-/* Of a sequence's chunk: its place in the block of the rank that has it, which has those of all
- * sequences one behind the other, and which rank that is. */
+/* The rank that has a chunk of every sequence, and the row at which the chunk of one sequence
+ * begins in that rank's block: chunks of all sequences lie one behind the other there. */
 int64_t context_rank_of(const struct compute *compute, int64_t chunk);
 int64_t context_row_of(const struct compute *compute, int64_t sequence, int64_t chunk);
-/* Elements of a key: in a block those of the rank's tokens follow one another, and values them. */
+/* Elements of the keys of one token. A block has the keys of all of the rank's tokens, then their
+ * values. */
 int64_t context_key_width(const struct leaf *leaf);
-/* `width` elements of each of the rank's tokens, from rows that lie `from` apart to rows that lie
- * `to` apart. Nothing in a rehearsal. */
+/* Copies `width` elements for each of the rank's tokens, from rows that lie `from` elements apart
+ * to rows that lie `to` elements apart. Copies nothing in a rehearsal. */
 void context_copy(const struct leaf *leaf, void *out, int64_t to, const void *in, int64_t from,
 	int64_t width);
 

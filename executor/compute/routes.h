@@ -4,22 +4,25 @@
 
 #include "executor/compute/leaf.h"
 
-/* Of the rank's own tokens, for all experts. */
+/* Where the rank's own tokens go, over all experts. A row is one token for one of its experts; rows
+ * are sorted by expert. */
 struct routes {
 	int64_t experts, per_token, tokens, parts;
-	/* Of a token's experts, in the order of experts: [tokens * per_token] */
+	/* [tokens * per_token] For each token its experts in ascending order, and the row of each.
+	 */
 	int32_t *expert, *row;
-	float *weight, *gradient; /* and that of the weight, from DOWN to the router */
-	int32_t *token;           /* of a row */
-	/* The row that a part of the tokens of an expert begins with, and the end. */
+	float *weight, *gradient; /* the routing weight; its gradient, from DOWN to the router */
+	int32_t *token;           /* [rows] the token that a row is of */
+	/* [experts * parts + 1] The first row of each part of an expert's tokens; the end. */
 	int64_t *first;
-	/* Of what the rank's experts compute, where it has some of them: as in struct pieces. */
+	/* Where the rank has only some experts: first rows of what these compute (struct pieces).
+	 */
 	int64_t *arrived;
 };
 
-/* Rows that the rank's experts compute: from each rank those of one expert behind those of the
- * other, of each expert part by part. Piece (source * held + expert) * parts + part begins with row
- * `first` of it. */
+/* The rows that the rank's experts compute, in pieces: by the rank that they come from, then by
+ * expert, then by part. Piece (source * held + expert) * parts + part begins with row `first` of
+ * that index. */
 struct pieces {
 	int64_t sources, held, parts;
 	const int64_t *first;
@@ -30,26 +33,27 @@ static inline int64_t pieces_rows(const struct pieces *p)
 	return p->first[p->sources * p->held * p->parts];
 }
 
-/* Nothing has been computed that could be read: rows are dealt out evenly. */
+/* Is there no routing to read, as in a rehearsal? Rows are dealt out evenly then. */
 bool routes_are_idle(const struct compute *compute);
-/* Of the micro-batch and block that the leaf is in. NULL: compute->error is set. */
+/* The routes of the micro-batch and block that the leaf is in. NULL: compute->error is set. */
 const struct routes *routes_find(const struct leaf *leaf);
-/* Likewise; `routes` are those. */
+/* The pieces of these routes. */
 struct pieces routes_pieces(const struct leaf *leaf, const struct routes *routes);
 /* How many rows of each expert and part another rank has for this one, kept until backward:
  * [held * parts]. */
 int32_t *routes_counts(const struct leaf *leaf, int64_t source);
 
-/* A copy of each token for each of its experts. */
+/* Fills rows with a copy of each token for each of its experts. */
 void routes_dispatch(
 	const struct leaf *leaf, const struct routes *r, void *rows, const void *tokens);
-/* y = residual + what a token's experts have made of it, weighed; in bf16 rounded once. */
+/* y = residual + the weighted sum of the results of a token's experts; in bf16 rounded once. */
 void routes_combine(const struct leaf *leaf, const struct routes *r, void *y, const void *residual,
 	const void *rows);
-/* Of what experts have made, the residual stream's gradient, weighed; and of the weights. */
+/* The backward of routes_combine: fills rows with the weighted gradient of the residual stream, and
+ * computes the gradients of the weights from `made`, the results of the experts. */
 void routes_spread(const struct leaf *leaf, const struct routes *r, void *rows, const void *made,
 	const void *dy);
-/* The gradient of what the experts and the router read. */
+/* The backward of routes_dispatch: adds the gradients of a token's rows up in dx. */
 void routes_gather_back(
 	const struct leaf *leaf, const struct routes *r, void *dx, const void *rows);
 

@@ -20,14 +20,15 @@
 
 /* What a step gets from the host and leaves for it, on the device and in pinned memory. */
 struct device_scalars {
-	/* The host's, before the step: of parameters without and with weight decay. */
+	/* From the host, before the step: [0] for parameters without weight decay, [1] with. */
 	struct adamw_factors adamw[2];
 	struct sgd_factors sgd[2];
-	/* The step's. */
-	struct exact_sum loss, squares; /* of this rank's losses; of all gradients */
-	double norm;                    /* where it is clipped */
-	float clip;                     /* what that multiplies gradients with */
-	int32_t fault;                  /* the largest token outside of the vocabulary; -1 = none */
+	/* Results of the step. */
+	struct exact_sum loss,
+		squares; /* sums of this rank's losses; of squares of all gradients */
+	double norm;     /* of the gradients, where they are clipped */
+	float clip;      /* the factor that clipping multiplies them with */
+	int32_t fault;   /* the largest token outside of the vocabulary; -1 = none */
 };
 
 /* Streams that ranks of one process share (cuda_streams.c), and where those meet. */
@@ -55,8 +56,8 @@ struct device_cuda {
 	 * have no order of their own. */
 	bool one_at_a_time;
 	bool careless; /* a seeded fault: streams do not wait for each other */
-	/* Where the device's tier comes from, of ncclMemAlloc's and ncclMemFree's kind; NULL: the
-	 * driver. Without room there the driver is asked. */
+	/* Allocate and free the device's tier, as ncclMemAlloc and ncclMemFree do. NULL, or when
+	 * they have no memory: the driver allocates. */
 	int (*take_arena)(void **memory, size_t bytes);
 	int (*give_arena)(void *memory);
 	const int32_t *fault; /* what kernels leave as scalars.fault; NULL = nothing */

@@ -1,6 +1,6 @@
 /* Pacing on a GPU: a kernel of one thread notes when an operation starts, another one behind it
- * holds the stream until its modelled time has passed (kernels/cuda/pace.cuh). The host waits for
- * neither. */
+ * holds the stream until its modelled time has passed (kernels/cuda/device/pace.cuh). The host
+ * waits for neither. */
 #include <math.h>
 #include <string.h>
 

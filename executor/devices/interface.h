@@ -5,16 +5,16 @@
 #include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
-/* Of a device that works on its own while the walk goes on: the walk enqueues everything itself, in
- * list order, and calls these instead of waiting. False ends the step, with an error or (when the
- * run was aborted) without. A step ends when the device has done all of it, so nothing of one step
- * waits for the step before. */
+/* A device that works on its own while the walk goes on. The walk enqueues all operations itself,
+ * in list order, and calls these functions instead of waiting. False ends the step, with an error
+ * or (when the run was aborted) without. A step ends when the device has done all of it, so no
+ * operation waits for the step before. */
 struct device_ops {
 	/* `walk` is set to whether the operations are to be issued: a device that can repeat a step
 	 * by itself carries it out in end_step. */
 	bool (*begin_step)(void *device, bool rehearsal, bool *walk, struct error *error);
-	/* What follows belongs to `op`: it starts behind the operations that `op` waits for. On the
-	 * host's own stream the host waits for them. */
+	/* Brackets the calls that enqueue `op`, which starts after the operations that it waits
+	 * for. For an operation of the host stream the host itself waits for them. */
 	bool (*begin)(void *device, int op, struct error *error);
 	bool (*end)(void *device, int op, struct error *error);
 	/* The host waits until that operation of this step has finished. */

@@ -66,7 +66,7 @@ struct spread {
 };
 struct spread measure_spread(double *values, int64_t n);
 
-/* Where the time of a step went, from when its operations ran. */
+/* How the time of a step is split over kinds of work, from the spans of its operations. */
 struct time_split measure_time_split(
 	const struct program *program, const struct span *spans, struct arena *arena);
 

@@ -128,7 +128,7 @@ static char **make_environment(struct crew *crew, int rank)
 		{"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
 		/* Collectives of several communicators start in the order in which they were given,
 		 * alike on all GPUs: two that each hold what the other one needs would wait for
-		 * ever. NCCL 2.26; see also device_cuda.one_at_a_time. */
+		 * ever. NCCL 2.26; see also struct device_cuda, one_at_a_time. */
 		{"NCCL_LAUNCH_ORDER_IMPLICIT", gpus ? "1" : NULL},
 		/* A step is walked or launched, and has ended before the next one begins. What
 		 * would allow more can end in a deadlock where a graph has several communicators.

@@ -31,19 +31,19 @@ static inline bool event_reached(const struct event *event, uint32_t target)
 
 /* Sets the value (release) and wakes the threads that wait. */
 void event_set(struct event *event, uint32_t value);
-/* Until the value has reached `target` (acquire). */
+/* Waits until the value has reached `target` (acquire). */
 enum event_result event_wait(struct event *event, uint32_t target, const struct patience *patience);
 /* Wakes all waiters, so that they look at their abort flag. */
 void event_wake(struct event *event);
 
 /* Seconds on the monotonic clock, which all processes of a machine share. */
 double clock_now(void);
-/* Between two looks at what tells nobody when it ends, as a GPU does: sleeps a hundredth of the
- * seconds waited so far, from 20 us to 1 ms. */
+/* For polling what wakes nobody when it ends, such as a GPU: sleeps a hundredth of the seconds
+ * waited so far, at least 20 us and at most 1 ms. */
 void clock_nap(double waited);
-/* Not even tests set another one: for times that processes compare. */
+/* The same, which not even tests replace: for times that processes compare. */
 double clock_of_machine(void);
-/* For tests, before any thread starts: another clock, of the calling thread. */
+/* For tests, before any thread starts: replaces clock_now(). */
 void clock_use(double (*now)(void));
 
 #endif

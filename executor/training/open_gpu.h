@@ -18,12 +18,12 @@ int gpu_of_rank(const struct segment *segment, const struct cluster *cluster, in
 /* kernel_context.beside of a GPU whose collectives are kernels of their own: as many blocks as
  * --nccl lets them have. */
 int gpu_blocks_beside(const struct gpu *gpu, const struct job *job);
-/* On the rank's thread. The mirror lies in the rank's window. */
+/* Must be called on the rank's thread. The mirror lies in the rank's window. */
 bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
 	const struct cluster *cluster, struct error *error);
 void gpu_close(struct gpu *gpu);
 
-/* In place of `comm`, which is open for what lies in host memory: that goes on to be served. */
+/* Replaces `comm`, which serves host memory, by one that serves the GPU and host memory. */
 bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
 	struct comm *comm, struct error *error);
 

@@ -53,12 +53,12 @@ struct trainer {
 bool trainer_open(struct trainer *trainer, struct error *error);
 void trainer_close(struct trainer *trainer);
 
-/* All that the heap has used so far is in large pages from here on: between steps. What a step
- * holds at the same time hangs on how late its collectives are, and the rehearsal has none. */
+/* Moves all that the heap has used so far to large pages; to be called between steps. The rehearsal
+ * does not show what a step uses: that depends on how late its collectives are. */
 void trainer_large_pages(struct trainer *trainer);
 
 const struct job *trainer_job(const struct trainer *trainer);
-/* Of the schedule's operations; trainer->kernels are the host's. */
+/* The kernels of the schedule's operations; trainer->kernels are those of the host. */
 const struct kernels *trainer_kernels(const struct trainer *trainer);
 struct weights trainer_weights(struct trainer *trainer);
 

@@ -4,8 +4,8 @@
 
 #include "executor/training/open_gpu.h"
 
-/* To the end of the job; false after a fault (recorded in the segment, or in `error` for the caller
- * to record). */
+/* Runs the rank to the end of the job. False after a fault, which is recorded in the segment, or in
+ * `error` for the caller to record. */
 bool rank_train(struct segment *segment, struct error *error);
 
 #endif

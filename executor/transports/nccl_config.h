@@ -5,8 +5,8 @@
 #include "executor/job/job.h"
 #include "executor/transports/nccl_api.h"
 
-/* Of a communicator that does not block, with what was wished for and all else left to NCCL.
- * EXIT_CODE_ENVIRONMENT when the NCCL that was found does not know a wish. */
+/* The configuration of a non-blocking communicator, with the user's wishes and all else left to
+ * NCCL. EXIT_CODE_ENVIRONMENT when the NCCL that was found does not know one of the wishes. */
 bool nccl_config_make(const struct nccl_api *api, const struct nccl_wish *wish,
 	struct nccl_config *config, struct error *error);
 

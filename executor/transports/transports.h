@@ -18,8 +18,7 @@ struct gpu_transport {
 	bool paced;   /* collectives can be held to predicted times */
 	/* Before the device is opened; may be NULL. */
 	bool (*prepare)(struct device_cuda *device, struct error *error);
-	/* In place of `comm`, which is open for what lies in host memory: that goes on to be
-	 * served. */
+	/* Replaces `comm`, which serves host memory, by one that serves the GPU and host memory. */
 	bool (*open)(struct comm *comm, struct segment *segment, struct gpu *gpu,
 		const struct schedule *schedule, struct error *error);
 };
@@ -34,8 +33,8 @@ struct gpu_uuid {
 	unsigned char bytes[16];
 };
 void gpu_uuid_print(const struct gpu_uuid *uuid, char *text, size_t size);
-/* That no two ranks of a node have the same one. Each tells the others over `host`, from a block of
- * `heap`. */
+/* Checks that no two ranks of a node have the same GPU. They exchange the ids over `host`, through
+ * a block of `heap`. EXIT_CODE_USAGE names the ranks. */
 bool gpu_check_apart(const struct cuda_api *api, int ordinal, struct comm *host, struct heap *heap,
 	int per_node, struct arena *arena, struct error *error);
 

@@ -33,7 +33,8 @@ struct exporting {
 
 /* Applies the target's rules to a copy of the plan; every change becomes a note. */
 void export_adapt(struct exporting *exporting, struct plan *plan);
-/* Of the file alone: other plans that the target can say have it on or off. */
+/* Clips as the target does by default, where the plan leaves it open. Only for writing a file: a
+ * search compares plans with the clip that was asked for. */
 void export_adapt_clip(struct exporting *exporting, struct plan *plan);
 /* Sets one knob, mesh and resharding with it, and notes the change; nothing when it is so already,
  * or when this version has no such value. */
@@ -70,7 +71,7 @@ struct settings {
 void export_write(struct exporting *exporting);
 /* The target's keys with what the plan gives them. */
 void export_settings(struct exporting *exporting, struct settings *settings);
-/* In the target's syntax; `prefix` of each line in Python. */
+/* Appends the settings in the target's syntax; in Python each line begins with `prefix`. */
 void export_add_settings(
 	struct exporting *exporting, const struct settings *settings, const char *prefix);
 

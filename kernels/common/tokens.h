@@ -5,8 +5,8 @@
 
 #include "base/base.h"
 
-/* Where the id of token t stands: windows of ids may overlap, or be apart. length 0: side by side.
- */
+/* The index of token t's id, when sequences of `length` ids begin `stride` apart (they may overlap
+ * or leave gaps). length 0: ids lie side by side. */
 static inline int64_t id_place(int64_t t, int64_t length, int64_t stride)
 {
 	return length > 0 ? t / length * stride + t % length : t;

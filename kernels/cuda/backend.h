@@ -68,7 +68,8 @@ extern const char *const cuda_kernel_names[CUDA_KERNEL_COUNT];
 /* False, with the context's error set, where a call of the driver failed. */
 bool cuda_succeeds(struct kernel_context *context, int result, const char *what);
 bool cuda_aligned(const void *pointer);
-/* Elements of a pack of 16 bytes; of the narrower rule for two types (device.cuh, lanes). */
+/* Elements of a pack of 16 bytes; of the narrower rule for two types (device/elements.cuh, lanes).
+ */
 int64_t cuda_lanes(enum dtype a, enum dtype b);
 /* The kernel for that type: `fp32` or the one behind it; for pairs fp32_fp32 or one of three. */
 enum cuda_kernel cuda_typed(enum cuda_kernel fp32, enum dtype dtype);

@@ -93,19 +93,22 @@ struct prediction {
 	/* The figures above are of classes[rank_class], the worst. NULL: there is one class. */
 	int n_classes, rank_class;
 	struct class_figures *classes;
-	/* By enum group_kind. In documents where there are two or more. */
+	/* By enum group_kind. Documents have them when two or more axes communicate. */
 	struct axis_figures axes[GROUP_KIND_COUNT];
 };
 
-int prediction_axes(const struct prediction *prediction); /* that communicate */
+/* How many axes communicate. */
+int prediction_axes(const struct prediction *prediction);
 
-/* Of the peak: what the allocator has cached beside it is free for whatever else comes. */
+/* Bytes that must be free at the peak. What the allocator has cached beside does not count, as it
+ * can be given back. */
 int64_t prediction_needed_bytes(const struct prediction *prediction);
-/* Of one that does not fit: what it needs; where that would fit, the peak with the cache. */
+/* The figure to tell of a plan that does not fit: the bytes that it needs, or the peak with the
+ * cache where the former would fit. */
 int64_t prediction_missing_bytes(const struct prediction *prediction);
-/* Host memory is what does not suffice. */
+/* Is it host memory that does not suffice? */
 bool prediction_overflows_host(const struct prediction *prediction);
-/* Bytes by which the plan does not fit: of a device, or of a node's host memory. */
+/* Bytes that are missing for the plan to fit: on a device, or in a node's host memory. */
 int64_t prediction_excess_bytes(const struct prediction *prediction);
 
 /* The keys of docs/schema into the open map, and back. */

@@ -6,7 +6,7 @@
 
 #include "schedule/program/program.h"
 
-/* The laws; the first broken one is EXIT_CODE_INTERNAL and names the operations. */
+/* Checks all laws. The first broken one is EXIT_CODE_INTERNAL and names the operations. */
 bool schedule_validate(const struct schedule *schedule, struct error *error);
 
 /* --- inside of the room ---------
@@ -23,7 +23,7 @@ bool schedule_check_tables(
 bool schedule_check_meaning(
 	const struct schedule *schedule, const struct program *program, struct error *error);
 
-/* Of gradients that were collected from several units. */
+/* Does this reduce-scatter reduce gradients that were collected from several units? */
 static inline bool schedule_is_bucket(const struct op *op)
 {
 	return op->kind == OP_REDUCE_SCATTER && op->unit < 0 && !op_exchanges(op);

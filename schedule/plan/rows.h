@@ -26,7 +26,7 @@ extern const struct field_decoded rows_decoded, reshard_decoded, wrap_decoded, c
 /* The value at a place; 0 outside of the rows. */
 int32_t rows_at(const struct rows *rows, int64_t place);
 bool rows_have(const struct rows *rows, int32_t value);
-/* One value for all. */
+/* Rows with one value for all blocks or units. */
 struct rows rows_of_name(const char *const *names, int value);
 struct rows rows_of_checkpointing(enum checkpointing kind);
 struct rows rows_of_offload(enum offload kind);
@@ -34,22 +34,21 @@ struct rows rows_of_reshard(bool reshards);
 struct wrap_policy wrap_of_kind(enum wrap_kind kind); /* without argument */
 bool wrap_equal(const struct wrap_policy *a, const struct wrap_policy *b);
 
-/* Of block `block`, from 0; CHECKPOINTING_NONE outside of the model. */
+/* How block `block` (from 0) is checkpointed; CHECKPOINTING_NONE outside of the model. */
 enum checkpointing plan_block_checkpointing(const struct plan *plan, int64_t block);
-/* How many of `blocks` have it. */
+/* How many of `blocks` blocks are checkpointed that way. */
 int64_t plan_count_checkpointing(const struct plan *plan, enum checkpointing kind, int64_t blocks);
-/* What the tensors of a block look like: plan_activation_rules, and what selective checkpointing
- * drops there. */
+/* Which tensors a block saves: plan_activation_rules without what selective checkpointing drops. */
 struct activation_rules plan_block_activation_rules(
 	const struct plan *plan, enum device_generation generation, int64_t block);
 
-/* Does selective checkpointing keep the result of this leaf of a block, whatever the plan has
- * there? Else it is computed again. */
+/* Would selective checkpointing keep the result of this leaf of a block? Else it computes it again.
+ */
 bool plan_selective_keeps(const struct plan *plan, const struct model *model, int module);
 
-/* Of the place-th of those units that the knob counts. Group: 0 = not resharded, -1 = over the
- * whole shard group, k = over groups of k. Offload: OFFLOAD_ALL is never given, its name is a
- * synonym of `parameters`: whoever keeps parameters on the host updates them there. */
+/* The value of the place-th unit that the knob counts. Group: 0 = not resharded, -1 = over the
+ * whole shard group, k = over groups of k. Offload is never OFFLOAD_ALL, which means the same as
+ * OFFLOAD_PARAMETERS: parameters that are kept on the host are updated there. */
 int64_t plan_reshard_group_at(const struct plan *plan, int64_t place);
 /* Is the root resharded after forward like every other unit? */
 bool plan_reshards_root(const struct plan *plan);
@@ -60,13 +59,14 @@ bool plan_checkpoints(const struct plan *plan, enum checkpointing kind);
 bool plan_offloads(const struct plan *plan, enum offload kind);
 bool plan_offloads_any(const struct plan *plan);
 
-/* Rows from values: `n` blocks, units but the root, units (those with parameters), stages. */
+/* Rows from `n` values: for blocks; for units but the root; for units with parameters; for stages.
+ */
 struct rows rows_make_checkpointing(struct arena *arena, const enum checkpointing *row, int64_t n);
 struct rows rows_make_reshard(struct arena *arena, const int64_t *groups, int64_t n);
 struct rows rows_make_offload(struct arena *arena, const enum offload *row, int64_t n);
 struct rows rows_make_counts(struct arena *arena, const int *counts, int64_t n);
 
-/* The first `n` have the one value for all, the next `m` the other. */
+/* The one value of `first` for n blocks or units, then that of `second` for m. */
 struct rows rows_split(struct arena *arena, const struct rows *first, int64_t n,
 	const struct rows *second, int64_t m);
 

@@ -20,7 +20,7 @@ bool plan_honours(const struct question *question, const struct plan *plan, stru
 bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
 	struct error *error);
 
-/* Of these, whether the model can be divided so. */
+/* The part of these checks that says whether the model can be divided as the plan divides it. */
 bool plan_check_axes(const struct plan *plan, const struct model *model, struct error *error);
 
 /* The divisors of n nearest to `size`: "4 or 8". Returns `text`. */

@@ -1,5 +1,5 @@
 /* What `calibrate` measures of GPUs that are none: a machine whose clock takes what we say it takes
- * (fake_cuda.h) must be found to have just these fake_some_rates. */
+ * (fakes/cuda.h) must be found to have just these fake_some_rates. */
 #include "support.h"
 
 #include <math.h>
@@ -174,7 +174,7 @@ static void expect_line(const char *what, const char *why)
 		fail_msg("%.*s", (int)length, line);
 }
 
-/* Faster, and as right as ours in all that is compared; nothing else (fake_attention.c). */
+/* Faster, and as right as ours in all that is compared; nothing else (fakes/attention.c). */
 static void attention_is_chosen(void **state)
 {
 	static const struct calibration_attention expected[] = {

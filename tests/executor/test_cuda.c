@@ -1,7 +1,7 @@
-/* Training on GPUs that are none (fake_cuda.h): every plan's schedule runs with the streams, events
- * and copies that a GPU would get, in an order that is drawn by chance where nothing orders it, and
- * must end in the weights that the CPU ends in, to the last bit. Races, uses of freed memory and
- * synchronisation inside a step end the run. With "slow" as argument many more plans. */
+/* Training on GPUs that are none (fakes/cuda.h): every plan's schedule runs with the streams,
+ * events and copies that a GPU would get, in an order that is drawn by chance where nothing orders
+ * it, and must end in the weights that the CPU ends in, to the last bit. Races, uses of freed
+ * memory and synchronisation inside a step end the run. With "slow" as argument many more plans. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* One GPU, that is none, replays a cluster: ranks that share it hold every operation to its
  * modelled time on their streams, and what is measured by its events is the timeline that was
- * simulated. The fake GPU has a clock of its own (fake_clock.c), so figures are exact. */
+ * simulated. The fake GPU has a clock of its own (fakes/clock.c), so figures are exact. */
 #include "support.h"
 
 #include <math.h>

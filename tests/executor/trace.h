@@ -1,4 +1,4 @@
-/* What a run asked of the fake GPU (fake_trace.c), and whether that is what its schedule says: the
+/* What a run asked of the fake GPU (fakes/trace.c), and whether that is what its schedule says: the
  * order of calls, the waits before each operation, and the memory that it touches. */
 #ifndef TESTS_EXECUTOR_TRACE_H
 #define TESTS_EXECUTOR_TRACE_H

@@ -1,4 +1,4 @@
-/* The file of fake_trace.c, line by line. */
+/* The file of fakes/trace.c, line by line. */
 #include "trace.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A second opinion on order, written otherwise than validate.c: the whole happens-before relation
+/* A second opinion on order, written otherwise than laws/order.c: the whole happens-before relation
  * of two steps, as one bit a pair. */
 #ifndef TESTS_SCHEDULE_ORACLE_H
 #define TESTS_SCHEDULE_ORACLE_H

@@ -39,7 +39,7 @@ static const struct variable {
 	{"SLURM_NTASKS_PER_NODE", DEVICES_PER_NODE},
 	{"MV2_COMM_WORLD_SIZE", DEVICES},
 	{"SLURM_NTASKS", DEVICES},
-	/* What detection of this machine gives (executor/nvml.c). */
+	/* What detection of this machine gives (executor/devices/nvml.c). */
 	{"SHARDPLAN_GPUS", DEVICES_PER_NODE},
 	{"SHARDPLAN_GPU", GPU_NAME},
 	{"SHARDPLAN_HOST_CORES", HOST_CORES},

@@ -13,13 +13,15 @@ struct gpu_bench {
 	const struct cuda_api *api;
 	int gpus;
 	int64_t multiprocessors;
-	void *context, *library, *hold_begin, *hold_end; /* kernels of kernels/cuda/pace.cuh */
+	void *context, *library, *hold_begin,
+		*hold_end; /* kernels of kernels/cuda/device/pace.cuh */
 	struct gpu_stopwatch watch;
 	char *memory, *workspace; /* on the device */
 	uint64_t *clock;
 	char *pinned;
 	int64_t memory_bytes, pinned_bytes;
-	/* Of its multiprocessors, and what it draws, under load; 0 = the driver does not say. */
+	/* Under load: the clock of the multiprocessors, and the power; 0 = the driver does not say.
+	 */
 	int clock_mhz, watts;
 };
 
@@ -32,11 +34,12 @@ static inline bool gpu_check(
 /* Seconds of one call, which enqueues: the median of samples after one that does not count. */
 bool gpu_time(struct gpu_bench *gpu, void (*run)(void *data), void *data, double *seconds,
 	struct error *error);
-/* ... of `repeats` calls, once. They are all there when the first one starts. */
+/* One sample: seconds of a call, over `repeats` calls that are all enqueued before the first
+ * starts. */
 bool gpu_sample(struct gpu_bench *gpu, void (*run)(void *data), void *data, int repeats,
 	double *seconds, struct error *error);
 
-/* Elements from row to row of so many logits: odd ones would be slow to reach. */
+/* Elements from one row of logits to the next: rows at odd addresses would be slow to read. */
 static inline int64_t gpu_row(int64_t width)
 {
 	return (width + 63) / 64 * 64;
@@ -62,14 +65,15 @@ struct autotune {
 	bool (*time)(const struct autotune *autotune, int algorithm, double *seconds, bool *refused,
 		struct error *error);
 };
-/* Of 0 to algorithms - 1, by samples as short as they may be; -1: all are refused. */
+/* Finds the fastest of algorithms 0 to algorithms - 1, by the shortest samples that tell; -1: all
+ * were refused. */
 bool autotune_fastest(
 	const struct autotune *autotune, int algorithms, int *fastest, struct error *error);
-/* The first's time over the algorithm's: the least of each, in turn, as a GPU's clock falls while
- * it is measured. 0: refused. */
+/* The time of the default over that of the algorithm. Both are measured in turn, because a GPU's
+ * clock falls meanwhile, and the least of each counts. 0: refused. */
 bool autotune_gain(
 	const struct autotune *autotune, int algorithm, double *gain, struct error *error);
-/* Whether so much is more than chance. */
+/* Is the gain more than chance? */
 bool autotune_is_faster(double gain);
 /* choices.c: is there a faster algorithm than the library's first, which takes `first`
  * seconds? If so the calibration has it, and `chosen` is what it takes; else `first`. */

@@ -3,7 +3,7 @@
  * Products are fitted where the tiles of any library fill the multiprocessors evenly: m of 128 rows
  * for each of them. What such a product of depth k takes is a line, 2 m n (k + half_k) / flops, as
  * the simulator has it; other shapes follow from their tiles, by how much those that were measured
- * differ from that (simulator/product.h). */
+ * differ from that (simulator/devices/product.c). */
 #include "executor/calibration/gpu/bench.h"
 
 #include <math.h>

@@ -159,7 +159,7 @@ static void add(struct wire *wire, struct wire_message *message, MPI_Request req
 	struct mpi_wire *w = wire->state;
 
 	if (w->n == w->room)
-		abort(); /* comm_nodes has as many transfers as it told */
+		abort(); /* two_levels.c begins more transfers than it said */
 	w->requests[w->n] = request;
 	w->messages[w->n++] = message;
 	w->nap = NAP_SHORTEST;

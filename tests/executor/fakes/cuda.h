@@ -7,7 +7,7 @@
  * - Every access of device or pinned memory is declared, and checked by vector clocks: two accesses
  *   of one byte, one of them a write, must be ordered by streams, events or waits of the host.
  * - A capture takes what its streams are given, and a graph gives it again with every launch
- *   (fake_graph.c). Waits for what is outside of the capture, streams that are not joined, and
+ *   (graph.c). Waits for what is outside of the capture, streams that are not joined, and
  *   whatever cannot be captured are faults.
  * - Memory that is freed while a queue may use it, addresses outside of any allocation, and
  * anything but enqueuing and waiting for events while a step runs are faults. The first fault is

@@ -118,7 +118,7 @@ struct mark *fake_new_mark(void);
 struct fake_stream *fake_new_stream(void);
 void fake_forget_stream(struct fake_stream *stream);
 
-/* fake_graph.c: for streams that are captured; with the lock too. */
+/* graph.c: for streams that are captured; with the lock too. */
 void fake_capture_call(struct fake_stream *stream, const char *name, void (*run)(void *),
 	const void *arguments, size_t bytes, const struct fake_touch *touches, int n_touches);
 /* Whatever `again` enqueues then, with every launch. */
@@ -130,21 +130,21 @@ void fake_capture_record(struct fake_stream *stream, struct fake_event *event, b
 void fake_capture_wait(struct fake_stream *stream, const struct fake_event *event);
 void fake_graph_install(struct cuda_api *api);
 
-/* fake_trace.c, with the lock too: nothing where FAKE_TRACE names no file. */
+/* trace.c, with the lock too: nothing where FAKE_TRACE names no file. */
 void fake_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* What came last, also when the process is killed. */
 void fake_trace_flush(void);
 void fake_trace_touches(const char *what, const struct fake_stream *stream, int members,
 	int64_t bytes, const struct fake_touch *touches, int n_touches);
 
-/* fake_memory.c, with the lock too. */
+/* memory.c, with the lock too. */
 struct allocation *fake_find_allocation(const void *address); /* NULL: nobody's */
 void fake_check_access(
 	const struct fake_stream *stream, const char *name, const struct fake_touch *touch);
 char *fake_add_allocation(size_t bytes, bool pinned);
 void fake_remove_allocation(const void *memory, bool pinned);
 
-/* fake_clock.c. Without fake_clock_start times are real, and nothing can be held. */
+/* clock.c. Without fake_clock_start times are real, and nothing can be held. */
 bool fake_clock_runs(void);
 bool fake_clock_is_dry(void);
 void fake_clock_issue(struct fake_node *node);
@@ -161,13 +161,13 @@ double fake_clock_of(const struct fake_stream *stream); /* for events */
 void fake_launch_pace_begin(void *stream, void **arguments);
 void fake_launch_pace_end(void *stream, void **arguments);
 
-/* fake_nccl.c: a node that runs when all its members have come to it. */
+/* nccl.c: a node that runs when all its members have come to it. */
 bool fake_meeting_is_complete(struct fake_meeting *meeting);
 /* Gives kernels of collectives the room that they need on their GPUs. */
 void fake_meetings_start(void);
 void fake_meeting_run(struct fake_stream *stream);
 
-/* fake_kernels.c: the reference kernels, enqueued; what they compute with. */
+/* kernels.c: the reference kernels, enqueued; what they compute with. */
 extern const struct kernels fake_kernels;
 struct kernel_context *fake_worker(void);
 
@@ -192,7 +192,7 @@ struct fake_choosers {
 };
 void fake_choose(
 	struct fake_choosers *all, const struct kernel_context *context, void *choices, int n);
-/* fake_attention.c */
+/* attention.c */
 int fake_attention_algorithms(struct kernel_context *context, enum attention_pass pass,
 	const struct attention_backward *shape, struct attention_algorithm *algorithms,
 	int64_t *bytes, int most);
@@ -205,7 +205,7 @@ double fake_attention_speed(enum attention_pass pass, const struct attention *a)
 /* With the lock: what a copy gives in a machine where nothing is computed. */
 void fake_dry_copy(void *to, const void *from, int64_t bytes);
 
-/* fake_device_kernels.c */
+/* device_kernels.c */
 extern const struct device_kernels fake_device_kernels;
 bool fake_open(struct kernel_context *context, struct error *error);
 void fake_close(struct kernel_context *context);

@@ -26,7 +26,7 @@ struct fake_group {
 	struct fake_group *next;
 };
 
-/* fake_nccl_meetings.c: one collective, to which its members come. It frees itself when it has run.
+/* nccl_meetings.c: one collective, to which its members come. It frees itself when it has run.
  */
 struct fake_meeting {
 	int members, joined; /* of this process */
@@ -51,7 +51,7 @@ void fake_nccl_memory_install(struct nccl_api *api, int version);
 void fake_nccl_check_destroy(const void *comm);
 /* As if the communicator knew no memory: it was aborted. */
 void fake_nccl_forget(const void *comm);
-/* fake_nccl_faults.c: whether FAKE_NCCL_FAULT is of that kind and for that rank; and one more
+/* nccl_faults.c: whether FAKE_NCCL_FAULT is of that kind and for that rank; and one more
  * collective: 0 for the one that fails. */
 bool fake_nccl_fails(const char *kind, int rank);
 int fake_nccl_count(int rank);
@@ -67,10 +67,10 @@ struct fake_part {
 	int64_t from, to; /* places in the window; -1 without one */
 };
 size_t fake_element_bytes(int type);
-/* fake_nccl_sums.c: of all members' parts; what differs between them is a fault. */
+/* nccl_sums.c: of all members' parts; what differs between them is a fault. */
 void fake_nccl_compute(void **arguments, int members);
 
-/* fake_nccl_processes.c: members that are processes of their own meet in files of
+/* nccl_processes.c: members that are processes of their own meet in files of
  * FAKE_NCCL_FOLDER, by the name of their communicator. NULL: all are threads of this process. */
 const char *fake_party_folder(void);
 void fake_party_id(char *id, size_t size);
