@@ -13,8 +13,9 @@
 #include "schedule/memory/memory.h"
 #include "schedule/pipeline/pipeline.h"
 
-/* Address space for the ranks' report; pages come when they are touched. */
-enum { REPORT_BYTES = 256 << 20 };
+/* REPORT_BYTES: address space for the ranks' report; pages come when they are touched. MOST_STEPS:
+ * each has a result in the segment, whose size must not overflow. */
+enum { REPORT_BYTES = 256 << 20, MOST_STEPS = 1000000000 };
 
 /* One run, seen from the launcher. */
 struct run {
@@ -47,9 +48,9 @@ static bool check_names(const struct executor_job *job, struct error *error)
 			job->device);
 	if (executor_kernels(job->kernels) == NULL)
 		return error_set(error, EXIT_CODE_USAGE, "no such kernels: %s", job->kernels);
-	if (job->training.steps < 1)
-		return error_set(error, EXIT_CODE_USAGE, "steps: expected at least 1, got %lld",
-			(long long)job->training.steps);
+	if (job->training.steps < 1 || job->training.steps > MOST_STEPS)
+		return error_set(error, EXIT_CODE_USAGE, "steps: expected 1 to %d, got %lld",
+			MOST_STEPS, (long long)job->training.steps);
 	return fault_parse(job->fault, &fault, error);
 }
 
@@ -60,52 +61,46 @@ static bool check_model(const struct executor_job *job, struct error *error)
 
 	return lack == NULL ||
 	       error_set(error, EXIT_CODE_INPUT,
-		       "model \"%.100s\" (%s) can be planned but not trained here: "
-		       "the kernels lack "
-		       "%s; expected gpt2, mpt, llama, mistral, qwen2, qwen3 or mixtral",
+		       "model \"%.100s\" (%s) can be planned but not trained here: the kernels "
+		       "lack %s; expected gpt2, mpt, llama, mistral, qwen2, qwen3 or mixtral",
 		       a->name, model_family_names[a->family], lack);
 }
 
-/* Stages are executed on CPUs. A connection has one order of messages, and two ranks with several
- * stages each would need one for either direction. */
+/* What is executed on CPUs only. */
+static bool check_device(const struct executor_job *job, struct error *error)
+{
+	const struct mesh *mesh = &job->plan->plan.mesh;
+	const struct {
+		bool is_there;
+		const char *what, *instead;
+	} lacks[] = {
+		{mesh->pipeline > 1, "stages of a pipeline are", ", or a plan of --pipeline 1"},
+		{mesh->tensor > 1, "tensor ranks are", ", or a plan of --tensor 1"},
+		{mesh->context > 1, "context ranks are", ", or a plan of --context 1"},
+		{job->plan->model->architecture.experts > 0, "a mixture of experts is", ""},
+	};
+
+	for (int i = 0; i < COUNT_OF(lacks) && on_gpu(job); i++)
+		if (lacks[i].is_there)
+			return error_set(error, EXIT_CODE_USAGE,
+				"--device cuda: %s executed on CPUs only; use --device host%s",
+				lacks[i].what, lacks[i].instead);
+	return true;
+}
+
+/* A TCP connection has one order of messages. Two ranks with several stages each would need an
+ * order for either direction. */
 static bool check_stages(const struct executor_job *job, struct error *error)
 {
 	const struct plan_file *file = job->plan;
 	const struct launcher *launcher = &job->launcher;
 
-	if (file->plan.mesh.pipeline == 1)
+	if (launcher->ranks <= 1 || launcher->starts_mpi || file->topology->nodes == 1 ||
+		file->plan.mesh.pipeline != 2 || plan_pipeline(&file->plan).chunks == 1)
 		return true;
-	if (on_gpu(job))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--device cuda: stages of a pipeline are executed on CPUs only; use "
-			"--device host, or a plan of --pipeline 1");
-	if (launcher->ranks > 1 && !launcher->starts_mpi && file->topology->nodes > 1 &&
-		file->plan.mesh.pipeline == 2 && plan_pipeline(&file->plan).chunks > 1)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--pipeline 2 of several stages a rank: over TCP messages between two "
-			"ranks have one order; start it by MPI, or plan with --pipeline-schedule "
-			"1f1b");
-	return true;
-}
-
-static bool check_tensor(const struct executor_job *job, struct error *error)
-{
-	const struct mesh *mesh = &job->plan->plan.mesh;
-	const char *axis = mesh->tensor > 1 ? "tensor" : "context";
-
-	return (mesh->tensor == 1 && mesh->context == 1) || !on_gpu(job) ||
-	       error_set(error, EXIT_CODE_USAGE,
-		       "--device cuda: %s ranks are executed on CPUs only; use --device host, "
-		       "or a plan of --%s 1",
-		       axis, axis);
-}
-
-static bool check_experts(const struct executor_job *job, struct error *error)
-{
-	return job->plan->model->architecture.experts == 0 || !on_gpu(job) ||
-	       error_set(error, EXIT_CODE_USAGE,
-		       "--device cuda: a mixture of experts is executed on CPUs only; use "
-		       "--device host");
+	return error_set(error, EXIT_CODE_USAGE,
+		"--pipeline 2 of several stages a rank: over TCP messages between two ranks have "
+		"one order; start it by MPI, or plan with --pipeline-schedule 1f1b");
 }
 
 /* Opened here too, so that bad input is told before anything starts. */
@@ -579,9 +574,9 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 	struct text written = {0};
 	const char *plan_text = job->plan_text;
 
-	if (!check_launcher(job, error) || !check_names(job, error) || !check_stages(job, error) ||
-		!check_tensor(job, error) || !check_experts(job, error) ||
-		!check_gpus(&run, error) || !check_model(job, error) || !check_data(job, error) ||
+	if (!check_launcher(job, error) || !check_names(job, error) || !check_device(job, error) ||
+		!check_stages(job, error) || !check_gpus(&run, error) || !check_model(job, error) ||
+		!check_data(job, error) ||
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;

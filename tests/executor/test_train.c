@@ -437,7 +437,10 @@ static void bad_jobs_are_refused(void **state)
 	expect_refusal(TINY_GPT2, small, broken, EXIT_CODE_USAGE, "NAME[=RANK][@step=STEP]");
 	broken = job;
 	broken.training.steps = 0;
-	expect_refusal(TINY_GPT2, small, broken, EXIT_CODE_USAGE, "at least 1");
+	expect_refusal(
+		TINY_GPT2, small, broken, EXIT_CODE_USAGE, "expected 1 to 1000000000, got 0");
+	broken.training.steps = INT64_MAX / 24 * 2;
+	expect_refusal(TINY_GPT2, small, broken, EXIT_CODE_USAGE, "expected 1 to 1000000000");
 	broken = job;
 	broken.program = "/no/such/program";
 #ifndef TESTS_SAMPLED /* an emulator starts it, and it ends with code 127 */
