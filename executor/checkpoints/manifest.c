@@ -332,6 +332,10 @@ static bool read_settings(const struct node *root, struct arena *arena, struct m
 		!fields_read(manifest_fields, root, others, manifest, arena, error) ||
 		!fields_read(training_fields, training, none, &manifest->training, arena, error))
 		return false;
+	if (manifest->run != NULL && strlen(manifest->run) != RUN_ID_SIZE - 1)
+		return node_error(node_get(root, "run"), error,
+			"expected an id of %d digits, got \"%.60s\"", RUN_ID_SIZE - 1,
+			manifest->run);
 	return manifest->arrays == 1 || manifest->arrays == 3 ||
 	       node_error(node_get(root, "arrays"), error,
 		       "expected 1 (weights) or 3 (weights and both moments), got %d",

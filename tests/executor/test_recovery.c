@@ -90,19 +90,25 @@ static int remove_runs(void **state)
 
 /* --- every bit of a manifest --- */
 
-static bool parses(const char *text, size_t length)
+static bool parses_in(const char *folder, const char *text, size_t length, const struct model *of)
 {
 	struct arena arena = {0};
 	struct manifest manifest;
 	struct error error = {0};
-	char folder[128];
+	bool ok = manifest_parse(&arena, folder, text, length, of, &manifest, &error);
 
-	path_of(0, SAVED - 1, FILES, folder);
-	bool ok = manifest_parse(&arena, folder, text, length, model, &manifest, &error);
 	arena_finish(&arena);
 	if (!ok)
 		assert_int_equal(error.code, EXIT_CODE_INPUT);
 	return ok;
+}
+
+static bool parses(const char *text, size_t length)
+{
+	char folder[128];
+
+	path_of(0, SAVED - 1, FILES, folder);
+	return parses_in(folder, text, length, model);
 }
 
 static void no_bit_of_a_manifest_can_change(void **state)
@@ -206,30 +212,49 @@ static void pieces_are_those_of_the_tensor_ranks(void **state)
 	text_finish(&text);
 }
 
-/* Whether a manifest with one number changed parses, when its checksum is made to fit again. */
-static bool resealed_parses(const char *key, const char *number)
+/* A manifest with one value changed, and with a checksum that fits. */
+static void reseal(const char *key, const char *value, struct text *text)
 {
 	const struct file *file = &files[0][SAVED - 1][RANKS];
 	const char *end = strstr(file->data, ",\n  \"xxh3_128\": \"");
 	const char *at = strstr(file->data, key);
-	struct text text = {0};
 
 	assert_non_null(at);
 	assert_non_null(end);
 	at += strlen(key);
-	const char *rest = at + strspn(at, "0123456789");
-	text_add_bytes(&text, file->data, (size_t)(at - file->data));
-	text_add(&text, number);
-	text_add_bytes(&text, rest, (size_t)(end - rest));
-	text_add(&text, "\n}\n");
-	seal_add(&text);
+	const char *rest = at + strcspn(at, ",\n");
+	text_add_bytes(text, file->data, (size_t)(at - file->data));
+	text_add(text, value);
+	text_add_bytes(text, rest, (size_t)(end - rest));
+	text_add(text, "\n}\n");
+	seal_add(text);
+}
+
+static bool resealed_parses(const char *key, const char *value)
+{
+	struct text text = {0};
+
+	reseal(key, value, &text);
 	bool ok = parses(text.data, text.length);
 	text_finish(&text);
 	return ok;
 }
 
-/* The manifest may come from anywhere, so a right checksum does not make its numbers right. */
-static void numbers_that_no_run_writes_are_refused(void **state)
+/* In a folder without run.json, which would say that it is of another run. */
+static bool run_is_taken(const char *run)
+{
+	struct text text = {0};
+	char folder[64];
+
+	snprintf(folder, sizeof(folder), "nowhere/step-%08d", SAVED * EVERY);
+	reseal("\"run\": ", run, &text);
+	bool ok = parses_in(folder, text.data, text.length, NULL);
+	text_finish(&text);
+	return ok;
+}
+
+/* The manifest may come from anywhere, so a right checksum does not make its values right. */
+static void values_that_no_run_writes_are_refused(void **state)
 {
 	static const char arrays[] = "\"arrays\": ", bytes[] = "\"range_bytes\": ",
 			  ranges[] = "\"ranges\": ";
@@ -243,6 +268,9 @@ static void numbers_that_no_run_writes_are_refused(void **state)
 	assert_false(resealed_parses(bytes, "0"));
 	assert_false(resealed_parses(ranges, "0"));
 	assert_false(resealed_parses(ranges, "9223372036854775807"));
+	assert_true(run_is_taken("\"00112233445566778899aabbccddeeff\""));
+	assert_false(run_is_taken("\"00112233445566778899aabbccddeef\""));
+	assert_false(run_is_taken("\"00112233445566778899aabbccddeeff0\""));
 }
 
 /* --- damage of each kind --- */
@@ -525,7 +553,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_bit_of_a_manifest_can_change),
 		cmocka_unit_test(pieces_are_those_of_the_tensor_ranks),
-		cmocka_unit_test(numbers_that_no_run_writes_are_refused),
+		cmocka_unit_test(values_that_no_run_writes_are_refused),
 		cmocka_unit_test(what_0_1_0_wrote_is_read_with_a_warning),
 		cmocka_unit_test(damage_of_every_kind_is_noticed),
 		cmocka_unit_test(training_goes_on_from_the_newest_whole_one),
