@@ -106,8 +106,7 @@ static bool says_axes(
 		if (size > 1 && !target_expresses(target, knobs[i], &expressed))
 			return error_set(error, EXIT_CODE_USAGE,
 				"export --to %s: it has no word for %s %lld here; use --to "
-				"torchtitan, or "
-				"plan with --%s 1",
+				"torchtitan, or plan with --%s 1",
 				target->name, name, (long long)size, name);
 	}
 	const char *why = target->refuses != NULL ? target->refuses(plan) : NULL;

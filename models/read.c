@@ -93,8 +93,7 @@ static bool no_such_preset(struct arena *arena, const char *name, struct error *
 	if (nearest == NULL)
 		return error_set(error, EXIT_CODE_INPUT,
 			"no preset model is named \"%s\" (shardplan models lists them); of another "
-			"give "
-			"its Hugging Face config.json",
+			"give its Hugging Face config.json",
 			name);
 	return error_set(error, EXIT_CODE_INPUT,
 		"no preset model is named \"%s\", did you mean \"%s\"? (shardplan models lists "

@@ -132,8 +132,7 @@ static bool unknown(struct arena *arena, const char *name, const char *word, str
 		return false;
 	return error_set(error, EXIT_CODE_INPUT,
 		"topology \"%.100s\": unknown name, expected one of the catalogue, NxNODE "
-		"(2xdgx-h100), "
-		"local or a file%s",
+		"(2xdgx-h100), local or a file%s",
 		name, suggest(arena, word));
 }
 
@@ -145,8 +144,7 @@ static bool read_count(const char *name, const char *node_name, int64_t *nodes, 
 	if (length == 0)
 		return error_set(error, EXIT_CODE_INPUT,
 			"topology \"%.100s\": expected a number of nodes before the x, as in 2x%s, "
-			"got "
-			"none",
+			"got none",
 			name, node_name);
 	if (length < (int)sizeof(digits)) {
 		memcpy(digits, name, (size_t)length);

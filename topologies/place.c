@@ -124,8 +124,7 @@ static bool bad_device_count(const struct topology *topology, int64_t devices, s
 	if (devices > all)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--gpus: %s has %lld devices (%lld nodes of %lld), got %lld, use at most "
-			"%lld "
-			"or a topology with more nodes (%lldxNODE)",
+			"%lld or a topology with more nodes (%lldxNODE)",
 			topology->name, (long long)all, (long long)topology->nodes, (long long)node,
 			(long long)devices, (long long)all, (long long)ceil_div(devices, node));
 	return error_set(error, EXIT_CODE_USAGE,

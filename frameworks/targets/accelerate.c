@@ -213,10 +213,8 @@ static const struct config_key keys[] = {
 };
 static const char unpriced[] = KEY("ignored_modules") " fp8_config.*";
 static const char plain[] = MESH("cp_*") " " MESH(
-	"sp_*") " "
-		"dynamo_config.* main_process_* gpu_ids debug downcast_bf16 enable_cpu_affinity "
-		"tpu_* "
-		"mpirun_config.* command_file commands*";
+	"sp_*") " dynamo_config.* main_process_* gpu_ids debug downcast_bf16 enable_cpu_affinity "
+		"tpu_* mpirun_config.* command_file commands*";
 
 /* --- import -------------------------------------------------------------------------------- */
 

@@ -85,11 +85,9 @@ static const char unpriced[] = "algorithms.* " FSDP("backward_prefetch_limit") "
 	"forward_prefetch_limit") " " FSDP("keep_low_precision_grads") " " FSDP("te_*");
 static const char plain[] =
 	"model.* " FSDP("auto_wrap") " " FSDP("load_monolith_rank0_only") " " FSDP(
-		"sharded_ckpt_prefix_dir") " " FSDP("verbose") " "
-							       "variables.* run_name tokenizer.* "
+		"sharded_ckpt_prefix_dir") " " FSDP("verbose") " variables.* run_name tokenizer.* "
 							       "train_loader.* eval_* scheduler.* "
-							       "optimizer.* "
-							       "max_duration seed "
+							       "optimizer.* max_duration seed "
 							       "device_eval_batch_size "
 							       "progress_bar log_to_console "
 							       "console_log_interval callbacks.* "
@@ -159,11 +157,10 @@ static bool spell_model(struct importing *importing, struct error *error)
 		return false;
 	importing->imported->model = arena_printf(importing->arena,
 		"{\"model_type\": \"mpt\", \"_name_or_path\": \"mpt_causal_lm\", \"n_layers\": "
-		"%lld, "
-		"\"d_model\": %lld, \"n_heads\": %lld, \"vocab_size\": %lld, \"max_seq_len\": "
-		"%lld, "
-		"\"expansion_ratio\": %lld, \"no_bias\": %s, \"attn_config\": {\"alibi\": %s, "
-		"\"rope\": %s, \"attn_type\": \"%s\", \"kv_n_heads\": %lld}}",
+		"%lld, \"d_model\": %lld, \"n_heads\": %lld, \"vocab_size\": %lld, "
+		"\"max_seq_len\": %lld, \"expansion_ratio\": %lld, \"no_bias\": %s, "
+		"\"attn_config\": {\"alibi\": %s, \"rope\": %s, \"attn_type\": \"%s\", "
+		"\"kv_n_heads\": %lld}}",
 		(long long)layers, (long long)hidden, (long long)heads, (long long)vocab,
 		(long long)context, (long long)ratio, switch_of(importing, "model.no_bias"),
 		switch_of(importing, "model.attn_config.alibi"),

@@ -285,8 +285,7 @@ static bool count_chunks(struct importing *importing, int64_t each, struct pipel
 	if (n % split->ranks != 0 || several != (split->chunks > 1) || split->chunks < 1)
 		return import_fail(importing, stage_path, error,
 			"%lld blocks with embedding and head make %lld stages, expected %s for "
-			"each "
-			"of %d ranks",
+			"each of %d ranks",
 			(long long)all, (long long)n, several ? "two or more" : "one",
 			split->ranks);
 	return true;

@@ -30,15 +30,13 @@ bool pipeline_split_even(const struct pipeline_split *split, int *stages, struct
 	if (each == 0)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--pipeline %d: %d blocks, embedding and head do not fill %d stages; use "
-			"at "
-			"most %d",
+			"at most %d",
 			split->ranks, split->blocks, n,
 			all / split->chunks > 0 ? all / split->chunks : 1);
 	if (n > 1 && heavier > each)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--pipeline %d: the %s counts as %d blocks, more than the %d of a stage; "
-			"use "
-			"fewer stages, or let it count as %d",
+			"use fewer stages, or let it count as %d",
 			split->ranks, heavier == split->head ? "head" : "embedding", heavier, each,
 			each);
 	for (int s = 0; s < n; s++)
@@ -114,8 +112,7 @@ bool pipeline_split_listed(
 		if (listed[s] < (s > 0 && s < n - 1))
 			return error_set(error, EXIT_CODE_USAGE,
 				"--layers-per-stage: stage %d has %d blocks; only the first and "
-				"the "
-				"last may have 0, beside embedding and head",
+				"the last may have 0, beside embedding and head",
 				s, listed[s]);
 		sum += listed[s];
 	}

@@ -336,14 +336,12 @@ bool libraries_check(const struct plan *plan, const struct model *model,
 			libraries->version[LIBRARY_FLASH_ATTN] > 0 || libraries->compile_unknown))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--libraries %.80s: runtime shardplan has no PyTorch in it; name cuda and "
-			"nccl "
-			"alone",
+			"nccl alone",
 			libraries->text);
 	if (libraries->compile_unknown && plan->compile)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--libraries %.80s: --compile on says what is unknown here; leave one of "
-			"them "
-			"out",
+			"them out",
 			libraries->text);
 	if (library_before(libraries, LIBRARY_PYTORCH, pytorch))
 		return refuse_version(libraries, LIBRARY_PYTORCH, pytorch, what, error);

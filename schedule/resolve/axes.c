@@ -93,8 +93,7 @@ static bool check_tensor(const struct plan *plan, const struct model *model, str
 	if (!trainable_is_all(&plan->trainable))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--tensor %lld: frozen parameters are not cut over tensor ranks yet; use "
-			"1, "
-			"or --trainable all",
+			"1, or --trainable all",
 			(long long)t);
 	return check_divides("tensor", t, a->heads, "attention heads", model, error) &&
 	       (t % a->kv_heads == 0 || check_divides("tensor", t, a->kv_heads,
@@ -245,8 +244,7 @@ static bool check_pipeline(const struct plan *plan, const struct model *model, s
 	if (plan->pipeline_schedule == PIPELINE_INTERLEAVED && plan->virtual_stages == 1)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--virtual-stages 1: interleaved has several stages on each rank; use 2, "
-			"or "
-			"--pipeline-schedule 1f1b");
+			"or --pipeline-schedule 1f1b");
 	const struct pipeline pipeline = plan_pipeline(plan);
 	bool torch = runtime_of(plan->runtime)->ends_are_blocks;
 	int64_t n = stages * pipeline.chunks;

@@ -126,8 +126,7 @@ static bool check_reshard_group(const struct plan *plan, int64_t group, struct e
 				 shard % group != 0))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--reshard-after-forward %.60s: expected a proper divisor (not 1) of the "
-			"shard "
-			"group of %lld, with FULL_SHARD or HYBRID_SHARD",
+			"shard group of %lld, with FULL_SHARD or HYBRID_SHARD",
 			value, (long long)shard);
 	return true;
 }
@@ -270,8 +269,7 @@ static bool check_trainable(const struct plan *plan, const struct model *model, 
 	if (plan_offloads_any(plan))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--trainable %s: offload of a model with frozen parameters is not "
-			"modelled; "
-			"use --cpu-offload none",
+			"modelled; use --cpu-offload none",
 			typed);
 	return true;
 }

@@ -177,8 +177,7 @@ static void test_refused(void **state)
 			"t:2:9: memory: expected a size such as 80GiB greater than 0, got \"0B\""},
 		{"name: a\nmemory: 1\nbandwidth: 0\n",
 			"t:3:12: bandwidth: expected a bandwidth such as 200Gbit/s or 25GB/s "
-			"greater than 0, "
-			"got \"0\""},
+			"greater than 0, got \"0\""},
 		{"name: a\nmemory: 1\nbandwidth: 5TB\n",
 			"t:3:12: bandwidth: expected a bandwidth such as 200Gbit/s or 25GB/s "
 			"greater than 0, got \"5TB\"; write 5TB/s"},

@@ -71,8 +71,7 @@ static void ledger_is_the_schedules(void **state)
 
 						snprintf(options, sizeof(options),
 							"strategy=%s wrap=%s prefetch=%s "
-							"grad_accum=%s "
-							"micro_batch=2 seq_len=7 "
+							"grad_accum=%s micro_batch=2 seq_len=7 "
 							"forward_prefetch=%s "
 							"activation_checkpointing=%s "
 							"limit_all_gathers=%s",

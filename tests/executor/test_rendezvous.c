@@ -153,8 +153,7 @@ static void other_settings_are_named(void **state)
 	hold(2, 0, 3);
 	expect_words(2, 0, EXIT_CODE_USAGE,
 		"rank 1 has kernels cpu-v3 (built-in), rank 0 has cpu-v4 (built-in); use nodes "
-		"whose "
-		"processors have the same instructions, and the same build");
+		"whose processors have the same instructions, and the same build");
 }
 
 /* Where one listens: nobody comes from another machine when all are on this one. */

@@ -290,8 +290,7 @@ static const struct foreign files[] = {
 		"megatron",
 		"strategy=NO_SHARD overlap=none dropout=off param-dtype=fp16 reduce-dtype=fp16 "
 		"sequence-parallel=off layers-per-stage=1x2+2x4+1x2 pipeline-schedule=1f1b "
-		"loss=fused "
-		"activation-checkpointing=full",
+		"loss=fused activation-checkpointing=full",
 		"recompute-num-layers: 2: predicted as pieces of one layer"},
 	{"--micro-batch-size 1 --num-layers 61 --pipeline-model-parallel-size 16 "
 	 "--pipeline-model-parallel-layout 'Et*2|(tt|)*29,t|L'\n",

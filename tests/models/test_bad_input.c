@@ -98,15 +98,13 @@ static const struct {
 		"4000000000000"},
 	{"{\"model_type\": \"persimmon\", \"hidden_size\": 64}",
 		"f:1:16: model_type: expected a transformer that can be planned, got "
-		"\"persimmon\": "
-		"its norms of queries and keys have biases, which are not modelled"},
+		"\"persimmon\": its norms of queries and keys have biases, which are not modelled"},
 	{"{\"model_type\": \"xglm\", \"hidden_size\": 64}",
 		"f:1:16: model_type: expected a transformer that can be planned, got \"xglm\": "
 		"its sinusoidal positions are not modelled"},
 	{"{\"model_type\": \"diffllama\", \"hidden_size\": 64}",
 		"f:1:16: model_type: expected a transformer that can be planned, got "
-		"\"diffllama\": "
-		"its differential attention is not modelled"},
+		"\"diffllama\": its differential attention is not modelled"},
 	{"{\"model_type\": \"apertus\", \"hidden_size\": 64}",
 		"f:1:16: model_type: expected a transformer that can be planned, got \"apertus\": "
 		"its activation (xIELU) has weights, which are not modelled"},

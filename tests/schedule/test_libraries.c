@@ -57,8 +57,7 @@ static void test_refusals(void **state)
 			"no FSDP; that came with 1.11"},
 		{AMPERE, "runtime=pytorch-fsdp1 libraries=pytorch:1.13",
 			"no flash attention (name flash-attn, or use --attention eager); that came "
-			"with "
-			"2.0"},
+			"with 2.0"},
 		{AMPERE, "runtime=pytorch-fsdp1 libraries=pytorch:1.13+flash-attn:1", NULL},
 		{AMPERE, "runtime=pytorch-fsdp1 attention=eager libraries=pytorch:1.13", NULL},
 		{AMPERE, "runtime=pytorch-fsdp1 attention=eager compile=on libraries=pytorch:1.13",

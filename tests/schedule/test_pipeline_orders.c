@@ -137,26 +137,21 @@ static void test_refusals(void **state)
 			"--pipeline-schedule interleaved"},
 		{{PIPELINE_INTERLEAVED, 4, 1, 8, 0, false},
 			"--virtual-stages 1: interleaved has several stages on each rank; use 2, "
-			"or "
-			"--pipeline-schedule 1f1b"},
+			"or --pipeline-schedule 1f1b"},
 		{{PIPELINE_ZBV, 4, 3, 8, 0, false},
 			"--virtual-stages 3: zbv has two stages on each rank; use 2"},
 		{{PIPELINE_INTERLEAVED, 4, 2, 10, 4, false},
 			"--grad-accum 10: interleaved over 4 ranks cannot share it out in groups; "
-			"use "
-			"8 or 12"},
+			"use 8 or 12"},
 		{{PIPELINE_INTERLEAVED, 4, 2, 11, 0, false},
 			"--grad-accum 11: interleaved over 4 ranks cannot share it out in groups; "
-			"use "
-			"10 or 12"},
+			"use 10 or 12"},
 		{{PIPELINE_INTERLEAVED, 4, 2, 3, 4, false},
 			"--grad-accum 3: interleaved over 4 ranks has groups of 4 micro-batches; "
-			"use "
-			"4"},
+			"use 4"},
 		{{PIPELINE_INTERLEAVED, 4, 2, 8, 2, false},
 			"groups of 2 micro-batches: interleaved over 4 ranks needs groups of at "
-			"least "
-			"4; use 4"},
+			"least 4; use 4"},
 		{{PIPELINE_ZB_H1, 4, 1, 9, 0, false}, "--grad-accum 9: zb-h1 over 4 ranks cannot "
 						      "share it out in groups; use 8 or "
 						      "10"},
@@ -237,10 +232,8 @@ static void test_split_refusals(void **state)
 		struct pipeline_split split;
 		const char *message;
 	} cases[] = {
-		{{30, 16, 3, 1, 1},
-			"--pipeline 16: 30 blocks, embedding and head do not fill 48 stages; use "
-			"at "
-			"most 10"},
+		{{30, 16, 3, 1, 1}, "--pipeline 16: 30 blocks, embedding and head do not fill 48 "
+				    "stages; use at most 10"},
 		{{32, 16, 1, 1, 4},
 			"--pipeline 16: the head counts as 4 blocks, more than the 2 of a stage; "
 			"use fewer stages, or let it count as 2"},
@@ -265,8 +258,7 @@ static void test_splits_listed(void **state)
 		{4, {0, 5, 5, 0}, ""},
 		{3, {3, 3, 4, 0},
 			"--layers-per-stage: 3 counts for 4 stages (--pipeline 2, --virtual-stages "
-			"2); "
-			"give one for each"},
+			"2); give one for each"},
 		{4, {3, 3, 3, 2},
 			"--layers-per-stage: the counts make 11 blocks, the model has 10; take "
 			"away 1"},

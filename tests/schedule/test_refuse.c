@@ -119,8 +119,7 @@ static const struct {
 		"optimizer, or a strategy that shards"},
 	{GPU, "cpu_offload=all runtime=pytorch-fsdp1 grad_accum=2",
 		"--cpu-offload all: runtime pytorch-fsdp1 cannot do that; it does not add "
-		"gradients "
-		"on the host; use --sync-each-micro-batch off"},
+		"gradients on the host; use --sync-each-micro-batch off"},
 	{GPU, "cpu_offload=gpu",
 		"--cpu-offload: expected one of none, optimizer, parameters, all, or runs such as "
 		"2xoptimizer+1xnone, got \"gpu\""},

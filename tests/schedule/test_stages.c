@@ -216,35 +216,29 @@ static const struct {
 } damages[] = {
 	{"missing receive", missing_receive,
 		"schedule: op 3 of class 0 sends micro-batch 1, chunk 0, forward to class 1, which "
-		"does "
-		"not receive it"},
+		"does not receive it"},
 	{"missing send", missing_send,
 		"schedule: op 4 of class 1 receives micro-batch 1, chunk 0, forward from class 0, "
-		"which "
-		"does not send it"},
+		"which does not send it"},
 	{"wrong tag", wrong_tag,
 		"schedule: op 3 of class 0 sends micro-batch 1, chunk 0, forward to class 1, which "
-		"does "
-		"not receive it"},
+		"does not receive it"},
 	{"wrong bytes", wrong_bytes,
 		"schedule: op 3 of class 0 sends 4096 bytes of bf16, op 4 of class 1 receives 2048 "
-		"bytes "
-		"of bf16 (micro-batch 1, chunk 0, forward)"},
+		"bytes of bf16 (micro-batch 1, chunk 0, forward)"},
 	{"wrong dtype", wrong_dtype,
 		"schedule: op 3 of class 0 sends 4096 bytes of bf16, op 4 of class 1 receives 4096 "
-		"bytes "
-		"of fp32 (micro-batch 1, chunk 0, forward)"},
+		"bytes of fp32 (micro-batch 1, chunk 0, forward)"},
 	{"wrong order", wrong_order,
 		"schedule: op 1 of class 0 sends micro-batch 0, chunk 0, forward, where op 0 of "
-		"class 1 "
-		"receives micro-batch 1, chunk 0, forward: one order in a group"},
+		"class 1 receives micro-batch 1, chunk 0, forward: one order in a group"},
 	{"sent twice", sent_twice,
 		"schedule: class 0 sends micro-batch 0, chunk 0, forward to class 1 twice"},
 	{"two streams", two_streams, "schedule: ops 0 and 4 of class 1 receive on two streams"},
 	{"crossed", crossed,
 		"schedule: the classes deadlock: class 0 waits in op 3 (send to class 1, "
-		"micro-batch 1, "
-		"forward), class 1 in op 3 (send to class 0, micro-batch 0, backward)"},
+		"micro-batch 1, forward), class 1 in op 3 (send to class 0, micro-batch 0, "
+		"backward)"},
 	{"to itself", to_itself,
 		"schedule: class 0: op 1: send of class 0 has class 0 at the other end"},
 	{"to nobody", to_nobody,
@@ -255,8 +249,7 @@ static const struct {
 	{"one norm", one_norm, "schedule: 1 collectives of class 0 join classes, 0 of class 1"},
 	{"unequal norms", unequal_norms,
 		"schedule: op 16 of class 0 is all_reduce of 8 bytes, op 16 of class 1 all_reduce "
-		"of 16 "
-		"bytes, each number 0 of group 0"},
+		"of 16 bytes, each number 0 of group 0"},
 };
 
 static void test_damage(void **state)

@@ -330,16 +330,13 @@ static void checks_without_a_document(void **state)
 	} cases[] = {
 		{offsetof(struct topology, device.memory_bandwidth), 0,
 			"topology \"local\": device.memory_bandwidth: expected more than 0 "
-			"(element-wise "
-			"kernels run at it), got 0"},
+			"(element-wise kernels run at it), got 0"},
 		{offsetof(struct topology, host.memory_bandwidth), -1,
 			"topology \"local\": host.memory_bandwidth: expected more than 0 (offload "
-			"needs it), "
-			"got -1"},
+			"needs it), got -1"},
 		{offsetof(struct topology, fabric.bandwidth), 0.0 / 0.0,
 			"topology \"local\": fabric.bandwidth: expected more than 0 (the devices "
-			"of a "
-			"node exchange data), got "},
+			"of a node exchange data), got "},
 	};
 	struct topology local = sample_local();
 	struct error error = {0};

@@ -198,12 +198,10 @@ static void use_devices(void **state)
 	assert_int_equal(domains.network.nics_per_node, 64);
 	assert_refuses(four, 12,
 		"--gpus: expected at most one node of 4xnode (8 devices) or whole nodes, got 12, "
-		"use 8 or "
-		"16");
+		"use 8 or 16");
 	assert_refuses(four, 40,
 		"--gpus: 4xnode has 32 devices (4 nodes of 8), got 40, use at most 32 or a "
-		"topology with "
-		"more nodes (5xNODE)");
+		"topology with more nodes (5xNODE)");
 	assert_refuses(four, 0, "--gpus: expected at least 1 device, got 0");
 	assert_refuses(local, -3, "--gpus: expected at least 1 device, got -3");
 	assert_refuses(cluster, 3,
@@ -211,8 +209,7 @@ static void use_devices(void **state)
 		"or 4");
 	assert_refuses(cluster, 6,
 		"--gpus: lab has 4 devices (2 nodes of 2), got 6, use at most 4 or a topology with "
-		"more "
-		"nodes (3xNODE)");
+		"more nodes (3xNODE)");
 }
 
 int main(void)

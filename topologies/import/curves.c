@@ -26,8 +26,7 @@ static bool check_ranks(const struct samples *log, struct error *error)
 		return true;
 	return error_set(error, EXIT_CODE_INPUT,
 		"%s: %lld ranks, but its bus and algorithm bandwidths are those of %lld to %lld; "
-		"is "
-		"it another collective?",
+		"is it another collective?",
 		log->name, (long long)log->ranks, (long long)log->ranks_low,
 		(long long)log->ranks_high);
 }
@@ -45,8 +44,7 @@ static bool find_ranks(struct topology_import *import, struct samples *log, stru
 	if (log->ranks == 0 && log->ranks_high > log->ranks_low)
 		return error_set(error, EXIT_CODE_USAGE,
 			"%s does not say on how many GPUs it ran (its bandwidths allow %lld to "
-			"%lld): "
-			"add --gpus N",
+			"%lld): add --gpus N",
 			log->name, (long long)log->ranks_low, (long long)log->ranks_high);
 	if (log->ranks < 2)
 		return error_set(error, EXIT_CODE_USAGE,

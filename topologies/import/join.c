@@ -44,8 +44,7 @@ bool topology_import_add(struct topology_import *import, const char *name, const
 			return importers[i].read(import, name, text, length, error);
 	return error_at(error, EXIT_CODE_INPUT, name, 1, 1,
 		"nothing that is known, expected an NCCL topology dump (XML), `nvidia-smi topo "
-		"-m`, "
-		"nccl-tests output, a host file or environment variables (KEY=VALUE)");
+		"-m`, nccl-tests output, a host file or environment variables (KEY=VALUE)");
 }
 
 bool topology_import_environment(struct topology_import *import, const char *name, const char *text,
@@ -186,16 +185,12 @@ static bool ask_for_gpu(struct topology_import *import, struct error *error)
 	if (import->options.gpu != NULL)
 		error_set(error, EXIT_CODE_USAGE,
 			"--gpu-name %.60s: not in the catalogue, expected one of %s; or --like "
-			"FILE "
-			"with "
-			"a topology file that describes it",
+			"FILE with a topology file that describes it",
 			import->options.gpu, text_string(&known));
 	else if (import->unknown_gpu != NULL)
 		error_set(error, EXIT_CODE_USAGE,
 			"\"%.60s\" is not in the catalogue: say what it is like with --gpu-name "
-			"NAME "
-			"(%s) "
-			"or --like FILE with a topology file that describes it",
+			"NAME (%s) or --like FILE with a topology file that describes it",
 			import->unknown_gpu, text_string(&known));
 	else
 		error_set(error, EXIT_CODE_USAGE,
@@ -229,8 +224,7 @@ static bool find_device(
 	if (o->like == NULL && import->sm > 0 && gpu_sm(import->gpu) != import->sm)
 		return error_set(error, EXIT_CODE_INPUT,
 			"the topology dump has GPUs of compute capability %d.%d, %s has %d.%d; "
-			"expected "
-			"--like FILE with a topology file that describes them",
+			"expected --like FILE with a topology file that describes them",
 			import->sm / 10, import->sm % 10, import->gpu, gpu_sm(import->gpu) / 10,
 			gpu_sm(import->gpu) % 10);
 	import->topology.device = (*like)->device;
@@ -315,8 +309,7 @@ static bool need_counts(struct topology_import *import, struct error *error)
 	if (import->given_by[PROPERTY_DEVICES_PER_NODE] == NULL && import->options.like == NULL)
 		return error_set(error, EXIT_CODE_USAGE,
 			"nothing says how many GPUs there are: add --gpus N and --nodes N (or an "
-			"NCCL "
-			"topology dump, `nvidia-smi topo -m`, a host file)");
+			"NCCL topology dump, `nvidia-smi topo -m`, a host file)");
 	return true;
 }
 

@@ -264,8 +264,7 @@ static void count_ranks(struct log *log)
 	if (log->listed > 0 && log->listed != s->ranks)
 		draft_note(log->import,
 			"%s: its list of devices is not whole; %lld ranks on %lld nodes follow "
-			"from "
-			"their numbers",
+			"from their numbers",
 			log->name, (long long)s->ranks, (long long)s->nodes);
 }
 
