@@ -203,3 +203,22 @@ bool store_read(
 		fclose(file);
 	return ok || error_set(error, EXIT_CODE_INPUT, "%s: %s", path, why);
 }
+
+bool store_read_at(
+	int fd, const char *path, int64_t offset, void *data, int64_t bytes, struct error *error)
+{
+	char *to = data;
+
+	while (bytes > 0) {
+		ssize_t n = pread(fd, to, (size_t)bytes, (off_t)offset);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return error_set(error, EXIT_CODE_INPUT, "%s: %s", path,
+				n < 0 ? strerror(errno) : "ends too early");
+		to += n;
+		offset += n;
+		bytes -= n;
+	}
+	return true;
+}

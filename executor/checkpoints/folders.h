@@ -31,8 +31,12 @@ bool store_rename(struct store *store, const char *from, const char *to, struct 
 bool store_remove_folder(struct store *store, const char *path, struct error *error);
 /* Whether so many bytes are free; true where that is not known. */
 bool store_room(const char *folder, int64_t bytes, struct error *error);
-/* A whole file, for which `arena` has a NUL more. EXIT_CODE_INPUT when it cannot be read. */
+/* Reads a whole file into `arena`, with a NUL behind it. EXIT_CODE_INPUT when it cannot be read. */
 bool store_read(
 	struct arena *arena, const char *path, char **text, size_t *length, struct error *error);
+/* Reads `bytes` bytes of an open file. EXIT_CODE_INPUT when it cannot, or when the file ends
+ * before. */
+bool store_read_at(
+	int fd, const char *path, int64_t offset, void *data, int64_t bytes, struct error *error);
 
 #endif

@@ -12,7 +12,8 @@ struct loader {
 	const struct manifest *manifest;
 	const struct weights *weights;
 	struct arena arena;
-	int *fds; /* [n_files] */
+	int *fds;           /* [n_files] */
+	const char **paths; /* [n_files] */
 };
 
 static bool open_files(struct loader *loader, struct error *error)
@@ -22,12 +23,14 @@ static bool open_files(struct loader *loader, struct error *error)
 	loader->fds = ARENA_ARRAY(&loader->arena, int, m->n_files + 1);
 	for (int i = 0; i < m->n_files; i++)
 		loader->fds[i] = -1;
+	loader->paths = ARENA_ARRAY(&loader->arena, const char *, m->n_files + 1);
 	for (int i = 0; i < m->n_files; i++) {
-		const char *path =
+		loader->paths[i] =
 			arena_printf(&loader->arena, "%s/%s", m->folder, m->files[i].name);
-		loader->fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+		loader->fds[i] = open(loader->paths[i], O_RDONLY | O_CLOEXEC);
 		if (loader->fds[i] < 0)
-			return error_set(error, EXIT_CODE_INPUT, "%s: %s", path, strerror(errno));
+			return error_set(error, EXIT_CODE_INPUT, "%s: %s", loader->paths[i],
+				strerror(errno));
 	}
 	return true;
 }
@@ -43,21 +46,7 @@ static void close_files(struct loader *loader)
 static bool read_at(const struct loader *loader, int file, int64_t offset, void *data,
 	int64_t bytes, struct error *error)
 {
-	char *to = data;
-
-	while (bytes > 0) {
-		ssize_t n = pread(loader->fds[file], to, (size_t)bytes, (off_t)offset);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return error_set(error, EXIT_CODE_INPUT, "%s/%s: %s",
-				loader->manifest->folder, loader->manifest->files[file].name,
-				n < 0 ? strerror(errno) : "ends too early");
-		to += n;
-		offset += n;
-		bytes -= n;
-	}
-	return true;
+	return store_read_at(loader->fds[file], loader->paths[file], offset, data, bytes, error);
 }
 
 /* The first piece of a tensor rank's part of a parameter that ends after `element`. */

@@ -19,20 +19,7 @@ struct check {
 
 static bool read_at(const struct check *check, int64_t offset, int64_t bytes, struct error *error)
 {
-	char *to = check->chunk;
-
-	while (bytes > 0) {
-		ssize_t n = pread(check->fd, to, (size_t)bytes, (off_t)offset);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return error_set(error, EXIT_CODE_INPUT, "%s: %s", check->path,
-				n < 0 ? strerror(errno) : "ends too early");
-		to += n;
-		offset += n;
-		bytes -= n;
-	}
-	return true;
+	return store_read_at(check->fd, check->path, offset, check->chunk, bytes, error);
 }
 
 static bool sum(const struct check *check, int64_t begin, int64_t end, struct digest *digest,
