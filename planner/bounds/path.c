@@ -277,16 +277,32 @@ static bool measure_duty(const struct path *path, const struct plan *plan,
 	return true;
 }
 
-/* Has the rank before it as many blocks, and neither of them the embedding or the head? */
-static bool is_as_before(const struct path *path, int rank)
+static bool holds_alike(const struct model *one, const struct model *other)
+{
+	bool alike = one->n_modules == other->n_modules && one->n_parameters == other->n_parameters;
+	for (int m = 0; m < one->n_modules && alike; m++) {
+		const struct module *a = &one->modules[m], *b = &other->modules[m];
+		alike = a->kind == b->kind && a->layer == b->layer &&
+			a->n_parameters == b->n_parameters;
+	}
+	for (int p = 0; p < one->n_parameters && alike; p++)
+		alike = one->parameters[p].elements == other->parameters[p].elements;
+	return alike;
+}
+
+/* Has the rank before it alike blocks in each chunk, and neither of them the embedding or the head?
+ * Some blocks have experts, and some have none. */
+static bool is_as_before(const struct path *path, const struct plan *plan, int rank)
 {
 	const struct pipeline *pipeline = &path->pipeline;
-	bool alike = rank > 1 && rank < pipeline->ranks - 1;
+	bool alike = rank > 1 && rank < pipeline->ranks - 1 &&
+		     plan->activation_checkpointing.n == 0 && plan->reshard_after_forward.n == 0 &&
+		     plan->cpu_offload.n == 0;
 	for (int c = 0; c < pipeline->chunks && alike; c++) {
 		int stage = pipeline_stage(pipeline, rank, c);
 		alike = path->blocks[stage] == path->blocks[pipeline_stage(pipeline, rank - 1, c)];
 	}
-	return alike;
+	return alike && holds_alike(path->models[rank], path->models[rank - 1]);
 }
 
 /* --- the path --------------------------------------------------------------------------------- */
@@ -421,7 +437,7 @@ static bool measure(struct path *path, const struct plan *plan, const struct mod
 	for (int k = 0; k < n; k++) {
 		struct duty *duty = ARENA_NEW(path->arena, struct duty);
 		struct seat *seat = &path->seats[k];
-		seat->duty = is_as_before(path, k) ? path->seats[k - 1].duty : duty;
+		seat->duty = is_as_before(path, plan, k) ? path->seats[k - 1].duty : duty;
 		if (seat->duty == duty && !measure_duty(path, plan, model, topology, k, duty))
 			return false;
 		path->messages[k][FORWARD] =

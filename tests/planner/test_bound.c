@@ -354,6 +354,57 @@ static void test_pipelines(void **state)
 	assert_true(own.memory / (double)own.plans > 0.8);
 }
 
+/* The second rank of a pipeline has the last blocks without experts, which take longer than those
+ * with, or less: the ranks behind it do not do as it does. */
+static void test_stages_differ(void **state)
+{
+	static const int64_t widths[] = {4096, 65536};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(widths); i++) {
+		struct arena arena = {0};
+		struct tally own = {0};
+		struct question question = {.model = load_model(&arena, "deepseek-v3"),
+			.topology = load_topology(&arena, "4xdgx-h100")};
+		struct evaluator evaluator = {.question = &question};
+		struct architecture a = question.model->architecture;
+		struct model *model;
+		struct space space;
+		struct error error = {0};
+		a.layers = 24;
+		a.experts = 32;
+		a.dense_layers = 5;
+		a.ffn = widths[i];
+		assert_true(model_build(&arena, &a, &model, &error));
+		question.model = model;
+		set_choice(&question, &arena, "runtime", "megatron");
+		set_choice(&question, &arena, "pipeline", "8");
+		set_choice(&question, &arena, "pipeline_schedule", "1f1b");
+		set_choice(&question, &arena, "tensor", "1");
+		set_choice(&question, &arena, "context", "1");
+		set_choice(&question, &arena, "expert", "4");
+		set_choice(&question, &arena, "activation_checkpointing", "full");
+		set_choice(&question, &arena, "seq_len", "4096");
+		set_choice(&question, &arena, "micro_batch", "1");
+		set_choice(&question, &arena, "global_batch", "128");
+		set_choice(&question, &arena, "strategy", "ZERO_1");
+		assert_true(space_build(&question, &arena, &space, &error));
+		for (int k = 0; k < space.n; k++) {
+			struct prediction prediction;
+			assert_true(
+				evaluator_run(&evaluator, &space.plans[k], &prediction, &error));
+			judge_own(&question, &evaluator, &space.plans[k], &prediction, &own);
+		}
+		print_message("%lld plans with %lld wide blocks: time %.4f\n", (long long)own.plans,
+			(long long)a.ffn, own.time / (double)own.plans);
+		assert_int_equal(own.violations, 0);
+		assert_int_equal(own.plans, space.n);
+		assert_true(own.time / (double)own.plans > 0.98);
+		space_finish(&space);
+		evaluator_finish(&evaluator);
+		arena_finish(&arena);
+	}
+}
+
 /* Ways to checkpoint share what they do not change: bounds are those of a space with one way alone.
  * Of what is too large in any case, a bound may be that of a smaller micro-batch until it is asked
  * for. */
@@ -479,6 +530,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_ways_to_checkpoint_share),
 		cmocka_unit_test(test_bounds_know_queues),
 		cmocka_unit_test(test_pipelines),
+		cmocka_unit_test(test_stages_differ),
 		cmocka_unit_test(test_negative_control),
 	};
 	if (argc > 1)
