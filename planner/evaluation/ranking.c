@@ -182,6 +182,11 @@ static bool may_win(const struct ranking *ranking, int strategy, const struct ra
 		       candidate->departures < simplest(ranking, strategy, plain)->departures);
 }
 
+bool ranking_may_win(const struct ranking *ranking, const struct ranked *candidate)
+{
+	return may_win(ranking, STRATEGY_COUNT, candidate);
+}
+
 /* --- the front -------------------------------------------------------------------------------- */
 
 static bool dominates(const struct ranked *a, const struct ranked *b)

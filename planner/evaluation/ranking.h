@@ -77,7 +77,8 @@ int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranke
 	int n, const struct costs *bounds);
 
 /* Could a candidate whose objective costs at least costs.of[objective], and whose other costs are
- * not known, still change the winner of its strategy, the winner of all, or the front? */
+ * not known, still be the winner of all; change that, the winner of its strategy, or the front? */
+bool ranking_may_win(const struct ranking *ranking, const struct ranked *candidate);
 bool ranking_needs(const struct ranking *ranking, const struct ranked *candidate);
 
 #endif

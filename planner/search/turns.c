@@ -289,13 +289,15 @@ static int64_t least_cost(const struct ranking *ranking)
 
 /* Pipelines that cannot win are simulated at length, and nobody has asked for one. The first one
  * that fits shows what the best would cost. */
-static bool is_one_too_many(const struct search *search, const struct ticket *ticket)
+static bool is_one_too_many(
+	const struct search *search, const struct ticket *ticket, const struct ranked *candidate)
 {
 	return search->pipelines > 0 && !search->known[ticket->plan].ready &&
 	       search->space.plans[ticket->plan].mesh.pipeline > 1 &&
 	       !question_gives(search->question, KNOB_PIPELINE) &&
 	       search->question->only[KNOB_PIPELINE].n == 0 &&
-	       ticket->bound > least_cost(&search->ranking);
+	       ticket->bound > least_cost(&search->ranking) &&
+	       !ranking_may_win(&search->ranking, candidate);
 }
 
 bool lacks_room(const struct search *search, int index)
@@ -326,14 +328,14 @@ bool waits_to_the_end(struct search *search, int index)
 bool is_needed(const struct search *search, const struct ticket *ticket)
 {
 	const struct plan *plan = &search->space.plans[ticket->plan];
-	if (is_one_too_many(search, ticket) || cannot_beat(search, ticket))
-		return false;
 	struct ranked candidate = {.plan = ticket->plan,
 		.strategy = plan->strategy,
 		.tight = lacks_room(search, ticket->plan),
 		.divided = has_axes(plan),
 		.departures = search->space.departures[ticket->plan]};
 	candidate.costs.of[search->ranking.objective] = ticket->bound;
+	if (is_one_too_many(search, ticket, &candidate) || cannot_beat(search, ticket))
+		return false;
 	return ranking_needs(&search->ranking, &candidate);
 }
 
