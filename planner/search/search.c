@@ -118,11 +118,10 @@ static bool consider_bound(struct search *search, const struct ticket *ticket, s
 	int plan = ticket->plan;
 	const struct known *known = &search->known[plan];
 	bool pipeline = search->space.plans[plan].mesh.pipeline > 1;
-	/* Until something fits, no plan takes too long. */
-	if (pipeline && !known->tightened && (known->followed || search->ranking.n == 0)) {
-		tighten(search, plan);
-	} else if (pipeline && !known->followed) {
+	if (pipeline && !known->followed) {
 		follow(search, plan);
+	} else if (pipeline && !known->tightened) {
+		tighten(search, plan);
 	} else {
 		if (pipeline) { /* the memory is needed */
 			evaluator_release(&search->evaluator);
