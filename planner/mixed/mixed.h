@@ -33,6 +33,10 @@ struct shared {
 	struct prediction prediction;
 };
 
+/* Would it if no rank lacked memory? `usual`: s of a step. False: stages_share finds none.
+ * Allocates from `arena`. */
+bool stages_may_share(const struct question *question, const struct plan *plan, double usual,
+	double wanted, struct arena *arena);
 /* `usual`: of the plan as it is, with its memory. Allocates from `arena`. */
 bool stages_share(struct evaluator *evaluator, const struct plan *plan,
 	const struct prediction *usual, double wanted, struct arena *arena, struct shared *shared,

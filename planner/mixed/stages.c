@@ -10,6 +10,9 @@
 
 enum { PROPOSALS = 3 };
 
+/* Of seconds that were written down as whole numbers. */
+#define ROUNDING 1e-6
+
 struct stages {
 	const struct question *question;
 	const struct plan *plan;
@@ -127,23 +130,43 @@ bool stages_are_open(const struct question *question, const struct plan *plan)
 	       runtime_of(plan->runtime)->names_stages;
 }
 
+static bool begin(struct stages *s, struct error *error)
+{
+	s->pipeline = plan_pipeline(s->plan);
+	s->n = s->pipeline.ranks * s->pipeline.chunks;
+	s->usual = ARENA_ARRAY(s->arena, int, s->n);
+	s->most = ARENA_ARRAY(s->arena, int, s->pipeline.ranks);
+	s->now = ARENA_ARRAY(s->arena, int, s->pipeline.ranks);
+	s->bytes = ARENA_ARRAY(s->arena, double, s->pipeline.ranks);
+	if (!plan_split(s->plan, s->question->model, s->usual, error))
+		return false;
+	measure(s);
+	return true;
+}
+
+bool stages_may_share(const struct question *question, const struct plan *plan, double usual,
+	double wanted, struct arena *arena)
+{
+	struct stages s = {.question = question, .plan = plan, .arena = arena};
+	struct error error = {0};
+	double seconds;
+	if (!begin(&s, &error))
+		return true; /* stages_share says why */
+	int *stages = ARENA_ARRAY(arena, int, s.n);
+	for (int r = 0; r < s.pipeline.ranks; r++)
+		s.most[r] = s.sharing.blocks;
+	return sharing_solve(&s.sharing, stages, &seconds) &&
+	       usual * seconds / sharing_seconds(&s.sharing, s.usual) < wanted * (1 + ROUNDING);
+}
+
 bool stages_share(struct evaluator *evaluator, const struct plan *plan,
 	const struct prediction *usual, double wanted, struct arena *arena, struct shared *shared,
 	struct error *error)
 {
-	struct stages s = {.question = evaluator->question,
-		.plan = plan,
-		.arena = arena,
-		.pipeline = plan_pipeline(plan)};
-	s.n = s.pipeline.ranks * s.pipeline.chunks;
-	s.usual = ARENA_ARRAY(arena, int, s.n);
-	s.most = ARENA_ARRAY(arena, int, s.pipeline.ranks);
-	s.now = ARENA_ARRAY(arena, int, s.pipeline.ranks);
-	s.bytes = ARENA_ARRAY(arena, double, s.pipeline.ranks);
+	struct stages s = {.question = evaluator->question, .plan = plan, .arena = arena};
 	*shared = (struct shared){0};
-	if (!plan_split(plan, s.question->model, s.usual, error))
+	if (!begin(&s, error))
 		return false;
-	measure(&s);
 	limit(&s, usual);
 	return propose(&s, evaluator, usual->step_time, wanted, shared, error);
 }

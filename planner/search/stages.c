@@ -46,6 +46,9 @@ static bool share(
 	struct prediction usual;
 	struct shared shared;
 	const struct close_look *look = search->known[entry->plan].look;
+	double step = costs_step_above(&plan, entry->costs.of[COST_TIME]);
+	if (!stages_may_share(search->question, &plan, step, wanted(search, &plan, step), arena))
+		return true;
 	if (look != NULL)
 		usual = look->prediction;
 	else if (!evaluator_run_on(
