@@ -33,6 +33,8 @@ struct letting_go {
 	bool has_room;                 /* and has to stay */
 	double bound;                  /* s of a pipeline's step; 0: it is none, or of no use */
 	const struct candidate *known; /* or NULL */
+	/* The look at all that lets go at once; NULL: the best plan is not shown. */
+	struct close_look *look;
 	struct error *error;
 };
 
@@ -58,7 +60,22 @@ static bool predict(struct letting_go *l, const struct plan *plan, struct predic
 	return true;
 }
 
-static bool cost_without(struct letting_go *l, const struct plan *plan, int64_t *cost, bool *room)
+/* As it is shown. */
+static bool predict_closely(struct letting_go *l, const struct plan *plan,
+	struct prediction *prediction, struct error *error)
+{
+	struct close_look *look = l->look;
+	if (is_known(l->known, plan))
+		return predict(l, plan, prediction, error);
+	if (!evaluator_run_closely(
+		    l->evaluator, plan, &look->arena, &look->prediction, &look->exposure, error))
+		return false;
+	*prediction = look->prediction;
+	return true;
+}
+
+static bool cost_without(
+	struct letting_go *l, const struct plan *plan, bool closely, int64_t *cost, bool *room)
 {
 	const struct question *question = l->evaluator->question;
 	struct prediction prediction;
@@ -66,7 +83,7 @@ static bool cost_without(struct letting_go *l, const struct plan *plan, int64_t 
 	*cost = INT64_MAX;
 	*room = false;
 	if (!plan_check(plan, question->model, question->topology, &mine) ||
-		!predict(l, plan, &prediction, &mine))
+		!(closely ? predict_closely : predict)(l, plan, &prediction, &mine))
 		return error_is_refusal(&mine, l->error);
 	if (prediction.fits == FITS_NO)
 		return true;
@@ -128,11 +145,13 @@ static bool let_all_go(
 		if (!costs_too_much(l, &alone))
 			let_go(id, usual, &without);
 	}
-	if (!cost_without(l, &without, &cost, &room))
+	if (!cost_without(l, &without, l->look != NULL, &cost, &room))
 		return false;
 	*gone = cost <= l->most && room == l->has_room;
 	if (*gone)
 		*plan = without;
+	else if (l->look != NULL)
+		l->look->prediction.step_time = 0;
 	return true;
 }
 
@@ -151,7 +170,7 @@ static bool find_departures(struct letting_go *l, const struct plan *plan, const
 		let_go(id, usual, &departure->without);
 		if (costs_too_much(l, &departure->without))
 			continue;
-		if (!cost_without(l, &departure->without, &departure->cost, &room))
+		if (!cost_without(l, &departure->without, false, &departure->cost, &room))
 			return false;
 		if (departure->cost <= l->most && room == l->has_room)
 			(*n)++;
@@ -161,8 +180,8 @@ static bool find_departures(struct letting_go *l, const struct plan *plan, const
 }
 
 bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
-	const struct ranked *best, const struct candidate *known, struct plan *plan,
-	struct error *error)
+	const struct ranked *best, const struct candidate *known, struct close_look *look,
+	struct plan *plan, struct error *error)
 {
 	const struct question *question = evaluator->question;
 	struct letting_go l = {.evaluator = evaluator,
@@ -172,6 +191,7 @@ bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
 				  (1 + question->simplicity)),
 		.has_room = !best->tight,
 		.known = known,
+		.look = look,
 		.error = error};
 	struct departure departures[KNOB_COUNT];
 	struct arena arena = {0};
@@ -191,7 +211,7 @@ bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
 	for (int i = 1; i < n && ok; i++) {
 		struct plan without = *plan;
 		let_go(departures[i].id, &usual, &without);
-		ok = cost_without(&l, &without, &cost, &room);
+		ok = cost_without(&l, &without, false, &cost, &room);
 		if (ok && cost <= l.most && room == l.has_room)
 			*plan = without;
 	}
@@ -303,7 +323,7 @@ static bool search_free(const struct question *question, const struct candidate 
 	struct arena *arena, struct plan_option *option, struct error *error)
 {
 	struct search search;
-	struct exposure exposure;
+	struct close_look look = {0};
 	struct error mine = {0};
 	/* The chosen plan is of the question's own model and libraries. */
 	const struct candidate *known = option->typed[0] == '\0' ? chosen : NULL;
@@ -313,17 +333,20 @@ static bool search_free(const struct question *question, const struct candidate 
 		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
 	if (best != NULL) {
 		option->plan = search.space.plans[best->plan];
-		ok = levers_let_go(
-			&search.evaluator, &search.ranking, best, known, &option->plan, &mine);
-		option->prediction = chosen->prediction;
-		if (ok && !is_known(known, &option->plan))
-			ok = evaluator_run_closely(&search.evaluator, &option->plan, arena,
-				&option->prediction, &exposure, &mine);
+		ok = levers_let_go(&search.evaluator, &search.ranking, best, known, &look,
+			&option->plan, &mine);
+		if (ok && !is_known(known, &option->plan) && look.prediction.step_time == 0)
+			ok = evaluator_run_closely(&search.evaluator, &option->plan, &look.arena,
+				&look.prediction, &look.exposure, &mine);
+		option->prediction = evaluator_kept(
+			is_known(known, &option->plan) ? &chosen->prediction : &look.prediction,
+			arena);
 		option->gain =
 			1 - option->prediction.step_time / plan_tokens(&option->plan) /
 				    (chosen->prediction.step_time / plan_tokens(&chosen->plan));
 	}
 	search_finish(&search);
+	arena_finish(&look.arena);
 	return ok || error_is_refusal(&mine, error);
 }
 
