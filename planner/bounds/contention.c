@@ -46,3 +46,43 @@ double bound_contention(const double losses[COMMUNICATORS_MAX],
 	}
 	return most;
 }
+
+/* --- between two operations of compute ----------------------------------------------------------
+ *
+ * Collectives of one stream that begin when operation A of compute has ended, and that have ended
+ * when Z begins, run beside nothing but what compute does between them: by (3), with W of these
+ * operations alone, from the end of A to the beginning of Z it takes W + sum l(g) C - l(g) sum w_i
+ * (1 - f_i / g), whatever of it compute stands still for. Where l differs the largest covers:
+ * beside collective j for x_ij seconds operation i loses l_j(g) (1 - f_i / g) (1 - l_j(f_i)) x_ij
+ * less than l_j(g) x_ij, and sum_j (1 - l_j(f_i)) x_ij is what of w_i is done in that time. */
+
+void bound_beside_compute(struct beside *beside, const struct cost *cost)
+{
+	for (int s = 0; s < SHARES; s++) {
+		double cover = fmax(0, cost->device - cost->arithmetic / shares[s]);
+		beside->work[s] += cost->device - loss_beside(beside->most, shares[s]) * cover;
+	}
+}
+
+void bound_beside_collective(struct beside *beside, double loss, double seconds, double end)
+{
+	for (int s = 0; s < SHARES; s++) {
+		beside->begins[s] =
+			fmax(beside->begins[s], end - beside->work[s] - beside->lost[s]);
+		beside->lost[s] += loss_beside(loss, shares[s]) * seconds;
+	}
+}
+
+void bound_beside_ends(const struct beside *beside, double ends[SHARES])
+{
+	for (int s = 0; s < SHARES; s++)
+		ends[s] = beside->begins[s] + beside->lost[s];
+}
+
+double bound_beside_start(const struct beside *beside, const double ends[SHARES])
+{
+	double start = 0;
+	for (int s = 0; s < SHARES; s++)
+		start = fmax(start, ends[s] + beside->work[s]);
+	return start;
+}

@@ -7,6 +7,7 @@
  * nor messages take less, so that no pass ends earlier. Of these three micro-batches the first and
  * the last gather and reduce; those of a step between them are as the middle one. What ranks that
  * divide the model exchange at the end of a pass is part of it where the next one waits for it.
+ * What they exchange between two operations, beside others, slows these down (contention.c).
  *
  * Parameters may still be on the way when a step begins. The same list, gone through from the
  * beginning of the step as if no rank waited for another, says when the first forward of each chunk
@@ -21,6 +22,7 @@
 
 #include <math.h>
 
+#include "planner/bounds/parts.h"
 #include "schedule/pipeline/pipeline.h"
 #include "simulator/costs/costs.h"
 
@@ -28,7 +30,7 @@ enum way { FORWARD, BACKWARD, WAYS };
 enum { FIRST, MIDDLE, LAST, PROBED };
 
 /* Seconds between passes in which all that may happen ahead happens. */
-#define APART 1e6
+#define APART 1e5
 
 /* Seconds after a pass has begun. */
 struct lasting {
@@ -88,6 +90,10 @@ struct walk {
 	const struct program *program;
 	const struct cost *costs;
 	double *ends, free[STREAM_COUNT]; /* by operation; by stream */
+	double *losses;                   /* by operation: bound_loss */
+	double (*beside)[SHARES];         /* by operation: bound_beside_ends */
+	struct beside streams[STREAM_COUNT];
+	int computed; /* the last operation of compute; -1 */
 	const struct pipeline_slot *slots;
 	int n, slot; /* the one that has begun; -1 */
 	double latest;
@@ -197,13 +203,55 @@ static void receive(struct walk *walk, const struct op *op, double start)
 		pass_at(walk)->asked = fmax(0, start - begin_of(walk, walk->slot));
 }
 
+/* What it waits for has run beside compute. */
+static double beside_of(const struct walk *walk, const struct op *op)
+{
+	const int *waits = slice_of(walk->program, op->waits);
+	double start = 0;
+	for (int w = 0; w < op->waits.count && op->stream == STREAM_COMPUTE; w++) {
+		const struct op *other = waits[w] >= 0 ? &walk->program->ops[waits[w]] : op;
+		if (exchanges(other))
+			start = fmax(start, bound_beside_start(&walk->streams[other->stream],
+						    walk->beside[waits[w]]));
+	}
+	return start;
+}
+
+static bool waits_for(const struct walk *walk, const struct op *op, int other)
+{
+	const int *waits = slice_of(walk->program, op->waits);
+	bool found = false;
+	for (int w = 0; w < op->waits.count; w++)
+		found = found || waits[w] == other;
+	return found;
+}
+
+static void note_beside(struct walk *walk, const struct op *op, int index)
+{
+	const struct cost *cost = &walk->costs[index];
+	struct beside *own = &walk->streams[op->stream];
+	if (op->stream == STREAM_COMPUTE) {
+		walk->computed = index;
+		for (int s = 0; s < STREAM_COUNT; s++)
+			if (walk->streams[s].most > 0)
+				bound_beside_compute(&walk->streams[s], cost);
+	}
+	if (!exchanges(op))
+		return;
+	if (walk->computed >= 0 && waits_for(walk, op, walk->computed))
+		bound_beside_collective(
+			own, walk->losses[index], cost->device, walk->ends[walk->computed]);
+	bound_beside_ends(own, walk->beside[index]);
+}
+
 /* What is received has come when the next pass begins. */
 static void carry_out(struct walk *walk, int index)
 {
 	const struct op *op = &walk->program->ops[index];
 	if (walk->gathers_ahead && op->stream == STREAM_GATHER)
 		return;
-	double start = start_of(walk, op), end = fmax(start, walk->free[op->stream]);
+	double start = fmax(start_of(walk, op), beside_of(walk, op)),
+	       end = fmax(start, walk->free[op->stream]);
 	if (op_kind_class(op->kind) != OP_CLASS_MESSAGE) {
 		end += walk->costs[index].device;
 		walk->free[op->stream] = end;
@@ -215,12 +263,13 @@ static void carry_out(struct walk *walk, int index)
 		pass_at(walk)->sent = start - begin_of(walk, walk->slot);
 	}
 	walk->ends[index] = end;
+	note_beside(walk, op, index);
 	note_end(walk, op, end);
 }
 
 static bool walk_through(struct walk *walk)
 {
-	walk->slot = -1;
+	walk->slot = walk->computed = -1;
 	walk->forwards = walk->holds = true;
 	for (int i = 0; i < walk->program->n_ops; i++) {
 		if (!begin_slot(walk, &walk->program->ops[i]))
@@ -228,6 +277,18 @@ static bool walk_through(struct walk *walk)
 		carry_out(walk, i);
 	}
 	return walk->slot == walk->n - 1;
+}
+
+static void find_losses(struct walk *walk, const struct topology *topology)
+{
+	for (int i = 0; i < walk->program->n_ops; i++) {
+		const struct op *op = &walk->program->ops[i];
+		if (!exchanges(op))
+			continue;
+		walk->losses[i] = bound_loss(topology, walk->costs[i].multiprocessors);
+		walk->streams[op->stream].most =
+			fmax(walk->streams[op->stream].most, walk->losses[i]);
+	}
 }
 
 /* The next pass begins when all is exchanged. */
@@ -257,12 +318,15 @@ static bool measure_duty(const struct path *path, const struct plan *plan,
 	struct cost *costs = ARENA_ARRAY(path->arena, struct cost, program->n_ops);
 	cost_operations(schedule, rank, costs);
 	int n = pipeline_order(&path->pipeline, rank, path->arena, &slots);
-	const struct walk list = {.program = program,
+	struct walk list = {.program = program,
 		.costs = costs,
+		.losses = ARENA_ARRAY(path->arena, double, program->n_ops),
+		.beside = arena_alloc(path->arena, (size_t)program->n_ops, sizeof(*list.beside)),
 		.ends = ARENA_ARRAY(path->arena, double, program->n_ops),
 		.slots = slots,
 		.n = n,
 		.duty = duty};
+	find_losses(&list, topology);
 	struct walk walk = list, apart = list;
 	int chunks = path->pipeline.chunks;
 	apart.apart = true;
