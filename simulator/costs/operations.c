@@ -234,8 +234,47 @@ static int parameters_of(const struct costing *costing, const struct op *op)
 	return n;
 }
 
+/* nanotron's Llama has q, k and v in one parameter, and gate and up. */
+static int merged_parameters(const struct program *program)
+{
+	const struct model *model = program->model;
+	int n = 0;
+
+	for (int u = 0; u < program->n_units; u++)
+		for (int i = 0; i < program->units[u].n_slices; i++) {
+			int parameter = program->units[u].slices[i].parameter;
+			enum module_kind kind =
+				model->modules[model->parameters[parameter].module].kind;
+
+			n += kind != MODULE_KEY && kind != MODULE_VALUE && kind != MODULE_GATE;
+		}
+	return n;
+}
+
+/* It copies what it gathers (distributed.py, all_gather_coalesced): of each rank one launch puts
+ * its parts together and one takes them out of what came, and each parameter's part goes back by a
+ * launch of its own. 0: nothing is copied. */
+static double copies_back(const struct costing *costing, const struct op *op)
+{
+	const struct zero_rules *zero = costing->runtime->zero;
+	const struct schedule *schedule = costing->schedule;
+
+	if (op->kind != OP_CAST_PARAMETERS || op->unit >= 0 || zero == NULL ||
+		!zero->copies_gathered)
+		return 0;
+	for (int g = 0; g < schedule->n_groups; g++)
+		if (schedule->groups[g].kind == GROUP_SHARD && schedule->groups[g].size > 1)
+			return (double)schedule->groups[g].size *
+			       (merged_parameters(costing->program) + 2);
+	return 0;
+}
+
 static double traffic_kernels(const struct costing *costing, const struct op *op)
 {
+	double copies = copies_back(costing, op);
+
+	if (copies > 0)
+		return copies;
 	if (op->kind == OP_OPTIMIZER)
 		return update_kernels(costing, op);
 	return costing->runtime->by_parameter && op->stream == STREAM_COMPUTE

@@ -382,11 +382,41 @@ static void test_parallel_loss(void **state)
 	assert_within(parallel - upcast, 12 * logits / bandwidth, 0.05);
 }
 
+/* What the issuing thread launches once the update is made. */
+static double launches_of_cast(const char *choices)
+{
+	struct case_ c;
+	double launches = 0;
+
+	case_load(&c, "llama-2-7b", "4xp5.48xlarge");
+	case_plan(&c, choices);
+	const struct program *p = &c.schedule->programs[0];
+	struct cost *costs = ARENA_ARRAY(&c.arena, struct cost, p->n_ops);
+	cost_operations(c.schedule, 0, costs);
+	for (int i = 0; i < p->n_ops; i++)
+		if (p->ops[i].kind == OP_CAST_PARAMETERS && p->ops[i].unit < 0)
+			launches = costs[i].kernels;
+	case_finish(&c);
+	return launches;
+}
+
+/* nanotron copies each of 195 parameters (it has q, k and v in one) back from the part of each
+ * rank. */
+static void test_gathered_copies(void **state)
+{
+	(void)state;
+	assert_true(launches_of_cast("runtime=nanotron strategy=ZERO_1") == 32 * (195 + 2));
+	assert_true(launches_of_cast("runtime=nanotron strategy=ZERO_1 tensor=4") == 8 * (195 + 2));
+	assert_true(launches_of_cast("runtime=nanotron strategy=ZERO_1 tensor=32") <= 291);
+	assert_true(launches_of_cast("runtime=megatron strategy=ZERO_1") <= 291);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_swiglu_is_not_fused),
 		cmocka_unit_test(test_parallel_loss),
+		cmocka_unit_test(test_gathered_copies),
 		cmocka_unit_test(test_waves),
 		cmocka_unit_test(test_depth),
 		cmocka_unit_test(test_split_depth),
