@@ -128,6 +128,9 @@ int main(int argc, char **argv)
 		invocation.command = command_find(commands, argv[1], &error);
 	bool ok =
 		invocation.command != NULL && run_command(&invocation, argc - 2, argv + 2, &error);
+	if (ok)
+		output_answer();
+	output_forget_notes();
 	code = ok ? invocation.verdict : report_failure(&invocation, &error);
 	arena_finish(&arena);
 	return (int)code;

@@ -331,6 +331,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 {
 	const struct arguments *arguments = &invocation->arguments;
 
+	output_answer();
 	*progress = progress_output_start(argument_given(arguments, "json-lines"));
 	const struct executor_job job = {
 		.plan = &opened->file,

@@ -4,18 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-bool output_text(const struct text *text, struct error *error)
-{
-	return file_write(NULL, "-", text, error);
-}
-
-bool output_aside(const struct text *text)
-{
-	fputs(text_string(text), stderr);
-	return true;
-}
-
 static bool quiet;
+/* Until there is an answer to stand beside: an error stands alone. */
+static struct text waiting;
+static bool answering;
 static _Thread_local struct text *kept; /* NULL: notes are printed */
 static bool noted_once;
 static char last_note[sizeof(((struct error *)NULL)->message)];
@@ -34,7 +26,35 @@ static void print_note(const char *text, int length)
 	if (strncmp(last_note, text, (size_t)length) == 0 && last_note[length] == '\0')
 		return;
 	snprintf(last_note, sizeof(last_note), "%.*s", length, text);
-	fprintf(stderr, "note: %.*s\n", length, text);
+	if (answering)
+		fprintf(stderr, "note: %s\n", last_note);
+	else
+		text_printf(&waiting, "note: %s\n", last_note);
+}
+
+void output_answer(void)
+{
+	fputs(text_string(&waiting), stderr);
+	output_forget_notes();
+	answering = true;
+}
+
+void output_forget_notes(void)
+{
+	text_finish(&waiting);
+}
+
+bool output_text(const struct text *text, struct error *error)
+{
+	output_answer();
+	return file_write(NULL, "-", text, error);
+}
+
+bool output_aside(const struct text *text)
+{
+	output_answer();
+	fputs(text_string(text), stderr);
+	return true;
 }
 
 static void note(bool once, const char *format, va_list args)

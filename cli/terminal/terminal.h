@@ -48,7 +48,11 @@ bool output_text(const struct text *text, struct error *error);
 /* Text for people, to stderr: with -o -, stdout holds the file. Always true. */
 bool output_aside(const struct text *text);
 
-/* "note: ..." on stderr. */
+/* "note: ..." on stderr, where the answer begins: with the first text, or a call of this. */
+void output_answer(void);
+/* An error is all that is said. */
+void output_forget_notes(void);
+
 void output_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* One for each line. */
