@@ -88,25 +88,33 @@ static void add_units(const struct plan *plan, struct text *text)
 	if (plan_layout(plan) == LAYOUT_WHOLE)
 		return;
 	text_printf(text, "wrap %s, ", plan->wrap.text);
-	if (plan_reshard_group(plan) > 0 || plan->reshard_after_forward.n > 0)
-		text_printf(text, "reshard to %s, ", plan->reshard_after_forward.text);
+	if (plan_reshard_group(plan) > 0 || plan->reshard_after_forward.n > 0) {
+		plan_say_reshard(plan, text);
+		text_add(text, ", ");
+	}
 	text_printf(text, "prefetch %s%s, ", knob_name(KNOB_PREFETCH, (int)plan->prefetch),
 		plan->forward_prefetch ? " + forward" : "");
 }
 
 static void add_kept(const struct plan *plan, struct text *text)
 {
-	const char *checkpointing = plan->activation_checkpointing.text;
+	const struct rows *checkpointing = &plan->activation_checkpointing;
 
-	if (strcmp(checkpointing, "none") == 0)
+	if (strcmp(checkpointing->text, "none") == 0)
 		text_add(text, "no checkpointing");
-	else
-		text_printf(text, "%s checkpointing", checkpointing);
+	else if (checkpointing->n == 0)
+		text_printf(text, "%s checkpointing", checkpointing->text);
+	else {
+		text_add(text, "checkpointing ");
+		rows_say(checkpointing, "block", text);
+	}
 	if (plan->activation_offload != ACTIVATIONS_STAY)
 		text_printf(text, " (%s on the host)",
 			knob_name(KNOB_ACTIVATION_OFFLOAD, (int)plan->activation_offload));
-	if (plan_offloads_any(plan))
-		text_printf(text, ", CPU offload: %s", plan->cpu_offload.text);
+	if (plan_offloads_any(plan)) {
+		text_add(text, ", CPU offload: ");
+		rows_say(&plan->cpu_offload, "unit", text);
+	}
 	if (!trainable_is_all(&plan->trainable))
 		text_printf(text, ", trains %s", plan->trainable.text);
 	if (plan->gradient_sums == SUMS_EXACT)

@@ -37,8 +37,10 @@ void candidate_name(const struct plan *plan, const struct plan *chosen, struct t
 	if (chosen != NULL && plan->runtime != chosen->runtime)
 		text_printf(text, " (%s)", runtime_names[plan->runtime]);
 	if (strcmp(plan->reshard_after_forward.text, "true") != 0 &&
-		strcmp(plan->reshard_after_forward.text, "false") != 0)
-		text_printf(text, ", reshard after forward %s", plan->reshard_after_forward.text);
+		strcmp(plan->reshard_after_forward.text, "false") != 0) {
+		text_add(text, ", ");
+		plan_say_reshard(plan, text);
+	}
 	if (chosen == NULL || plan == chosen || plan->runtime != chosen->runtime)
 		return;
 	/* The ones that have no column of their own. */

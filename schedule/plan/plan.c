@@ -361,8 +361,10 @@ void plan_add_order(const struct plan *plan, struct text *text)
 		text_printf(text, ", %s", pipeline_schedule_names[plan->pipeline_schedule]);
 	if (plan->virtual_stages > 1)
 		text_printf(text, " of %lld stages a rank", (long long)plan->virtual_stages);
-	if (plan->layers_per_stage.text != NULL)
-		text_printf(text, ", layers %s", plan->layers_per_stage.text);
+	if (plan->layers_per_stage.text != NULL) {
+		text_add(text, ", layers ");
+		rows_say(&plan->layers_per_stage, "stage", text);
+	}
 }
 
 const char *plan_reduction(const struct plan *plan)
@@ -382,17 +384,22 @@ void plan_summary(const struct plan *plan, struct text *text)
 		text_printf(text, ", context by %s",
 			knob_name(KNOB_CONTEXT_METHOD, (int)plan->context_method));
 	plan_add_order(plan, text);
-	if (plan_reshard_group(plan) > 0 || plan->reshard_after_forward.n > 0)
-		text_printf(text, ", reshard to %s", plan->reshard_after_forward.text);
+	if (plan_reshard_group(plan) > 0 || plan->reshard_after_forward.n > 0) {
+		text_add(text, ", ");
+		plan_say_reshard(plan, text);
+	}
 	text_printf(text, ", wrap %s, prefetch %s%s", plan->wrap.text,
 		knob_name(KNOB_PREFETCH, (int)plan->prefetch),
 		plan->forward_prefetch ? " + forward" : "");
-	text_printf(text, ", checkpointing %s", plan->activation_checkpointing.text);
+	text_add(text, ", checkpointing ");
+	rows_say(&plan->activation_checkpointing, "block", text);
 	if (plan->activation_offload != ACTIVATIONS_STAY)
 		text_printf(text, " (%s on the host)",
 			knob_name(KNOB_ACTIVATION_OFFLOAD, (int)plan->activation_offload));
-	if (plan_offloads_any(plan))
-		text_printf(text, ", offload %s", plan->cpu_offload.text);
+	if (plan_offloads_any(plan)) {
+		text_add(text, ", offload ");
+		rows_say(&plan->cpu_offload, "unit", text);
+	}
 	if (!trainable_is_all(&plan->trainable))
 		text_printf(text, ", trains %s", plan->trainable.text);
 	if (plan->fp8 != FP8_OFF)

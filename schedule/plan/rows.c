@@ -360,3 +360,78 @@ bool plan_selective_keeps(const struct plan *plan, const struct model *model, in
 		products += is_product(model, m);
 	return products % 2 == 1;
 }
+
+/* --- in words --------------------------------------------------------------------------------- */
+
+typedef void add_word(const struct value_run *run, struct text *text);
+
+static void add_as_typed(const struct value_run *run, struct text *text)
+{
+	text_add_bytes(text, run->word, (size_t)run->length);
+}
+
+static void add_group(const struct value_run *run, struct text *text)
+{
+	if (run_is(run, "true"))
+		text_add(text, "fully");
+	else if (run_is(run, "false"))
+		text_add(text, "not");
+	else if (run_is(run, "all"))
+		text_add(text, "fully, the root too");
+	else
+		text_printf(text, "to groups of %.*s", run->length, run->word);
+}
+
+/* " in the first 8 blocks", then " in the next 3", then " in the last". */
+static void add_place(
+	const struct value_run *run, const char *thing, bool first, bool last, struct text *text)
+{
+	text_add(text, first ? " in the first" : last ? " in the last" : " in the next");
+	if (run->count > 1)
+		text_printf(text, " %lld", (long long)run->count);
+	if (first)
+		text_printf(text, " %s%s", thing, run->count > 1 ? "s" : "");
+}
+
+static void add_runs(const char *runs, const char *thing, add_word *add, struct text *text)
+{
+	bool first = true;
+	struct value_run run;
+	while (runs_next(&runs, &run)) {
+		bool last = *runs == '\0';
+		text_add(text, first ? "" : ", ");
+		add(&run, text);
+		if (!first || !last)
+			add_place(&run, thing, first, last, text);
+		first = false;
+	}
+}
+
+void rows_say(const struct rows *rows, const char *thing, struct text *text)
+{
+	add_runs(rows->text, thing, add_as_typed, text);
+}
+
+/* Two runs, of which one is resharded whole and the other not at all. */
+static bool add_exception(const char *runs, struct text *text)
+{
+	struct value_run run, rest;
+	if (!runs_next(&runs, &run) || !runs_next(&runs, &rest) || *runs != '\0')
+		return false;
+	bool head = run_is(&run, "false") && run_is(&rest, "true");
+	if (!head && !(run_is(&run, "true") && run_is(&rest, "false")))
+		return false;
+	int64_t n = head ? run.count : rest.count;
+	text_printf(text, "in all units but the %s", head ? "first" : "last");
+	if (n > 1)
+		text_printf(text, " %lld", (long long)n);
+	return true;
+}
+
+void plan_say_reshard(const struct plan *plan, struct text *text)
+{
+	const char *runs = plan->reshard_after_forward.text;
+	text_add(text, "reshard after forward ");
+	if (!add_exception(runs, text))
+		add_runs(runs, "unit", add_group, text);
+}

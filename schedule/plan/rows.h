@@ -70,6 +70,11 @@ struct rows rows_make_counts(struct arena *arena, const int *counts, int64_t n);
 struct rows rows_split(struct arena *arena, const struct rows *first, int64_t n,
 	const struct rows *second, int64_t m);
 
+/* In words for people: "full in the first 8 blocks, none in the last 24"; "reshard after forward in
+ * all units but the last". */
+void rows_say(const struct rows *rows, const char *thing, struct text *text);
+void plan_say_reshard(const struct plan *plan, struct text *text);
+
 /* Rewrites the three texts in normal form, so that equal plans have equal texts: "32xfull" of 32
  * blocks is "full", "all" is "parameters". The plan must have passed plan_check. */
 void plan_normalise(struct plan *plan, struct arena *arena);

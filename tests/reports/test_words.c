@@ -64,6 +64,39 @@ static void test_plan_words(void **state)
 	assert_strategy(fixture, &plan, ", 2 copies");
 }
 
+/* Runs are for typing: people get sentences. */
+static void test_rows(void **state)
+{
+	static const struct {
+		const char *typed, *said;
+	} reshards[] = {{"33xtrue+1xfalse", "in all units but the last"},
+		{"14xtrue+18xfalse", "in all units but the last 18"},
+		{"1xfalse+31xtrue", "in all units but the first"}, {"8", "to groups of 8"},
+		{"16x8+12xtrue+4xfalse", "to groups of 8 in the first 16 units, fully in the next "
+					 "12, not in the last 4"}},
+	  blocks[] = {{"full", "full"},
+		  {"12xfull+1xselective+1xnone",
+			  "full in the first 12 blocks, selective in the next, none in the last"},
+		  {"1xfull+31xnone", "full in the first block, none in the last 31"}};
+	struct fixture *fixture = *state;
+	struct plan plan = fixture->answer.chosen->plan;
+	struct text text = {0};
+
+	for (size_t i = 0; i < COUNT_OF(reshards); i++) {
+		plan.reshard_after_forward.text = reshards[i].typed;
+		plan_say_reshard(&plan, &text);
+		assert_memory_equal(text_string(&text), "reshard after forward ", 22);
+		assert_string_equal(text_string(&text) + 22, reshards[i].said);
+		text_clear(&text);
+	}
+	for (size_t i = 0; i < COUNT_OF(blocks); i++) {
+		rows_say(&(struct rows){.text = blocks[i].typed}, "block", &text);
+		assert_string_equal(text_string(&text), blocks[i].said);
+		text_clear(&text);
+	}
+	text_finish(&text);
+}
+
 /* A range is in one unit, and only GPUs are called so. */
 static void test_figures(void **state)
 {
@@ -117,6 +150,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_candidate_name),
 		cmocka_unit_test(test_plan_words),
+		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_figures),
 		cmocka_unit_test(test_operations),
 	};
