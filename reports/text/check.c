@@ -246,7 +246,10 @@ static void check_step(struct judge *judge)
 
 	if (slower > 0) {
 		predicted *= slower;
-		line = add_line(judge, "step time at the machine's speed", "s", predicted, median);
+		line = add_line(judge, "step time at the run's speed", "s", predicted, median);
+		judge->check->at_speed = line;
+		judge->check->at_speed_low = judge->predicted->step_time_low * slower;
+		judge->check->at_speed_high = judge->predicted->step_time_high * slower;
 	}
 	if (judge->tolerance->time >= 0)
 		judge_line(judge, line, within(predicted, median, judge->tolerance->time));
@@ -336,22 +339,50 @@ void check_grid(const struct check *check, struct grid *grid)
 /* From here on before and after are not the same hour. */
 static const double changed = 0.1;
 
-static void add_yardstick(const struct check *check, struct text *text)
+/* What "the model is right" rests on: the tolerance that was asked for, else the predicted range.
+ */
+static void add_verdict(const struct check *check, struct text *text)
 {
-	double percent = 100 * (check->slower - 1);
+	const struct check_line *line = check->at_speed;
+	double low = check->at_speed_low, high = check->at_speed_high;
+	bool has_range = high > low;
+	char time[32], from[32], to[32];
 
-	if (check->slower <= 0)
-		return;
-	if (fabs(percent) < 1)
-		text_add(text, "The machine was as fast as when it was calibrated");
+	text_printf(text, "At that speed the prediction is %s a step",
+		format_seconds(time, line->predicted));
+	if (has_range)
+		text_printf(text, " (80 %% sure: %s to %s)", format_seconds(from, low),
+			format_beside(to, high, low));
+	text_printf(text, "; %s was measured", format_seconds(time, line->measured));
+	if (!line->judged && !has_range)
+		text_add(text, ".\n");
+	else if (line->judged ? line->ok : line->measured >= low && line->measured <= high)
+		text_add(text, ": the model is right.\n");
+	else if (line->measured > line->predicted)
+		text_add(text, ", which is longer: either the model is wrong, or other work "
+			       "slowed the steps.\n");
 	else
-		text_printf(text, "The machine was %.0f %% %s than when it was calibrated",
-			fabs(percent), percent > 0 ? "slower" : "faster");
+		text_add(text, ", which is shorter: either the model is wrong, or the machine "
+			       "was faster during the steps than before and after.\n");
+}
+
+static void add_speed(const struct check *check, struct text *text)
+{
+	double percent = 100 / check->slower;
+
+	if (fabs(percent - 100) < 1)
+		text_add(text, "The machine ran at the speed it was calibrated at");
+	else
+		text_printf(text, "The machine ran at %.0f %% of the speed it was calibrated at",
+			percent);
 	text_printf(text,
-		" (a fixed product took %.0f %% of its time then before the run, %.0f %% after).\n",
-		100 * check->slower_before, 100 * check->slower_after);
+		": before the run a fixed matrix product took %.2f times as long as in the "
+		"calibration, after it %.2f times.\n",
+		check->slower_before, check->slower_after);
 	if (fabs(check->slower_after / check->slower_before - 1) > changed)
-		text_add(text, "It changed during the run: measure again.\n");
+		text_add(text, "The speed changed during the run: measure again.\n");
+	else
+		add_verdict(check, text);
 }
 
 static void put_notes(const struct check *check, const struct style *style, struct text *text)
@@ -385,7 +416,8 @@ void report_check_text(const struct check *check, const struct style *style, str
 	check_grid(check, &grid);
 	put_text(&grid, style, text);
 	put_notes(check, style, text);
-	add_yardstick(check, &machine);
+	if (check->slower > 0)
+		add_speed(check, &machine);
 	put_lines(text_string(&machine), 0, style, text);
 	text_finish(&machine);
 	for (int i = 0; i < check->n_lines; i++) {
@@ -395,5 +427,6 @@ void report_check_text(const struct check *check, const struct style *style, str
 	if (bad == 0)
 		text_printf(text, "All %d judged lines agree.\n", judged);
 	else
-		text_printf(text, "%d of %d judged lines do not agree.\n", bad, judged);
+		text_printf(text, "%d of %d judged lines %s not agree.\n", bad, judged,
+			bad == 1 ? "does" : "do");
 }

@@ -58,6 +58,10 @@ struct check {
 	/* Seconds of the fixed product now over those of the calibration: how much slower the
 	 * machine was. Before and after the run, and their mean; 0: not known. */
 	double slower_before, slower_after, slower;
+	/* The step at that speed, and the range that is predicted for it; NULL where it is not
+	 * known, 0 without a range. */
+	const struct check_line *at_speed;
+	double at_speed_low, at_speed_high;
 };
 
 /* --- report --- */

@@ -257,17 +257,26 @@ static void test_time(void **state)
 	*measured = was;
 }
 
-static void expect_said(struct fixture *fixture, const char *what, const char *other)
+static void expect_judged(struct fixture *fixture, const struct tolerance *tolerance,
+	const char *what, const char *other)
 {
 	static const struct style plain = {false, 0};
-	struct check check = judge(fixture, &no_time);
+	struct check check = judge(fixture, tolerance);
 	struct text text = {0};
 
 	report_check_text(&check, &plain, &text);
+	/* Wherever lines are broken. */
+	for (char *end = text.data; (end = strchr(end, '\n')) != NULL;)
+		*end = ' ';
 	if (strstr(text_string(&text), what) == NULL ||
 		(other != NULL && strstr(text_string(&text), other) == NULL))
 		fail_msg("no \"%s\" in:\n%s", what, text_string(&text));
 	text_finish(&text);
+}
+
+static void expect_said(struct fixture *fixture, const char *what, const char *other)
+{
+	expect_judged(fixture, &no_time, what, other);
 }
 
 /* A step that is 12 % too long on a machine that is 12 % slower is predicted well; where the
@@ -275,7 +284,7 @@ static void expect_said(struct fixture *fixture, const char *what, const char *o
 static void test_yardstick(void **state)
 {
 	static const struct tolerance narrow = {0.05, 0.10, 0};
-	static const char at_speed[] = "step time at the machine's speed;";
+	static const char at_speed[] = "step time at the run's speed;";
 	struct fixture *fixture = *state;
 	struct measurement *measured = &fixture->measurement, was = *measured;
 	struct calibration *calibration = &fixture->topology->calibration;
@@ -288,20 +297,48 @@ static void test_yardstick(void **state)
 	measured->yardstick_after = 0.0114;
 	expect_failures(fixture, &narrow, "");
 	expect_said(fixture,
-		"The machine was 12 % slower than when it was calibrated (a fixed product took 110 "
-		"% of its time",
-		"114 % after).\n");
+		"The machine ran at 89 % of the speed it was calibrated at: before the run a fixed "
+		"matrix product took 1.10 times as long as",
+		"after it 1.14 times.");
 	measured->yardstick_after = measured->yardstick_before = 0.01;
 	expect_failures(fixture, &narrow, at_speed);
-	expect_said(fixture, "The machine was as fast as when it was calibrated", NULL);
+	expect_said(fixture, "The machine ran at the speed it was calibrated at: ", NULL);
 	measured->yardstick_after = 0.02;
-	expect_said(fixture, "It changed during the run: measure again.\n", NULL);
+	expect_said(fixture, "The speed changed during the run: measure again.", NULL);
 	measured->yardstick_after = measured->yardstick_before = 0.008;
 	expect_failures(fixture, &narrow, at_speed);
-	expect_said(fixture, "The machine was 20 % faster than when it was calibrated", NULL);
+	expect_said(fixture, "The machine ran at 125 % of the speed it was calibrated at: ", NULL);
 	calibration->yardstick = 0;
 	expect_failures(fixture, &narrow, "step time;");
 	calibration->yardstick = then;
+	*measured = was;
+}
+
+/* The range is that of the prediction, at the speed of the run; a tolerance goes before it. */
+static void test_verdict(void **state)
+{
+	static const struct tolerance wide = {0.9, 0.10, 0};
+	struct fixture *fixture = *state;
+	struct measurement *measured = &fixture->measurement, was = *measured;
+	struct prediction *predicted = &fixture->prediction, range = *predicted;
+	struct calibration *calibration = &fixture->topology->calibration;
+	double then = calibration->yardstick, step = predicted->step_time;
+
+	calibration->yardstick = 0.01;
+	measured->yardstick_before = measured->yardstick_after = 0.02;
+	predicted->step_time_low = 0.9 * step;
+	predicted->step_time_high = 1.1 * step;
+	measured->step_time_p50 = 2.1 * step;
+	expect_said(fixture, " 50 % of the speed", ": the model is right.");
+	measured->step_time_p50 = 2.3 * step;
+	expect_said(fixture, ", which is longer: either the model is wrong, ", NULL);
+	measured->step_time_p50 = 1.7 * step;
+	expect_said(fixture, ", which is shorter: either the model is wrong, ", NULL);
+	expect_judged(fixture, &wide, ": the model is right.", NULL);
+	predicted->step_time_low = predicted->step_time_high = step;
+	expect_said(fixture, " was measured. ", NULL);
+	calibration->yardstick = then;
+	*predicted = range;
 	*measured = was;
 }
 
@@ -324,7 +361,7 @@ static void test_text(void **state)
 	fixture->measurement.values.ledger_peak_bytes -= 1 << 20;
 	report_check_text(&check, &plain, &text);
 	assert_non_null(strstr(text_string(&text), "DIFFERS"));
-	assert_non_null(strstr(text_string(&text), "judged lines do not agree."));
+	assert_non_null(strstr(text_string(&text), "judged lines does not agree."));
 	text_finish(&text);
 }
 
@@ -340,6 +377,7 @@ int main(void)
 		cmocka_unit_test(test_device),
 		cmocka_unit_test(test_time),
 		cmocka_unit_test(test_yardstick),
+		cmocka_unit_test(test_verdict),
 		cmocka_unit_test(test_text),
 	};
 
