@@ -1,4 +1,5 @@
 /* Files, plans and presets -> struct model, and back. */
+#include <ctype.h>
 #include <string.h>
 
 #include "models/families.h"
@@ -82,6 +83,42 @@ bool model_parse(struct arena *arena, const char *name, const char *text, size_t
 	return true;
 }
 
+/* "Llama2" begins "llama-2-7b": letters and digits only. */
+static bool begins(const char *typed, const char *name)
+{
+	for (; *typed != '\0'; typed++) {
+		if (!isalnum((unsigned char)*typed))
+			continue;
+		while (*name != '\0' && !isalnum((unsigned char)*name))
+			name++;
+		if (tolower((unsigned char)*typed) != *name++)
+			return false;
+	}
+	return true;
+}
+
+enum { PRESETS_SAID = 6 };
+
+/* Of a family that was named without a size: "llama-2-13b, llama-2-70b or llama-2-7b". NULL: none,
+ * or too many to choose from. */
+static const char *presets_of(struct arena *arena, const char *typed)
+{
+	const char *said = NULL, *last = NULL;
+	int n = 0;
+
+	for (int i = 0; i < n_model_presets; i++) {
+		if (!begins(typed, model_presets[i].name))
+			continue;
+		if (last != NULL)
+			said = said == NULL ? last : arena_printf(arena, "%s, %s", said, last);
+		last = model_presets[i].name;
+		n++;
+	}
+	if (n == 0 || n > PRESETS_SAID)
+		return NULL;
+	return said == NULL ? last : arena_printf(arena, "%s or %s", said, last);
+}
+
 static bool no_such_preset(struct arena *arena, const char *name, struct error *error)
 {
 	const char **names = ARENA_ARRAY(arena, const char *, n_model_presets + 1);
@@ -89,14 +126,16 @@ static bool no_such_preset(struct arena *arena, const char *name, struct error *
 
 	for (int i = 0; i < n_model_presets; i++)
 		names[i] = model_presets[i].name;
-	nearest = nearest_name(name, names);
+	nearest = presets_of(arena, name);
+	if (nearest == NULL)
+		nearest = nearest_name(name, names);
 	if (nearest == NULL)
 		return error_set(error, EXIT_CODE_INPUT,
-			"no preset model is named \"%s\" (shardplan models lists them); of another "
-			"give its Hugging Face config.json",
+			"no preset model is named \"%s\" (`shardplan models` lists them); for "
+			"another model give its Hugging Face config.json",
 			name);
 	return error_set(error, EXIT_CODE_INPUT,
-		"no preset model is named \"%s\", did you mean \"%s\"? (shardplan models lists "
+		"no preset model is named \"%s\", did you mean %s? (`shardplan models` lists "
 		"them)",
 		name, nearest);
 }

@@ -214,8 +214,7 @@ bool predict_cases(
 		return false;
 	if (cases.n_bad > 0)
 		return error_set(error, EXIT_CODE_INPUT,
-			"%s: %d of %d rows are bad, see the column "
-			"`error`",
-			cases.rows.name, cases.n_bad, cases.rows.table.n_rows);
+			"%s: %d of %d rows %s bad, see the column `error`", cases.rows.name,
+			cases.n_bad, cases.rows.table.n_rows, cases.n_bad == 1 ? "is" : "are");
 	return true;
 }

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +13,12 @@ enum { PIECE = 1 << 20, LOG_MOST = 64 << 20 };
 /* zlib reads plain files too, so .json and .json.gz are one thing. */
 static gzFile open_file(const char *path, struct error *error)
 {
+	errno = 0;
 	gzFile file = strcmp(path, "-") == 0 ? gzdopen(0, "rb") : gzopen(path, "rb");
 
 	if (file == NULL)
-		error_set(error, EXIT_CODE_INPUT, "%s: cannot be read", path);
+		error_set(error, EXIT_CODE_INPUT, "%s: cannot be read: %s", path,
+			errno != 0 ? strerror(errno) : "out of memory");
 	return file;
 }
 

@@ -420,9 +420,9 @@ const struct command command_report = {
 	.least = 1,
 	.most = OPERANDS_MOST,
 	.details =
-		"Of a plan file, with what was measured of it; of a question, which is planned "
-		"first (nothing fitting is exit code 1); of several plans, measurements or "
-		"topologies side by side. Without -o to stdout. The page needs no network. "
+		"Shows a plan file, with what was measured of it; or a question, which is planned "
+		"first (exit code 1: nothing fits); or several plans, measurements or topologies "
+		"side by side. Without -o it goes to stdout. The page needs no network. "
 		"`trace` is for ui.perfetto.dev or chrome://tracing, `snapshot` (FILE.pickle) for "
 		"pytorch.org/memory_viz, `csv` has rows as of `predict --cases`. The comparison of "
 		"strategies is planned again from the "

@@ -297,15 +297,17 @@ static bool check_level(
 		(long long)mesh->shard, (long long)mesh->replicate);
 }
 
-static bool check_fits(const struct opened *opened, struct error *error)
+static bool check_fits(const char *path, const struct opened *opened, struct error *error)
 {
 	const struct prediction *prediction = &opened->file.prediction;
 	char need[32], have[32];
 
 	if (prediction->fits != FITS_NO)
 		return true;
-	return error_set(error, EXIT_CODE_NO, "%s: does not fit: a rank needs %s of %s",
-		opened->path, format_bytes(need, (double)prediction->peak_memory_bytes),
+	return error_set(error, EXIT_CODE_NO,
+		"%s: does not fit: each of %lld ranks needs %s, and has %s", path,
+		(long long)plan_ranks(&opened->file.plan),
+		format_bytes(need, (double)prediction->peak_memory_bytes),
 		format_bytes(have, (double)prediction->memory_limit_bytes));
 }
 
@@ -503,7 +505,8 @@ static bool run(struct invocation *invocation, struct error *error)
 		return false;
 	if (options.resumed.folder != NULL)
 		note_differences(&options, &opened.file.plan, plan_ranks(&opened.file.plan));
-	if (!check_level(&opened, &options, error) || !check_fits(&opened, error) ||
+	if (!check_level(&opened, &options, error) ||
+		!check_fits(arguments->operands[0], &opened, error) ||
 		(options.launcher.rank == 0 && !file_check_writable(arena, path, error)) ||
 		!make_checkpoint_folder(arena, argument(arguments, "checkpoint"), error) ||
 		!execute(invocation, &options, &opened, &progress, &measured, error))

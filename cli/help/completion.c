@@ -346,6 +346,9 @@ bool help_completion(const struct command *const commands[], const char *shell, 
 			return true;
 		}
 	}
+	if (shell[0] == '\0')
+		return error_set(error, EXIT_CODE_USAGE,
+			"completion: the shell is missing, expected bash, zsh or fish");
 	return error_set(error, EXIT_CODE_USAGE,
 		"completion: expected bash, zsh or fish, got \"%.60s\"", shell);
 }

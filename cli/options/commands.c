@@ -44,8 +44,8 @@ static bool unknown_command(
 	if (instead != NULL)
 		return error_set(error, EXIT_CODE_USAGE, "%s: unknown command; %s", name, instead);
 	return error_set(error, EXIT_CODE_USAGE,
-		"%.100s: unknown command%s%s%s; `shardplan help` lists them", name,
-		near != NULL ? ", did you mean " : "", near != NULL ? near : "",
+		"%.100s: unknown command%s%s%s `shardplan help` lists them", name,
+		near != NULL ? "; did you mean " : ";", near != NULL ? near : "",
 		near != NULL ? "?" : "");
 }
 

@@ -103,7 +103,7 @@ static const struct option others[] = {
 	{"cuda-graphs", training, "auto|on|off",
 		"a step of a GPU is one launch, from the second on; default: where the plan allows",
 		ON(TRAIN), 0},
-	{"nccl", training, "SETTING=VALUE,...", "of its communicators, docs/gpu.md",
+	{"nccl", training, "SETTING=VALUE,...", "settings of NCCL's communicators (docs/gpu.md)",
 		ON(TRAIN) | ON(CALIBRATE), 0},
 	{"fault", training, "NAME[=RANK][@step=N]", "seeded fault, for tests", ON(TRAIN),
 		OPTION_HIDDEN},

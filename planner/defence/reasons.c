@@ -211,8 +211,8 @@ static void add_batch_rule(struct defence *defence)
 	if (defence->search->space.same_batch)
 		return;
 	text_printf(&text,
-		"No global batch was given: plans are compared by time per token, with "
-		"micro-batches of up to %lld tokens in a step.",
+		"Without --global-batch, plans are compared by time per token, and a step has "
+		"at most %lld tokens.",
 		(long long)SPACE_FREE_BATCH_TOKENS);
 	defence_add(defence, &text);
 }

@@ -307,7 +307,8 @@ static bool find_length(struct finder *finder, struct error *error)
 		.step = LENGTH_STEP,
 		.most = learned ? trained : LENGTH_MAX};
 	if (question_gives(&question, KNOB_SEQ_LEN))
-		return error_set(error, EXIT_CODE_USAGE, "--seq-len: it is what is looked for");
+		return error_set(error, EXIT_CODE_USAGE,
+			"--seq-len: --find looks for this length, leave it out");
 	model.architecture.context = limit.most;
 	question.model = &model;
 	finding->unit = "tokens";

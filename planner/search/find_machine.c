@@ -157,7 +157,8 @@ bool find_devices(struct finder *finder, struct error *error)
 	int64_t last, first;
 	finding->unit = "devices";
 	if (finder->question->gpus > 0)
-		return error_set(error, EXIT_CODE_USAGE, "--gpus: it is what is looked for");
+		return error_set(error, EXIT_CODE_USAGE,
+			"--gpus: --find looks for this number, leave it out");
 	if (!grow_devices(finder, &last, &first, error))
 		return false;
 	bool all = first == 0 || batch_of(finder->question) > 0;

@@ -65,13 +65,13 @@ static void time_tiles(const struct prediction *prediction, struct text *text)
 	begin_tile("Step time", text);
 	text_add(text, format_seconds(buffer, prediction->step_time));
 	if (prediction->step_time_high > 0) {
-		text_add(text, "<small>80 %: ");
+		text_add(text, "<small>80 % sure: ");
 		add_unbroken(format_seconds(buffer, prediction->step_time_low), text);
 		text_add(text, " to ");
 		add_unbroken(format_seconds(buffer, prediction->step_time_high), text);
 		text_add(text, "</small>");
 	}
-	step_note("95 of 100 within ", prediction->step_time_p95, text);
+	step_note("95 of 100 steps within ", prediction->step_time_p95, text);
 	step_note("at best ", prediction->step_time_best, text);
 	end_tile(text);
 	begin_tile("Throughput", text);

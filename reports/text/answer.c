@@ -312,7 +312,7 @@ void add_proof(const struct answer *answer, struct text *text)
 {
 	char buffer[32];
 
-	text_printf(text, "%s%lld plans simulated, %lld dropped by a bound",
+	text_printf(text, "%s%lld plans simulated, %lld ruled out by a bound",
 		answer->interrupted ? "Interrupted, this is the best so far: " : "",
 		(long long)answer->evaluated, (long long)answer->pruned);
 	if (answer->chosen == NULL)
@@ -328,8 +328,8 @@ void add_proof(const struct answer *answer, struct text *text)
 	double gain = passed_over(answer);
 	if (gain > 0)
 		text_printf(text,
-			", but for what is listed as faster (by up to %.2g %%) and was "
-			"passed over",
+			", except those listed as faster (by up to %.2g %%), which were passed "
+			"over",
 			gain * 100);
 }
 
@@ -415,7 +415,9 @@ static void add_doubts(const struct answer *answer, const struct style *style, s
 
 	if (answer->n_doubts == 0)
 		return;
-	text_printf(text, "What may be needed beside the peak (80 %% sure: %s; squares add up)\n",
+	text_printf(text,
+		"What may be needed beside the peak (80 %% sure: %s; as root of the sum of "
+		"squares)\n",
 		format_bytes(bytes, (double)answer->headroom_bytes));
 	for (int i = 0; i < answer->n_doubts; i++) {
 		const struct doubt *doubt = &answer->doubts[i];

@@ -138,23 +138,25 @@ static void add_loss(const struct diagnosis *d, struct text *text)
 
 	if (d->loss == NULL || d->loss->measured - d->loss->expected < 0.01 * d->measured.step_time)
 		return;
-	text_printf(text, "The largest loss: %s, %s more than predicted. ", d->loss->name,
+	text_printf(text, "The largest loss: %s, %s more than predicted.\n", d->loss->name,
 		format_seconds(more, d->loss->measured - d->loss->expected));
 }
 
 void report_diagnosis_text(const struct diagnosis *d, const struct style *style, struct text *text)
 {
 	struct grid grid;
+	struct text lines = {0};
 	char measured[32], expected[32];
 	double change = d->measured.step_time / d->expected.step_time - 1;
 
-	text_printf(text, "%s a step, predicted %s (%+.1f %%)",
+	text_printf(&lines, "%s a step, predicted %s (%+.1f %%)",
 		format_seconds(measured, d->measured.step_time),
 		format_seconds(expected, d->expected.step_time), 100 * change);
-	add_mfu(d, text);
-	text_add(text, ".\n");
-	add_loss(d, text);
-	add_parts(d, text);
+	add_mfu(d, &lines);
+	text_add(&lines, ".\n");
+	add_loss(d, &lines);
+	add_parts(d, &lines);
+	put_lines(text_string(&lines), 0, style, text);
 	text_add_char(text, '\n');
 	diagnosis_grid(d, &grid);
 	put_text(&grid, style, text);
@@ -165,6 +167,9 @@ void report_diagnosis_text(const struct diagnosis *d, const struct style *style,
 			       "trace, and the right plan?\n");
 	else if (d->n_causes == 0)
 		text_add(text, "\nNothing departs from the plan by more than 3 % of the step.\n");
+	text_clear(&lines);
 	for (int i = 0; i < d->n_causes; i++)
-		add_cause(d, &d->causes[i], i + 1, text);
+		add_cause(d, &d->causes[i], i + 1, &lines);
+	put_lines(text_string(&lines), 3, style, text);
+	text_finish(&lines);
 }

@@ -52,8 +52,12 @@ void put_lines(const char *lines, int indent, const struct style *style, struct 
 		size_t length = strcspn(lines, "\n"), label = (size_t)indent;
 
 		label = label < length ? label : length;
-		put_line(arena_strndup(&scratch, lines, label), indent,
-			arena_strndup(&scratch, lines + label, length - label), width, text);
+		if (length == 0)
+			text_add_char(text, '\n');
+		else
+			put_line(arena_strndup(&scratch, lines, label), indent,
+				arena_strndup(&scratch, lines + label, length - label), width,
+				text);
 		lines += length + (lines[length] == '\n');
 	}
 	arena_finish(&scratch);

@@ -167,7 +167,7 @@ static void add_step_time(const struct prediction *prediction, struct text *text
 
 	text_printf(text, "step time    %s", format_seconds(buffer, prediction->step_time));
 	if (prediction->step_time_high > 0) {
-		text_printf(text, ", 80 %% between %s and %s",
+		text_printf(text, ", 80 %% sure: %s to %s",
 			format_seconds(low, prediction->step_time_low),
 			format_beside(high, prediction->step_time_high, prediction->step_time_low));
 		if (or_empty(prediction->uncertainty_source)[0] != '\0') {

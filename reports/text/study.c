@@ -131,9 +131,9 @@ static void add_best(const struct study *study, int i, int best, struct text *te
 
 	add_value(study, i, text);
 	if (best < 0)
-		text_add(text, ": nothing drawn fits");
+		text_add(text, " on, none of these fits");
 	else
-		text_printf(text, ": %s is the fastest drawn that fits (%s tokens/s/GPU)",
+		text_printf(text, " on, %s is the fastest of these that fits (%s tokens/s/GPU)",
 			study->lines[best].name,
 			format_tokens(tokens, study->lines[best].points[i].tokens_per_s_per_gpu));
 }
@@ -149,7 +149,7 @@ void study_sentence(const struct study *study, struct text *text)
 			study->lines[before].name);
 		return;
 	}
-	text_add(text, "At ");
+	text_add(text, "From ");
 	add_best(study, 0, before, text);
 	for (int i = 1; i < study->n_points; i++) {
 		int best = best_line(study, i);

@@ -322,8 +322,8 @@ static void add_all(struct drawing *drawing, struct arena *arena, struct text *t
 	for (int i = 0; i < n; i++)
 		add_collective(drawing, &carried[i], n - i, text);
 	picture_label(8, height - 12, "start", 11,
-		"F forward  L loss  r recompute  B backward  O optimizer  G all-gather  S "
-		"reduce-scatter  A all-reduce  red: nothing computes meanwhile",
+		"F forward, L loss, r recompute, B backward, O optimizer, G all-gather, "
+		"S reduce-scatter, A all-reduce; red: nothing computes meanwhile",
 		text);
 	picture_end(text);
 	text_finish(&title);

@@ -88,7 +88,7 @@ def main(binary):
         expect(box.run('diagnose', 'plan.yaml', 'cut.json.gz'), 3, 'cut.json.gz')
         save('cut.json', trace(200)[:5000])
         expect(box.run('diagnose', 'plan.yaml', 'cut.json'), 3, 'cut.json:1:', 'without a closing quote')
-        expect(box.run('diagnose', 'plan.yaml', 'none.json'), 3, 'none.json: cannot be read')
+        expect(box.run('diagnose', 'plan.yaml', 'none.json'), 3, 'none.json: cannot be read: No such file or directory')
         # Without a gather it is no step of that plan.
         save('other.json', trace(0))
         expect(box.run('diagnose', 'plan.yaml', 'other.json'), 0, 'does not look like a step')

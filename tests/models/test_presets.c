@@ -74,10 +74,16 @@ static void test_unknown(void **state)
 		const char *name, *message;
 	} cases[] = {
 		{"llama-2-7", "no preset model is named \"llama-2-7\", did you mean "
-			      "\"llama-2-7b\"? (shardplan models lists them)"},
-		{"qqqqqqqqqqqqqqqqqqqq", "no preset model is named \"qqqqqqqqqqqqqqqqqqqq\" "
-					 "(shardplan models lists them); of another give its "
-					 "Hugging Face config.json"},
+			      "llama-2-70b or llama-2-7b? (`shardplan models` lists them)"},
+		{"Llama2", "no preset model is named \"Llama2\", did you mean llama-2-13b, "
+			   "llama-2-70b "
+			   "or llama-2-7b? (`shardplan models` lists them)"},
+		{"lama-2-7b", "no preset model is named \"lama-2-7b\", did you mean llama-2-7b? "
+			      "(`shardplan models` lists them)"},
+		{"qqqqqqqqqqqqqqqqqqqq",
+			"no preset model is named \"qqqqqqqqqqqqqqqqqqqq\" "
+			"(`shardplan models` lists them); for another model give its "
+			"Hugging Face config.json"},
 	};
 	struct arena arena = {0};
 	struct model *model;

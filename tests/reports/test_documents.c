@@ -315,9 +315,9 @@ static void test_study(void **state)
 	report_html(&fixture->report, 1, &page);
 	assert_non_null(strstr(page.data, "id=\"scaling\""));
 	assert_non_null(strstr(page.data, "id=\"link\""));
-	assert_non_null(
-		strstr(page.data, "At 1 node: NO_SHARD is the fastest drawn that fits (4000 "
-				  "tokens/s/GPU); from 2 nodes: FULL_SHARD is"));
+	assert_non_null(strstr(page.data,
+		"From 1 node on, NO_SHARD is the fastest of these that fits (4000 "
+		"tokens/s/GPU); from 2 nodes on, FULL_SHARD is"));
 	assert_non_null(strstr(page.data, "3000, does not fit"));
 	assert_non_null(strstr(page.data, "NO_SHARD, 4 nodes\n3000 tokens/s/GPU"));
 	text_finish(&page);

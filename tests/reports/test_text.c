@@ -195,7 +195,7 @@ static void test_answer(void **state)
 	assert_non_null(strstr(answer, "NO_SHARD: needs 98.3 GiB"));
 	assert_non_null(strstr(answer, "HYBRID_SHARD_ZERO2/16"));
 	assert_non_null(strstr(answer, "What if"));
-	assert_non_null(strstr(answer, "212 plans simulated, 540 dropped by a bound"));
+	assert_non_null(strstr(answer, "212 plans simulated, 540 ruled out by a bound"));
 	text_clear(&text);
 	struct answer none = fixture->answer;
 	none.chosen = NULL;

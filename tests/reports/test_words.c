@@ -119,11 +119,11 @@ static void test_figures(void **state)
 	text_clear(&text);
 	put_prediction(&cpus, &p, &(struct style){0}, &text);
 	assert_non_null(strstr(text_string(&text), "50.0 tokens/s/rank"));
-	assert_non_null(strstr(text_string(&text), "80 % between 103 s and 122 s"));
+	assert_non_null(strstr(text_string(&text), "80 % sure: 103 s to 122 s"));
 	text_clear(&text);
 	put_prediction(&gpus, &p, &(struct style){.width = 30}, &text);
 	assert_non_null(
-		strstr(text_string(&text), "112 s, 80 %\n             between 103 s and\n"));
+		strstr(text_string(&text), "112 s, 80 % sure:\n             103 s to 122 s"));
 	assert_non_null(strstr(text_string(&text), "50.0 tokens/s/GPU\n"));
 	text_finish(&text);
 }
