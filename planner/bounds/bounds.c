@@ -44,22 +44,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "planner/bounds/parts.h"
-#include "schedule/fold/fold.h"
-#include "simulator/costs/costs.h"
+#include "planner/bounds/sampler.h"
 
 /* The first, one in the middle and the last; or the only one. */
 enum { PROBED_MICRO_BATCHES = 3 };
-/* Of blocks that are all alike; a model of one more says what each takes. */
-enum { PROBED_BLOCKS = 4 };
-
-struct load {
-	const struct plan *plan;              /* the first that has it */
-	double compute, issue, cover[SHARES]; /* s per micro-batch */
-	double exchanges;                     /* the same, for which compute waits */
-	int64_t saved;                        /* bytes at the loss */
-	struct stage_load stages;
-};
 
 struct shape {
 	const struct plan *plan;
@@ -71,153 +59,9 @@ struct shape {
 	int64_t fixed;                             /* bytes outside of buffers */
 };
 
-struct sampler {
-	const struct question *question;
-	struct divided_models divided;
-	struct arena arena;
-	struct arena models;        /* `few` */
-	const struct model *few[2]; /* of PROBED_BLOCKS, and of one more; NULL: blocks differ */
-	int n_loads, load_capacity, n_shapes, shape_capacity;
-	struct load *loads;
-	struct shape *shapes;
-	uint64_t no_load, no_shape; /* knobs that do not matter for a load, and for a shape */
-};
-
-/* --- samples ---------------------------------------------------------------------------------- */
-
 static int64_t probed_micro_batches(const struct plan *plan)
 {
 	return plan->grad_accum > 1 ? PROBED_MICRO_BATCHES : 1;
-}
-
-/* A plan's folded schedule with another batch, and what its operations cost. */
-struct sample {
-	struct schedule *schedule;
-	struct cost *costs;
-	double *issue;
-};
-
-/* The whole model on each rank: bounds.c and stages.c share it out. */
-static void without_stages(struct plan *plan)
-{
-	plan->mesh.pipeline = 1;
-	plan->pipeline_schedule = PIPELINE_1F1B;
-	plan->virtual_stages = 0;
-	plan->layers_per_stage = (struct rows){0};
-}
-
-static struct sample take(struct sampler *sampler, const struct model *model,
-	const struct plan *plan, int64_t micro_batch, int64_t grad_accum)
-{
-	const struct question *question = sampler->question;
-	struct plan small = *plan;
-	struct sample sample;
-	without_stages(&small);
-	small.micro_batch = micro_batch;
-	small.grad_accum = grad_accum;
-	small.global_batch = micro_batch * grad_accum * plan_data_parallel(plan);
-	arena_reset(&sampler->arena);
-	const struct division division = plan_division(plan);
-	sample.schedule = schedule_fold(&sampler->arena, &small,
-		divided_model(&sampler->divided, model, &division), question->topology);
-	sample.costs =
-		ARENA_ARRAY(&sampler->arena, struct cost, sample.schedule->programs[0].n_ops);
-	cost_operations(sample.schedule, 0, sample.costs);
-	sample.issue = bound_issue(sample.schedule, sample.costs, &sampler->arena);
-	return sample;
-}
-
-/* --- loads ------------------------------------------------------------------------------------ */
-
-static bool is_of_blocks(const struct buffer *buffer)
-{
-	return bound_is_load(buffer) && buffer->end_module > 0 && buffer->layer >= 0;
-}
-
-static void measure_stages(struct sampler *sampler, const struct sample *sample,
-	const struct stands *stands, struct stage_load *stages)
-{
-	const struct program *program = &sample->schedule->programs[0];
-	for (int i = 0; i < program->n_ops; i++) {
-		const struct op *op = &program->ops[i];
-		bool counts =
-			op_kind_class(op->kind) == OP_CLASS_COMPUTE || bound_holds_up(program, i);
-		double seconds = counts ? program_times(program, i) * sample->costs[i].device : 0;
-		if (op->layer >= 0)
-			stages->blocks += seconds;
-		else if (op->end_module == program->model->n_modules)
-			stages->head += seconds;
-		else
-			*(op->kind == OP_LOSS ? &stages->loss : &stages->embedding) += seconds;
-	}
-	stages->saved = (double)bound_standing(stands, is_of_blocks, OP_LOSS, &sampler->arena);
-}
-
-static void measure_load_of(struct sampler *sampler, const struct model *model,
-	const struct plan *plan, struct load *load)
-{
-	struct sample sample = take(sampler, model, plan, plan->micro_batch, 1);
-	const struct program *program = &sample.schedule->programs[0];
-	*load = (struct load){.plan = plan};
-	for (int i = 0; i < program->n_ops; i++) {
-		double times = program_times(program, i);
-		if (bound_holds_up(program, i))
-			load->exchanges += times * sample.costs[i].device;
-		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
-			continue;
-		load->compute += times * sample.costs[i].device;
-		load->issue += times * bound_issue_of_load(
-					       sample.schedule, &program->ops[i], sample.issue[i]);
-		bound_add_cover(&sample.costs[i], times, load->cover);
-	}
-	const struct stands stands = bound_stands(&sample.schedule->programs[0], &sampler->arena);
-	load->saved = bound_standing(&stands, bound_is_load, OP_LOSS, &sampler->arena);
-	measure_stages(sampler, &sample, &stands, &load->stages);
-}
-
-/* Of so many blocks more. */
-static void extend_load(double more, const struct load *fewer, struct load *load)
-{
-	load->compute += more * (load->compute - fewer->compute);
-	load->exchanges += more * (load->exchanges - fewer->exchanges);
-	load->issue += more * (load->issue - fewer->issue);
-	for (int s = 0; s < SHARES; s++)
-		load->cover[s] += more * (load->cover[s] - fewer->cover[s]);
-	load->saved += (int64_t)more * (load->saved - fewer->saved);
-	load->stages.blocks += more * (load->stages.blocks - fewer->stages.blocks);
-	load->stages.saved += more * (load->stages.saved - fewer->stages.saved);
-}
-
-/* Lists with buckets do not fold (schedule/fold), but a load is the same whatever blocks a bucket
- * has: sums over blocks, of which all but those at the ends are alike. */
-static void measure_load(struct sampler *sampler, const struct plan *plan, struct load *load)
-{
-	const struct model *model = sampler->question->model, *const *few = sampler->few;
-	struct load fewer;
-	if (few[0] == NULL || plan_layout(plan) != LAYOUT_WHOLE ||
-		plan->activation_checkpointing.n > 0) {
-		measure_load_of(sampler, model, plan, load);
-		return;
-	}
-	measure_load_of(sampler, few[0], plan, &fewer);
-	measure_load_of(sampler, few[1], plan, load);
-	extend_load(
-		(double)(model->architecture.layers - few[1]->architecture.layers), &fewer, load);
-}
-
-/* The same model of few blocks, where there is one kind of them. */
-static void make_few_blocks(struct sampler *sampler)
-{
-	struct architecture a = sampler->question->model->architecture;
-	struct error error = {0};
-	if (a.layers <= PROBED_BLOCKS + 1 || a.encoder_layers > 0 || a.dense_layers > 0 ||
-		a.moe_every > 1 || !trainable_is_all(&a.trainable))
-		return;
-	for (int i = 0; i < COUNT_OF(sampler->few); i++) {
-		struct model *model;
-		a.layers = PROBED_BLOCKS + i;
-		sampler->few[i] = model_build(&sampler->models, &a, &model, &error) ? model : NULL;
-	}
 }
 
 /* --- shapes ----------------------------------------------------------------------------------- */
@@ -304,8 +148,8 @@ static bool is_shape(const struct buffer *buffer)
 static void measure_shape(struct sampler *sampler, const struct plan *plan, struct shape *shape)
 {
 	struct plan usual = usual_of(plan);
-	struct sample sample =
-		take(sampler, sampler->question->model, &usual, 1, probed_micro_batches(plan));
+	struct sample sample = sample_take(
+		sampler, sampler->question->model, &usual, 1, probed_micro_batches(plan));
 	*shape = (struct shape){.plan = plan, .fixed = bound_fixed_bytes(sample.schedule)};
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		shape->multiprocessors[e] = INFINITY;
@@ -321,14 +165,6 @@ static void measure_shape(struct sampler *sampler, const struct plan *plan, stru
 }
 
 /* --- looking up ------------------------------------------------------------------------------- */
-
-/* Leaves that save nothing are computed again only when their range saves something: what is
- * recomputed depends on the wrap policy. */
-static bool same_load_but(uint64_t knobs, const struct plan *a, const struct plan *b)
-{
-	return plan_divides_alike(a, b) && knobs_alike_but(knobs, a, b) &&
-	       (!plan_checkpoints(a, CHECKPOINTING_FULL) || wrap_equal(&a->wrap, &b->wrap));
-}
 
 /* What is computed again is gathered for backward anyway, exchanged with nobody and kept nowhere.
  * Units by size end within blocks, and DeepSpeed's trace gathers as modules are called. */
@@ -348,30 +184,6 @@ static bool same_shape(const struct sampler *sampler, const struct plan *a, cons
 	return a->mesh.shard == b->mesh.shard && plan_divides_alike(a, b) &&
 	       probed_micro_batches(a) == probed_micro_batches(b) &&
 	       knobs_alike_but(no_shape, a, b);
-}
-
-/* Of what saves more than `limit` with a smaller micro-batch, that load is a bound. */
-static bool suffices(const struct sampler *sampler, const struct load *load,
-	const struct plan *plan, int64_t limit)
-{
-	bool is_more = load->saved > limit && load->plan->micro_batch < plan->micro_batch;
-	uint64_t smaller = is_more ? KNOB_BIT(KNOB_MICRO_BATCH) : 0;
-	if (!is_more && load->plan->micro_batch != plan->micro_batch)
-		return false;
-	return same_load_but(sampler->no_load | smaller, load->plan, plan);
-}
-
-static const struct load *find_load(struct sampler *sampler, const struct plan *plan, int64_t limit)
-{
-	int i = 0;
-	while (i < sampler->n_loads && !suffices(sampler, &sampler->loads[i], plan, limit))
-		i++;
-	if (i == sampler->n_loads) {
-		sampler->loads = array_grow(
-			sampler->loads, &sampler->load_capacity, i + 1, sizeof(*sampler->loads));
-		measure_load(sampler, plan, &sampler->loads[sampler->n_loads++]);
-	}
-	return &sampler->loads[i];
 }
 
 /* From the newest: plans of one shape follow one another. */
@@ -477,7 +289,7 @@ static struct bound bound_of(struct sampler *sampler, const struct plan *plan, i
 	if (plan->mesh.pipeline == 1 && states > (double)limit)
 		return (struct bound){.memory = (int64_t)states};
 	const struct load *load =
-		find_load(sampler, plan, plan->mesh.pipeline > 1 ? INT64_MAX : limit);
+		load_find(sampler, plan, plan->mesh.pipeline > 1 ? INT64_MAX : limit);
 	return plan->mesh.pipeline > 1
 		       ? bound_of_stages(sampler->question->topology, plan, part, load)
 		       : bound_of_load(plan, load);
@@ -497,7 +309,7 @@ void bounds_build(const struct question *question, const struct space *space, st
 	*sampler = (struct sampler){.question = question,
 		.no_load = knobs_of_role(KNOB_NO_LOAD),
 		.no_shape = knobs_of_role(KNOB_NO_SHAPE)};
-	make_few_blocks(sampler);
+	sampler_make_few(sampler);
 	bounds->sampler = sampler;
 	bounds->of = array_grow(NULL, &(int){0}, space->n, sizeof(*bounds->of));
 	for (int i = 0; i < space->n; i++)
@@ -523,7 +335,7 @@ void bounds_complete(struct bounds *bounds, const struct space *space, int index
 	if (bound->whole)
 		return;
 	const struct bound before = *bound;
-	*bound = bound_with_shape(sampler, plan, find_load(sampler, plan, INT64_MAX));
+	*bound = bound_with_shape(sampler, plan, load_find(sampler, plan, INT64_MAX));
 	bound->time = fmax(bound->time, before.time);
 	bound->memory = max_i64(bound->memory, before.memory);
 }
@@ -540,7 +352,7 @@ struct block_load bounds_block(const struct question *question, const struct pla
 {
 	struct sampler sampler = {.question = question};
 	struct load load;
-	measure_load(&sampler, plan, &load);
+	load_measure(&sampler, plan, &load);
 	const struct division division = plan_division(plan);
 	const struct model *part = divided_model(&sampler.divided, question->model, &division);
 	double blocks = (double)part->architecture.layers;
