@@ -1,4 +1,4 @@
-/* Private to simulator/: what is read off a finished run. */
+/* Private to simulator/: results of a finished run of the engine. */
 #ifndef SIMULATOR_RESULTS_H
 #define SIMULATOR_RESULTS_H
 
@@ -12,57 +12,58 @@ static inline struct engine_options engine_options_of(const struct simulation_op
 		options->exchange_wait, options->without};
 }
 
-/* critical.c: of the last step, from its last operation backwards. */
+/* critical.c: the critical path of the last step, found from its last operation backwards. */
 void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path);
 
-/* exposure.c: before and after engine_run, behind meter_init. */
+/* exposure.c: a meter of exposed communication. exposure_init comes after meter_init and before
+ * engine_run, exposure_finish after it. */
 struct exposure_mark {
 	struct exposed exposed;
 	double at;
 };
 struct exposure_meter {
 	const struct engine *engine;
-	const struct observer *other; /* who watched before; NULL */
+	const struct observer *other; /* the earlier observer, which is called too; NULL: none */
 	struct observer observer;
 	struct exposed exposed;
-	double at;                 /* the last event */
-	int running[STREAM_COUNT]; /* the operation, from 1 on; 0: none */
+	double at;                 /* time of the last event */
+	int running[STREAM_COUNT]; /* 1 + the operation; 0: none */
 	struct exposure_mark marked[LOOP_DEPTH], before[LOOP_DEPTH];
 };
 void exposure_init(struct exposure_meter *meter, struct engine *engine);
 struct exposed exposure_finish(struct exposure_meter *meter);
 
-/* What all classes of a run have in common. */
+/* Results that all classes of a run share. */
 struct common {
-	double recomputed; /* FLOPs of a rank, the mean over classes */
+	double recomputed; /* FLOPs of a rank's recomputation, the mean over classes */
 	double lower_bound, plan_lower_bound;
 };
 struct common common_of(const struct engines *engines, const struct simulation_options *options);
 
-/* A finished run. */
+/* A finished run, and the class of it that a prediction is made for. */
 struct finished {
 	const struct engines *engines;
 	const struct common *common;
-	const struct engine *engine; /* of the class that is told of */
+	const struct engine *engine; /* of that class */
 	const struct memory_peaks *peaks;
 	const struct ledger *ledger;
-	double waited; /* s by which the step is longer for the data loader */
-	/* Of a run in which the allocator reaches its limit: what is predicted without a limit, and
-	 * retries. NULL: of one without. */
+	double waited; /* s of the step in which the data loader is awaited */
+	/* If the allocator reached its limit in this run: the prediction of a run without a limit,
+	 * and retries per step. Else NULL. */
 	const struct prediction *unlimited;
-	double retries; /* a step */
-	bool is_light;  /* the allocator is not followed: another class needs more */
+	double retries;
+	bool is_light; /* the allocator is not followed, because another class needs more memory */
 };
 
-/* predict.c: everything but the digest of the schedule that is the caller's. FITS_TIGHT without
- * retries says that the allocator reaches its limit: whether it fits then is still to be found. */
+/* predict.c: fills the prediction except for the schedule's digest, which the caller fills.
+ * FITS_TIGHT with no retries means that the allocator reaches its limit, and that only another run,
+ * with that limit, can tell whether the plan fits. */
 void predict(const struct finished *finished, const struct simulation_options *options,
 	struct arena *scratch, struct arena *arena, struct prediction *prediction);
 
-/* interval.c: how sure the step time is. */
-/* Fills step_time_low, step_time_high, step_time_p95 (of GPUs) and uncertainty_source of a
- * prediction that has its step time and bounds. Simulates once more for each cause, unless
- * options->quick_interval. */
+/* interval.c: fills step_time_low, step_time_high, step_time_p95 (GPUs only) and uncertainty_source
+ * of a prediction that has its step time and bounds. Simulates once more for each source of error,
+ * unless options->quick_interval. */
 void interval(const struct schedule *schedule, const struct simulation_options *options,
 	struct arena *arena, struct prediction *prediction);
 

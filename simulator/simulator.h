@@ -1,9 +1,10 @@
 /* The face of simulator/: interprets a schedule with a cost model.
  *
- * One representative rank of each class is simulated (all ranks of a class do the same at the same
- * time), all classes together: a host thread that issues operations in list order, streams,
- * communicators (engines) and the device's allocator pools, in the steady state: one step, or three
- * where the host runs ahead of the end of a step. Deterministic: equal input, equal bits. */
+ * All ranks of a class do the same at the same time, so one representative rank of each class is
+ * simulated, all classes together. A rank is a host thread that issues operations in list order,
+ * streams, communicators and the pools of the device's allocator. The result is the steady state:
+ * one step is run, or three where the host runs ahead of the end of a step. Equal input gives equal
+ * bits. */
 #ifndef SIMULATOR_SIMULATOR_H
 #define SIMULATOR_SIMULATOR_H
 
@@ -11,91 +12,97 @@
 #include "schedule/schedule.h"
 #include "simulator/costs/costs.h"
 
-/* How much of the memory is asked for. */
+/* How much is found out about the memory of a device. */
 enum memory_detail {
-	MEMORY_FIGURES,
-	/* As if there were no limit: FITS_TIGHT says no more than that it does not fit with room;
-	 * what retries cost, and whether there is memory even after them, is not looked at. */
+	MEMORY_FIGURES, /* everything */
+	/* Simulated as if there were no limit. FITS_TIGHT then means only that the plan does not
+	 * fit with room: what retries of the allocator cost, and whether they find enough memory,
+	 * is not simulated. */
 	MEMORY_UNLIMITED,
-	/* The same, and the figures of what does not fit are not filled. */
+	/* The same, and the figures of a plan that does not fit are not filled in. */
 	MEMORY_FITS,
-	MEMORY_IGNORED /* it is 0, and everything fits */
+	MEMORY_IGNORED /* all figures are 0, and everything fits */
 };
 
 struct simulation_options {
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	bool no_contention;         /* operations on different streams do not slow one another */
-	unsigned without; /* parts of the cost model that are off (1 << enum cost_part): benches ask
-			     what each explains */
+	unsigned without; /* parts of the cost model that are off, bits 1 << enum cost_part: benches
+			     measure what each explains */
 	/* The host goes on to the next step without waiting for this one. Otherwise it reads the
 	 * loss after every step, as training loops do. */
 	bool host_runs_ahead;
-	double exchange_wait; /* s: of the host before each exchange between tensor ranks */
-	/* The interval by shares of the step, not by simulating each cause; of several classes the
-	 * allocator is followed in the one alone whose buffers need most: for inner loops. */
+	double exchange_wait; /* s that the host waits before each exchange between tensor ranks */
+	/* For inner loops: the interval of the step time is estimated from shares of the step, not
+	 * by simulating each cause, and of several classes the allocator is followed only in the
+	 * one whose buffers need most. */
 	bool quick_interval;
-	bool no_bounds; /* the two lower bounds and the ledger's figures stay 0: for inner loops */
-	bool exposure;  /* `exposed` is wanted */
-	bool spans;     /* and the timeline without `live`, of a schedule that is not folded */
+	bool no_bounds; /* for inner loops: the two lower bounds and the ledger's figures stay 0 */
+	bool exposure;  /* fill in simulation.exposed */
+	bool spans;     /* fill in the timeline without `live`; the schedule is not folded */
 	enum memory_detail memory;
-	/* What does not outlive a call comes from here, and is reset when the call ends: the
-	 * caller's, one per thread, so that inner loops call neither malloc nor free. NULL: of the
-	 * call. */
+	/* Lent by the caller, one per thread, so that inner loops call neither malloc nor free:
+	 * what does not outlive a call is taken from here, and reset when the call ends. NULL: the
+	 * call makes an arena of its own. */
 	struct arena *scratch;
-	double slow; /* s: MEMORY_IGNORED for steps that take longer; 0: for none */
+	double slow; /* s: steps that take longer are treated as MEMORY_IGNORED; 0: none are */
 };
 
 /* Seconds of a step. */
 struct exposed {
-	/* Of collectives that the compute stream does nothing beside, and those of them whose group
-	 * spans nodes. */
-	double seconds[COLLECTIVES_OF_STEPS],
-		over_network[COLLECTIVES_OF_STEPS]; /* by enum collective_kind */
-	double computing;                           /* of the compute stream, */
-	double slowed; /* and what of it comes of other streams and the host */
+	/* By enum collective_kind: time in which a collective runs and the compute stream does
+	 * nothing; the part of it in which the collective's group spans nodes. */
+	double seconds[COLLECTIVES_OF_STEPS], over_network[COLLECTIVES_OF_STEPS];
+	double computing; /* the compute stream is busy */
+	double slowed;    /* the part of `computing` that other streams and the host cause */
 };
 
 struct simulation {
 	struct prediction prediction;
-	struct exposed exposed; /* where options->exposure */
+	struct exposed exposed; /* filled in with options->exposure */
 	struct timeline timeline;
-	struct memory_curve memory; /* in use, third step; points may share a time */
+	struct memory_curve memory; /* bytes in use in the last step; points may share a time */
 	struct critical_path critical;
-	/* Of a pipeline: the same of every class; what stands above is that of the worst, which
-	 * needs the most memory. The step is that of all. NULL: there is one class. */
+	/* [classes of the pipeline] The same for every class. The fields above are those of the
+	 * class that needs the most memory; the step time is common to all. NULL: there is one
+	 * class. */
 	struct simulation *classes;
 };
 
-/* `details` false skips timeline, memory curve, critical path and the schedule digest (left empty):
- * a folded schedule has none. Strings and arrays come from `arena`. A schedule that cannot proceed,
- * or that was parsed from text (no model, no topology), is EXIT_CODE_INTERNAL. */
+/* Simulates a schedule. With `details` false the timeline, the memory curve, the critical path and
+ * the schedule's digest are left empty; a folded schedule allows nothing else. Strings and arrays
+ * come from `arena`. EXIT_CODE_INTERNAL: the schedule deadlocks, or was parsed from text and has
+ * neither model nor topology. */
 bool simulate(const struct schedule *schedule, const struct simulation_options *options,
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error);
 
-/* Whether a rank of the class, of which `schedule` may have the program alone, holds more than the
- * device has room for when its allocator serves the list in order. False where only a run tells.
- * `held`: bytes of a device that are then in use at once, which no retry gives back. */
+/* Does a rank of the class need more memory than the device has, when the allocator serves
+ * operations in list order? False also where only simulate() can tell.
+ * `schedule` may have the program of this class only. `held`: bytes in use at once when it
+ * overflows, which no retry of the allocator gives back. */
 bool simulate_overflow(const struct schedule *schedule, int class,
 	const struct simulation_options *options, struct arena *arena, int64_t *held);
 
-/* Bytes of a device; `asked`: instead of what it has, 0 = that. */
+/* Bytes of memory of a device: `asked`, or where that is 0 what the topology says. */
 int64_t device_limit(const struct topology *topology, int64_t asked);
 
-/* How far off predictions for this topology are before anything was measured in a step there, as
- * relative standard deviations: of kernels, of collectives, of the issuing thread, each common to
- * all of its kind, and of a step besides (docs/cost-model.md, Uncertainty). */
+/* How far off predictions for this topology are before any step was measured on it, as relative
+ * standard deviations. The errors of kernels, of collectives and of the issuing thread are each
+ * common to all operations of that kind; `rest` is a further error of the whole step
+ * (docs/cost-model.md, Uncertainty). */
 struct time_doubt {
 	double compute, collective, host, rest;
 };
 struct time_doubt time_doubt(const struct topology *topology);
 
-/* Writes the rates of a device that are taken where the calibration says nothing into it: the clock
- * in a step, attention, memory, the optimizer. No prediction changes by it. */
+/* Writes into the topology's calibration the rates that it leaves out and that the cost model takes
+ * from priors: the clock in a step, attention, memory, the optimizer. No prediction changes. */
 void state_rates(struct topology *topology);
 
-/* Seconds that no plan for this question can beat, and that this plan cannot (docs/planner.md):
- * max(model FLOPs without recomputation / dense peak, optimizer traffic / memory bandwidth, least
- * gradient and parameter bytes at the allowed dtypes / the slowest cut of the topology). */
+/* A lower bound in seconds for the step of any plan of this question, and one for this plan only
+ * (docs/planner.md): max(model FLOPs without recomputation / dense peak, optimizer traffic / memory
+ * bandwidth, least gradient and parameter bytes at the allowed dtypes / slowest cut of the
+ * topology). */
 double lower_bound(
 	const struct plan *plan, const struct model *model, const struct topology *topology);
 double plan_lower_bound(const struct schedule *schedule);

@@ -5,7 +5,7 @@
 #include "simulator/costs/costs.h"
 #include "simulator/devices/devices.h"
 
-/* FLOP/s as executed, of one rank. */
+/* The FLOP/s that one rank reaches, of the FLOPs that its kernels execute. */
 double attention_rate(const struct machine *machine, const struct attention_shape *shape);
 
 #endif

@@ -5,17 +5,16 @@
 #include "simulator/costs/costs.h"
 #include "simulator/devices/devices.h"
 
-/* Does backward add to the gradients of an earlier micro-batch? Told only of CPUs that compute
- * themselves. */
+/* Does backward add to the gradients of an earlier micro-batch? Counted only where the CPU that
+ * issues operations computes them too. */
 bool compute_adds_gradients(const struct schedule *schedule, const struct op *op);
-/* FORWARD, RECOMPUTE or BACKWARD over the leaves in [first, end) of `model`, the part that a rank
- * holds. Fills device, flops, arithmetic,
- * memory; returns the number of kernels. */
+/* FORWARD, RECOMPUTE or BACKWARD over the leaves of `op`, in `model`, the part of the model that a
+ * rank holds. Fills device, flops, arithmetic and memory; returns the number of kernels. */
 double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
 	const struct model *model, const struct op *op, struct cost *cost);
 double compute_loss_cost(const struct machine *machine, const struct schedule *schedule,
 	const struct model *model, struct cost *cost);
-/* The sum of squares of gradients of so many bytes (fp32). */
+/* The sum of squares of `bytes` of fp32 gradients. */
 double compute_norm_cost(const struct machine *machine, const struct schedule *schedule,
 	double bytes, struct cost *cost);
 /* `bytes` read and written at `bandwidth` by `kernels` kernels. */

@@ -1,12 +1,12 @@
-/* Private to costs/: what Megatron-Core's experts do beside their kernels. */
+/* Private to costs/: what Megatron-Core's experts cost beside their own kernels. */
 #ifndef SIMULATOR_COSTS_EXPERTS_H
 #define SIMULATOR_COSTS_EXPERTS_H
 
 #include "simulator/costs/costs.h"
 #include "simulator/devices/devices.h"
 
-/* PyTorch's own operations of an experts' leaf; returns them as kernels that the issuing thread
- * launches. */
+/* Adds to `cost` the PyTorch operations of a leaf of experts, and returns how many kernels the
+ * issuing thread launches for them. */
 double experts_operations(const struct machine *machine, const struct plan *plan,
 	const struct model *model, int module, enum pass pass, struct cost *cost);
 

@@ -1,11 +1,11 @@
-/* Private to costs/: what linear layers in fp8 take beside their products. */
+/* Private to costs/: what linear layers in fp8 cost beside their products. */
 #ifndef SIMULATOR_COSTS_FP8_H
 #define SIMULATOR_COSTS_FP8_H
 
 #include "schedule/schedule.h"
 
-/* Memory traffic of the casts that a converted leaf makes in a pass, bytes, and kernels. `product`
- * is that of its forward pass. */
+/* The casts that a leaf in fp8 makes in one pass: bytes read and written, and kernels. `product` is
+ * the matrix product of its forward pass. */
 struct fp8_casts {
 	double bytes, kernels;
 };

@@ -1,4 +1,5 @@
-/* Private to engine: a state, and whether it is that of one iteration before. */
+/* Private to engine: snapshots of the engine's state, and whether an iteration of a loop begins in
+ * the same state as the one before it. Such iterations are skipped. */
 #ifndef SIMULATOR_ENGINE_STEADY_H
 #define SIMULATOR_ENGINE_STEADY_H
 
@@ -8,7 +9,7 @@ struct queue_state {
 	struct cursor next;
 	bool running;
 	double ran, left, host_done;
-	/* Of the beginning of a micro-batch: launches that have not started. */
+	/* Operations that were launched and had not started when the iteration began. */
 	struct issued *launches;
 	int n_launches, capacity;
 };
@@ -29,32 +30,36 @@ struct snapshot {
 
 struct steady {
 	struct snapshot before[LOOP_DEPTH];
-	/* By queue and loop: operations of one iteration, nested loops as often as they go, and
-	 * their kernels. By loop: all operations. */
-	int *operations[STREAM_COUNT], *lengths;
+	/* [queue][loop] Operations of one iteration, counted as often as nested loops repeat them,
+	 * and their kernels. */
+	int *operations[STREAM_COUNT];
 	double *kernels[STREAM_COUNT];
+	int *lengths; /* [loop] operations of one iteration on all queues */
 	bool limited; /* the host waits for operations inside of loops */
 };
 
-/* A loop that begins an iteration, and the state that is compared. */
+/* A loop that begins an iteration, and the snapshot of the iteration before. */
 struct turn {
 	struct engine *engine;
 	const struct snapshot *before;
 	int loop, depth;
 	double period;
 	bool host_repeats;
-	int times; /* periods that can be passed over */
+	int times; /* iterations that can be skipped */
 };
 
-/* compare.c: whether it repeats, and how often that can be passed over. */
+/* compare.c. Does the iteration begin as the one before it? Sets `times`. */
 bool turn_is_periodic(struct turn *turn);
+/* Is cursor b exactly one iteration of the loop after a? */
 bool turn_is_next(const struct turn *turn, const struct cursor *a, const struct cursor *b);
+/* Is the cursor at an operation of the loop? */
 bool turn_is_inside(const struct turn *turn, const struct list *list, const struct cursor *cursor);
-/* Whether a queue goes on with the loop. */
+/* Is the queue inside the loop, at another place than one iteration before? */
 bool turn_moves(const struct turn *turn, int queue);
-/* Where the operation at a cursor stands. */
+/* The position of the operation at a cursor (position_of). */
 int64_t turn_position(
 	const struct engine *engine, const struct list *list, const struct cursor *cursor);
+/* The i-th launch of the queue that has not started. */
 const struct issued *turn_launch(const struct queue *queue, int i);
 
 #endif

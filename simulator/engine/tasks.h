@@ -5,7 +5,7 @@
 #include "simulator/costs/costs.h"
 #include "simulator/engine/lists.h"
 
-/* What is carried out, as in struct simulation_options. */
+/* The same as in struct simulation_options. */
 struct engine_options {
 	bool no_contention, runs_ahead;
 	double exchange_wait; /* s */
@@ -21,20 +21,20 @@ struct wait {
 /* An operation, reduced to what the engine needs: a pipeline has hundreds of thousands. */
 struct task {
 	const struct cost *cost; /* of engine->costs */
-	struct wait *waits;      /* its own, and behind them the host's */
-	struct position place;   /* its own */
+	struct wait *waits;      /* [n_waits] of its stream, then [n_host_waits] of the host */
+	struct position place;   /* of the operation itself */
 	int n_waits, n_host_waits;
-	int communicator; /* -1: of no communicator */
-	int meeting;      /* of engines->meetings, where other classes take part; -1 */
+	int communicator; /* -1: it uses none */
+	int meeting;      /* index in engines->meetings; -1: no other class takes part */
 	int begins;       /* the loop whose iterations begin with it on the compute stream; -1 */
-	int times;        /* carried out in a step */
-	int depth : 8;    /* of loops round it */
+	int times;        /* how often it runs in a step */
+	int depth : 8;    /* number of loops around it */
 	int queue : 8;
-	bool outer : 1; /* the one loop round it is of micro-batches */
+	bool outer : 1; /* the only loop around it is that of micro-batches */
 	bool communicates : 1, computes : 1;
 	bool is_compute : 1; /* computes on the compute stream: communication beside it is hidden */
 	bool blocks_host : 1; /* the issuing thread carries it out itself */
-	bool takes_batch : 1; /* the first of a micro-batch */
+	bool takes_batch : 1; /* the first operation of a micro-batch, which needs its data */
 };
 
 static inline struct wait *task_host_waits(const struct task *task)
