@@ -1,4 +1,4 @@
-/* The answer in sentences. All figures are the predictions'. */
+/* The defence: why the chosen plan won, in sentences. All figures are those of predictions. */
 #ifndef PLANNER_DEFENCE_DEFENCE_H
 #define PLANNER_DEFENCE_DEFENCE_H
 
@@ -16,6 +16,7 @@ struct contender {
 /* Why `other` lost against `chosen`: one sentence. */
 const char *defend_slower(const struct question *question, const struct contender *chosen,
 	const struct contender *other, struct arena *arena);
+/* By how much a plan does not fit: one sentence. */
 const char *defend_too_large(const struct prediction *prediction, struct arena *arena);
 
 struct defence {
@@ -26,17 +27,19 @@ struct defence {
 	const char *reasons[32];
 };
 
-/* Takes the text. */
+/* Adds a sentence, and finishes `text`. */
 void defence_add(struct defence *defence, struct text *text);
 
+/* What decided for the chosen plan: offload, memory, stages, the batch. */
 void defend_winner(struct defence *defence, const struct contender *chosen);
-/* `runner_up`: next in the order; `other`: the best of another strategy. Either may be NULL. */
+/* By how much the chosen plan wins over `runner_up`, the next in the order, and over `other`, the
+ * best of another strategy. Either may be NULL. */
 void defend_margin(struct defence *defence, const struct contender *chosen,
 	const struct contender *runner_up, const struct contender *other);
-/* Wrap, strategy and prefetch in their order of effect. */
+/* What wrap, strategy and prefetch gain, the largest effect first. */
 void defend_knobs(
 	struct defence *defence, const struct contender *chosen, const struct variants *variants);
-/* Nothing fits: `closest` misses by least (NULL: nothing could be made). */
+/* Why nothing fits. `closest`: the plan that misses by least; NULL: no plan could be made. */
 void defend_nothing(
 	struct defence *defence, const struct contender *closest, const struct variants *variants);
 

@@ -4,9 +4,9 @@
 
 #include "planner/answer/answer.h"
 
-/* For each property of machine and question the value, either way, at which the search of the
- * changed question chooses another strategy. Each was searched on both sides: 3 % below and above,
- * or at the value and the one before it where values are whole. `answer` has a chosen plan. */
+/* Finds, for each property of machine and question, the nearest value in either direction at which
+ * a search chooses another strategy. Both sides of each were searched: 3 % below and above it, or
+ * for whole numbers the value and the one before it. `answer` must have a chosen plan. */
 bool thresholds_find(const struct question *question, struct arena *arena, struct answer *answer,
 	struct error *error);
 

@@ -1,13 +1,13 @@
-/* Why a measured step is not the predicted one: what bounds it, where it departs, and which knob to
- * turn. Measured and predicted steps are summed up by the same rules (schedule/traces/activity.h).
- */
+/* Explains why a measured step differs from the predicted one: what limits it, where it differs,
+ * and which knob to turn. The same rules sum up measured and predicted steps
+ * (schedule/traces/activity.h). */
 #ifndef PLANNER_DIAGNOSIS_DIAGNOSIS_H
 #define PLANNER_DIAGNOSIS_DIAGNOSIS_H
 
 #include "schedule/documents/documents.h"
 #include "schedule/traces/traces.h"
 
-/* What is measured. */
+/* A measurement, and the plan that was run. */
 struct diagnosed {
 	const struct plan_file *file;
 	struct activities *activities; /* of the measurement; sorted by diagnose */
@@ -18,12 +18,12 @@ struct diagnosis_cause {
 	const char *id; /* "no-wrap" */
 	const char *title, *evidence, *advice;
 	double seconds; /* per step, as measured */
-	double gain;    /* s per step, of the step as planned with and without it; NAN = unknown */
+	double gain;    /* s per step that its removal saves, by simulation; NAN: unknown */
 };
 
 enum { DIAGNOSIS_MAX_CAUSES = 16 };
 
-/* What a step is made of, coarsely: every moment counts once. */
+/* One part of a step's time; every moment of the step is in exactly one. */
 struct diagnosis_part {
 	const char *name;          /* "compute", "exposed communication", "waiting for data", ... */
 	double measured, expected; /* s per step */
@@ -33,10 +33,11 @@ enum { DIAGNOSIS_PARTS = 7 };
 
 struct diagnosis {
 	struct activity_summary expected, measured;
-	double mfu, expected_mfu; /* 0 = no peak is known */
+	double mfu, expected_mfu; /* 0: the device's peak is not known */
 	const char *peak_name;
 	struct diagnosis_part parts[DIAGNOSIS_PARTS]; /* the longest first */
-	const struct diagnosis_part *loss; /* longer than predicted by most; NULL: none is */
+	const struct diagnosis_part *loss; /* the part that exceeds its prediction most; NULL: none
+					    * does */
 	int n_causes;
 	struct diagnosis_cause causes[DIAGNOSIS_MAX_CAUSES]; /* the costliest first */
 };
@@ -49,47 +50,49 @@ bool diagnose(const struct diagnosed *diagnosed, struct arena *arena, struct dia
 
 struct diagnosed_figures {
 	const struct plan_file *file;
-	double step_time, mfu; /* 0 = not known, one is; where both are, the step time counts */
-	int n_steps;           /* the step time is the median of; 0 = not known */
-	double spread;         /* their standard deviation over their mean; NAN = not known */
+	double step_time,
+		mfu;   /* s; 0: not known. One is known; the step time counts before the MFU */
+	int n_steps;   /* of which the step time is the median; 0: not known */
+	double spread; /* of these steps, standard deviation / mean; NAN: not known */
 };
 
 enum { MFU_CONVENTIONS = 4, FIGURE_CANDIDATES = 16, FIGURE_CONDITIONS = 4 };
 
-/* One way to count FLOPs. */
+/* One way to count the FLOPs of an MFU. */
 struct mfu_convention {
 	const char *name;
 	double predicted, measured; /* at the measured step time */
 };
 
-/* A cause that a plan can have: what it alone makes of the step, by simulation. */
+/* A possible cause, and its effect on the step by simulation. */
 struct figure_candidate {
-	const char *id, *title, *look; /* how to see whether it is so */
-	double step_time, effect;      /* s */
-	bool fits;                     /* in memory; else the run would not be there */
+	const char *id, *title;
+	const char *look;         /* how to see whether it is the cause */
+	double step_time, effect; /* s: of the step with this cause; by how much that is longer */
+	bool fits;                /* in memory; else it cannot have been the run */
 };
 
-/* What alone would make the step as long as it is. */
+/* A single condition that would make the step as long as it is. */
 struct figure_condition {
 	const char *id, *text;
 };
 
 struct figures_diagnosis {
 	const struct prediction *prediction;
-	double step_time; /* measured, or from the MFU */
-	double mfu;       /* as given; 0 = not given */
+	double step_time; /* s; measured, or computed from the MFU */
+	double mfu;       /* as given; 0: not given */
 	int n_steps;
 	double spread;
 	int n_conventions, n_candidates, n_conditions;
 	struct mfu_convention conventions[MFU_CONVENTIONS];
 	const struct mfu_convention
-		*convention; /* whose MFU is that given; NULL: none, or no MFU */
+		*convention; /* the one that gives the MFU; NULL: none does, or no MFU */
 	struct figure_candidate candidates[FIGURE_CANDIDATES]; /* those that fit, largest
 								* effect first */
 	struct figure_condition conditions[FIGURE_CONDITIONS];
 };
 
-/* EXIT_CODE_INPUT for an MFU on a device without a known peak. */
+/* Strings come from `arena`. EXIT_CODE_INPUT: an MFU on a device whose peak is not known. */
 bool diagnose_figures(const struct diagnosed_figures *diagnosed, struct arena *arena,
 	struct figures_diagnosis *diagnosis, struct error *error);
 

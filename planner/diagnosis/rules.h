@@ -1,5 +1,4 @@
-/* Private to diagnosis/: what the rules look at, and where they are. Each rule looks for
- * one cause. */
+/* Private to diagnosis/: the rules, each of which looks for one cause, and their evidence. */
 #ifndef PLANNER_DIAGNOSIS_RULES_H
 #define PLANNER_DIAGNOSIS_RULES_H
 
@@ -11,26 +10,26 @@ struct evidence {
 	const struct plan *plan;
 	const struct activity_summary *expected, *measured;
 	struct arena *arena;
-	double planned_time; /* simulated, s */
+	double planned_time; /* s: the simulated step of the plan */
 };
 
-/* Fills everything of `cause` but its id; false: it is not there. */
+/* `find` fills everything of `cause` but its id. False: the run does not have this cause. */
 struct diagnosis_rule {
 	const char *id;
 	bool (*find)(const struct evidence *evidence, struct diagnosis_cause *cause);
 };
 
-/* plan.c: the run does not do what the plan says. Ends with an empty rule, as the other.
- */
+/* Both tables end with an empty rule. plan.c: the run does not do what the plan says. */
 extern const struct diagnosis_rule diagnosis_plan_rules[];
-/* machine.c: it does, and takes longer. */
+/* machine.c: the run does what the plan says, and takes longer. */
 extern const struct diagnosis_rule diagnosis_machine_rules[];
 
-/* evidence.c. */
+/* --- evidence.c ------------------------------------------------------------------------------- */
+
 bool evidence_simulate(const struct plan_file *file, const struct plan *plan, bool details,
 	struct arena *arena, struct schedule **schedule, struct simulation *simulation,
 	struct error *error);
-/* Seconds that a change of the plan makes, by simulation; NAN when there is no such plan. */
+/* Seconds by which a change of the plan changes the simulated step; NAN: there is no such plan. */
 double evidence_effect(const struct evidence *p, const struct plan *changed);
 double evidence_mean_bytes(const struct activity_summary *s, enum activity_kind kind);
 double evidence_ratio(double measured, double expected);
@@ -38,11 +37,10 @@ double evidence_more_exposed(const struct evidence *p, enum activity_kind kind);
 double evidence_lost_to_communication(const struct evidence *p);
 double evidence_total_communication(const struct activity_summary *s);
 double evidence_hidden_communication(const struct activity_summary *s);
-/* What several rules ask. */
 bool evidence_has_fp32_parameters(const struct evidence *p);
 bool evidence_has_eager_attention(const struct evidence *p);
 bool evidence_is_serial(const struct evidence *p);
-/* Not less than what says nothing. */
+/* Are so many seconds of a step more than noise? */
 bool evidence_noticeable(const struct evidence *p, double seconds);
 
 #endif

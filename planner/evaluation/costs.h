@@ -1,4 +1,4 @@
-/* Private to evaluation/: what candidates are compared by. */
+/* Private to evaluation/: the costs by which candidates are compared. */
 #ifndef PLANNER_EVALUATION_COSTS_H
 #define PLANNER_EVALUATION_COSTS_H
 
@@ -17,10 +17,10 @@ struct costs {
 	int64_t of[COST_COUNT];
 };
 
-/* Seconds per step and bytes per step of a plan as costs; a step time that costs more than `time`,
- * by little. */
+/* The cost of a plan's step time (s), and of the bytes that it sends per step. */
 int64_t costs_time(const struct plan *plan, double step_time);
 int64_t costs_network(const struct plan *plan, double bytes);
+/* A step time, s, that costs barely more than `time`. */
 double costs_step_above(const struct plan *plan, int64_t time);
 struct costs costs_of(const struct question *question, const struct plan *plan,
 	const struct prediction *prediction);

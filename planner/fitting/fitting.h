@@ -1,9 +1,9 @@
-/* A few runs of a cluster say what its links, its devices and its hosts really do: the constants of
- * a topology that explain the measured steps best (docs/topologies.md, Fit your cluster).
+/* Fits the constants of a topology (rates of links, devices and hosts) to the step times of a few
+ * runs on a cluster (docs/topologies.md, Fit your cluster).
  *
- * Maximum a posteriori in logarithms: a constant is the topology's times exp(x), x normal around 0
- * with the doubt that predictions have of it; ln(measured / predicted) of a run is normal with a
- * spread that is estimated too. */
+ * It is a maximum a posteriori estimate in logarithms. A constant is the topology's times exp(x);
+ * the prior of x is normal around 0, with the doubt that predictions have of the constant. A run's
+ * ln(measured / predicted) is normal with a spread that is estimated too. */
 #ifndef PLANNER_FITTING_FITTING_H
 #define PLANNER_FITTING_FITTING_H
 
@@ -29,7 +29,7 @@ enum fit_constant {
 extern const char *const fit_constant_ids[];
 extern const char *const fit_constant_names[];
 
-/* A step of the cluster, with the devices that it ran on. */
+/* A measured run on the cluster. */
 struct fit_run {
 	const char *name;
 	const struct model *model;
@@ -40,19 +40,19 @@ struct fit_run {
 
 enum fit_verdict {
 	FIT_TOLD,   /* changed */
-	FIT_UNTOLD, /* these runs do not tell; as it was */
-	FIT_ABSENT  /* the topology has none */
+	FIT_UNTOLD, /* unchanged: these runs say too little about it */
+	FIT_ABSENT  /* the topology has no such constant */
 };
 extern const char *const fit_verdict_names[];
 
-/* A run that would tell more: one of the given, with other choices. */
+/* Another run that would say more about a constant: one of the given runs with other choices. */
 struct fit_advice {
-	const char *run;    /* it is like this one; NULL: none would tell more */
-	const char *change; /* but: "gpus 16, micro_batch 4" */
-	double left;        /* of the constant's doubt, with that run besides, of what it is now */
+	const char *run;    /* the name of the given run; NULL: no other run would say more */
+	const char *change; /* what to change in it: "gpus 16, micro_batch 4" */
+	double left;        /* the constant's doubt with that run too / its doubt now */
 };
 
-/* `before` and `after` are of `unit`; the interval is of 80 %. */
+/* `before`, `after` and the ends of the 80 % interval are in `unit`. */
 struct fitted_constant {
 	const char *id, *name;
 	enum fit_verdict verdict;
@@ -65,29 +65,29 @@ struct fitted_constant {
 
 struct fitted_run {
 	const char *name;
-	double measured, before, after; /* s; predicted before and after the fit */
-	double left_out;                /* s; predicted from the other runs alone */
-	bool outlier;                   /* no constant explains it: it was not fitted to */
+	double measured, before, after; /* s; the latter predicted before and after the fit */
+	double left_out;                /* s; predicted by a fit to the other runs only */
+	bool outlier;                   /* no constant explains it, so the fit left it out */
 };
 
-/* Medians of |predicted / measured - 1| over the runs that were fitted to. */
+/* Medians of |predicted / measured - 1| over the runs that are no outliers. */
 struct fit_errors {
 	double before, after, left_out;
 };
 
 struct fitting {
-	struct topology *topology; /* with the constants that were told */
+	struct topology *topology; /* with the fitted constants */
 	struct fitted_constant constants[FIT_CONSTANT_COUNT];
 	int n_runs, n_outliers;
 	struct fitted_run *runs;
-	double spread; /* of a run's step beyond what constants explain, relative */
+	double spread; /* relative standard deviation of steps that constants do not explain */
 	struct fit_errors errors;
 };
 
 enum { FIT_LEAST_RUNS = 3, FIT_MOST_RUNS = 1000 };
 
-/* n from FIT_LEAST_RUNS to FIT_MOST_RUNS. Strings and the topology come from `arena`. `lent` may be
- * NULL. Errors are those of building and simulating plans. */
+/* `n` must be FIT_LEAST_RUNS to FIT_MOST_RUNS; `lent` may be NULL. Strings and the topology come
+ * from `arena`. Errors are those of building and simulating plans. */
 bool fit_topology(const struct topology *topology, const struct fit_run *runs, int n,
 	const struct lent *lent, struct arena *arena, struct fitting *fitting, struct error *error);
 

@@ -1,13 +1,13 @@
-/* Integer programmes over choices, and one over counts. From every group exactly one choice is
- * made; the objective is the largest of several sums, one term from each group; capacities limit
+/* Integer programmes over choices, and one over counts. Exactly one choice is made in every group.
+ * The objective is the largest of several sums, to which each group adds one term; capacities limit
  * other sums.
  *
  *     minimise  max over rows r of (constant_r + sum over groups g of term_r[g][choice_g])
  *     such that, for every memory q, sum over g of bytes_q[g][choice_g] <= capacity_q
  *     and choice_0 <= choice_1, if they are ordered
  *
- * A branch and bound of our own solves it on any thread; GLPK does where it is built in, one
- * programme at a time (0/1 variables, one for each choice). Both give an optimum, not always the
+ * Our own branch and bound solves it on any thread. GLPK, where it is built in, solves one
+ * programme at a time, with a 0/1 variable for each choice. Both find an optimum, not always the
  * same one. */
 #ifndef PLANNER_INTEGER_INTEGER_H
 #define PLANNER_INTEGER_INTEGER_H
@@ -39,46 +39,47 @@ struct programme {
 struct solution {
 	bool feasible;
 	int choice[PROGRAMME_GROUPS_MAX];
-	double objective; /* of the choices, evaluated exactly */
-	double bound;     /* no solution is below; a hair under the objective for rounding */
-	int64_t nodes;    /* of branch and bound */
+	double objective; /* of `choice`, by programme_objective */
+	double bound;     /* a lower bound of all solutions, just below `objective` for rounding */
+	int64_t nodes;    /* visited by branch and bound */
 };
 
+/* The objective of a choice, and the bytes that it needs of one memory. */
 double programme_objective(const struct programme *programme, const int *choice);
 int64_t programme_bytes(const struct programme *programme, int memory, const int *choice);
-/* In every memory. */
+/* Does the choice respect every capacity? Does it respect `ordered`? */
 bool programme_has_room(const struct programme *programme, const int *choice);
 bool programme_is_ordered(const struct programme *programme, const int *choice);
 
 void programme_solve_bounding(const struct programme *programme, struct solution *solution);
-/* False when GLPK is not built in, gave up or ran into an error: then nothing is known. */
+/* False: GLPK is not built in, gave up, or failed; then `solution` says nothing. */
 bool programme_solve_glpk(const struct programme *programme, struct solution *solution);
 
 /* --- blocks of a pipeline ----------------------------------------------------------------------
  *
- * Blocks, all alike, are shared out over stages, of which chunk c has c * ranks .. (c + 1) * ranks
- * - 1. A micro-batch passes the chunks one after the other, each at the pace of its slowest stage:
+ * Equal blocks are shared out over stages; chunk c is the stages c * ranks .. (c + 1) * ranks - 1.
+ * A micro-batch passes the chunks one after the other, each at the pace of its slowest stage:
  *
  *     minimise  sum over chunks of (max over stages s of the chunk of (blocks_s * block + own_s))
  *     such that sum over s of blocks_s = blocks, blocks_s >= 1 (0 at both ends),
  *     and, for every rank r, sum over its stages of blocks_s <= most_r
  *
- * Solved exactly by trying what the first and the last chunk may take; by GLPK as a mixed integer
- * programme. */
+ * Solved exactly by trying every number of blocks for the first and the last chunk; with GLPK as a
+ * mixed integer programme. */
 struct sharing {
 	int blocks, ranks, chunks;
-	double block;       /* s */
-	double first, last; /* s: own_s of the first and of the last stage; of others it is 0 */
-	const int *rank;    /* of each stage */
-	const int *most;    /* of each rank */
+	double block;       /* s of one block */
+	double first, last; /* s: own_s of the first and of the last stage; other stages have 0 */
+	const int *rank;    /* [stages] the rank of each */
+	const int *most;    /* [ranks] the most blocks of each */
 };
 
-/* s of so many blocks a stage. */
+/* The objective, s, of stages[stages] blocks. */
 double sharing_seconds(const struct sharing *sharing, const int *stages);
-/* Of the best ones that with the most even chunks; of alike stages the first have a block more.
- * False: there is none. */
+/* Among the optimal solutions, that with the most even chunks; of equal stages the first ones have
+ * a block more. False: there is no solution. */
 bool sharing_solve(const struct sharing *sharing, int *stages, double *seconds);
-/* As programme_solve_glpk; *feasible: there is one. */
+/* False as in programme_solve_glpk. *feasible: there is a solution. */
 bool sharing_solve_glpk(const struct sharing *sharing, bool *feasible, double *seconds);
 
 #endif

@@ -1,4 +1,4 @@
-/* Private to space/: the axes of a strategy in the making. */
+/* Private to space/: what the functions that fill the axes of a strategy share. */
 #ifndef PLANNER_SPACE_FILLING_H
 #define PLANNER_SPACE_FILLING_H
 
@@ -17,14 +17,16 @@ struct filling {
 void axis_add(struct axis *axis, union knob_value value);
 void axis_add_int(struct axis *axis, int64_t number);
 void axis_add_choice(struct filling *f, enum knob_id axis, int choice);
-/* Was it neither given nor restricted to a list? */
+/* Did the user neither fix the knob nor restrict it to a list? */
 bool axis_is_free(const struct filling *f, enum knob_id axis);
 
 /* --- mesh.c ----------------------------------------------------------------------------------- */
 
-/* The sizes of the axes that divide the model, and the orders of its stages. */
+/* Fills the axes of the mesh that divide the model (tensor, pipeline, context, expert), and the
+ * pipeline's schedules. */
 void mesh_fill(struct filling *f);
-/* Of all plans: more ranks that divide the model leave fewer that share data. */
+/* The least data-parallel size of all plans, which is that of the mesh that divides the model most.
+ */
 int64_t mesh_fewest_data_parallel(const struct filling *f);
 
 #endif

@@ -1,43 +1,43 @@
-/* The set of plans that a question allows: per strategy the product of its
- * axes. Every point goes through question_put and plan_resolve, as if it had been typed. */
+/* The set of plans that a question allows: for each strategy the product of its axes. Every point
+ * goes through question_put and plan_resolve, as if the user had typed it. */
 #ifndef PLANNER_SPACE_SPACE_H
 #define PLANNER_SPACE_SPACE_H
 
 #include "planner/space/axes.h"
 
 struct space {
-	int n;                         /* enumerated */
-	int n_all, capacity;           /* and with those that were added */
-	struct plan *plans;            /* malloc'ed; in enumeration order, strategy by strategy */
-	int *departures;               /* malloc'ed; of each enumerated plan (departures.h) */
+	int n;               /* plans of the axes */
+	int n_all, capacity; /* the same and those of space_add */
+	struct plan *plans;  /* [n_all] malloc'ed; strategy by strategy, then added ones */
+	int *departures;     /* [n] malloc'ed; departures_from of each plan */
 	int first[STRATEGY_COUNT + 1]; /* strategy s has plans[first[s] .. first[s + 1]) */
 	bool allowed[STRATEGY_COUNT];
-	/* Allowed, but no plan of it could be made: why, in one sentence. Else NULL. */
+	/* Why no plan of an allowed strategy could be made, in one sentence. Else NULL. */
 	const char *impossible[STRATEGY_COUNT];
-	bool same_batch; /* all plans have one global batch; else they compare per token */
+	bool same_batch; /* all plans have the same global batch; else times are per token */
 };
 
-/* Strings come from `arena`; space_finish frees the rest. EXIT_CODE_USAGE when no plan at all can
- * be made: the first strategy's reason; also when a value that the user listed is in no plan. */
+/* Strings come from `arena`; space_finish frees the rest. EXIT_CODE_USAGE: no plan at all can be
+ * made (the message is the first strategy's), or a value that the user listed is in no plan. */
 bool space_build(const struct question *question, struct arena *arena, struct space *space,
 	struct error *error);
-/* Does the file in which the question's plans have to be said (`plan --for`) say all of the plan?
- */
+/* Can the configuration file of the question (`plan --for`) express all of the plan? */
 bool wording_says(const struct question *question, const struct plan *plan, struct arena *arena);
-/* Has it tensor, pipeline, context or expert ranks? */
+/* Does the plan have tensor, pipeline, context or expert ranks, which divide the model? */
 bool has_axes(const struct plan *plan);
-/* Does the plan have one of a lever's values? */
+/* Is the lever pulled in the plan: has it one of the values that the knob table marks as such? */
 bool space_pulls(enum knob_id id, const struct plan *plan);
 /* Appends a plan that no axis makes; returns its index. May move `plans`. */
 int space_add(struct space *space, const struct plan *plan);
 void space_finish(struct space *space);
 
-/* The question with tensor ranks and as many context ranks as can be among what is searched; false
- * where they are, or were given. */
+/* Makes `other`, the question that also searches tensor ranks, and as many context ranks as can be.
+ * False: the question does so already, the user gave both, or devices are CPUs. */
 bool space_divide(const struct question *question, struct question *other);
 
-/* `plan` with everything that the question leaves open at its default, in its strategy and shard
- * group; where there is no such plan, also in its axes. False: there is none even then. */
+/* The usual plan: of the strategy and shard group of `plan`, with everything else that the question
+ * leaves open at its default. Where there is no such plan, the mesh is also that of `plan`. False:
+ * there is none even then. */
 bool usual_plan(const struct question *question, const struct plan *plan, struct arena *arena,
 	struct plan *usual);
 

@@ -5,9 +5,10 @@
 
 #include "planner/space/axes.h"
 
-/* What the file cannot say leaves the axes; what it fixes is put into `question`, that of one
- * strategy. `plan`: of the strategy, with everything open at its default. EXIT_CODE_USAGE when the
- * file has no word for the strategy, or for a value that the user gave. */
+/* Takes the values out of the axes that the file cannot express, and makes `strategy` from
+ * `question` with the values that the file fixes. `plan`: of the strategy, with everything open at
+ * its default. EXIT_CODE_USAGE: the file cannot express the strategy, or a value that the user
+ * gave. */
 bool wording_narrow(const struct question *question, const struct plan *plan, struct arena *arena,
 	struct axes *axes, struct question *strategy, struct error *error);
 

@@ -17,18 +17,17 @@ enum { ALLOCATOR_STREAMS = 16 };
 
 struct allocator_block;
 
-/* Free blocks of a size: the one freed last. */
+/* The free blocks of one size; `first` is the one that was freed last. */
 struct free_size {
 	int64_t bytes;
 	struct allocator_block *first;
 };
 
-/* The small or the large requests of a stream: free blocks by size, ascending, and behind the last
- * one a size that is larger than all, with no block: a walk ends there. */
+/* The free blocks for small or for large requests of a stream. */
 struct free_list {
 	int n, capacity;
-	struct free_size *sizes;
-	int64_t least_rest; /* that is split off a block */
+	struct free_size *sizes; /* [n + 1] ascending; the last is a sentinel larger than all */
+	int64_t least_rest;      /* the least bytes that are split off a block */
 	int stream;
 	bool small;
 	/* An expandable segment: its last block (NULL: none) and its end, a multiple of the page.
@@ -41,52 +40,54 @@ struct allocator {
 	int64_t limit; /* bytes of all segments; 0: none */
 	bool expandable;
 	int64_t reserved, peak_reserved;
-	int64_t active, peak_active; /* of them in blocks that are taken */
+	int64_t active, peak_active; /* bytes in blocks that are taken */
 	int retries;
 	int64_t n_taken, n_given_back; /* segments, or pages of expandable ones */
-	/* At a retry, before anything goes back: blocks that wait for a stream. NULL: none do. */
+	/* Called at a retry before any segment goes back: gives the blocks whose free is deferred.
+	 * NULL: there are none. */
 	void (*synchronise)(void *self);
 	void *self;
 	bool failed; /* a request did not fit even after a retry */
 	struct arena *arena;
-	struct block_chunk *chunks, *last_chunk;      /* of blocks, in the order of their making */
-	struct allocator_block *unused;               /* list of blocks that are no more */
+	struct block_chunk *chunks, *last_chunk;      /* in the order in which they were made */
+	struct allocator_block *unused;               /* list of block structs to use again */
 	int n_segments;                               /* taken so far, none of them expandable */
 	struct free_list lists[ALLOCATOR_STREAMS][2]; /* [1]: of small requests */
 };
 
-/* What it needs comes from `arena`. */
+/* All its memory comes from `arena`. */
 void allocator_init(
 	struct allocator *allocator, int64_t limit, bool expandable, struct arena *arena);
 /* A block; NULL after a failure. */
 struct allocator_block *allocator_take(struct allocator *allocator, int stream, int64_t bytes);
 /* `n` requests of one size, in a row, that are never given back. */
 void allocator_keep(struct allocator *allocator, int stream, int64_t bytes, int n);
-/* `block` may be NULL. */
+/* Frees a block, which may be NULL. */
 void allocator_give(struct allocator *allocator, struct allocator_block *block);
-/* The same of `n` requests of one size, and of `n` blocks, which become NULL. */
+/* The same as `n` calls, of allocator_take with one size, and of allocator_give; given blocks
+ * become NULL. */
 void allocator_take_all(struct allocator *allocator, int stream, int64_t bytes, int n,
 	struct allocator_block **blocks);
 void allocator_give_all(struct allocator *allocator, int n, struct allocator_block **blocks);
 
-/* Whether a request is kept apart from larger ones. Of one stream, small and large requests touch
- * one another only by way of the limit. */
+/* Is a request served from segments for small ones? Small and large requests of a stream affect one
+ * another only through the limit. */
 static inline bool allocator_is_small(int64_t bytes)
 {
 	return bytes <= (INT64_C(1) << 20);
 }
 
-/* Bytes of the block that a request gets, at least. */
+/* The least bytes of the block that a request gets. */
 static inline int64_t allocator_rounded(int64_t bytes)
 {
 	return (max_i64(bytes, 1) + 511) & ~INT64_C(511);
 }
 
-/* A hash of all segments, whatever their order: sizes of their blocks, and which are free. Equal
- * ones go on alike. */
+/* A hash of all segments, independent of their order: the sizes of their blocks, and which are
+ * free. Allocators with equal hashes serve equal requests equally. */
 uint64_t allocator_layout(const struct allocator *allocator);
-/* A hash of the free blocks of a lane: where they are, and which comes first. If those that are
- * taken are the same, what follows goes on alike. */
+/* A hash of the free blocks of a lane: their places, and their order in the free list. Where the
+ * taken blocks are the same too, equal hashes serve equal requests equally. */
 uint64_t allocator_state(const struct allocator *allocator, int stream, bool small);
 
 #endif

@@ -1,6 +1,6 @@
-/* Private to memory/: what the allocator does without a limit, lane by lane. A lane is the small or
- * the large requests of one stream: no block of it is ever of another one. Nothing is given back to
- * the device, so that what is reserved is most at the end. */
+/* Private to memory/: a quick replay of the allocator without a limit, lane by lane. A lane is the
+ * small or the large requests of one stream; lanes never share a block. Without a limit no segment
+ * goes back to the device, so the reserved bytes at the end are their peak. */
 #ifndef SIMULATOR_MEMORY_LANES_H
 #define SIMULATOR_MEMORY_LANES_H
 
@@ -10,56 +10,58 @@
 
 enum { LANES_MAX = 2 * STREAM_COUNT };
 
-/* `n` requests, bytes > 0, of which slots in a row keep the blocks (-1: for good, in the first step
- * only); what this stretch has taken, 0, or what another one has, -1, is given back. */
+/* `n` requests or gives in a row. bytes > 0: requests of that size, whose blocks are kept in the
+ * slots from `slot` on (slot -1: taken in the first step and never given back). bytes 0: blocks of
+ * this stretch are given back. bytes -1: blocks that another stretch took are given back. */
 struct event {
 	int64_t bytes;
 	int n;
-	/* Of the tape, and in the next iteration of the run so much further on. Of another stretch:
-	 * which of the references. */
+	/* The first slot of the tape, which is `further` later in the next iteration of the run;
+	 * with bytes -1 an index of the tape's references. */
 	int slot, further;
-	int point; /* operations that take something and are issued before, since the stretch began;
-		    * its own is one of them when it gives */
+	/* How many operations that take memory were issued since the stretch began; with gives the
+	 * operation of the event counts too. */
+	int point;
 };
 
-/* Events [first, first + n), `times` in a row: the blocks of a model. Each time `points` further.
- */
+/* Events [first, first + n) that are repeated `times` times, for the blocks of a model. `point`
+ * grows by `points` each time. */
 struct run {
 	int first, n, times, points;
 };
 
-/* What is given back of another stretch: where it was taken, and how much later in the list an
- * iteration of the run, and a micro-batch, further on; its buffer and piece. */
+/* A block that another stretch took: the position where, by how much that is later for the next
+ * iteration of the run (`inner`) and for the next micro-batch (`outer`), its buffer and piece. */
 struct reference {
 	int64_t position, inner, outer;
 	int buffer, piece;
 };
 
-/* What a stretch does to a lane. One that is closed gives back all that it takes, and nothing else:
- * afterwards all is free that was free before, and what it has added. */
+/* What a stretch does to a lane. A closed tape (not `open`) gives back exactly what it takes, so
+ * afterwards all is free that was free before, and all that the lane has grown by. */
 struct tape {
 	int n, n_runs, n_references, n_slots;
 	struct event *events;
 	struct run *runs;
 	struct reference *references;
 	int capacity, run_capacity, reference_capacity;
-	int *slots, length; /* by place in the stretch: the first of the operation there */
+	int *slots, length; /* [length] the first slot of the operation at each place */
 	bool open, keeps;
-	int base;       /* where its slots are */
-	bool is_steady; /* it left the lane as it found it: in this state */
+	int base;       /* of its slots among the lane's */
+	bool is_steady; /* played in this state, it left the lane in the same state */
 	uint64_t state;
-	int64_t *levels; /* of bytes that are taken, by point, when it was played last */
+	int64_t *levels; /* [points] bytes taken when it was played last */
 };
 
-/* Operations [first, first + n) of one micro-batch, or of none: `length` when they are carried out,
- * of which `points` take something; `times` in a row, from `position` on. Stretches that follow one
- * another and do the same to a lane share its tape. */
+/* Operations [first, first + n) of one micro-batch, or of none. With loops counted out they are
+ * `length` instances, of which `points` take memory. They run `times` times in a row, from
+ * `position` on. Consecutive stretches that do the same to a lane share a tape. */
 struct stretch {
 	int first, n, times, length, points;
-	int loop; /* of micro-batches; -1 */
+	int loop; /* the loop of micro-batches; -1: none */
 	int64_t position;
-	struct tape **tapes; /* by lane */
-	int64_t active;      /* of all lanes, when it began the last time */
+	struct tape **tapes; /* [lanes] */
+	int64_t active;      /* active bytes of all lanes when it last began */
 };
 
 struct lane {
@@ -67,29 +69,31 @@ struct lane {
 	bool small;
 	uint64_t state;
 	int n_slots;
-	struct allocator_block **slots[2]; /* of even and odd steps; NULL */
+	struct allocator_block **slots[2]; /* [n_slots] of even and odd steps; NULL: not taken */
 };
 
 struct lanes {
 	const struct engine *engine;
 	struct cutter cutter;
 	struct arena *arena;
-	int n, of[STREAM_COUNT][2]; /* by stream and size; -1 */
+	int n, of[STREAM_COUNT]
+		 [2]; /* the lane of a stream's large [0] and small [1] requests; -1 */
 	struct lane lanes[LANES_MAX];
-	struct tape *spare[LANES_MAX]; /* that are being recorded */
-	int (*offsets)[2]; /* by buffer and size: slots of its operation before its own */
-	int *n_taken;      /* by operation and lane: pieces */
+	struct tape *spare[LANES_MAX]; /* the tapes that are being recorded */
+	int (*offsets)[2]; /* [buffers][small] its first slot among those of its operation */
+	int *n_taken;      /* [operations][lanes] pieces that the operation takes */
 	int n_stretches;
 	struct stretch *stretches;
 	struct allocator allocator;
-	int64_t limit; /* of interest, not the allocator's */
+	int64_t limit; /* bytes beyond which the replay stops; the allocator itself has none */
 	int64_t peak_active, *sums;
 };
 
-/* tapes.c: all stretches, and what they do. False: micro-batches are not in a row. */
+/* tapes.c: finds all stretches and records their tapes. False: micro-batches are not in a row. */
 bool lanes_record(struct lanes *lanes);
 
-/* False: it cannot be told this way. Of what passes `limit` (0: none) no more is told. */
+/* The same result as memory_replay. Stops when more than `limit` bytes are reserved (0: never).
+ * False: this program needs memory_replay. */
 bool lanes_reserved(
 	const struct engine *engine, int64_t limit, struct arena *arena, struct reserved *reserved);
 

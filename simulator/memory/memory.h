@@ -5,14 +5,14 @@
 #include "schedule/documents/documents.h"
 #include "simulator/engine/engine.h"
 
-/* in_use.c: bytes in use at the same time on the device, from the start of the taking operation to
- * the end of the giving one. A meter watches the engine while it runs; what one step leaves to the
- * next is there from the beginning. */
+/* in_use.c: bytes in use on the device. A buffer is in use from the start of the operation that
+ * takes it to the end of the one that gives it back. A meter observes the engine while it runs;
+ * what one step leaves to the next is in use from the beginning. */
 struct memory_peaks {
 	int64_t peak_bytes;
 	int64_t at_peak[CATEGORY_COUNT], category_peak[CATEGORY_COUNT];
 	int peak_op;             /* -1: none */
-	struct cursor peak_at;   /* iterations of the loops round it */
+	struct cursor peak_at;   /* the loop iterations in which peak_op ran then */
 	int64_t host_peak_bytes; /* of one rank, in host memory (CPU offload) */
 };
 struct in_use {
@@ -26,34 +26,34 @@ struct meter {
 	struct memory_curve *curve; /* of the last step; NULL: not wanted */
 	struct in_use live, marked[LOOP_DEPTH], before[LOOP_DEPTH];
 };
-/* Before and after engine_run. `curve` may be NULL. */
+/* meter_init comes before engine_run, meter_finish after it. `curve` may be NULL. */
 void meter_init(struct meter *meter, struct engine *engine, struct memory_curve *curve,
 	struct arena *arena);
 void meter_finish(struct meter *meter);
 
-/* Frees wait until other streams have passed: PyTorch's record_stream. */
+/* Does a freed block wait until other streams that used it have passed (PyTorch's record_stream)?
+ */
 bool memory_defers_frees(const struct schedule *schedule);
 
-/* reserved.c: what PyTorch's caching allocator reserves over all steps. One that would pass `limit`
- * bytes of segments (0: none) is followed until then. The engine must have recorded, where frees
- * are deferred. */
+/* reserved.c: what PyTorch's caching allocator reserves over all steps. The replay stops when it
+ * passes `limit` bytes of segments (0: never). Where frees are deferred the engine must have
+ * recorded its run. */
 struct reserved {
 	int64_t bytes;
-	int64_t active; /* peak of what is in blocks that are taken, or given and still waited for
-			 */
-	bool within;    /* the limit */
+	int64_t active; /* peak of bytes in blocks that are taken, or whose free is deferred */
+	bool within;    /* the limit was not passed */
 };
 struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena);
-/* The same, request by request: what memory_reserved does where lanes do not suffice, and what it
- * is held against. */
+/* The same, request by request. memory_reserved calls it where lanes (lanes.h) do not suffice;
+ * tests compare the two. */
 struct reserved memory_replay(const struct engine *engine, int64_t limit, struct arena *arena);
 
 /* retries.c: the issuing thread takes memory from an allocator that may hold `limit` bytes, and
- * waits where that takes time. Between engine_init and engine_run; the engine records, and is
- * starved when there is no memory even after a retry. */
+ * waits for its retries. Call it between engine_init and engine_run of an engine that records its
+ * run. The engine is starved when there is no memory even after a retry. */
 struct shortage;
 struct shortage *memory_shortage(struct engine *engine, int64_t limit, struct arena *arena);
-/* How often a step the allocator gave back what it had cached. */
+/* Retries per step, in which the allocator gives back the segments that it has cached. */
 double memory_retries(const struct shortage *shortage);
 
 #endif

@@ -1,38 +1,38 @@
-/* Private to memory/: what operations take from the caching allocator and give back to it. */
+/* Private to memory/: carries out what operations take from the caching allocator and give back. */
 #ifndef SIMULATOR_MEMORY_POOLS_H
 #define SIMULATOR_MEMORY_POOLS_H
 
 #include "simulator/memory/allocator.h"
 #include "simulator/memory/pieces.h"
 
-/* What an operation has taken and not given back, in one iteration: the blocks of all its buffers.
- */
+/* The blocks of all buffers that an operation has taken in one iteration. */
 struct taken {
 	struct allocator_block **blocks;
 	int capacity;
-	int left; /* of them, to be given back; 0: it serves another operation */
-	int next; /* of those that serve again */
+	int left; /* blocks not given back yet; at 0 the entry can be used again */
+	int next; /* the next unused entry */
 };
 
 struct pools {
 	const struct engine *engine;
 	struct cutter cutter;
-	bool at_once; /* gives to other streams need not wait for them */
-	/* Of even and odd steps, by position in the list: which of `all`; [0] is nothing. */
+	bool at_once; /* frees never wait for other streams (memory_defers_frees is false) */
+	/* [2][instances of a step] of even and odd steps: an index in `all`; 0: nothing taken. */
 	int *taken[2];
 	struct taken *all;
 	int n, capacity, unused;
-	int *first; /* by buffer: where the operation that takes it has its blocks */
+	int *first; /* [buffers] its first block among those of the operation that takes it */
 	struct arena *arena;
 	struct allocator allocator;
 };
 
-/* What is there before the first step is taken. `limit`: bytes of segments, 0 = any. */
+/* Also takes what exists before the first step. `limit`: bytes of segments; 0: none. */
 void pools_init(
 	struct pools *pools, const struct engine *engine, int64_t limit, struct arena *arena);
-/* The operation takes what it takes, and gives what it gives as soon as it is issued. */
+/* The operation is issued: it takes its buffers, and gives those whose free is not deferred. */
 void pools_issue(struct pools *pools, const struct cursor *at);
-/* Its gives that become effective when it is issued, or else when it has finished. */
+/* Gives back the buffers whose free becomes effective when the operation is issued; with `issued`
+ * false, those whose free waits until it has finished. */
 void pools_give(struct pools *pools, const struct cursor *at, bool issued);
 
 #endif
