@@ -101,26 +101,6 @@ int pipeline_receives(const struct pipeline *pipeline, int rank, struct arena *a
  * stage. */
 int pipeline_in_flight(const struct pipeline_slot *slots, int n);
 
-/* Seconds of the passes of one stage, and of two computed together. */
-struct pipeline_times {
-	double forward, input, weight, pair;
-};
-
-/* Seconds of a step in which the rank that has least to do idles, where all stages are equal and
- * messages take no time:
- *
- * gpipe, 1f1b  (p-1)(F+I+W)      1811.06965, 2104.04473 section 2.2.1
- * interleaved  (p-1)(F+I+W)      where m >= p; of stages a v-th as long (2104.04473 section 2.2.2)
- * zb-h1        (p-1)(F+I-W)      where m >= p, W <= I and W <= F (2401.10241 section 2)
- * zbv          (p-1)F            where m >= 2p-1 and F = I = W: each rank ends as much later than
- *                                the ranks before it as it begins, and does not idle between
- *                                (2401.10241 section 6: "zero bubble")
- * dualpipev    (p-1)(pair+I-2W)  where F = I = W and the two of a pair begin together (DeepSeek's
- *              DualPipe, README); torch computes them one after the other, and idles less
- *
- * NaN where none holds, and with `pairs`. */
-double pipeline_bubble(const struct pipeline *pipeline, const struct pipeline_times *times);
-
 /* --- splits --------------------------------------------------------------------------------------
  */
 

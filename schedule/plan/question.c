@@ -16,14 +16,6 @@ bool question_is_open(const struct question *question, enum knob_id id)
 	       question->forbidden[id].n == 0;
 }
 
-bool question_restricts(const struct question *question)
-{
-	for (int id = 0; id < KNOB_COUNT; id++)
-		if (question->only[id].n > 0 || question->forbidden[id].n > 0)
-			return true;
-	return false;
-}
-
 void question_put(struct question *question, enum knob_id id, union knob_value value)
 {
 	knob_put(id, &question->asked, value);

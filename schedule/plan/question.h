@@ -93,8 +93,6 @@ bool question_is_said(const struct question *question, const struct plan *plan, 
 /* Was a value of the knob given? Is it neither given nor restricted? */
 bool question_gives(const struct question *question, enum knob_id id);
 bool question_is_open(const struct question *question, enum knob_id id);
-/* Is the knob restricted to a list, or by what is forbidden? */
-bool question_restricts(const struct question *question);
 
 /* Gives a value: typed, of another plan, or from text (`where` starts the message). */
 void question_put(struct question *question, enum knob_id id, union knob_value value);

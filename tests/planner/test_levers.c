@@ -154,8 +154,9 @@ static void test_twins(void **state)
 /* --- --free ----------------------------------------------------------------------------------- */
 
 /* Every lever as a list of all that it may be, as one would type it. */
-static void list_levers(struct question *question, struct arena *arena)
+static int list_levers(struct question *question, struct arena *arena)
 {
+	int restricted = 0;
 	struct plan plan;
 	struct error error = {0};
 	assert_true(plan_resolve(question, arena, &plan, &error));
@@ -172,7 +173,9 @@ static void list_levers(struct question *question, struct arena *arena)
 			texts[v + 1] = knob_value_typed(id, values[v], arena);
 		if (n > 0)
 			restrict_to(question, arena, id, n + 1, texts);
+		restricted += n > 0;
 	}
+	return restricted;
 }
 
 static void check_free(const char *model, const char *topology, const char *const options[6])
@@ -182,8 +185,7 @@ static void check_free(const char *model, const char *topology, const char *cons
 	struct answer plain = ask(&f.question, &f.arena);
 	struct question freed = f.question, listed = f.question;
 	freed.freed = knobs_of_role(KNOB_LEVER);
-	list_levers(&listed, &f.arena);
-	assert_true(question_restricts(&listed));
+	assert_true(list_levers(&listed, &f.arena) > 0);
 	struct answer free_answer = ask(&freed, &f.arena), list_answer = ask(&listed, &f.arena);
 	assert_non_null(free_answer.chosen);
 	assert_non_null(list_answer.chosen);

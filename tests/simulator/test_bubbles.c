@@ -88,7 +88,7 @@ static void check(const struct pipeline *pipeline)
 		pipeline->schedule == PIPELINE_ZBV || pipeline->schedule == PIPELINE_DUALPIPEV;
 	const struct times *t = is_even ? &even : &light;
 	double all = t->forward + t->input + t->weight;
-	const struct pipeline_times times = {t->forward, t->input, t->weight, all};
+	const struct pass_times times = {t->forward, t->input, t->weight, all};
 	const struct pass_times passes = {t->forward, t->input, t->weight, 0};
 	double busy = pipeline->micro_batches * pipeline->chunks * all;
 	double told = pipeline_bubble(pipeline, &times);

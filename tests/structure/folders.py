@@ -69,11 +69,11 @@ def check(root):
 
 
 PLANTED = [
-    ('simulator/engine.c', '#include "executor/executor.h"\n', 'simulator includes executor'),
+    ('simulator/engine/engine.c', '#include "executor/executor.h"\n', 'simulator includes executor'),
     ('executor/run.c', '#include "planner/planner.h"\n', 'executor includes planner'),
     ('executor/run.c', '  # include  "simulator/simulator.h"\n', 'executor includes simulator'),
     ('base/text.c', '#include "models/model.h"\n', 'base includes models'),
-    ('reports/pages/html.c', '#include "planner/search.h"\n', 'reports includes planner/search.h'),
+    ('reports/pages/html.c', '#include "planner/search/search.h"\n', 'reports includes planner/search/search.h'),
     ('models/model.c', '#include <stdio.h>\n#include <fcntl.h>\n', 'model.c:2: <fcntl.h>'),
     ('base/text.c', '#include "text.h"\n', 'includes name the folder'),
 ]
