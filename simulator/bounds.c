@@ -1,12 +1,12 @@
-/* Lower bounds (docs/planner.md has the proofs). Each is a resource that some work must pass
- * through: no order of operations, overlap or choice of the free knobs makes it pass faster. */
+/* Lower bounds (docs/planner.md has the proofs). Each is the time that some work needs on a
+ * resource which it must use: no order, overlap or choice of free knobs makes that shorter. */
 #include <math.h>
 
 #include "simulator/costs/costs.h"
 #include "simulator/devices/devices.h"
 #include "simulator/simulator.h"
 
-/* 0 where the capacity is not known: then it bounds nothing. */
+/* 0, which bounds nothing, where the capacity is not known. */
 static double quotient(double work, double capacity)
 {
 	return capacity > 0 && !isinf(capacity) ? work / capacity : 0;
@@ -23,7 +23,7 @@ static double most_flops(const struct machine *machine)
 		measured = fmax(measured,
 			fmax(machine->attention[i].forward, machine->attention[i].backward));
 	if (machine->gpu && machine->peak_flops > 0)
-		measured = 0; /* the cost model does not believe more than the datasheet */
+		measured = 0; /* the cost model never exceeds the datasheet here */
 	else
 		measured /= calibration_least_factor(&machine->topology->calibration) *
 			    product_least_ratio(machine);

@@ -1,5 +1,5 @@
-/* What of a step's collectives is exposed, and how long it computes: a meter beside that of memory,
- * which watches the engine. */
+/* Measures how much of a step's communication is exposed, and how long the step computes. The meter
+ * observes the engine, as that of memory does. */
 #include <math.h>
 
 #include "simulator/results.h"
@@ -23,7 +23,7 @@ static const struct op *running_on(const struct exposure_meter *meter, int strea
 	return op >= 0 ? &meter->engine->program->ops[op] : NULL;
 }
 
-/* What ran since the last event. */
+/* Adds the time since the last event to what ran meanwhile. */
 static void account(struct exposure_meter *meter)
 {
 	const struct op *compute = running_on(meter, STREAM_COMPUTE);

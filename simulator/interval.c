@@ -1,5 +1,5 @@
-/* The 80 % interval of a step: what is uncertain about each kind of cost, carried through the
- * simulation. A cause that hides behind another (a collective that has time to spare) then counts
+/* The 80 % interval of a step time. The step is simulated again with each kind of cost off by its
+ * uncertainty. So a cost that is hidden behind another one (a collective with time to spare) counts
  * for little, and one that is just about to be exposed counts for more. */
 #include <math.h>
 
@@ -23,7 +23,8 @@ struct spreads {
 /* Where a calibration gives none (docs/cost-model.md, The interval). */
 static const struct spreads measured_prior = {
 	{0.04, 0.12, 0.20}, 0.04, 0, false, "measured on this machine"};
-/* Published steps are off by 3.8 % in all, with `rest`: kernels have what is left, in squares. */
+/* Predictions of published steps are off by 3.8 % in all. Kernels get what is left of that after
+ * `rest`, as a difference of squares. */
 static const struct spreads published_prior = {
 	{0.0272, 0.15, 0.30}, 0.0265, 0.03, true, "published measurements of this device"};
 /* Where the clock is that of one source's steps and others say 0.64 to 0.80 (hopper): between
@@ -129,7 +130,7 @@ static double step_with(struct again *again, change_cost *change, const void *ho
 	return engines_run(&engines, &error) ? engines_step_time(&engines) : 0;
 }
 
-/* A machine that is left alone: as the best of its calibration. */
+/* A machine with no other load, whose rates are the best of its calibration. */
 static void be_best(struct cost *cost, bool communicates, const void *how)
 {
 	const struct calibration *c = how;
@@ -153,7 +154,7 @@ struct deviation {
 	enum cause cause;
 };
 
-/* Off by one standard deviation. */
+/* Makes costs off by one standard deviation. */
 static void deviate(struct cost *cost, bool communicates, const void *how)
 {
 	const struct deviation *d = how;
@@ -162,7 +163,7 @@ static void deviate(struct cost *cost, bool communicates, const void *how)
 	scale(cost, communicates, d->cause, exp(own ? cost->spread : d->spreads->of[d->cause]));
 }
 
-/* How much longer the step is then, as a logarithm. */
+/* The logarithm of the factor by which the step is then longer. */
 static double effect_of(
 	struct again *again, const struct spreads *spreads, enum cause cause, double step_time)
 {
@@ -213,7 +214,7 @@ static double compiled(struct again *again, double step_time)
 	return step > 0 ? fmin(1, step / step_time) : 1;
 }
 
-/* Without simulating again: each cause by its share of the step. */
+/* The interval without simulating again, from the share of the step that each cause has. */
 static double guess(const struct prediction *p, const struct spreads *spreads, enum cause cause)
 {
 	double exposed = p->time.exposed_communication / p->step_time;

@@ -16,7 +16,7 @@ struct comparing {
 
 /* --- knobs ------------------------------------------------------------------------------------ */
 
-/* With some knobs come others. */
+/* Knobs that change together with another one. */
 static uint64_t comes_with(enum knob_id id)
 {
 	if (id == KNOB_STRATEGY)
@@ -152,7 +152,8 @@ static bool find_changes(struct comparing *c, struct error *error)
 
 /* --- the statement ---------------------------------------------------------------------------- */
 
-/* Of the same runtime and strategy, where the chosen one is not; NULL: there is none that fits. */
+/* The best plan of the same runtime and strategy as mine, if the chosen one has others; NULL: none
+ * fits. */
 static const struct candidate *best_alike(const struct comparing *c, const struct answer *answer)
 {
 	if (c->mine->strategy == answer->chosen->plan.strategy)

@@ -1,9 +1,9 @@
-/* What the rules share: what was measured beside what the plan would take. */
+/* What the rules share: compares the measured step with the predicted one. */
 #include "planner/diagnosis/rules.h"
 
 #include <math.h>
 
-/* A share of the step below which a difference says nothing. */
+/* Differences below this share of the step are noise. */
 #define NOTICEABLE 0.03
 
 bool evidence_simulate(const struct plan_file *file, const struct plan *plan, bool details,

@@ -128,7 +128,7 @@ static void try_no_overlap(struct figures_diagnosis *d)
 			   step, step - d->prediction->step_time, true});
 }
 
-/* What would not fit cannot be it. */
+/* A candidate that does not fit in memory cannot have been the run. */
 static int by_effect(const void *left, const void *right)
 {
 	const struct figure_candidate *a = left, *b = right;
@@ -139,7 +139,7 @@ static int by_effect(const void *left, const void *right)
 
 /* --- MFU -------------------------------------------------------------------------------------- */
 
-/* An MFU that is given has two or three digits, and so has the step time. */
+/* A given MFU has two or three digits, so a step time from it has no more. */
 #define SAME_MFU 0.03
 
 static void count_flops(struct figures_diagnosis *d)

@@ -1,13 +1,13 @@
-/* How far the memory that a plan needs may lie above what was predicted: a row for everything that
- * is not known. 80 % of what happens lies below it. Rows are taken to be independent: their squares
- * add up. docs/planner.md. */
+/* How much more memory a plan may need than predicted: 80 % of runs need less than prediction and
+ * doubt (docs/planner.md). A table has a row for each thing that is not known. Rows are assumed to
+ * be independent, so their squares add up. */
 #include "planner/evaluation/evaluation.h"
 
 #include <math.h>
 
 enum { MIB = 1 << 20 };
 
-/* How often a row counts; 0: all of it is known. */
+/* How many times a row counts; 0: what it stands for is known. */
 typedef int times(const struct question *question, const struct plan *plan);
 
 static int predicted(const struct question *question, const struct plan *plan)
@@ -59,8 +59,8 @@ static int unmeasured_context(const struct question *question, const struct plan
 
 static const struct {
 	const char *what;
-	double share;  /* of what is needed */
-	int64_t bytes; /* and these */
+	double share;  /* of the predicted bytes */
+	int64_t bytes; /* added to that share */
 	times *times;
 	const char *source;
 } rows[] = {

@@ -1,4 +1,4 @@
-/* One candidate through schedule and simulator, and what of its communication is exposed. */
+/* Evaluates a candidate: builds its schedule, simulates it, and finds the exposed communication. */
 #include "planner/evaluation/evaluation.h"
 #include "planner/evaluation/steady.h"
 
@@ -101,8 +101,8 @@ static struct simulation_options sketch(struct evaluator *evaluator)
 		.scratch = &evaluator->simulating};
 }
 
-/* One plan on one machine. `closely`: its memory peaks at an operation that has a name.
- * `step_alone`: what a step of a pipeline takes is asked for, not what of it. */
+/* One evaluation of one plan on one machine. `closely`: the operation at the memory peak gets a
+ * name. `step_alone`: only the step time of a pipeline is wanted, not its parts. */
 struct trial {
 	const struct topology *topology;
 	const struct plan *plan;
@@ -112,7 +112,7 @@ struct trial {
 	struct simulation simulation;
 };
 
-/* Several evaluators may look at once into the models that are known: none adds to them. */
+/* Evaluators may read the known models at the same time, because none of them adds a model. */
 static const struct model *model_of(struct evaluator *evaluator, const struct plan *plan)
 {
 	const struct model *model = evaluator->question->model, *part = NULL;
@@ -170,8 +170,8 @@ static bool extend(struct evaluator *evaluator, struct trial *trial, const struc
 	return true;
 }
 
-/* Is a step of the second plan's micro-batches steady, or taken for it? Then `simulation` becomes
- * that of all, whose memory stays. */
+/* Is the step of the second, shorter plan steady, or treated as such? Then its times are lengthened
+ * to those of all micro-batches in `simulation`, whose memory stays. */
 static bool run_lists(struct evaluator *evaluator, struct trial *trial, const struct steady *steady,
 	bool is_last, struct arena *kept, struct simulation *simulation, bool *is_steady,
 	struct error *error)
@@ -256,7 +256,7 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	return extend(evaluator, &shorter, steady, round, simulation, error);
 }
 
-/* Of a pipeline, `schedule` stays empty. */
+/* For a pipeline `schedule` stays empty. */
 static bool run(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
 	struct steady steady;

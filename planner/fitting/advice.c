@@ -1,5 +1,5 @@
-/* Which run would tell most: runs like the given ones with one choice changed, by how much each
- * would narrow a constant. */
+/* Which further run would say most about a constant: tries the given runs with some choices
+ * changed, and computes by how much each would reduce the constant's doubt. */
 #include "planner/fitting/parts.h"
 
 #include <math.h>
@@ -114,7 +114,7 @@ static const struct schedule *changed(const struct fit_state *state, const struc
 	return schedule;
 }
 
-/* Of runs with the same model one is enough. */
+/* Of several runs with the same model only one is tried. */
 static bool is_first(const struct fit_state *state, int run)
 {
 	for (int i = 0; i < run; i++)
@@ -160,7 +160,7 @@ static int candidates_of(
 
 /* --- what each would tell --------------------------------------------------------------------- */
 
-/* What one more run leaves of a constant's doubt (the rank-one update of a covariance). */
+/* A constant's doubt after one more run / before it (rank-one update of the covariance). */
 static double left_of(
 	const struct fit_state *state, const struct linear *candidates, int run, int constant)
 {

@@ -1,4 +1,4 @@
-/* The constants of a cluster: where each stands in a topology, and how sure it is beforehand. */
+/* The constants of a cluster: the place of each in a topology, and its prior doubt. */
 #include "planner/fitting/parts.h"
 
 #include <math.h>
@@ -85,7 +85,7 @@ static void scale_memory(struct topology *topology, double factor)
 		*rates[i] = fmin(*rates[i] * factor, fmax(most, *rates[i]));
 }
 
-/* What was measured of collectives goes before the model of them. */
+/* Measured times of collectives take precedence over the model, so they are scaled too. */
 static void scale_pieces(struct topology *topology, bool across, double bandwidth, double latency)
 {
 	for (int i = 0; i < topology->calibration.n_collectives; i++) {

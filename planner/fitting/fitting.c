@@ -1,5 +1,5 @@
-/* The fit: Gauss-Newton with step halving, runs that no constant explains left out, constants that
- * runs do not tell left alone. */
+/* The fit: Gauss-Newton with step halving. Runs that no constant explains are left out, and
+ * constants of which the runs say too little are not changed. */
 #include "planner/fitting/parts.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@
 static const double deviations = 1.2816;
 /* A constant is told when its doubt becomes smaller than this part of its prior's. */
 static const double told = 0.9;
-/* A run is an outlier when the others do not let it be by so many standard deviations, and the fit
- * to all leaves it off by so many spreads. */
+/* A run is an outlier when it is so many standard deviations from what a fit to the others
+ * predicts, and so many spreads from the fit to all. */
 static const double outlying = 4, unexplained = 2.5;
 enum { ITERATIONS = 8, HALVINGS = 4, LEAST_LEFT = FIT_LEAST_RUNS };
 
@@ -26,7 +26,7 @@ struct fit {
 	const struct schedule **schedules;
 	double *measured; /* ln */
 	double prior_spread;
-	bool there[CONSTANTS]; /* in the topology */
+	bool there[CONSTANTS]; /* the topology has this constant */
 	bool *used;
 	double *residuals;
 	double (*slopes)[CONSTANTS];
@@ -118,7 +118,7 @@ static double misfit(const struct fit *fit, const double x[CONSTANTS], const dou
 
 /* --- the most likely constants ---------------------------------------------------------------- */
 
-/* As far along the step as the posterior rises; false: it does not. */
+/* Halves the step until the posterior rises; false: it does not. */
 static bool step_along(struct fit *fit, const double step[CONSTANTS], struct error *error)
 {
 	double *residuals = ARENA_ARRAY(fit->arena, double, fit->n), x[CONSTANTS], part = 1;
@@ -146,7 +146,7 @@ static bool is_small(const struct fit *fit, const double step[CONSTANTS])
 	return true;
 }
 
-/* From where the fit is to the top, with slopes there. */
+/* Climbs from the current x to the maximum, and computes the slopes there. */
 static bool climb(struct fit *fit, struct error *error)
 {
 	struct posterior posterior;
@@ -167,7 +167,7 @@ static bool climb(struct fit *fit, struct error *error)
 
 /* --- outliers --------------------------------------------------------------------------------- */
 
-/* The others' fit and spread. */
+/* The fit and the spread without one run. */
 static struct linear without(const struct fit *fit, int run, struct posterior *posterior)
 {
 	struct linear others = fit->linear;
@@ -178,7 +178,8 @@ static struct linear without(const struct fit *fit, int run, struct posterior *p
 	return others;
 }
 
-/* How many standard deviations a run is from what the others let it be; 0: constants explain it. */
+/* How many standard deviations a run is from what a fit to the others predicts; 0: constants
+ * explain it. */
 static double outlies(const struct fit *fit, int run)
 {
 	struct posterior posterior;
@@ -212,7 +213,7 @@ static bool drop_outlier(struct fit *fit, int *left)
 	return true;
 }
 
-/* At most a quarter of the runs: of more, nobody knows which are the outliers. */
+/* At most a quarter of the runs are outliers: with more, it is not clear which they are. */
 static bool climb_robustly(struct fit *fit, struct error *error)
 {
 	int left = fit->n;
@@ -244,7 +245,8 @@ static int least_told(const struct fit *fit, const struct posterior *posterior)
 	return least;
 }
 
-/* One after the other: of two that cannot be told apart, one is told when the other stays. */
+/* Fixes constants one after the other: of two that cannot be told apart, one can be told once the
+ * other is fixed. */
 static bool leave_untold(struct fit *fit, struct error *error)
 {
 	struct linear *linear = &fit->linear;
@@ -301,7 +303,7 @@ static void fill_constants(
 	}
 }
 
-/* Every run as the others predict it; an outlier is left out already. */
+/* Predicts every run from the others; an outlier is left out of the fit already. */
 static bool fill_runs(struct fit *fit, struct fitting *fitting, struct error *error)
 {
 	const double none[CONSTANTS] = {0};
@@ -390,7 +392,7 @@ static const char *fitted_text(const struct fit *fit, const struct fitted_consta
 		c->low / c->before, c->high / c->before);
 }
 
-/* Of what a network delivers only the figure that changed. */
+/* Writes only that figure of the network which changed. */
 static bool is_fitted(const struct fit *fit, const struct topology *fitted, const char *key)
 {
 	const struct network *before = &fit->topology->network, *after = &fitted->network;
@@ -434,7 +436,7 @@ static double spread_of(
 		posterior->covariance[constant][constant] + own_variance(&fit->linear, constant));
 }
 
-/* What is left of the doubt goes with the constants into later intervals. */
+/* The remaining doubt is kept beside the constants, for the intervals of later predictions. */
 static void fill_topology(
 	const struct fit *fit, const struct posterior *posterior, struct fitting *fitting)
 {

@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-/* As many runs as the prior of the spread counts for: what the model gets wrong in alike runs it
- * gets wrong in all of them, and a few that agree prove little of others. */
+/* The weight of the spread's prior, in runs. It is large because errors of the model are shared by
+ * similar runs: a few runs that agree prove little about others. */
 static const double prior_runs = 10;
-/* Of the doubt of a constant, what is each run's own: links, say, that reach a share of their rate
- * in this collective reach another one in that. */
+/* The part of a constant's doubt that differs between runs: a link, for example, reaches another
+ * share of its rate in another collective. */
 static const double own_share = 0.5;
 
 double own_variance(const struct linear *linear, enum fit_constant constant)
@@ -30,7 +30,8 @@ static bool counts(const struct linear *linear, int run, int without)
 	return linear->used[run] && run != without;
 }
 
-/* a = l lᵀ, in place of its lower half. `a` is positive definite: the prior is. */
+/* Cholesky: a = l lᵀ, with l in the lower half of a. `a` is positive definite because the prior is.
+ */
 static void factor(double a[CONSTANTS][CONSTANTS])
 {
 	for (int j = 0; j < CONSTANTS; j++) {
@@ -59,7 +60,7 @@ static void invert(double l[CONSTANTS][CONSTANTS], int column, double inverse[CO
 	}
 }
 
-/* The precision of x, and what pulls at it. */
+/* The normal equations: the precision matrix of x, and the gradient of the log posterior. */
 static void gather(const struct linear *linear, int without, double a[CONSTANTS][CONSTANTS],
 	double pull[CONSTANTS])
 {
@@ -109,7 +110,7 @@ double posterior_variance(const struct posterior *posterior, const double slopes
 	return variance;
 }
 
-/* What is left of a run's residual after the step. */
+/* A run's residual after the step. */
 static double left(const struct linear *linear, int run, const struct posterior *posterior)
 {
 	double residual = linear->residuals[run];
@@ -119,7 +120,7 @@ static double left(const struct linear *linear, int run, const struct posterior 
 	return residual;
 }
 
-/* Runs lose as many degrees of freedom as the constants took of them. */
+/* The degrees of freedom of the residuals: runs less what fitting the constants used up. */
 double linear_spread(const struct linear *linear, int without, const struct posterior *posterior,
 	double prior_spread)
 {

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sums in another order than the caller's; GLPK stops within 1e-7 of its optimum. */
+/* Tolerance: the caller adds in another order, and GLPK stops within 1e-7 of its optimum. */
 #define ROUNDING 1e-6
 
-/* The choices of a group by the bytes that they take of one memory, and the least that each row
- * grows by when no more than so many are left. */
+/* The choices of a group in the order of the bytes that they take of one memory; and for each place
+ * in that order the least term of each row up to it. */
 struct order {
 	int64_t *bytes;
 	double *least[PROGRAMME_ROWS_MAX];
@@ -18,16 +18,16 @@ struct order {
 struct branching {
 	const struct programme *programme;
 	struct order orders[PROGRAMME_MEMORIES_MAX][PROGRAMME_GROUPS_MAX];
-	/* Of the groups from g on: the least that the memory still grows by. */
+	/* The least bytes that groups g and later add to each memory. */
 	int64_t least_bytes[PROGRAMME_MEMORIES_MAX][PROGRAMME_GROUPS_MAX + 1];
-	bool down[PROGRAMME_GROUPS_MAX]; /* the last choice takes less time than the first */
+	bool down[PROGRAMME_GROUPS_MAX]; /* the last choice is faster: try it first */
 	int choice[PROGRAMME_GROUPS_MAX];
 	int64_t nodes;
-	double limit; /* what is above is of no use */
+	double limit; /* objectives above it are of no use */
 	struct solution *best;
 };
 
-/* What is chosen up to a group. */
+/* A node of the search: choices for the first groups. */
 struct prefix {
 	double sums[PROGRAMME_ROWS_MAX];
 	int64_t bytes[PROGRAMME_MEMORIES_MAX];
@@ -79,7 +79,7 @@ static void make_orders(struct branching *b, struct arena *arena)
 		b->down[g] = p->rows[0].term[g][p->sizes[g] - 1] < p->rows[0].term[g][0];
 }
 
-/* The last place in the order that takes at most so many bytes; the first always does. */
+/* The last place in the order whose choice takes at most `bytes`; the first is assumed to. */
 static int last_within(const struct order *order, int n, int64_t bytes)
 {
 	int low = 0, high = n;
@@ -123,7 +123,7 @@ static void add_least(const struct branching *b, int group, const int64_t *free,
 	}
 }
 
-/* Below this node no solution is better than the best so far, or none has room. */
+/* Can the node be pruned? Below it no solution beats the best so far, or none has room. */
 static bool is_hopeless(const struct branching *b, int group, const struct prefix *node)
 {
 	const struct programme *p = b->programme;

@@ -1,6 +1,5 @@
-/* Integer programmes by GLPK, which aborts the process on an error unless it is told not to: its
- * hook jumps back here, and its environment, which may be in any state then, is freed as a whole.
- */
+/* Integer programmes by GLPK. GLPK aborts the process on an error unless a hook is set. Ours jumps
+ * back here, where GLPK's environment, which may be in any state then, is freed as a whole. */
 #include "planner/integer/integer.h"
 
 #if HAVE_GLPK
@@ -125,7 +124,7 @@ static void read_choices(const struct formulation *f, struct solution *solution)
 
 enum outcome { UNKNOWN, NONE, FOUND };
 
-/* UNKNOWN: no proof within the time limit. */
+/* UNKNOWN: optimality was not proved within the time limit. */
 static enum outcome optimise(glp_prob *problem)
 {
 	glp_smcp relaxed;
@@ -151,7 +150,7 @@ static enum outcome optimise(glp_prob *problem)
  */
 
 struct solving {
-	/* The arena is the caller's, so that it is sure to be known after the jump. */
+	/* The arena is the caller's, so its value is defined after the jump. */
 	bool (*solve)(struct solving *solving, struct arena *arena);
 	const struct programme *programme;
 	struct solution *solution;
@@ -165,7 +164,7 @@ static void jump_back(void *place)
 	longjmp(*(jmp_buf *)place, 1);
 }
 
-/* What GLPK has to say before it aborts. */
+/* Drops the message that GLPK prints before it aborts. */
 static int print_nothing(void *unused, const char *text)
 {
 	(void)unused;
@@ -194,7 +193,7 @@ static bool solve_alone(struct solving *solving)
 	return ok;
 }
 
-/* False: also a solution that whole numbers do not confirm. */
+/* False also for a solution that exceeds a capacity in whole bytes. */
 static bool solve_programme(struct solving *solving, struct arena *arena)
 {
 	struct formulation f;

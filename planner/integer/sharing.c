@@ -1,11 +1,11 @@
-/* Blocks over the stages of a pipeline. All blocks are alike, so what matters of a chunk is how
- * long it may take: that says how many blocks each of its stages has at most, and whether these
- * make all blocks. Chunks between the first and the last are alike and may take equally long. */
+/* Shares blocks out over the stages of a pipeline. Blocks are equal, so a time for each chunk
+ * decides how many blocks each of its stages can have at most, and whether all blocks find a place.
+ * Chunks between the first and the last are equal and get the same time. */
 #include "planner/integer/integer.h"
 
 #include <math.h>
 
-/* Sums in another order. */
+/* Tolerance for sums in another order. */
 #define ROUNDING 1e-9
 
 enum place { FIRST, MIDDLE, LAST, PLACES };
@@ -59,7 +59,7 @@ double sharing_seconds(const struct sharing *sharing, const int *stages)
 
 /* --- what chunks may take --------------------------------------------------------------------- */
 
-/* Blocks of a stage; < 0: what it has of its own takes longer. */
+/* The most blocks of a stage; < 0: its embedding or head alone takes longer. */
 static int most_at(const struct sharing *s, const double *may_take, int stage)
 {
 	double left = may_take[place_of(s, stage)] * (1 + ROUNDING) - own(s, stage);
@@ -84,7 +84,7 @@ static bool suffices(const struct trial *t)
 	return all >= s->blocks;
 }
 
-/* What chunks between first and last have to take at least; infinite: nothing suffices. */
+/* The least time of the chunks between first and last; infinite: no time suffices. */
 static double least_between(struct trial *t)
 {
 	int low = 0, high = t->s->chunks > 2 ? t->s->blocks + 1 : 0;
@@ -100,7 +100,7 @@ static double least_between(struct trial *t)
 	return suffices(t) ? t->may_take[MIDDLE] : INFINITY;
 }
 
-/* Of those that take as long, chunks as even as can be. */
+/* Among solutions of equal time, prefers the one with the most even chunks. */
 static bool is_better(const struct trial *t, double seconds, double slowest)
 {
 	return seconds < t->seconds * (1 - ROUNDING) ||

@@ -3,10 +3,10 @@
 #include "planner/space/space.h"
 #include "schedule/resolve/resolve.h"
 
-/* Bytes a parameter of mixed precision: fp32 master and moments, a gradient. */
+/* Bytes per parameter in mixed precision: fp32 master and moments, a gradient. */
 enum { STATE_BYTES = 16 };
 
-/* Does the model have more states than so many nodes hold? */
+/* Do the model's states (parameters, gradients, optimizer) exceed the memory of `nodes` nodes? */
 static bool exceeds_nodes(const struct question *question, int nodes)
 {
 	const struct topology *topology = question->topology;
@@ -18,7 +18,7 @@ static bool exceeds_nodes(const struct question *question, int nodes)
 	       STATE_BYTES * (double)question->model->parameter_count > nodes * node;
 }
 
-/* Ranks without a sequence, or with one that is too long for a rank, ask to share sequences. */
+/* Sharing sequences is tried where some device would have no sequence, or sequences are long. */
 static bool asks_for_parts(const struct question *question)
 {
 	enum { LONG = 65536 }; /* tokens */
@@ -28,7 +28,8 @@ static bool asks_for_parts(const struct question *question)
 	       (question_gives(question, KNOB_SEQ_LEN) && question->asked.seq_len >= LONG);
 }
 
-/* States that a node does not hold ask for more than sharding. */
+/* Tensor ranks are tried where the states of the model exceed the memory of a node, or sequences
+ * are shared. */
 static bool asks_for_tensor(const struct question *question)
 {
 	return question->topology->device.kind == DEVICE_GPU &&
@@ -49,7 +50,7 @@ static bool keeps_whole(const struct filling *f)
 	       f->plan->strategy == STRATEGY_ZERO_1 && plan_layout(f->plan) == LAYOUT_WHOLE;
 }
 
-/* Of the plan's runtime; powers of two within a node that divide the heads. */
+/* Tensor ranks: powers of two within a node that divide the heads, where the runtime has them. */
 static void add_tensor(struct filling *f)
 {
 	int64_t heads = f->question->model->architecture.heads;

@@ -12,9 +12,9 @@ struct enumeration {
 	struct arena *arena;
 	struct space *space;
 	struct question strategy; /* the question of one strategy */
-	struct usual usual;       /* and its plan without a word */
+	struct usual usual;       /* and its plan with all defaults */
 	struct axes axes;
-	int capacity; /* of the space's departures */
+	int capacity; /* of space->departures */
 	/* By knob: which values of its list are in a plan, and why the others are not. */
 	uint64_t used[KNOB_COUNT];
 	struct error unused[KNOB_COUNT];

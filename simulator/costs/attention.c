@@ -1,13 +1,14 @@
-/* Attention kernels: how far each generation of them gets, and what short sequences, small heads
- * and few of them leave unused. Sources and fits: docs/cost-model.md, bench/fit. */
+/* Attention kernels: the rate of each generation, and how much of it is lost with short sequences,
+ * small heads or few heads. Sources and fits: docs/cost-model.md, bench/fit. */
 #include "simulator/costs/attention.h"
 
 #include <math.h>
 
 #include "simulator/devices/devices.h"
 
-/* Of each generation. On each score a flash kernel spends products of depth d and a softmax that
- * does not depend on d: d / (d + softmax_depth), relative to the depth that the rates stand for.
+/* For each generation. A flash kernel spends on each score products of depth d (head_dim) and a
+ * softmax that does not depend on d, so its rate grows as d / (d + softmax_depth), relative to the
+ * depth that the rates stand for.
  * `half_*`: tokens at which half of the rate is reached, because blocks on the diagonal are
  * computed whole and every block of queries has a beginning and an end. */
 static const struct generation {
@@ -19,8 +20,8 @@ static const struct generation {
 };
 static const double rated_depth = 128;
 
-/* Blocks of queries (128 tokens of one head) that keep half of the device busy, as a part of its
- * multiprocessors. */
+/* The number of blocks of queries (128 tokens of one head) at which half of the rate is reached,
+ * per multiprocessor. */
 static const double block_tokens = 128, half_blocks = 1.0;
 
 static double saturation(double size, double half)
@@ -28,8 +29,8 @@ static double saturation(double size, double half)
 	return size / (size + half);
 }
 
-/* The first generation of flash kernels is still what runs where a bias is added to the scores, as
- * MPT's do in llm-foundry (Triton). Elsewhere frameworks call the second, unless told otherwise. */
+/* Where a bias is added to the scores, as in MPT with llm-foundry (Triton), the first generation of
+ * flash kernels still runs. Elsewhere frameworks use the second by default. */
 static enum attention_generation generation_of(const struct attention_shape *shape)
 {
 	if (shape->kind == ATTENTION_FLASH)

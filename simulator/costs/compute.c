@@ -9,8 +9,7 @@
 
 #include <math.h>
 
-/* Adds work whose arithmetic takes `arithmetic` s and whose memory traffic `memory` s: the longer
- * one is what it waits for. */
+/* Roofline: adds work that takes the longer of `arithmetic` s and of `memory` s for its traffic. */
 static void add_bound(struct cost *cost, double arithmetic, double memory)
 {
 	if (arithmetic >= memory)
@@ -88,7 +87,7 @@ static bool has_fused_loss(const struct schedule *schedule)
 	return schedule->plan.compile || schedule->plan.loss >= LOSS_FUSED;
 }
 
-/* Seconds of so many elements at that rate on one thread; 0: not known. */
+/* Seconds for elements at a rate per thread; 0: the rate is not known. */
 static double rate_time(const struct machine *machine, double elements, double rate)
 {
 	return rate > 0 ? elements / rate / machine->core_share : 0;
@@ -180,7 +179,7 @@ static void take_rounds(const struct plan *plan, const struct model *model, enum
 	work->eager_kernels = rounds * (work->eager_kernels + ring->eager.kernels);
 }
 
-/* What a runtime copies besides. */
+/* Copies that the runtime makes besides. */
 static void add_copies(const struct plan *plan, const struct model *model, enum pass pass,
 	struct module_work *work)
 {
@@ -372,7 +371,7 @@ static void add_module_work(const struct machine *machine, const struct schedule
 	*kernels += add_own_leaf(machine, &schedule->plan, model, module, pass, work, cost);
 }
 
-/* Its products have a chunk of rows each, as often as there are chunks. */
+/* The chunked head: one product for each chunk of rows. */
 static void add_chunks(const struct machine *machine, const struct schedule *schedule,
 	const struct model *model, int module, enum pass pass, double *kernels, struct cost *cost)
 {

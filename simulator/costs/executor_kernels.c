@@ -1,5 +1,5 @@
-/* Which kernels the executor runs for a leaf on a GPU (executor/forward.c, backward.c), and what
- * was measured of each. */
+/* Which kernels the executor runs for a leaf on a GPU (executor/compute/forward.c, backward.c), and
+ * the measured time of each. */
 #include "simulator/costs/executor_kernels.h"
 
 #include "models/models.h"
@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-/* Blocks of 128 queries of one head that attention was measured with: enough, as it were. */
+/* The number of blocks (128 queries of one head) assumed for measured attention: enough to fill any
+ * device. */
 static const double attention_blocks = 4096, block_tokens = 128;
 
 bool own_kernels(const struct machine *machine, const struct schedule *schedule)
@@ -43,7 +44,7 @@ static void put(struct line *line, int64_t size, int64_t wanted, double rate)
 	}
 }
 
-/* Beyond the smallest and the largest: as these. 0: nothing is known. */
+/* Sizes beyond the smallest or the largest measured one get its figure. 0: nothing was measured. */
 static double read_off(const struct line *line, int64_t wanted)
 {
 	double part;
@@ -109,7 +110,7 @@ static void add_passes(
 	work->memory += elements * passes * dtype_bytes(machine->dtype) / machine->memory_bandwidth;
 }
 
-/* What one leaf is told. */
+/* The leaf whose kernels are counted. */
 struct place {
 	const struct machine *machine;
 	const struct plan *plan;
@@ -123,7 +124,7 @@ struct place {
 static enum calibration_kernel_kind of_pass(
 	const struct place *p, enum calibration_kernel_kind forward)
 {
-	/* Each kernel's backward stands behind it. */
+	/* In the enum each kernel's backward follows its forward. */
 	return p->forward ? forward : (enum calibration_kernel_kind)(forward + 1);
 }
 

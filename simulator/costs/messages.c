@@ -1,5 +1,5 @@
-/* A message over the link between two stages: latency and bytes over bandwidth. All ranks of a
- * stage send at the same time, each to the one that stands where it stands in the other stage. */
+/* The cost of a message over the link between two stages: latency + bytes / bandwidth. All ranks of
+ * a stage send at the same time, each to the rank with the same index in the other stage. */
 #include <math.h>
 
 #include "simulator/costs/messages.h"
@@ -64,7 +64,7 @@ void message_cost(const struct machine *machine, const struct schedule *schedule
 			topology->fabric.latency + transfer(bytes, topology->fabric.bandwidth);
 		cost->fabric_load = 1;
 	} else {
-		/* Read here and written there, by processes of one host. */
+		/* One process of the host reads the bytes and another one writes them. */
 		cost->device =
 			topology->fabric.latency + transfer(2 * bytes, machine->memory_bandwidth);
 		cost->memory_load = 1;

@@ -1,4 +1,5 @@
-/* What each operation of a schedule costs. Blocks repeat, so costs are remembered by content. */
+/* The cost of each operation of a schedule. Blocks repeat, so costs are cached by what they depend
+ * on. */
 #include "simulator/costs/costs.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ struct key {
 	enum op_kind kind;
 	int group, peer;
 	int rounds;
-	int first, end; /* relative to the block, so that blocks are alike */
+	int first, end; /* relative to the block, so that blocks have equal keys */
 	bool in_block, on_host, adds, exchanges;
 	int64_t bytes;
 };
@@ -34,7 +35,7 @@ struct costing {
 	const struct runtime *runtime;
 	struct machine machine;
 	double slowdown;                 /* of arithmetic, by the slowest device */
-	double factors[STEP_WORK_COUNT]; /* what real steps take over what the model says */
+	double factors[STEP_WORK_COUNT]; /* time in measured steps / time by the model */
 	int n, capacity;
 	struct key keys[MEMORY_SIZE]; /* of the first costs */
 	struct priced {
@@ -157,7 +158,7 @@ static double communicate_beside(const struct costing *costing, const struct op 
 	return chunk_launches(costing->runtime, (ranks - 1) * (leaves + 3));
 }
 
-/* Returns what is launched. */
+/* Returns the kernels that are launched. */
 static double communicate(const struct costing *costing, const struct op *op, struct cost *cost)
 {
 	enum collective_kind kind;
@@ -215,7 +216,7 @@ static double traffic_bytes(const struct costing *costing, const struct op *op)
 	return factor ? 0 : (double)op->bytes;
 }
 
-/* Ours updates parameter by parameter. */
+/* Our own optimizer updates parameter by parameter. */
 static double update_kernels(const struct costing *costing, const struct op *op)
 {
 	return op->unit >= 0 && own_kernels(&costing->machine, costing->schedule)
@@ -223,7 +224,7 @@ static double update_kernels(const struct costing *costing, const struct op *op)
 		       : OPTIMIZER_KERNELS;
 }
 
-/* Of a unit, or of all. */
+/* The update of one unit, or of all units. */
 static int parameters_of(const struct costing *costing, const struct op *op)
 {
 	const struct program *program = costing->program;
@@ -296,7 +297,7 @@ static double traffic(const struct costing *costing, const struct op *op, struct
 	return kernels;
 }
 
-/* What was measured of real steps is held against work that is named as its operation. */
+/* The factors of measured steps (calibration) are for work that is named as its operation. */
 static double step_factor(const struct costing *costing, enum op_kind kind)
 {
 	static const struct {
@@ -404,7 +405,7 @@ static int remembered(struct costing *costing, int index)
 	return add_cost(costing, &key, cost_of(costing, op), index);
 }
 
-/* With the batch that the host brings before it. */
+/* Adds the host's time for the batch that it brings first. */
 static int fed(struct costing *costing, int cost, double batch, int index)
 {
 	static const struct key none = {.kind = OP_KIND_COUNT};

@@ -1,4 +1,4 @@
-/* Whether an iteration begins as the one before it began. */
+/* Compares the state at the beginning of an iteration with that one iteration before (steady.c). */
 #include "simulator/engine/steady.h"
 
 /* A state repeats when its times differ by less than this share of the period. */
@@ -10,7 +10,7 @@ static bool is_same(const struct cursor *a, const struct cursor *b)
 	       a->round[1] == b->round[1];
 }
 
-/* One iteration further. */
+/* Is b one iteration after a? */
 bool turn_is_next(const struct turn *turn, const struct cursor *a, const struct cursor *b)
 {
 	struct cursor next = *a;
@@ -32,7 +32,7 @@ static bool repeats(const struct turn *turn, const struct list *list, const stru
 	return turn_is_inside(turn, list, b) && turn_is_next(turn, a, b);
 }
 
-/* Something that has no part in the loop, or is past it, stands still. */
+/* Does a cursor stand still, because its list has no operation of the loop or is past the loop? */
 static bool stands_still(const struct turn *turn, const struct list *list, const struct cursor *a,
 	const struct cursor *b)
 {
@@ -48,7 +48,7 @@ static bool near(const struct turn *turn, double a, double b)
 	return fabs(a - b) <= precision * turn->period;
 }
 
-/* Both are over, or come as much later as the period is long. */
+/* Are both times past, or the same time from now as from the beginning of the iteration before? */
 static bool comes_again(const struct turn *turn, double before, double now)
 {
 	return (now <= turn->engine->now && before <= turn->before->now) ||
@@ -73,7 +73,7 @@ const struct issued *turn_launch(const struct queue *queue, int i)
 	return &queue->ring[(queue->first + i) & (queue->capacity - 1)];
 }
 
-/* How long before this launch the same one of the iteration before came. */
+/* Seconds between this launch and the same one of the iteration before. */
 static double since_last(const struct queue *queue, int i, int per_iteration, int place)
 {
 	double last = i < per_iteration ? queue->last_issued[place]
@@ -114,7 +114,7 @@ static int regular_launches(const struct turn *turn, const struct queue *queue, 
 	return i;
 }
 
-/* The host does not repeat: what it has issued bounds how far a queue can go. */
+/* Where the host does not repeat, a queue can go only as far as the host has issued. */
 static void stay_behind_host(struct turn *turn, int q)
 {
 	const struct queue *queue = &turn->engine->queues[q];
@@ -151,7 +151,7 @@ bool turn_moves(const struct turn *turn, int q)
 	       !is_same(&queue->next, &turn->before->queues[q].next);
 }
 
-/* What is waited for must not be passed over. */
+/* An operation that something waits for must not be skipped. */
 static void stay_before(struct turn *turn, int q, int64_t position)
 {
 	int64_t ahead = position - turn->engine->queues[q].position;
@@ -160,7 +160,8 @@ static void stay_before(struct turn *turn, int q, int64_t position)
 		at_most(turn, (int)(ahead / turn->engine->steady->lengths[turn->loop]));
 }
 
-/* One that stands still with something to do waits for an operation, and goes on waiting. */
+/* A queue that stands still with operations issued waits for another operation. It must go on
+ * waiting for it through all skipped iterations. */
 static bool stays_blocked(struct turn *turn, const struct queue *queue)
 {
 	if (queue->n_issued == 0)
@@ -171,7 +172,8 @@ static bool stays_blocked(struct turn *turn, const struct queue *queue)
 	return true;
 }
 
-/* What runs has as much left, and began as long ago: how long it takes is booked when it ends. */
+/* Has the running operation as much left as before, and did it begin as long ago? The latter counts
+ * because its duration is added to sums when it ends. */
 static bool same_runs(
 	const struct turn *turn, const struct queue *queue, const struct queue_state *before)
 {

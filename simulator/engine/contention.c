@@ -1,13 +1,14 @@
-/* Who slows whom. Fluid: every running operation has a rate, its share of the time it would take
- * alone; rates hold until the set of running operations changes. */
+/* Contention: how much running operations slow one another. It is a fluid model: every running
+ * operation has a rate, the work that it does per second in seconds of its time alone. Rates stay
+ * the same until the set of running operations changes. */
 #include <math.h>
 
 #include "simulator/engine/inside.h"
 
 struct demand {
-	double threads;   /* that want a core, of one rank */
-	int computing;    /* operations that want all multiprocessors */
-	double transfers; /* of `memory`, by collectives */
+	double threads;   /* threads of one rank that need a core */
+	int computing;    /* operations that can use all multiprocessors */
+	double transfers; /* the part of `memory` that collectives use */
 	double multiprocessors, memory, fabric, network, link, link_out;
 };
 
@@ -47,9 +48,9 @@ static double gpu_arithmetic(const struct topology *topology, const struct deman
 	return turns * all / fmax(all / 2, all - demand->multiprocessors);
 }
 
-/* Threads of all ranks share the cores; what a rank has of them alone is in the costs already. A
- * thread that finds none left takes turns with one of those that compute, and the others wait for
- * that one at the end of each kernel: all are as slow as a core of two. */
+/* Threads of all ranks share the cores; the share that a rank has when it is alone is part of the
+ * costs. A thread without a core of its own takes turns with a computing thread. The other threads
+ * wait for that one at the end of each kernel, so all are as slow as two threads on one core. */
 static double host_arithmetic(const struct topology *topology, const struct demand *demand)
 {
 	double cores = (double)topology->host.cores, ranks = (double)topology->devices_per_node;
@@ -59,7 +60,8 @@ static double host_arithmetic(const struct topology *topology, const struct dema
 	return fmax(1, 1 + demand->threads - fmax(1, cores / ranks));
 }
 
-/* Seconds per second alone. `arithmetic` slows units (or cores), memory only what waits for it. */
+/* The factor by which an operation takes longer than alone: arithmetic is slowed by units or cores
+ * that others use, memory traffic by bandwidth that others use. */
 static double slowdown(const struct cost *cost, const struct demand *demand, double arithmetic,
 	bool everything_needs_cores)
 {

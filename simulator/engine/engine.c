@@ -294,9 +294,9 @@ static double end_of(const struct engine *engine, const struct queue *queue)
 	return fmax(engine->now + queue->left / queue->rate, queue->host_done);
 }
 
-/* The next one that ends, if before `next`; `*elapsed` becomes the time until then. Work says
- * itself how long it takes: the difference of two times late in a long step has lost the digits of
- * what is short. */
+/* The next operation that ends, if before `next`; `*elapsed` becomes the time until then. That is
+ * computed from the work left, because late in a long step the difference of two times has lost the
+ * digits of a short operation. */
 static double next_event(struct engine *engine, double next, double *elapsed)
 {
 	*elapsed = next - engine->now;
@@ -328,7 +328,7 @@ static void book_exposed(struct engine *engine, double elapsed)
 	}
 }
 
-/* What it does while nothing computes. */
+/* Adds up communication that runs while nothing computes. */
 static void book_idle(struct engine *engine, double elapsed)
 {
 	bool communicates = false, awaits = false;
@@ -360,7 +360,7 @@ void engine_advance(struct engine *engine, double to, double elapsed)
 		if (!queue->running || queue->awaits)
 			continue;
 		queue->ran += elapsed;
-		/* Decided by time, not by what rounding leaves of the work. */
+		/* It ends at its computed time, even if rounding leaves some work. */
 		if (end_of(engine, queue) <= to) {
 			queue->left = -1;
 			continue;

@@ -29,8 +29,8 @@ static bool waits(struct engine *engine, const struct task *task)
 	return false;
 }
 
-/* Whether an operation must finish before the stream takes the launches of `task`. One with more
- * kernels than the queue holds is launched into an empty one. */
+/* Must an operation finish before the launch queue of the stream has room for `task`? A task with
+ * more kernels than the queue holds is launched when it is empty. */
 static bool launch_queue_is_full(struct engine *engine, const struct task *task)
 {
 	const struct queue *queue = &engine->queues[task->queue];
@@ -41,8 +41,8 @@ static bool launch_queue_is_full(struct engine *engine, const struct task *task)
 	return engine->host.queue_is_full = true;
 }
 
-/* Workers prepare one batch after the other, from the beginning on, and as many ahead as they like:
- * how deep their queue is decides nothing in a steady step. */
+/* The loader's workers prepare one batch after the other from the beginning on, as far ahead as
+ * they can: the depth of their queue does not matter in the steady state. */
 static void take_batch(struct engine *engine)
 {
 	struct issuer *host = &engine->host;
@@ -117,7 +117,7 @@ static bool step_may_begin(struct engine *engine)
 	return true;
 }
 
-/* The device is idle, and the driver does what it was asked for. */
+/* Is the device idle? Then the driver does its work, and the host goes on after it. */
 static bool has_drained(struct engine *engine)
 {
 	struct issuer *host = &engine->host;
@@ -131,8 +131,8 @@ static bool has_drained(struct engine *engine)
 	return true;
 }
 
-/* What the device has finished by then decides what a supply has, so that the thread asks when its
- * own time has come, not ahead. */
+/* The supply has what the device has freed by then. So the thread asks when the clock has reached
+ * its own time, not ahead of it. */
 static bool takes_memory(struct engine *engine)
 {
 	struct issuer *host = &engine->host;

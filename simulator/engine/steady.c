@@ -1,12 +1,12 @@
-/* The steady state. A loop of the list repeats what it does with other layers or micro-batches.
- * When an iteration begins as the one before it began (what runs, how much of it is left, where
- * every stream stands, counted from the iteration), then the rest goes on like this, one period
- * later each time: all but the last iteration are passed over at once, and times, sums and memory
- * grow by as many periods. Where no two iterations are alike, all are simulated.
+/* The steady state. The iterations of a loop do the same with other layers or micro-batches. The
+ * state at the beginning of an iteration is what runs, how much of it is left, and the place of
+ * every stream relative to the iteration. If it equals the state one iteration before, all further
+ * iterations repeat, each one period later. Then all but the last are skipped at once: times, sums
+ * and memory grow by as many periods. Where no two iterations are equal, all are simulated.
  *
- * The host may be far ahead, where it does not repeat. What it has issued already may still be
- * passed over, as long as nothing waits for it, or each launch comes one period after the same one
- * of the iteration before. */
+ * The host may be far ahead and not repeat. Operations that it has already issued can still be
+ * skipped, if nothing waits for their launches, or if each launch comes one period after the same
+ * one of the iteration before. */
 #include "simulator/engine/steady.h"
 
 /* --- setting up ------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ static void move_launches(struct turn *turn, struct queue *queue)
 	}
 }
 
-/* The last of what is passed over is what runs now. */
+/* The operation that runs now becomes the last of the skipped ones. */
 static void drop_launches(struct queue *queue, int n)
 {
 	if (queue->running)
@@ -149,8 +149,8 @@ static void move_communicator(struct turn *turn, struct communicator *communicat
 	communicator->position = turn_position(engine, &communicator->list, &communicator->next);
 }
 
-/* One that does not repeat has gone on meanwhile as far as it could: it catches up, and nothing
- * waits for what it issues. */
+/* A host that does not repeat has issued meanwhile all that it could: it catches up, and no
+ * operation waits for its launches. */
 static void move_host(struct turn *turn, double begun)
 {
 	struct engine *engine = turn->engine;
@@ -192,7 +192,7 @@ static void add_tally(struct turn *turn)
 
 /* --- what is kept of it ----------------------------------------------------------------------- */
 
-/* As one iteration before, a period later. */
+/* The same as one iteration before, a period later. */
 static void repeat(const struct turn *turn, double *times, int64_t position)
 {
 	if (times == NULL)

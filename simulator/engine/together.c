@@ -1,7 +1,7 @@
-/* Several classes on one clock. Each has a host thread, streams and communicators of its own, and
- * goes from event to event by itself. Messages and collectives over classes bring them together:
- * what comes first waits on its stream for the others, as NCCL's kernels do, the transfer begins
- * when the last one has come, goes at the pace of the slowest, and ends for all at once. */
+/* Several classes on one clock. Each has its own host thread, streams and communicators, and goes
+ * from event to event by itself. They meet in messages and in collectives over classes: the first
+ * operation waits on its stream for the others, as NCCL's kernels do. The transfer begins with the
+ * last one, has the rate of the slowest, and ends for all at once. */
 #include <assert.h>
 
 #include "simulator/engine/inside.h"
@@ -11,10 +11,10 @@ struct seat {
 	struct queue *queue;
 };
 
-/* A sender and a receiver, or all classes of a group: a stream (or a communicator) of each brings
- * one operation after the other. */
+/* A meeting of a sender and a receiver, or of all classes of a group. A stream (or a communicator)
+ * of each class brings one operation after the other to it. */
 struct meeting {
-	int n, needs; /* that have come; that take part */
+	int n, needs; /* operations that have come; that take part */
 	struct seat *seats;
 };
 
@@ -25,7 +25,7 @@ static bool meets(const struct schedule *schedule, const struct op *op)
 	return op->group >= 0 && group_joins_classes(&schedule->groups[op->group]);
 }
 
-/* By group, sender and receiver; of collectives these are both class 0. */
+/* The index of a meeting, by group, sender and receiver; for collectives the latter are class 0. */
 static int meeting_of(const struct schedule *schedule, int class, const struct op *op)
 {
 	int n = schedule->n_classes, from = 0, to = 0;
@@ -115,7 +115,7 @@ void meeting_come(struct engine *engine, struct queue *queue, int index)
 		begin(meeting, engine->now);
 }
 
-/* It is over for all: the others end as soon as their hosts allow. */
+/* Ends the transfer for all; the others leave as soon as their hosts allow. */
 void meeting_leave(struct engine *engine, struct queue *queue)
 {
 	struct meeting *meeting = queue->meeting;
@@ -165,7 +165,7 @@ void meeting_pace(struct engine *engine)
 
 /* --- the clock -------------------------------------------------------------------------------- */
 
-/* One class may touch another that has settled. */
+/* Repeats until no class has changed another that had settled. */
 static void settle_all(struct engines *engines)
 {
 	bool any;
