@@ -62,7 +62,7 @@ static double recomputed_by(const struct engine *engine)
 	return flops;
 }
 
-/* Of a rank, the mean over classes. */
+/* Per rank, as the mean over classes. */
 static double recomputed_flops(const struct engines *engines)
 {
 	double flops = 0;
@@ -206,7 +206,8 @@ static void fill_states(const struct engine *engine, struct prediction *predicti
 	prediction->model_states_optimizer_state = states.optimizer_state;
 }
 
-/* Of a node: what its ranks have offloaded; where devices are parts of the host, all they have. */
+/* Host memory of a node: what its ranks have offloaded; where devices are parts of the host, all
+ * their memory. */
 static void fill_host_memory(const struct engine *engine, const struct memory_peaks *peaks,
 	struct prediction *prediction)
 {
@@ -245,8 +246,8 @@ static int64_t taken_bytes(const struct engine *engine, int64_t peak)
 	       runtime_of(engine->schedule->plan.runtime)->workspace_bytes;
 }
 
-/* What is in use without a limit is needed, but where nothing except memory holds the issuing
- * thread back: FSDP1 without its rate limiter. */
+/* The bytes in use without a limit are needed, unless only memory holds the issuing thread back:
+ * FSDP1 without its rate limiter. */
 static bool surely_overflows(const struct engine *engine, int64_t room, const struct prediction *p)
 {
 	const struct schedule *schedule = engine->schedule;
@@ -419,7 +420,8 @@ void predict(const struct finished *finished, const struct simulation_options *o
 
 	*prediction = (struct prediction){0};
 	fill_time(finished, prediction);
-	/* Collectives may happen to meet less: less memory makes no step faster. */
+	/* By chance collectives may contend less with retries; but less memory makes no step
+	 * faster. */
 	if (finished->unlimited != NULL)
 		prediction->step_time = fmax(prediction->step_time, finished->unlimited->step_time);
 	fill_utilisation(finished, arena, prediction);

@@ -54,8 +54,7 @@ static bool small_units(const struct evidence *p, struct diagnosis_cause *cause)
 	cause->title = "units are far smaller than planned";
 	cause->evidence = arena_printf(p->arena,
 		"%.0f all-gathers of %.1f MB a step, planned %.0f of %.1f MB: each pays its "
-		"latency "
-		"and the host's hooks",
+		"latency and the host's hooks",
 		p->measured->count[g], mean / 1e6, p->expected->count[g], planned / 1e6);
 	cause->advice = arena_printf(p->arena,
 		"wrap whole blocks and nothing inside them (wrap: %s)", p->plan->wrap.text);
@@ -80,10 +79,10 @@ static bool gathered_again(const struct evidence *p, struct diagnosis_cause *cau
 			p->measured->count[g], p->expected->count[g]);
 	if (reshards) {
 		cause->title = "units are gathered once more than planned";
-		cause->advice = "put the checkpoint inside the unit (wrap the module that is "
-				"checkpointed, not the other way round) and use non-reentrant "
-				"checkpointing; without checkpointing, look for modules that run "
-				"twice";
+		cause->advice =
+			"put the checkpoint inside the unit (wrap the module that is "
+			"checkpointed, not the other way round) and use non-reentrant "
+			"checkpointing; without checkpointing, look for modules that run twice";
 	} else {
 		cause->title = "parameters are resharded after forward, the plan keeps them";
 		cause->advice = "SHARD_GRAD_OP, or reshard_after_forward=False";

@@ -1,5 +1,5 @@
-/* One row a generation, and three laws that carry it over to a sister part: an export version with
- * half of the arithmetic units, a workstation card, a lower power limit. */
+/* One row for each generation, and three laws that scale it to another part of the generation: an
+ * export version with half of the arithmetic units, a workstation card, a lower power limit. */
 #include "simulator/devices/priors.h"
 
 #include <math.h>

@@ -28,7 +28,7 @@ static double place_of(int64_t size)
 	return log(fmin((double)size, large));
 }
 
-/* Beyond these a measurement is of something else. */
+/* Measured ratios are clamped to these limits: beyond them something else was measured. */
 static const double least_ratio = 0.25, most_ratio = 4;
 
 static double log_ratio(
@@ -93,7 +93,7 @@ static double distance_to(const struct measured_product *p, const struct gemm_sh
 	return m * m + n * n + k * k;
 }
 
-/* The executor does that very shape as it was measured to be fastest, and no other. */
+/* The exact ratio: the executor runs a measured shape with the kernel that was measured fastest. */
 double product_ratio(const struct machine *machine, const struct gemm_shape *gemm)
 {
 	const double log2_squared = 0.48045301391820142; /* ln(2)^2 */

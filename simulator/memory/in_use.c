@@ -1,6 +1,6 @@
 /* Bytes in use at the same time: buffers live from the start of the operation that takes them to
- * the end of the one that gives them back. How streams overlap is what the list order of the ledger
- * cannot know. */
+ * the end of the one that gives them back. Unlike the ledger, which follows list order, this knows
+ * how streams overlap. */
 #include <string.h>
 
 #include "simulator/memory/memory.h"
@@ -29,7 +29,7 @@ static void change(struct meter *meter, int index, int64_t times)
 	meter->live.total += bytes;
 }
 
-/* Taken by the step before, and given back by this one. */
+/* Adds what the step before has taken and this one gives back. */
 static void find_carried(const struct program *program, bool *carried, struct arena *arena)
 {
 	bool *taken = ARENA_ARRAY(arena, bool, program->n_buffers);
@@ -130,8 +130,8 @@ static void on_mark(void *self, int depth)
 	meter->marked[depth] = meter->live;
 }
 
-/* What is in use changes by as much in every period: it is most in the first or in the last one,
- * and these are simulated. */
+/* The bytes in use change equally in every period, so their peak is in the first or in the last
+ * one, and these two are simulated. */
 static void on_repeat(void *self, int depth, int times)
 {
 	struct meter *meter = self;

@@ -14,7 +14,8 @@ static const struct stretch *stretch_at(const struct lanes *lanes, int64_t posit
 	return s;
 }
 
-/* The slot of what another stretch, or the step before, has taken; NULL: that step was not. */
+/* The slot of a block that another stretch, or the step before, has taken; NULL: there was no step
+ * before. */
 static struct allocator_block **slot_of(
 	struct lanes *lanes, int l, const struct reference *reference, int step, int64_t position)
 {
@@ -41,7 +42,8 @@ static void give(struct lanes *lanes, struct allocator_block **slot)
 	*slot = NULL;
 }
 
-/* One that is played: in which step and micro-batch, and how much of its levels is known. */
+/* A tape that is being played: the step and the micro-batch, and how many of its levels are known.
+ */
 struct playing {
 	struct lanes *lanes;
 	struct tape *tape;
@@ -58,7 +60,7 @@ static void fill_levels(struct playing *p, int point)
 		levels[p->n_levels++] = level;
 }
 
-/* Of another stretch, or for good. */
+/* Gives back a block of another stretch, or takes blocks for good. */
 static void play_other(const struct playing *p, const struct event *e, int turn)
 {
 	struct lanes *lanes = p->lanes;
@@ -94,7 +96,7 @@ static void play_turn(struct playing *p, const struct run *run, int turn)
 	}
 }
 
-/* Of what has passed the limit of interest no more is told. */
+/* Stops when the reserved bytes have passed the limit. */
 static void play_runs(struct playing *p)
 {
 	const struct tape *tape = p->tape;
@@ -127,7 +129,7 @@ static void play(struct lanes *lanes, const struct stretch *s, int l, int step, 
 /* --- all of them --------------------------------------------------------------------------------
  */
 
-/* What is in blocks that are taken is most when an operation has taken its own. */
+/* The peak of active bytes is just after some operation has taken its blocks. */
 static void find_peak(struct lanes *lanes, const struct stretch *s, int64_t active)
 {
 	int64_t *sums = lanes->sums;
@@ -144,7 +146,7 @@ static void find_peak(struct lanes *lanes, const struct stretch *s, int64_t acti
 	lanes->peak_active = peak;
 }
 
-/* False: every lane goes on as it did the last time. */
+/* False: every lane would do the same as the last time. */
 static bool play_once(struct lanes *lanes, struct stretch *s, int step, int round)
 {
 	int64_t active = lanes->allocator.active;
@@ -163,7 +165,7 @@ static bool play_once(struct lanes *lanes, struct stretch *s, int step, int roun
 	return changes;
 }
 
-/* The step begins as the one before: with the same blocks free, and the same taken. */
+/* Does the step begin as the one before, with the same blocks free and the same taken? */
 static bool is_settled(struct lanes *lanes, uint64_t *before)
 {
 	uint64_t layout = allocator_layout(&lanes->allocator);

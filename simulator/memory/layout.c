@@ -1,4 +1,4 @@
-/* What the allocator holds, as hashes: those who find an equal one need not go on. */
+/* Hashes of the allocator's state: a replay that finds an equal one need not go on. */
 #include "simulator/memory/blocks.h"
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -31,7 +31,7 @@ static uint64_t segment_layout(const struct allocator_block *block)
 	return hash;
 }
 
-/* Blocks that are no more are marked. */
+/* Structs of blocks that no longer exist are marked. */
 uint64_t allocator_layout(const struct allocator *a)
 {
 	uint64_t sum = mix(0, (uint64_t)a->retries);

@@ -70,7 +70,7 @@ static void add_parameters(struct cutter *cutter, const struct buffer *buffer, i
 				buffer->bytes / whole / times * unit->slices[i].padded_elements);
 }
 
-/* In as many pieces as tensors of the residual stream would fill it. */
+/* Cuts a buffer into tensors of the residual stream's size. */
 static void add_even(struct cutter *cutter, int64_t bytes, int64_t piece)
 {
 	for (; bytes > 0; bytes -= piece)
@@ -164,8 +164,8 @@ static void cut(struct cutter *cutter, const struct buffer *buffer)
 	add(cutter->pieces, left < 0 ? buffer->bytes : left);
 }
 
-/* Whether two buffers are cut alike: the same tensors of blocks that are alike, of units that are
- * alike. */
+/* Do two buffers consist of equal pieces? They do if they hold the same tensors of equal blocks or
+ * of equal units. */
 static bool alike(const struct cutter *cutter, const struct buffer *a, const struct buffer *b)
 {
 	const struct unit *units = cutter->program->units;

@@ -1,8 +1,8 @@
-/* The schedule's buffers, as the tensors that they are, in PyTorch's allocator (allocator.h). The
- * host takes blocks when it issues, ahead of the device, in list order; a give on the stream of the
- * block's own pool is effective at once (stream-ordered reuse), on another stream it is when that
- * stream has passed (rule 5 of docs/schedule.md). FSDP2 lets its streams wait instead, so that its
- * blocks are reusable at once (docs/runtimes.md). The optimizer's state comes into being at the end
+/* The schedule's buffers in PyTorch's allocator (allocator.h), tensor by tensor. The host takes
+ * blocks when it issues operations: ahead of the device, in list order. A free on the stream of the
+ * block's own pool is effective at once (stream-ordered reuse). On another stream it is deferred
+ * until that stream has passed (rule 5 of docs/schedule.md). FSDP2 makes its streams wait instead,
+ * so its blocks are reusable at once (docs/runtimes.md). The optimizer's state is made at the end
  * of the first step, in the holes of that step. */
 #include "simulator/memory/pools.h"
 
@@ -57,7 +57,7 @@ static void make_room(struct pools *pools, struct taken *taken, int n)
 	taken->blocks = ARENA_ARRAY(pools->arena, struct allocator_block *, n);
 }
 
-/* Which of all it has; 0: it takes nothing that is given back. */
+/* The index of the entry that the operation gets; 0: it takes nothing that is given back. */
 static int take(struct pools *pools, const struct op *op)
 {
 	const int *takes = slice_of(pools->engine->program, op->takes);
@@ -77,7 +77,7 @@ static int take(struct pools *pools, const struct op *op)
 	return index;
 }
 
-/* What the step before the first would have taken cannot be given. */
+/* Blocks that a step before the first would have taken do not exist, and are not given back. */
 static void release(struct pools *pools, int buffer, int *index)
 {
 	const struct cut *c = &pools->cutter.cuts[buffer];

@@ -1,6 +1,6 @@
-/* What the caching allocator reserves while memory suffices: a replay of the list after the run
- * (pools.h), lane by lane where lanes do not touch one another. Where memory does not suffice, what
- * the allocator does changes the run: retries.c. */
+/* What the caching allocator reserves where memory suffices: the list is replayed after the run
+ * (pools.h), lane by lane where lanes do not affect one another (lanes.h). Where memory does not
+ * suffice the allocator changes the run itself: retries.c. */
 #include "simulator/memory/lanes.h"
 #include "simulator/memory/memory.h"
 #include "simulator/memory/pools.h"
@@ -11,7 +11,7 @@ struct ends {
 	int step, at; /* of the record */
 };
 
-/* The instance that ends next; -1. A step that was simulated once is as it was. */
+/* The instance that ends next; -1: none. If one step was simulated, it stands for all. */
 static int next_end(struct ends *ends)
 {
 	const struct record *record = ends->engine->record;
@@ -26,8 +26,8 @@ static int next_end(struct ends *ends)
 	return next_end(ends);
 }
 
-/* Whether `end` has happened when the host issues `instance` of `step`: with one step on record,
- * the host has waited for all of the steps before. */
+/* Has `end` happened when the host issues `instance` of `step`? If one step is recorded, the host
+ * has waited for the end of each step. */
 static bool is_before(const struct ends *ends, int end, int instance, int step)
 {
 	const struct record *record = ends->engine->record;
@@ -49,7 +49,8 @@ static void give_ended(struct pools *pools, struct ends *ends, int instance, int
 	}
 }
 
-/* Segments as they were when the step, or the micro-batch, before began: the rest goes on alike. */
+/* The layout of segments when the step, or the micro-batch, before began. If it is the same now,
+ * the rest repeats. */
 struct seen {
 	uint64_t of_step, of_iteration;
 	struct cursor at; /* the iteration */

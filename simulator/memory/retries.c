@@ -32,10 +32,10 @@ struct shortage {
 	struct engine *engine;
 	struct supply supply;
 	struct pools pools;
-	int n_ended;    /* of the record, whose gives are effective */
+	int n_ended;    /* instances of record->ended whose frees are effective */
 	int n_issued;   /* instances */
-	int n_drained;  /* of them had finished at the last retry */
-	bool *finished; /* by instance: its gives are effective */
+	int n_drained;  /* instances that had finished at the last retry */
+	bool *finished; /* [instances] its frees are effective */
 	int retries[SHORT_STEPS];
 	uint64_t layouts[SHORT_STEPS]; /* of segments, when the step began */
 };
@@ -55,8 +55,8 @@ static void finish_ended(struct shortage *s)
 		finish(s, record->ended[s->n_ended]);
 }
 
-/* The issuing thread issues nothing until all that it issued has finished: what becomes free then
- * is free for the request that waits. */
+/* The issuing thread waits until all that it issued has finished: then all their frees are
+ * effective for the request that waits. */
 static void synchronise(void *self)
 {
 	struct shortage *s = self;
@@ -90,7 +90,7 @@ static int64_t processes_of_host(const struct topology *topology)
 	return min_i64(host > 0 ? host : topology->devices_per_node, topology_devices(topology));
 }
 
-/* Of one process and of the others that take turns with it. */
+/* The driver's time for one process, and for the others that hold the lock before it. */
 static double driver_seconds(const struct shortage *s, int64_t taken, int64_t given_back)
 {
 	const struct driver_times *times = s->pools.allocator.expandable ? &of_pages : &of_segments;

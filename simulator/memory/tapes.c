@@ -1,5 +1,5 @@
-/* What each stretch of the list takes and gives back, lane by lane, written down once for all that
- * are alike. */
+/* Records, lane by lane, what each stretch of the list takes and gives back; equal stretches share
+ * a tape. */
 #include <string.h>
 
 #include "simulator/memory/lanes.h"
@@ -168,7 +168,7 @@ static void add_run(struct lanes *lanes, struct tape *tape, struct run run)
 	tape->runs[tape->n_runs++] = run;
 }
 
-/* What has been recorded since the last run is a run. */
+/* Makes a run of the events recorded since the last run. */
 static void end_run(struct lanes *lanes, int times, int points)
 {
 	for (int l = 0; l < lanes->n; l++) {
@@ -201,7 +201,7 @@ static void number_loop(
 	tape->n_slots += times * step;
 }
 
-/* What is recorded: the operation, and how often in a row. */
+/* The operation that is being recorded, and its repetitions. */
 struct recording {
 	struct lanes *lanes;
 	const struct stretch *stretch;
