@@ -1,4 +1,4 @@
-/* What is answered to a question. */
+/* The answer to a question. Arrays and strings belong to the arena of the planner's caller. */
 #ifndef PLANNER_ANSWER_ANSWER_H
 #define PLANNER_ANSWER_ANSWER_H
 
@@ -7,7 +7,7 @@
 #include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
-/* SLOWER: fits and lost, by whatever the objective counts. */
+/* SLOWER: the candidate fits, and costs more by the objective, whichever that is. */
 enum outcome { OUTCOME_CHOSEN, OUTCOME_SLOWER, OUTCOME_DOES_NOT_FIT, OUTCOME_IMPOSSIBLE };
 extern const char *const outcome_names[];
 
@@ -38,8 +38,8 @@ struct threshold {
 	const char *sentence;
 };
 
-/* A plan that is faster than the chosen one, but not what one would run first: blocks or units
- * differ in it. */
+/* A plan that is faster than the chosen one, but less plain: its blocks or units are not treated
+ * equally. */
 struct plan_option {
 	struct plan plan;
 	struct prediction prediction;
@@ -53,10 +53,10 @@ struct warning {
 	const char *sentence;
 };
 
-/* Something that is not known of the memory that the chosen plan needs. */
+/* An unknown on which the memory of the chosen plan depends. */
 struct doubt {
 	const char *what;   /* "the version of NCCL" */
-	int64_t bytes;      /* by which more may be needed, for this alone (80 %) */
+	int64_t bytes;      /* more than predicted, from this unknown alone (80 %) */
 	const char *source; /* of the figure */
 };
 enum { DOUBTS_MAX = 6 };
@@ -111,7 +111,7 @@ struct answer {
 
 /* --- a plan that the user brings: `plan --compare` -------------------------------------------- */
 
-/* One knob in which it differs from the chosen plan, changed alone. */
+/* One knob in which the user's plan differs from the chosen one, changed alone. */
 struct change {
 	const char *knob, *from, *to;
 	bool built; /* else `note` says why not */
@@ -137,7 +137,7 @@ enum find {
 };
 extern const char *const find_names[];
 
-/* One thing that was tried, with the best plan there. */
+/* One value that was tried, with the best plan for it. */
 struct found {
 	const char *what; /* "FULL_SHARD, checkpointing full", "2 nodes", "200 Gbit/s" */
 	double value;     /* of what was varied, in finding.unit; 0: none does */
@@ -171,8 +171,8 @@ static inline double plan_tokens(const struct plan *plan)
 	return (double)plan->global_batch * (double)plan->seq_len;
 }
 
-/* True: `mine` says that a plan cannot be made, which is no error of a search. False: it is passed
- * on. */
+/* True: `mine` says that a plan cannot be made, which is no error of a search. False: any other
+ * error, which is copied to `error`. */
 bool error_is_refusal(const struct error *mine, struct error *error);
 /* "does not fit: over by 3.2 GiB" */
 const char *excess_note(const struct prediction *prediction, struct arena *arena);

@@ -54,7 +54,7 @@ static struct variant *variant_new(struct variation *v, const char *knob, const 
 	return variant;
 }
 
-/* To be simulated. */
+/* Notes that a variant is to be simulated, on this topology. */
 static void list(
 	struct variation *v, const struct variant *variant, const struct topology *topology)
 {
@@ -78,7 +78,7 @@ static void add_question(struct variation *v, const struct question *question, c
 		v->variants->n--;
 }
 
-/* Another wrap policy has other units to count: all are offloaded then. */
+/* Offload of all units, because another wrap policy has other units to count. */
 static struct rows offload_of_all(const struct plan *plan)
 {
 	if (!plan_offloads_any(plan))
@@ -328,7 +328,8 @@ static void price_variant(void *data, int index, int worker)
 			price_of(&v->evaluators.of[worker], &v->variants->items[index].plan);
 }
 
-/* Half of what is worth a row might be one; another allocator saves what this one caches. */
+/* May a variant be worth a row, by its price? Half of the least gains counts, because prices are
+ * estimates. Another allocator can also save what this one caches. */
 static bool may_be_worth(const struct variation *v, int index)
 {
 	const struct prediction *p = v->prediction;
@@ -336,7 +337,7 @@ static bool may_be_worth(const struct variation *v, int index)
 	const struct price *price = &v->prices[index];
 	double gain = (v->of_plan.time - price->time) / p->step_time;
 	double saved = (double)(v->of_plan.memory - price->memory);
-	if (p->fits == FITS_NO) /* only what saves memory helps */
+	if (p->fits == FITS_NO) /* only saving memory helps */
 		return price->memory < p->peak_memory_bytes - p->peak_memory_bytes / 100;
 	if (surely_lacks_room(v->question, &variant->plan, price->memory, p->memory_limit_bytes))
 		return false;
@@ -352,7 +353,8 @@ static bool costs_as_much(const struct variation *v, int a, int b)
 	return v->prices[a].time == v->prices[b].time && v->prices[a].memory == v->prices[b].memory;
 }
 
-/* Of one knob's values that cost the same to the bit, the first is looked at. */
+/* Is no earlier value of the same knob equal in price? Of values that cost the same to the bit only
+ * the first is simulated. */
 static bool is_another(const struct variation *v, int index)
 {
 	for (int i = 0; i < index && v->prediction->fits != FITS_NO; i++)
@@ -362,7 +364,7 @@ static bool is_another(const struct variation *v, int index)
 	return false;
 }
 
-/* By the allocator's replay of its fullest stages: it has no room. */
+/* Does the variant have no room, by the allocator's replay of its fullest stages? */
 static bool overflows(struct variation *v, int index)
 {
 	int64_t held;

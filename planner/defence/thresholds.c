@@ -10,8 +10,8 @@
 #include "planner/search/search.h"
 
 enum { PROPERTIES_MAX = 8, TRIALS_MAX = 10, BISECTED_FROM = 4, LENGTH_MAX = 1 << 20 };
-#define REACH 32.0 /* a property is moved to so many times its value, and such a part of it */
-#define SIDE  0.03 /* of a value: where it is searched again */
+#define REACH 32.0 /* the range of a property is its value / REACH to its value * REACH */
+#define SIDE  0.03 /* how far beside a threshold both sides are searched again, as a share of it */
 #define GBIT  (1e9 / 8)
 #define GIB   ((double)(INT64_C(1) << 30))
 
@@ -26,10 +26,10 @@ struct property {
 	const char *name, *unit;
 	const char *of;   /* what follows a value: "104 Gbit/s" " per NIC" */
 	const char *one;  /* the same after 1 */
-	bool whole;       /* a count: a value and the one before it are told apart */
+	bool whole;       /* a count: values are whole numbers */
 	double now;       /* 0: the question has no such property */
-	double low, high; /* what the model admits, and machines have */
-	double step;      /* values have three digits of it */
+	double low, high; /* the values that the model allows and machines have */
+	double step;      /* values are rounded to three digits in this unit */
 	void (*apply)(double value, struct moved *moved);
 	void (*print)(struct text *text, double value);
 };
@@ -187,20 +187,21 @@ static const char *name_of(const struct decision *decision, struct arena *arena)
 struct look {
 	double at;
 	struct decision decision;
-	/* Log of the time of a token, best of other strategies over best of today's: above 0
-	 * today's is faster. NAN: one of them does not fit. */
+	/* ln of time per token, the best of other strategies / the best of today's: above 0 today's
+	 * strategy is faster. NAN: one of them does not fit. */
 	double lead;
-	struct decision other; /* that best one */
+	struct decision other; /* the best of other strategies */
 };
 
-/* The search is as the user's would be, so that it comes out as that one. */
+/* The search for a threshold of one property in one direction. Each look is the search that the
+ * user would start at that value, so it has the same result. */
 struct scan {
 	const struct question *question;
 	const struct property *property; /* NULL: none is moved */
 	struct decision today;
 	bool up;
-	double end; /* of the range, this way */
-	/* What comes out: */
+	double end; /* of the property's range in this direction */
+	/* The result: */
 	enum { NO_CHANGE_KNOWN, SAME_AT_END, CHANGES, NEAR_TIE } outcome;
 	double at;
 	struct decision becomes;
@@ -266,7 +267,8 @@ static double rounded(const struct property *property, double value)
 	return round(value / step) * step;
 }
 
-/* The value on today's side of `at`, and on the other one. */
+/* The value beside the threshold `at` at which a side is searched again: that of today's decision
+ * or the other one. */
 static double side_of(const struct scan *scan, double at, bool today)
 {
 	bool below = scan->up == today;
@@ -276,8 +278,8 @@ static double side_of(const struct scan *scan, double at, bool today)
 	return scan->property->step == 1 && side > 100 ? round(side) : side;
 }
 
-/* Between a value of today's decision and one of another: where the times of both meet, if both are
- * known; later trials halve. */
+/* The next value to try, between one with today's decision (`stays`) and one with another
+ * (`leaves`): the secant's zero of `lead`, if both are known; later trials bisect. */
 static double guess(
 	const struct scan *scan, const struct look *stays, const struct look *leaves, int trial)
 {
@@ -297,7 +299,7 @@ static bool is_close(const struct look *look)
 	return fabs(look->lead) <= log(RANKING_FUZZ);
 }
 
-/* No value parts two decisions, or not by more than the fuzz. */
+/* No value separates two decisions by more than the fuzz. */
 static bool look_for_tie(struct scan *scan, double at, struct error *error)
 {
 	struct look look;
@@ -350,7 +352,7 @@ static bool close_in(struct scan *scan, struct look stays, struct look leaves, s
 	return look_for_tie(scan, at, error);
 }
 
-/* The farthest value, in halves of the way, of which there is a question. */
+/* Looks at the end of the range; where the question is refused there, half as far, and so on. */
 static bool look_at_end(struct scan *scan, struct look *end, struct error *error)
 {
 	double at = scan->end;

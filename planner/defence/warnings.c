@@ -1,5 +1,5 @@
-/* One row a warning: when it is due, and what it says in one line. A row that never is due for an
- * ordinary question is right: what is always said is read by nobody. */
+/* One row for each warning: when it is due, and its sentence. No row should be due for an ordinary
+ * question, because nobody reads what is always said. */
 #include "planner/defence/warnings.h"
 
 #include <string.h>
@@ -65,8 +65,8 @@ static bool model_is_beyond_data_parallelism(const struct subject *subject, stru
 	return true;
 }
 
-/* Of a step: a judgement, for papers publish what scales. Beyond a quarter, what tensor, pipeline
- * or context parallelism does not send is worth more than what it costs. */
+/* A share of the step. It is a judgement, because papers publish runs that scale: with more than a
+ * quarter of the step exposed, tensor, pipeline or context parallelism saves more than it costs. */
 #define MUCH_EXPOSED 0.25
 
 static bool communication_rules(const struct subject *subject, struct text *sentence)
@@ -84,7 +84,7 @@ static bool communication_rules(const struct subject *subject, struct text *sent
 
 /* --- experts ---------------------------------------------------------------------------------- */
 
-/* Less than what their gathers expose of a step is not worth a word. */
+/* Gathers of experts that expose less than this share of a step are not worth a warning. */
 #define FEW_EXPOSED 0.05
 
 /* DeepSeek-V3 keeps experts on 64 GPUs (arXiv:2412.19437, section 3.2); docs/models.md says what
@@ -129,8 +129,8 @@ static bool tcp_is_taken_at_its_word(const struct subject *subject, struct text 
 	return true;
 }
 
-/* Relative half width of the 80 % interval from which the figures are a datasheet's: devices with
- * published steps have 6 to 10 %, others 30 % (docs/cost-model.md). */
+/* Relative half width of the 80 % interval from which on the figures are those of a datasheet only:
+ * devices with published steps have 6 to 10 %, others 30 % (docs/cost-model.md). */
 #define WIDE 0.25
 enum { NAMED_MOST = 3 };
 
@@ -187,7 +187,7 @@ static bool casts_are_eager(const struct subject *subject, struct text *sentence
 
 /* --- what was assumed for want of an option --------------------------------------------------- */
 
-/* Another strategy would be faster within this factor of the value that nobody gave. */
+/* Warns if another strategy is faster within this factor of a value that the user did not give. */
 #define NEAR 2.0
 
 static const struct {
@@ -199,7 +199,7 @@ static const struct {
 	{KNOB_GLOBAL_BATCH, "micro-batches", "steps"},
 };
 
-/* And within what the model can be trained with: its context, in tokens. */
+/* Is the value one that the model can be trained with? A sequence is no longer than its context. */
 static bool is_near(const struct subject *subject, const struct threshold *threshold)
 {
 	bool tokens = strcmp(threshold->unit, "tokens") == 0;

@@ -6,16 +6,16 @@
 
 #include "schedule/pipeline/pipeline.h"
 
-/* Rounds of micro-batches: with one stage a rank each is a round; with several as many as there are
- * ranks are. Of the longer list two rounds are compared: those before a rank has none to begin
- * with, nor one that ends with the last micro-batch's reductions. Where they are not alike yet, the
- * lists are twice as long, and so on. */
+/* With one stage for each rank a round is one micro-batch; with several it is as many as there are
+ * ranks. Two rounds of the longer list are compared. They come after the pipeline is filled, and
+ * before the round that ends with the reductions of the last micro-batch. Where they are not equal
+ * yet, the lists are made twice as long, and so on. */
 enum { FILLING_MORE = 2 };
 
 /* Micro-batches times ranks of a list that is longer than the first one. */
 enum { MOST = 512 };
 
-/* Of seconds: sums in another order. */
+/* Tolerance of seconds, for sums in another order. */
 #define ROUNDING 1e-9
 
 static struct plan with_micro_batches(const struct plan *plan, int64_t n)
@@ -67,7 +67,7 @@ bool steady_may_run_all(const struct plan *plan)
 
 /* --- are two rounds alike? -------------------------------------------------------------------- */
 
-/* From `first` on; -1: there is none. */
+/* The first forward of a micro-batch from operation `first` on; -1: there is none. */
 static int find_forward(const struct program *program, int first, int64_t micro_batch)
 {
 	for (int i = first; i < program->n_ops; i++)
@@ -77,9 +77,9 @@ static int find_forward(const struct program *program, int first, int64_t micro_
 	return -1;
 }
 
-/* Where the first of the two rounds begins, or `rounds` behind it. Of several chunks a round is
- * from the second one on: what is behind the last forward, or beside other ranks' last ones, is no
- * part of it then. */
+/* The operation at which the first of the two rounds begins, or a round `rounds` later. With
+ * several chunks a round is counted from the second chunk on, so that it does not contain
+ * operations after the last forward, or beside the last forwards of other ranks. */
 static int find_round(const struct steady *steady, const struct program *program, int rounds)
 {
 	int64_t first = steady->filling + rounds * steady->round;
@@ -103,7 +103,9 @@ static bool is_as_late(double before, double after, double later, double step)
 	return fabs(after - before - later) <= ROUNDING * step;
 }
 
-/* A host that falls behind is waited for some rounds on. One that gets ahead is never. */
+/* Does the same operation of the next round run one round later? It must not be issued later than
+ * that, because a host that falls behind is waited for some rounds later; it may be issued earlier.
+ */
 static bool is_in_time(
 	const struct span *before, const struct span *after, double later, double step)
 {
@@ -152,7 +154,7 @@ static bool is_sent_in(const struct steady *steady, const struct op *op)
 	       op->micro_batch < steady->filling + steady->round;
 }
 
-/* What the class sends in as many rounds as are not simulated. */
+/* Adds the bytes that the class sends in the rounds that are not simulated. */
 static void send_more(const struct steady *steady, const struct schedule *schedule, int class,
 	struct prediction *prediction)
 {

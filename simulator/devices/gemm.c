@@ -1,12 +1,13 @@
-/* Matrix products: a GPU's library cuts the result into tiles, and as many of them as there are
- * multiprocessors run at a time. CPUs saturate smoothly. Fitted figures: bench/fit. */
+/* Matrix products. A GPU's library cuts the result into tiles; a wave of them, one on each
+ * multiprocessor, runs at a time. On CPUs the rate saturates smoothly. Fitted figures: bench/fit.
+ */
 #include "simulator/devices/devices.h"
 
 #include <math.h>
 
-/* What libraries choose from, with the part of the full rate that a tile reaches: small tiles read
- * their operands more often from the cache. Fitted (128 x 128); the rest in proportion to
- * the operands each reads. */
+/* The tiles that libraries choose from, and the share of the full rate that each reaches: small
+ * tiles read their operands more often from the cache. The share of 128 x 128 is fitted; the others
+ * follow in proportion to the operands that they read. */
 static const struct tile {
 	double m, n, efficiency;
 } tiles[] = {
@@ -78,7 +79,7 @@ static double tiled_seconds(const struct machine *machine, const struct gemm_sha
 	return seconds;
 }
 
-/* The library's heuristics are taken to find the best of its kernels. */
+/* We assume that the library's heuristics find the best of its kernels. */
 static double best_tiling(const struct machine *machine, const struct gemm_shape *gemm)
 {
 	double best = INFINITY;

@@ -1,4 +1,4 @@
-/* Calibration first, then the prior of the device (priors.c). */
+/* The rates of a device: those of the calibration, else those of the device's prior (priors.c). */
 #include "simulator/devices/devices.h"
 #include "simulator/devices/priors.h"
 
@@ -14,8 +14,8 @@ static double given(double calibrated, double prior)
 	return calibrated > 0 ? calibrated : prior;
 }
 
-/* Kernels measured alone run at higher clocks than in a step that keeps the device at its power
- * limit. What `calibrate` measured, it measured in the place where it is used. */
+/* Kernels measured alone run at higher clocks than in a step, which keeps the device at its power
+ * limit. Figures of `calibrate` need no such factor, as they are measured where they are used. */
 static double sustained_clock(const struct machine *machine, const struct prior *prior)
 {
 	const struct calibration *calibration = &machine->topology->calibration;
