@@ -231,9 +231,12 @@ static void record_take(struct recording *r, int buffer, bool for_good)
 		bool small = allocator_is_small(c->bytes[i]);
 		struct tape *tape = lanes->spare[lane_of(lanes, buffer, small)];
 		int step = r->times > 1 ? r->length : 0;
-		struct event e = event_of(tape, r->place, step, r->point);
+		struct event e = {.slot = -1, .point = r->point};
+		if (!for_good) {
+			e = event_of(tape, r->place, step, r->point);
+			e.slot += slots[small]++;
+		}
 		e.bytes = c->bytes[i];
-		e.slot = for_good ? -1 : e.slot + slots[small]++;
 		add_event(lanes, tape, e);
 		tape->keeps = tape->keeps || for_good;
 	}
