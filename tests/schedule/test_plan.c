@@ -319,7 +319,8 @@ static void test_summary(void **state)
 		"reshard_after_forward=2 forward_prefetch=on");
 	plan_summary(&plan, &text);
 	assert_string_equal(text_string(&text),
-		"HYBRID_SHARD (groups of 8), reshard to 2, wrap block, prefetch pre + forward, "
+		"HYBRID_SHARD (groups of 8), reshard after forward to groups of 2, wrap block, "
+		"prefetch pre + forward, "
 		"checkpointing none, micro-batch 1 x 2 (gradients reduced once), pytorch-fsdp2");
 	text_finish(&text);
 	plan.sync_each_micro_batch = true;
