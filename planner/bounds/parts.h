@@ -78,7 +78,7 @@ double bound_contention(const double losses[COMMUNICATORS_MAX],
 /* Adds the seconds of an operation that exceed what would make it so arithmetic, by share. */
 void bound_add_cover(const struct cost *cost, double times, double cover[SHARES]);
 
-/* Compute beside the collectives of one stream, list order. By share. */
+/* Compute beside the collectives of one stream, both in the order of the list; by share. */
 struct beside {
 	double most;           /* of bound_loss of its collectives */
 	double work[SHARES];   /* s of compute so far, but for what covers */
@@ -86,10 +86,11 @@ struct beside {
 	double begins[SHARES]; /* the latest s, less both, from which on those that follow run */
 };
 void bound_beside_compute(struct beside *beside, const struct cost *cost);
-/* A collective that follows the operation of compute which was added last, and which ends then. */
+/* Adds a collective that waits for the operation of compute that was added last and ends at `end`,
+ * s. */
 void bound_beside_collective(struct beside *beside, double loss, double seconds, double end);
-/* By then all so far has ended: s without the work. And what compute has done when it has come to
- * an operation that waits for that. */
+/* When all collectives so far have ended, s less the work of compute; and from when on compute runs
+ * an operation that waits for that, s. */
 void bound_beside_ends(const struct beside *beside, double ends[SHARES]);
 double bound_beside_start(const struct beside *beside, const double ends[SHARES]);
 

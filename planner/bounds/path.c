@@ -203,13 +203,16 @@ static void receive(struct walk *walk, const struct op *op, double start)
 		pass_at(walk)->asked = fmax(0, start - begin_of(walk, walk->slot));
 }
 
-/* What it waits for has run beside compute. */
+/* When an operation of compute may start, by the exchanges that it waits for: these have run beside
+ * compute. s; 0: it waits for none. */
 static double beside_of(const struct walk *walk, const struct op *op)
 {
 	const int *waits = slice_of(walk->program, op->waits);
 	double start = 0;
 	for (int w = 0; w < op->waits.count && op->stream == STREAM_COMPUTE; w++) {
-		const struct op *other = waits[w] >= 0 ? &walk->program->ops[waits[w]] : op;
+		if (waits[w] < 0)
+			continue; /* of the step before */
+		const struct op *other = &walk->program->ops[waits[w]];
 		if (exchanges(other))
 			start = fmax(start, bound_beside_start(&walk->streams[other->stream],
 						    walk->beside[waits[w]]));
@@ -221,8 +224,8 @@ static bool waits_for(const struct walk *walk, const struct op *op, int other)
 {
 	const int *waits = slice_of(walk->program, op->waits);
 	bool found = false;
-	for (int w = 0; w < op->waits.count; w++)
-		found = found || waits[w] == other;
+	for (int w = 0; w < op->waits.count && !found; w++)
+		found = waits[w] == other;
 	return found;
 }
 

@@ -10,8 +10,8 @@ const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *
 
 /* Of the levers that the question frees, those that the best plan can do without: at their defaults
  * it costs little more (`simplicity`), and has room as before. Changes `plan`. `known`: a plan
- * whose prediction is known; or NULL. `look`: step_time is 0 unless it is of the plan that is left;
- * or NULL. */
+ * whose prediction is known; or NULL. `look`: where the plan that is left
+ * was looked at closely it is that look, else its step_time is 0; or NULL. */
 bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
 	const struct ranked *best, const struct candidate *known, struct close_look *look,
 	struct plan *plan, struct error *error);

@@ -339,13 +339,13 @@ static double algorithm_time(const struct nccl_links *group, const struct topolo
 static double rest_time(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, enum nccl_algorithm algorithm, double first, double bytes)
 {
-	struct topology free = *topology;
+	struct topology idle = *topology;
 	struct nccl_links group;
 
-	free.network.congestion = 1;
-	group = nccl_links_of(&free, placement);
-	return algorithm_time(&group, &free, kind, algorithm, bytes) -
-	       algorithm_time(&group, &free, kind, algorithm, first);
+	idle.network.congestion = 1;
+	group = nccl_links_of(&idle, placement);
+	return algorithm_time(&group, &idle, kind, algorithm, bytes) -
+	       algorithm_time(&group, &idle, kind, algorithm, first);
 }
 
 double nccl_seconds(const struct topology *topology, const struct placement *placement,

@@ -33,6 +33,12 @@ void set_choice(struct question *question, struct arena *arena, const char *name
 		fail_msg("%s", error.message);
 }
 
+void set_choices(struct question *question, struct arena *arena, int n, const char *const *options)
+{
+	for (int i = 0; i + 1 < n; i += 2)
+		set_choice(question, arena, options[i], options[i + 1]);
+}
+
 void restrict_to(struct question *question, struct arena *arena, enum knob_id id, int n,
 	const char *const *values)
 {

@@ -23,6 +23,12 @@ struct topology *load_topology(struct arena *arena, const char *name);
 /* Fails the test when the value does not parse. */
 void set_choice(
 	struct question *question, struct arena *arena, const char *name, const char *value);
+/* The same of names and values by turns: SET_CHOICES(&question, &arena, "tensor", "2", ...). */
+void set_choices(struct question *question, struct arena *arena, int n, const char *const *options);
+#define SET_CHOICES(question, arena, ...)                                                          \
+	set_choices(question, arena,                                                               \
+		(int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)),                \
+		(const char *const[]){__VA_ARGS__})
 /* A list of values that the search may choose from. */
 void restrict_to(struct question *question, struct arena *arena, enum knob_id id, int n,
 	const char *const *values);

@@ -148,10 +148,8 @@ static void test_sensitivity(void **state)
 	(void)state;
 	struct fixture f;
 	begin(&f, "gpt2-355m", "2xdgx-a100-80gb");
-	set_choice(&f.question, &f.arena, "global_batch", "128");
-	set_choice(&f.question, &f.arena, "micro_batch", "4");
-	set_choice(&f.question, &f.arena, "wrap", "block");
-	set_choice(&f.question, &f.arena, "strategy", "FULL_SHARD");
+	SET_CHOICES(&f.question, &f.arena, "global_batch", "128", "micro_batch", "4", "wrap",
+		"block", "strategy", "FULL_SHARD");
 	struct answer answer = ask(&f.question, &f.arena);
 	const struct sensitivity *row = find_row(&answer, "wrap", "model");
 	assert_non_null(row);
@@ -198,9 +196,8 @@ static void test_models_are_divided_once(void **state)
 	struct search search;
 	struct error error = {0};
 	begin(&f, "llama-2-13b", "dgx-a100-40gb");
-	set_choice(&f.question, &f.arena, "runtime", "megatron");
-	set_choice(&f.question, &f.arena, "global_batch", "8");
-	set_choice(&f.question, &f.arena, "tensor", "8");
+	SET_CHOICES(
+		&f.question, &f.arena, "runtime", "megatron", "global_batch", "8", "tensor", "8");
 	assert_true(search_run(&f.question, &f.arena, &search, &error));
 	assert_true(search.evaluated > 0);
 	assert_int_equal(search.evaluator.known->n, 3);
@@ -261,9 +258,7 @@ static void test_offload_when_nothing_fits(void **state)
 	struct fixture f;
 	int kept = 0, moved = 0;
 	begin(&f, "llama-2-7b", "rtx4090-8x");
-	set_choice(&f.question, &f.arena, "seq_len", "1024");
-	set_choice(&f.question, &f.arena, "micro_batch", "1");
-	set_choice(&f.question, &f.arena, "wrap", "block");
+	SET_CHOICES(&f.question, &f.arena, "seq_len", "1024", "micro_batch", "1", "wrap", "block");
 	f.question.memory_limit_bytes = INT64_C(12) << 30;
 	assert_null(ask(&f.question, &f.arena).chosen); /* whole models only */
 	f.question.mixes = true;
@@ -294,10 +289,8 @@ static void test_what_would_help(void **state)
 	(void)state;
 	struct fixture f;
 	begin(&f, "llama-2-7b", "dgx-a100-80gb");
-	set_choice(&f.question, &f.arena, "micro_batch", "8");
-	set_choice(&f.question, &f.arena, "activation_checkpointing", "none");
-	set_choice(&f.question, &f.arena, "tensor", "1");
-	set_choice(&f.question, &f.arena, "context", "1");
+	SET_CHOICES(&f.question, &f.arena, "micro_batch", "8", "activation_checkpointing", "none",
+		"tensor", "1", "context", "1");
 	struct answer answer = ask(&f.question, &f.arena);
 	assert_null(answer.chosen);
 	assert_true(has_reason(&answer, "What would help most is activation_checkpointing full"));

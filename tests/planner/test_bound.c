@@ -162,10 +162,8 @@ static void test_many_blocks(void **state)
 	struct tally tally = {0};
 	struct question question = {.model = load_model(&arena, "llama-3-8b"),
 		.topology = load_topology(&arena, "dgx-h100")};
-	set_choice(&question, &arena, "runtime", "megatron");
-	set_choice(&question, &arena, "global_batch", "128");
-	set_choice(&question, &arena, "pipeline", "1");
-	set_choice(&question, &arena, "context", "1");
+	SET_CHOICES(&question, &arena, "runtime", "megatron", "global_batch", "128", "pipeline",
+		"1", "context", "1");
 	restrict_to(&question, &arena, KNOB_TENSOR, COUNT_OF(tensor), tensor);
 	judge_question(&question, false, 1, &arena, &tally);
 	print_message("%lld plans, bound / simulated: time %.4f, memory %.4f\n",
@@ -193,10 +191,8 @@ static void test_exchanges(void **state)
 		struct tally tally = {0};
 		struct question question = {.model = load_model(&arena, cases[i].model),
 			.topology = load_topology(&arena, "2xdgx-h100")};
-		set_choice(&question, &arena, "runtime", cases[i].runtime);
-		set_choice(&question, &arena, "seq_len", cases[i].length);
-		set_choice(&question, &arena, "global_batch", "64");
-		set_choice(&question, &arena, "pipeline", "1");
+		SET_CHOICES(&question, &arena, "runtime", cases[i].runtime, "seq_len",
+			cases[i].length, "global_batch", "64", "pipeline", "1");
 		restrict_to(&question, &arena, KNOB_TENSOR, 2, two);
 		restrict_to(&question, &arena, KNOB_CONTEXT, 2, two);
 		restrict_to(&question, &arena, KNOB_MICRO_BATCH, 1, micro_batches);
@@ -311,18 +307,14 @@ static void test_pipelines(void **state)
 		struct bounds bounds;
 		struct error error = {0};
 		model->architecture.context = 16384;
-		set_choice(&question, &arena, "pipeline", cuts[i].pipeline);
-		set_choice(&question, &arena, "tensor", cuts[i].tensor);
-		set_choice(&question, &arena, "context", cuts[i].context);
-		set_choice(&question, &arena, "seq_len", cuts[i].length);
+		SET_CHOICES(&question, &arena, "pipeline", cuts[i].pipeline, "tensor",
+			cuts[i].tensor, "context", cuts[i].context, "seq_len", cuts[i].length);
 		if (cuts[i].schedule != NULL)
 			set_choice(&question, &arena, "pipeline_schedule", cuts[i].schedule);
-		set_choice(&question, &arena, "global_batch", "512");
-		set_choice(&question, &arena, "micro_batch", "1");
-		set_choice(&question, &arena, "runtime", cuts[i].runtime);
-		set_choice(&question, &arena, "strategy", cuts[i].strategy);
-		set_choice(&question, &arena, "compile", cuts[i].asynchronous ? "on" : "off");
-		set_choice(&question, &arena, "async_tensor", cuts[i].asynchronous ? "on" : "off");
+		SET_CHOICES(&question, &arena, "global_batch", "512", "micro_batch", "1", "runtime",
+			cuts[i].runtime, "strategy", cuts[i].strategy, "compile",
+			cuts[i].asynchronous ? "on" : "off", "async_tensor",
+			cuts[i].asynchronous ? "on" : "off");
 		assert_true(space_build(&question, &arena, &space, &error));
 		bounds_build(&question, &space, &bounds);
 		for (int k = 0; k < space.n; k++) {
@@ -376,17 +368,10 @@ static void test_stages_differ(void **state)
 		a.ffn = widths[i];
 		assert_true(model_build(&arena, &a, &model, &error));
 		question.model = model;
-		set_choice(&question, &arena, "runtime", "megatron");
-		set_choice(&question, &arena, "pipeline", "8");
-		set_choice(&question, &arena, "pipeline_schedule", "1f1b");
-		set_choice(&question, &arena, "tensor", "1");
-		set_choice(&question, &arena, "context", "1");
-		set_choice(&question, &arena, "expert", "4");
-		set_choice(&question, &arena, "activation_checkpointing", "full");
-		set_choice(&question, &arena, "seq_len", "4096");
-		set_choice(&question, &arena, "micro_batch", "1");
-		set_choice(&question, &arena, "global_batch", "128");
-		set_choice(&question, &arena, "strategy", "ZERO_1");
+		SET_CHOICES(&question, &arena, "runtime", "megatron", "pipeline", "8",
+			"pipeline_schedule", "1f1b", "tensor", "1", "context", "1", "expert", "4",
+			"activation_checkpointing", "full", "seq_len", "4096", "micro_batch", "1",
+			"global_batch", "128", "strategy", "ZERO_1");
 		assert_true(space_build(&question, &arena, &space, &error));
 		for (int k = 0; k < space.n; k++) {
 			struct prediction prediction;
@@ -533,9 +518,8 @@ static void test_bounds_know_queues(void **state)
 			.model = load_model(&arena, cases[i].model), .topology = topology};
 		topology->calibration.host_factor = cases[i].host;
 		set_choice(&question, &arena, cases[i].knob, cases[i].value);
-		set_choice(&question, &arena, "seq_len", cases[i].length);
-		set_choice(&question, &arena, "micro_batch", "1");
-		set_choice(&question, &arena, "strategy", "FULL_SHARD");
+		SET_CHOICES(&question, &arena, "seq_len", cases[i].length, "micro_batch", "1",
+			"strategy", "FULL_SHARD");
 		judge_question(&question, false, 1, &arena, &tally);
 		print_message("%s: time %.3f\n", cases[i].model, tally.time / (double)tally.plans);
 		assert_int_equal(tally.violations, 0);
@@ -552,9 +536,8 @@ static void test_negative_control(void **state)
 	struct tally tally = {0};
 	struct question question = {.model = load_model(&arena, "gpt2-124m"),
 		.topology = load_topology(&arena, "dgx-a100-80gb")};
-	set_choice(&question, &arena, "micro_batch", "4");
-	set_choice(&question, &arena, "wrap", "block");
-	set_choice(&question, &arena, "strategy", "FULL_SHARD");
+	SET_CHOICES(
+		&question, &arena, "micro_batch", "4", "wrap", "block", "strategy", "FULL_SHARD");
 	judge_question(&question, false, 3, &arena, &tally);
 	assert_true(tally.violations > 0);
 	arena_finish(&arena);

@@ -101,9 +101,8 @@ static void test_another_runtime(void **state)
 	struct question other = question_7b(&arena);
 	struct plan mine;
 	struct error error = {0};
-	set_choice(&other, &arena, "runtime", "pytorch-fsdp1");
-	set_choice(&other, &arena, "strategy", "HYBRID_SHARD");
-	set_choice(&other, &arena, "activation_checkpointing", "full");
+	SET_CHOICES(&other, &arena, "runtime", "pytorch-fsdp1", "strategy", "HYBRID_SHARD",
+		"activation_checkpointing", "full");
 	assert_true(plan_resolve(&other, &arena, &mine, &error));
 	assert_int_equal(answer.chosen->plan.runtime, RUNTIME_PYTORCH_FSDP2);
 	struct comparison c = compare(&question, &mine, &answer, &arena);

@@ -129,16 +129,9 @@ static void judge_path(const char *context)
 	struct evaluator evaluator = {.question = &question};
 	struct space space;
 	struct error error = {0};
-	set_choice(&question, &arena, "runtime", "megatron");
-	set_choice(&question, &arena, "strategy", "ZERO_1");
-	set_choice(&question, &arena, "pipeline", "2");
-	set_choice(&question, &arena, "pipeline_schedule", "1f1b");
-	set_choice(&question, &arena, "tensor", "8");
-	set_choice(&question, &arena, "context", context);
-	set_choice(&question, &arena, "seq_len", "8192");
-	set_choice(&question, &arena, "global_batch", "128");
-	set_choice(&question, &arena, "micro_batch", "1");
-	set_choice(&question, &arena, "activation_checkpointing", "none");
+	SET_CHOICES(&question, &arena, "runtime", "megatron", "strategy", "ZERO_1", "pipeline", "2",
+		"pipeline_schedule", "1f1b", "tensor", "8", "context", context, "seq_len", "8192",
+		"global_batch", "128", "micro_batch", "1", "activation_checkpointing", "none");
 	assert_true(space_build(&question, &arena, &space, &error));
 	assert_true(space.n > 0);
 	for (int k = 0; k < space.n; k++) {

@@ -169,11 +169,8 @@ static void test_fewest_devices(void **state)
 	struct arena arena = {0};
 	struct question question = {.model = load_model(&arena, "llama-3-70b"),
 		.topology = load_topology(&arena, "dgx-h100")};
-	set_choice(&question, &arena, "wrap", "block");
-	set_choice(&question, &arena, "context", "1");
-	set_choice(&question, &arena, "activation_checkpointing", "full");
-	set_choice(&question, &arena, "prefetch", "pre");
-	set_choice(&question, &arena, "tensor", "1");
+	SET_CHOICES(&question, &arena, "wrap", "block", "context", "1", "activation_checkpointing",
+		"full", "prefetch", "pre", "tensor", "1");
 	struct finding finding = find(&question, FIND_MIN_GPUS, 0, &arena);
 	int64_t nodes = (int64_t)finding.value / 8;
 	struct topology topology = *question.topology;
@@ -201,10 +198,8 @@ static void test_devices_of_a_batch(void **state)
 	struct arena arena = {0};
 	struct question question = {.model = load_model(&arena, "llama-3-70b"),
 		.topology = load_topology(&arena, "dgx-h100")};
-	set_choice(&question, &arena, "wrap", "block");
-	set_choice(&question, &arena, "context", "1");
-	set_choice(&question, &arena, "tensor", "1");
-	set_choice(&question, &arena, "global_batch", "48");
+	SET_CHOICES(&question, &arena, "wrap", "block", "context", "1", "tensor", "1",
+		"global_batch", "48");
 	struct finding finding = find(&question, FIND_MIN_GPUS, 0, &arena);
 	assert_true(finding.exists);
 	assert_true(finding.value == 24);
@@ -342,11 +337,8 @@ static void test_scaling_from_the_smallest(void **state)
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct question question = {.model = load_model(&arena, cases[i].model),
 			.topology = load_topology(&arena, cases[i].topology)};
-		set_choice(&question, &arena, "wrap", "block");
-		set_choice(&question, &arena, "micro_batch", "1");
-		set_choice(&question, &arena, "tensor", "1");
-		set_choice(&question, &arena, "pipeline", "1");
-		set_choice(&question, &arena, "context", "1");
+		SET_CHOICES(&question, &arena, "wrap", "block", "micro_batch", "1", "tensor", "1",
+			"pipeline", "1", "context", "1");
 		struct finding finding = find(&question, FIND_SCALING, 0, &arena);
 		if (strstr(finding.statement, cases[i].statement) == NULL)
 			fail_msg("%s: %s", cases[i].topology, finding.statement);

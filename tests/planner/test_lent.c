@@ -251,11 +251,8 @@ static void test_stopped_beside(void **state)
 	question = (struct question){.model = load_model(&arena, "gpt2-1.5b"),
 		.topology = load_topology(&arena, "rtx4090-8x"),
 		.mixes = true};
-	set_choice(&question, &arena, "micro_batch", "64");
-	set_choice(&question, &arena, "wrap", "block");
-	set_choice(&question, &arena, "prefetch", "pre");
-	set_choice(&question, &arena, "tensor", "1");
-	set_choice(&question, &arena, "context", "1");
+	SET_CHOICES(&question, &arena, "micro_batch", "64", "wrap", "block", "prefetch", "pre",
+		"tensor", "1", "context", "1");
 	stop_beside(&question, 1);
 	arena_finish(&arena);
 }

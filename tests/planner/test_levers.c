@@ -20,8 +20,7 @@ static void begin(struct fixture *f, const char *model, const char *topology, in
 	f->question.model = loaded;
 	f->question.topology = load_topology(&f->arena, topology);
 	f->question.mixes = true;
-	for (int i = 0; i < n; i += 2)
-		set_choice(&f->question, &f->arena, options[i], options[i + 1]);
+	set_choices(&f->question, &f->arena, n, options);
 	/* As the command line does. */
 	if (question_gives(&f->question, KNOB_SEQ_LEN))
 		loaded->architecture.context =

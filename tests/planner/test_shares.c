@@ -28,12 +28,9 @@ static void begin(struct fixture *f, const char *name, const char *runtime)
 	f->question.model = model;
 	f->question.topology = load_topology(&f->arena, "3xdgx-h100");
 	f->evaluator.question = &f->question;
-	set_choice(&f->question, &f->arena, "runtime", runtime);
-	set_choice(&f->question, &f->arena, "pipeline", "3");
-	set_choice(&f->question, &f->arena, "pipeline_schedule", "1f1b");
-	set_choice(&f->question, &f->arena, "micro_batch", "1");
-	set_choice(&f->question, &f->arena, "grad_accum", "12");
-	set_choice(&f->question, &f->arena, "activation_checkpointing", "none");
+	SET_CHOICES(&f->question, &f->arena, "runtime", runtime, "pipeline", "3",
+		"pipeline_schedule", "1f1b", "micro_batch", "1", "grad_accum", "12",
+		"activation_checkpointing", "none");
 }
 
 static void end(struct fixture *f)

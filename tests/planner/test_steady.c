@@ -63,12 +63,10 @@ static bool random_plan(
 	set_choice(question, arena, "runtime", torch ? "pytorch-fsdp2" : "megatron");
 	set_choice(question, arena, "strategy",
 		!torch ? "ZERO_1" : PICK(state, "SHARD_GRAD_OP", "FULL_SHARD"));
-	set_choice(question, arena, "pipeline", arena_printf(arena, "%d", ranks));
-	set_choice(question, arena, "pipeline_schedule", "interleaved");
-	set_choice(question, arena, "virtual_stages", chunks);
-	set_choice(question, arena, "tensor", PICK(state, "1", "2", "4", "8"));
-	set_choice(question, arena, "micro_batch", PICK(state, "1", "2"));
-	set_choice(question, arena, "activation_checkpointing", PICK(state, "none", "full"));
+	SET_CHOICES(question, arena, "pipeline", arena_printf(arena, "%d", ranks),
+		"pipeline_schedule", "interleaved", "virtual_stages", chunks, "tensor",
+		PICK(state, "1", "2", "4", "8"), "micro_batch", PICK(state, "1", "2"),
+		"activation_checkpointing", PICK(state, "none", "full"));
 	set_choice(question, arena, "grad_accum",
 		arena_printf(arena, "%d", ranks * rounds[random_below(state, COUNT_OF(rounds))]));
 	return plan_resolve(question, arena, plan, &error);
@@ -217,14 +215,9 @@ static void test_taken_for_steady(void **state)
 		struct plan plan;
 		struct error error = {0};
 		struct prediction alone;
-		set_choice(&question, &arena, "runtime", "megatron");
-		set_choice(&question, &arena, "strategy", "ZERO_1");
-		set_choice(&question, &arena, "pipeline", "16");
-		set_choice(&question, &arena, "pipeline_schedule", "interleaved");
-		set_choice(&question, &arena, "tensor", "8");
-		set_choice(&question, &arena, "context", "2");
-		set_choice(&question, &arena, "context_method", methods[i]);
-		set_choice(&question, &arena, "grad_accum", "160");
+		SET_CHOICES(&question, &arena, "runtime", "megatron", "strategy", "ZERO_1",
+			"pipeline", "16", "pipeline_schedule", "interleaved", "tensor", "8",
+			"context", "2", "context_method", methods[i], "grad_accum", "160");
 		if (!plan_resolve(&question, &arena, &plan, &error) ||
 			!evaluator_run_on(&evaluator, question.topology, &plan, &alone, &error))
 			fail_msg("%s", error.message);
