@@ -383,7 +383,7 @@ static bool let_go(struct making *making, struct error *error)
 	struct search *search = making->search;
 	const struct ranked *best = ranking_best(&search->ranking, STRATEGY_COUNT);
 	return best == NULL || search->question->freed == 0 ||
-	       levers_let_go(&search->evaluator, &search->ranking, best, NULL, NULL,
+	       levers_let_go(&search->evaluator, &search->ranking, best, NULL, NULL, NULL,
 		       &search->space.plans[best->plan], error);
 }
 

@@ -33,18 +33,20 @@ struct letting_go {
 	bool has_room;                 /* and has to stay */
 	double bound;                  /* s of a pipeline's step; 0: it is none, or of no use */
 	const struct candidate *known; /* or NULL */
-	/* The look at all that lets go at once; NULL: the best plan is not shown. */
-	struct close_look *look;
+	struct candidate *shown; /* what all that lets go at once is; NULL: it is not to be shown */
+	struct arena *arena;     /* of its strings */
 	struct error *error;
 };
 
 static bool is_known(const struct candidate *known, const struct plan *plan)
 {
-	for (int i = 0; i < KNOB_COUNT && known != NULL; i++)
+	if (known == NULL || known->plan.mesh.replicate != plan->mesh.replicate ||
+		known->plan.mesh.shard != plan->mesh.shard)
+		return false; /* or it is still empty: then it has no ranks */
+	for (int i = 0; i < KNOB_COUNT; i++)
 		if (!knob_equal((enum knob_id)i, &known->plan, plan))
 			return false;
-	return known != NULL && known->plan.mesh.replicate == plan->mesh.replicate &&
-	       known->plan.mesh.shard == plan->mesh.shard;
+	return true;
 }
 
 /* Its step time and its memory. */
@@ -64,13 +66,12 @@ static bool predict(struct letting_go *l, const struct plan *plan, struct predic
 static bool predict_closely(struct letting_go *l, const struct plan *plan,
 	struct prediction *prediction, struct error *error)
 {
-	struct close_look *look = l->look;
+	struct exposure exposure;
 	if (is_known(l->known, plan))
 		return predict(l, plan, prediction, error);
-	if (!evaluator_run_closely(
-		    l->evaluator, plan, &look->arena, &look->prediction, &look->exposure, error))
+	if (!evaluator_run_closely(l->evaluator, plan, l->arena, prediction, &exposure, error))
 		return false;
-	*prediction = look->prediction;
+	*l->shown = (struct candidate){.plan = *plan, .prediction = *prediction};
 	return true;
 }
 
@@ -145,13 +146,11 @@ static bool let_all_go(
 		if (!costs_too_much(l, &alone))
 			let_go(id, usual, &without);
 	}
-	if (!cost_without(l, &without, l->look != NULL, &cost, &room))
+	if (!cost_without(l, &without, l->shown != NULL, &cost, &room))
 		return false;
 	*gone = cost <= l->most && room == l->has_room;
 	if (*gone)
 		*plan = without;
-	else if (l->look != NULL)
-		l->look->prediction.step_time = 0;
 	return true;
 }
 
@@ -180,8 +179,8 @@ static bool find_departures(struct letting_go *l, const struct plan *plan, const
 }
 
 bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
-	const struct ranked *best, const struct candidate *known, struct close_look *look,
-	struct plan *plan, struct error *error)
+	const struct ranked *best, const struct candidate *known, struct candidate *shown,
+	struct arena *arena, struct plan *plan, struct error *error)
 {
 	const struct question *question = evaluator->question;
 	struct letting_go l = {.evaluator = evaluator,
@@ -191,15 +190,16 @@ bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
 				  (1 + question->simplicity)),
 		.has_room = !best->tight,
 		.known = known,
-		.look = look,
+		.shown = shown,
+		.arena = arena,
 		.error = error};
 	struct departure departures[KNOB_COUNT];
-	struct arena arena = {0};
+	struct arena mine = {0};
 	struct plan usual;
 	int64_t cost;
 	int n = 0;
 	bool ok = true, room, gone;
-	if (question->freed != 0 && usual_plan(question, plan, &arena, &usual)) {
+	if (question->freed != 0 && usual_plan(question, plan, &mine, &usual)) {
 		if (plan->mesh.pipeline > 1 && l.objective == COST_TIME)
 			l.bound = evaluator_bound_time(evaluator, plan);
 		ok = let_all_go(&l, &usual, plan, &gone);
@@ -215,7 +215,7 @@ bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
 		if (ok && cost <= l.most && room == l.has_room)
 			*plan = without;
 	}
-	arena_finish(&arena);
+	arena_finish(&mine);
 	return ok;
 }
 
@@ -323,7 +323,8 @@ static bool search_free(const struct question *question, const struct candidate 
 	struct arena *arena, struct plan_option *option, struct error *error)
 {
 	struct search search;
-	struct close_look look = {0};
+	struct candidate shown = {0};
+	struct exposure exposure;
 	struct error mine = {0};
 	/* The chosen plan is of the question's own model and libraries. */
 	const struct candidate *known = option->typed[0] == '\0' ? chosen : NULL;
@@ -333,20 +334,19 @@ static bool search_free(const struct question *question, const struct candidate 
 		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
 	if (best != NULL) {
 		option->plan = search.space.plans[best->plan];
-		ok = levers_let_go(&search.evaluator, &search.ranking, best, known, &look,
+		ok = levers_let_go(&search.evaluator, &search.ranking, best, known, &shown, arena,
 			&option->plan, &mine);
-		if (ok && !is_known(known, &option->plan) && look.prediction.step_time == 0)
-			ok = evaluator_run_closely(&search.evaluator, &option->plan, &look.arena,
-				&look.prediction, &look.exposure, &mine);
-		option->prediction = evaluator_kept(
-			is_known(known, &option->plan) ? &chosen->prediction : &look.prediction,
-			arena);
+		option->prediction = chosen->prediction;
+		if (ok && is_known(&shown, &option->plan))
+			option->prediction = shown.prediction;
+		else if (ok && !is_known(known, &option->plan))
+			ok = evaluator_run_closely(&search.evaluator, &option->plan, arena,
+				&option->prediction, &exposure, &mine);
 		option->gain =
 			1 - option->prediction.step_time / plan_tokens(&option->plan) /
 				    (chosen->prediction.step_time / plan_tokens(&chosen->plan));
 	}
 	search_finish(&search);
-	arena_finish(&look.arena);
 	return ok || error_is_refusal(&mine, error);
 }
 

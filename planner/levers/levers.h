@@ -10,11 +10,11 @@ const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *
 
 /* Of the levers that the question frees, those that the best plan can do without: at their defaults
  * it costs little more (`simplicity`), and has room as before. Changes `plan`. `known`: a plan
- * whose prediction is known; or NULL. `look`: where the plan that is left
- * was looked at closely it is that look, else its step_time is 0; or NULL. */
+ * whose prediction is known; or NULL. `shown`: empty; becomes a plan that was predicted on the way
+ * as it is to be shown, often the one that is left, with strings in `arena`; or NULL. */
 bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
-	const struct ranked *best, const struct candidate *known, struct close_look *look,
-	struct plan *plan, struct error *error);
+	const struct ranked *best, const struct candidate *known, struct candidate *shown,
+	struct arena *arena, struct plan *plan, struct error *error);
 
 /* What every open lever gives alone beside the chosen plan (of `variants`), the largest gain first;
  * and the best plan of the chosen strategy with all of them free. Objective time. */
