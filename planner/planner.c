@@ -1,4 +1,4 @@
-/* The face: search, then the answer. */
+/* The face of planner/: searches the space of plans, then builds the answer. */
 #include "planner/planner.h"
 
 #include "planner/defence/defence.h"
@@ -10,9 +10,9 @@
 
 enum { CANDIDATES_MAX = 1 + STRATEGY_COUNT + 1 + RANKING_RUNNERS_UP };
 
-/* The answer in the making. candidates[0] is the chosen one, when there is one. */
+/* The state while an answer is built. candidates[0] is the chosen plan, if there is one. */
 struct making {
-	const struct question *question; /* search->question may be that of CPU offload */
+	const struct question *question; /* search->question may have CPU offload added */
 	struct search *search;
 	struct arena *arena;
 	struct answer *answer;
@@ -56,7 +56,7 @@ static bool add_candidate(
 	return true;
 }
 
-/* The best of every strategy that fits, in order. */
+/* Adds the best plan of every strategy that fits, in the order of the ranking. */
 static bool add_winners(struct making *making, struct error *error)
 {
 	const struct ranking *ranking = &making->search->ranking;
@@ -75,7 +75,7 @@ static int64_t miss_of(const struct search *search, int strategy)
 	return plan < 0 ? INT64_MAX : search->known[plan].costs.of[COST_MEMORY];
 }
 
-/* The next strategy that does not fit, by how much it misses; -1 when there is none left. */
+/* The strategy that exceeds memory least among those without a candidate; -1: none is left. */
 static int next_too_large(const struct making *making)
 {
 	const struct search *search = making->search;
@@ -95,7 +95,7 @@ static bool add_too_large(struct making *making, struct error *error)
 	return true;
 }
 
-/* The builder refused every plan of a strategy: its own words, from one of them. */
+/* The error of the builder, from one plan of a strategy of which it refused all. */
 static const char *refusal(struct making *making, int strategy)
 {
 	struct search *search = making->search;
@@ -161,12 +161,12 @@ static void explain_candidates(struct making *making)
 	}
 }
 
-/* --- as one would type it ----------------------------------------------------------------------
- */
+/* --- options of a candidate ------------------------------------------------------------------- */
 
-/* The batch that was asked for gives the accumulation; else micro-batch and accumulation give it.
- * What is not divided by a hybrid strategy is sharded over all; tensor ranks cut the sequence
- * unless told; context ranks go by their runtime's method; pipelines reduce gradients once a step.
+/* Does the value of the knob follow from other options, so that it need not be typed? A requested
+ * batch determines the accumulation; else micro-batch and accumulation determine the batch.
+ * Strategies that are not hybrid shard over all ranks. By default tensor ranks also divide the
+ * sequence, context ranks use their runtime's method, and pipelines reduce gradients once a step.
  */
 static bool follows(const struct question *question, const struct plan *plan, enum knob_id id)
 {
@@ -181,7 +181,8 @@ static bool follows(const struct question *question, const struct plan *plan, en
 	       (id == KNOB_GRAD_ACCUM && question_gives(question, KNOB_GLOBAL_BATCH));
 }
 
-/* A strategy has its name, and so has an axis: without it there may be no plan to compare with. */
+/* Must the knob be typed even if it has its default? The strategy must, and so must the sizes of
+ * axes: without them there may be no plan to compare with. */
 static bool is_named(const struct plan *plan, enum knob_id id)
 {
 	for (int i = 0; i < KNOBS_OF_AXES; i++)
@@ -191,7 +192,7 @@ static bool is_named(const struct plan *plan, enum knob_id id)
 	       (id == KNOB_SHARD_GROUP && strategy_is_hybrid(plan->strategy));
 }
 
-/* What is not as it would be without a word. */
+/* The options of all knobs in which the plan differs from the defaults. */
 static const char *typed_of(
 	const struct question *question, const struct plan *plan, struct arena *arena)
 {
@@ -221,7 +222,8 @@ static void word_candidates(struct making *making)
 
 /* --- the Pareto front ------------------------------------------------------------------------- */
 
-/* One of the front, from the candidates when it is one of them. */
+/* Adds a plan to the front: a copy of its candidate if there is one, else it is simulated
+ * closely. */
 static bool add_to_front(struct making *making, int plan, struct error *error)
 {
 	struct search *search = making->search;
@@ -280,8 +282,8 @@ static bool add_mix(struct making *making, const struct mix *mix, struct error *
 		&option->prediction, &exposure, error);
 }
 
-/* The fastest is within `simplicity` of the chosen plan, which is nearer to its framework's
- * defaults. */
+/* Adds the fastest plan as an option. It is within `simplicity` of the chosen plan, which is nearer
+ * to the defaults of its framework. */
 static bool add_fastest(struct making *making, struct error *error)
 {
 	struct search *search = making->search;
@@ -309,7 +311,7 @@ static bool make_options(struct making *making, struct error *error)
 	const struct question *question = search->question;
 	struct mix mixes[MIXES_MAX];
 	int n = 0;
-	/* Blocks of which one is trained and another is not are no kinds to mix. */
+	/* Mixes treat all blocks as equal, which they are not if only some are trained. */
 	bool may_mix =
 		question->mixes && trainable_is_all(&question->model->architecture.trainable);
 	if (question->objective != OBJECTIVE_TIME || making->answer->chosen == NULL ||
@@ -331,7 +333,8 @@ static bool make_options(struct making *making, struct error *error)
 
 /* --- the defence ------------------------------------------------------------------------------ */
 
-/* The first in order but the chosen one, within the window in which all were looked at. */
+/* The first of the ranking that is not the chosen plan, if it is within the window in which all
+ * plans were simulated. */
 static bool runner_up(struct making *making, struct candidate *candidate, struct exposure *exposure,
 	bool *exists, struct error *error)
 {
@@ -377,7 +380,7 @@ static bool defend_chosen(struct making *making, struct defence *defence,
 
 /* --- levers ----------------------------------------------------------------------------------- */
 
-/* A plan that frees levers has those only that it needs. */
+/* Of the levers that the question frees, only those that pay stay in the best plan. */
 static bool let_go(struct making *making, struct error *error)
 {
 	struct search *search = making->search;
@@ -387,7 +390,8 @@ static bool let_go(struct making *making, struct error *error)
 		       &search->space.plans[best->plan], error);
 }
 
-/* Beside the chosen plan, or instead of it. */
+/* Finds levers that would make the chosen plan faster; without a chosen plan, ways to make one
+ * fit. */
 static bool pull_levers(struct making *making, const struct contender *centre,
 	const struct variants *variants, struct error *error)
 {
@@ -407,13 +411,14 @@ static bool pull_levers(struct making *making, const struct contender *centre,
 	return true;
 }
 
-/* What the sensitivity table is around: the chosen plan, or the one that misses by least. */
+/* The index of the candidate that the sensitivity table varies: the chosen plan, or the one that
+ * exceeds memory least; -1: there is neither. */
 static int centre_of(const struct making *making)
 {
 	return making->n > 0 && making->plans[0] >= 0 ? 0 : -1;
 }
 
-/* Where nothing fits, they say what would help. */
+/* Where nothing fits, only variants that might fit are wanted. */
 static enum variants_wanted wanted_of(const struct making *making)
 {
 	if (making->question->brief)
@@ -460,8 +465,9 @@ static bool defend(struct making *making, struct error *error)
 
 /* --- the proof -------------------------------------------------------------------------------- */
 
-/* What was not simulated costs at least `least_skipped`; the first in order, from which the chosen
- * plan may differ by a close call, is the best that was. A search that stops early has a gap. */
+/* States the gap and the bound. Plans that were not simulated cost at least `least_skipped`. The
+ * gap is taken from the first plan of the ranking, from which the chosen plan may differ by a close
+ * call. Only a search that stopped early leaves a gap. */
 static void prove(struct making *making)
 {
 	const struct search *search = making->search;

@@ -1,4 +1,4 @@
-/* Where one plan spends more time than another. */
+/* Differences between two plans in the time of each kind of work. */
 #include "planner/defence/causes.h"
 
 const char *const cause_collectives[] = {
@@ -14,7 +14,7 @@ const char *cause_link(const struct question *question, bool over_network)
 	return over_network ? "the network" : fabrics[question->topology->fabric.kind];
 }
 
-/* With NVIDIA's nccl-tests, as they are called. */
+/* The measurement of a collective, by the name of its program in NVIDIA's nccl-tests. */
 static const char *measure_collective(int kind, bool over_network, struct arena *arena)
 {
 	static const char *const tests[] = {"all_gather_perf", "reduce_scatter_perf",
@@ -38,7 +38,7 @@ static void sort_causes(struct cause *causes)
 		}
 }
 
-/* Blocks of which anything is computed twice, the whole ones counting double. */
+/* The number of blocks that recompute something; those that recompute everything count double. */
 static int64_t recomputed_blocks(const struct question *question, const struct plan *plan)
 {
 	int64_t blocks = question->model->architecture.layers;
@@ -46,7 +46,8 @@ static int64_t recomputed_blocks(const struct question *question, const struct p
 	       2 * plan_count_checkpointing(plan, CHECKPOINTING_FULL, blocks);
 }
 
-/* Of the plan that has more of it exposed: the other one may not have that collective at all. */
+/* Is the collective exposed over the network? The plan with more of it exposed decides, because the
+ * other one may not have that collective at all. */
 static bool exposed_over_network(
 	const struct exposure *chosen, const struct exposure *other, double scale, int kind)
 {

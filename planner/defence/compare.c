@@ -10,7 +10,7 @@ struct comparing {
 	struct evaluator evaluator;
 	struct arena *arena;
 	const struct plan *mine, *chosen;
-	struct plan base; /* mine, on the runtime of the chosen one */
+	struct plan base; /* `mine` on the runtime of the chosen plan */
 	struct comparison *comparison;
 };
 
@@ -48,7 +48,7 @@ static const char *value_of(enum knob_id id, const struct plan *plan, struct are
 
 /* --- changes ---------------------------------------------------------------------------------- */
 
-/* `with`: what else changed; "". */
+/* Predicts the changed plan. `with`: the note if it fits, which says what else changed; or "". */
 static bool try_change(struct comparing *c, struct change *change, const struct plan *plan,
 	const char *with, struct error *error)
 {
@@ -66,7 +66,7 @@ static bool try_change(struct comparing *c, struct change *change, const struct 
 	return error_is_refusal(&mine, error);
 }
 
-/* Alone, or where that is no plan, together with the strategy. */
+/* Changes one knob alone; where that makes no plan, together with the strategy. */
 static bool try_knob(
 	struct comparing *c, enum knob_id id, struct change *change, struct error *error)
 {
@@ -86,7 +86,7 @@ static bool add_change(struct comparing *c, enum knob_id id, struct error *error
 	struct change *change = &comparison->changes[comparison->n];
 	const char *from = value_of(id, &c->base, c->arena);
 	const char *to = value_of(id, c->chosen, c->arena);
-	/* With another strategy come its own resharding; one micro-batch is always reduced. */
+	/* Another strategy brings its own resharding. A single micro-batch is always reduced. */
 	if (strcmp(from, to) == 0 ||
 		(id == KNOB_RESHARD_AFTER_FORWARD && c->base.strategy != c->chosen->strategy) ||
 		(id == KNOB_SYNC_EACH_MICRO_BATCH && c->chosen->grad_accum == 1))
@@ -96,8 +96,8 @@ static bool add_change(struct comparing *c, enum knob_id id, struct error *error
 	return try_knob(c, id, change, error);
 }
 
-/* One row for all that only one of the two runtimes has. Strategies that the other has not come
- * with it. */
+/* Changes the runtime, and all knobs that only one of the two runtimes has, in one row. Where the
+ * other runtime lacks the strategy, the strategy changes with it. */
 static bool add_runtime(struct comparing *c, struct error *error)
 {
 	struct comparison *comparison = c->comparison;
@@ -152,8 +152,8 @@ static bool find_changes(struct comparing *c, struct error *error)
 
 /* --- the statement ---------------------------------------------------------------------------- */
 
-/* The best plan of the same runtime and strategy as mine, if the chosen one has others; NULL: none
- * fits. */
+/* The best plan with the runtime and strategy of `mine`. NULL: the chosen plan has that strategy,
+ * or none fits. */
 static const struct candidate *best_alike(const struct comparing *c, const struct answer *answer)
 {
 	if (c->mine->strategy == answer->chosen->plan.strategy)
@@ -167,7 +167,7 @@ static const struct candidate *best_alike(const struct comparing *c, const struc
 	return NULL;
 }
 
-/* Why mine lost against a plan. */
+/* Explains in `*why` what `mine` loses against another plan. */
 static bool against(struct comparing *c, const struct candidate *best, struct exposure *exposure,
 	const char **why, struct error *error)
 {

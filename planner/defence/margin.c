@@ -16,8 +16,8 @@
 
 #include "planner/defence/causes.h"
 
-#define QUANTILE 1.2816 /* of the normal distribution, 80 % two-sided */
-#define NOISE    0.01   /* of a step, at least: two runs of one plan */
+#define QUANTILE 1.2816 /* two-sided 80 % quantile of the normal distribution */
+#define NOISE    0.01   /* least relative difference between two runs of one plan */
 
 static double relative_error(const struct prediction *prediction)
 {
@@ -25,7 +25,8 @@ static double relative_error(const struct prediction *prediction)
 	return ratio > 1 ? log(ratio) / QUANTILE : 0;
 }
 
-/* Of a step. Others use the cores of a machine that was measured while it did something else. */
+/* The relative difference between runs of one plan. On a measured machine it is the spread of the
+ * measurement, because other processes use its cores too. */
 static double noise_of(const struct topology *topology)
 {
 	const struct calibration *c = &topology->calibration;
@@ -34,7 +35,7 @@ static double noise_of(const struct topology *topology)
 
 struct gap {
 	double was, is;   /* s, over the chosen plan's tokens */
-	double noise;     /* s: what runs of one plan differ by */
+	double noise;     /* s: difference between runs of one plan */
 	double uncertain; /* s: half the 80 % interval of the difference */
 	struct cause causes[CAUSE_COUNT];
 };
@@ -59,8 +60,8 @@ static bool can_tell(const struct gap *gap)
 	return difference > gap->uncertain && difference > gap->noise;
 }
 
-/* The kind of work whose misprediction turns the decision soonest. At `factor` times its predicted
- * length both plans take equally long. NULL: none does between 1/10 and 10 times. */
+/* The kind of work whose misprediction changes the decision soonest: if it takes `*factor` times
+ * its predicted time, both plans take equally long. NULL: no factor between 1/10 and 10 does. */
 static const struct cause *settling(const struct gap *gap, double *factor)
 {
 	const struct cause *best = NULL;

@@ -34,8 +34,8 @@ static void add_signed(struct text *text, double value, void (*add)(struct text 
 
 /* --- where the time goes ---------------------------------------------------------------------- */
 
-/* The one or two that make up most of `slower` seconds, and what makes up for them when they are
- * much more than that. */
+/* Names the one or two causes that make up most of `slower` seconds. If they are much more than
+ * that, it also names the largest saving. */
 static void add_causes(struct text *text, const struct cause causes[CAUSE_COUNT], double slower)
 {
 	const struct cause *saved = &causes[CAUSE_COUNT - 1];
@@ -101,7 +101,7 @@ static double wire(const struct question *question, const struct contender *cont
 					     : contender->prediction->wire_bytes_per_rank;
 }
 
-/* Under another objective the difference in that comes first. */
+/* Under an objective other than time, the difference in that objective comes first. */
 static void add_objective_difference(struct text *text, const struct question *question,
 	const struct contender *chosen, const struct contender *other)
 {
@@ -217,8 +217,8 @@ static void add_batch_rule(struct defence *defence)
 	defence_add(defence, &text);
 }
 
-/* The fastest is not always chosen: of two that are as good the simpler one is, and a tight one
- * gives way. */
+/* Says why the fastest plan was not chosen: of two plans within `simplicity` the simpler one is
+ * chosen, and a plan with too little free memory is chosen last. */
 static void add_preference(struct defence *defence, const struct contender *chosen)
 {
 	const struct ranking *ranking = &defence->search->ranking;
@@ -264,7 +264,7 @@ static void add_offload(struct defence *defence, const struct contender *chosen)
 	defence_add(defence, &text);
 }
 
-/* Stages that the search has made. */
+/* Describes the stages if the search has moved blocks between them. */
 static void add_stages(struct defence *defence, const struct contender *chosen)
 {
 	double usual = defence->search->unshared;
@@ -393,7 +393,7 @@ static bool helps_more(const struct variant *a, const struct variant *b)
 	return a->prediction.peak_memory_bytes < b->prediction.peak_memory_bytes;
 }
 
-/* The fastest of those that fit, else the one with the least memory. */
+/* The fastest variant that fits; if none fits, the one with the least memory. */
 static const struct variant *most_helpful(const struct variants *variants)
 {
 	const struct variant *most = NULL;
@@ -421,7 +421,7 @@ static void add_help(struct text *text, const struct variant *most, int64_t peak
 							     "frees what it caches.");
 }
 
-/* `closest` and `variants` are NULL when no plan could be made. */
+/* `closest` and `variants` are NULL if no plan could be made. */
 void defend_nothing(
 	struct defence *defence, const struct contender *closest, const struct variants *variants)
 {

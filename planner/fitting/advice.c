@@ -1,5 +1,5 @@
-/* Which further run would say most about a constant: tries the given runs with some choices
- * changed, and computes by how much each would reduce the constant's doubt. */
+/* Which further run would tell most about a constant: tries the given runs with some choices
+ * changed, and computes how much each would reduce the constant's doubt. */
 #include "planner/fitting/parts.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "schedule/fold/fold.h"
 #include "schedule/resolve/resolve.h"
 
-/* A run that leaves more than this of a constant's doubt is not worth its hour. */
+/* A run that leaves more than this share of a constant's doubt is not proposed. */
 static const double worth = 0.9;
 
 enum { PLACES = 5, LOADS = 4, MODELS = 2, MORE = 4, SHORT = 512, SOME_NODES = 4 };
@@ -26,7 +26,7 @@ struct candidate_run {
 
 /* --- candidates ------------------------------------------------------------------------------- */
 
-/* Where it could run: as it did, on one device, one node, some, all. */
+/* The places where a run is tried: where it ran, on one device, one node, some nodes, all nodes. */
 static int places_of(const struct fit_state *state, struct variant places[PLACES])
 {
 	int64_t node = state->topology->devices_per_node, all = state->topology->nodes;
@@ -42,7 +42,7 @@ static int places_of(const struct fit_state *state, struct variant places[PLACES
 	return n;
 }
 
-/* With how many tokens: as it did, with more, with few. */
+/* The loads with which a run is tried: its own, more tokens, few tokens. */
 static int loads_of(const struct fit_run *run, struct variant loads[LOADS])
 {
 	int n = 0;
@@ -55,7 +55,7 @@ static int loads_of(const struct fit_run *run, struct variant loads[LOADS])
 	return n;
 }
 
-/* "gpus 32, micro_batch 1" */
+/* Example: "gpus 32, micro_batch 1". */
 static const char *change_text(const struct variant *change, struct arena *arena)
 {
 	struct text text = {0};
@@ -158,7 +158,7 @@ static int candidates_of(
 	return n;
 }
 
-/* --- what each would tell --------------------------------------------------------------------- */
+/* --- how much each would tell ----------------------------------------------------------------- */
 
 /* A constant's doubt after one more run / before it (rank-one update of the covariance). */
 static double left_of(

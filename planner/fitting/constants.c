@@ -16,10 +16,10 @@ const char *const fit_constant_names[] = {
 		NULL};
 const char *const fit_verdict_names[] = {"told", "cannot tell", "absent", NULL};
 
-/* What a cluster adds to the doubt of a figure of its kind. Attention and memory: sources differ by
- * what compute is known to in all. NICs: 0.23 is what equal networks differ by between 64 and
- * 256 MiB (simulator/costs/spread.c). Latency: published hops of EFA are from 29 to 75 us
- * (topologies/catalogue). Host: what nothing was measured of. */
+/* The doubt that a cluster adds to a figure of each kind. Attention and memory: the difference
+ * between sources and the doubt of compute as a whole. NICs: 0.23, by which equal networks differ
+ * between 64 and 256 MiB (simulator/costs/spread.c). Latency: published hops of EFA take 29 to 75
+ * us (topologies/catalogue). Host: the doubt of a host that was not measured. */
 static const double of_attention = 0.10, of_memory = 0.08, of_nics = 0.23, of_latency = 0.5,
 		    of_host = 0.30;
 
@@ -104,8 +104,8 @@ static void scale_fabric(struct topology *topology, double factor)
 	scale_pieces(topology, false, factor, 1);
 }
 
-/* NICs that deliver less than they state are NCCL's to choose for as stated: the fabric between
- * them is the slower. */
+/* NICs that deliver less than their rated speed become a slower fabric, because NCCL chooses its
+ * algorithms by the rated speed. */
 static void scale_network(struct topology *topology, double factor)
 {
 	struct network *n = &topology->network;

@@ -8,12 +8,12 @@
 
 #include "schedule/fold/fold.h"
 
-/* 80 % of a normal distribution are within so many standard deviations. */
+/* Standard deviations within which 80 % of a normal distribution lie. */
 static const double deviations = 1.2816;
-/* A constant is told when its doubt becomes smaller than this part of its prior's. */
+/* A constant is told when its doubt falls below this share of its prior doubt. */
 static const double told = 0.9;
-/* A run is an outlier when it is so many standard deviations from what a fit to the others
- * predicts, and so many spreads from the fit to all. */
+/* A run is an outlier when it is `outlying` standard deviations from the prediction of a fit to the
+ * others, and `unexplained` spreads from the fit to all. */
 static const double outlying = 4, unexplained = 2.5;
 enum { ITERATIONS = 8, HALVINGS = 4, LEAST_LEFT = FIT_LEAST_RUNS };
 
@@ -264,7 +264,7 @@ static bool leave_untold(struct fit *fit, struct error *error)
 	return !left || climb(fit, error);
 }
 
-/* --- what is said ----------------------------------------------------------------------------- */
+/* --- the result ------------------------------------------------------------------------------- */
 
 static enum fit_verdict verdict_of(const struct fit *fit, int constant)
 {

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Half of a difference: wide enough that a choice of NCCL's between two algorithms does not pass
- * for a slope. */
+/* Half of the width of a difference quotient. It is wide, so that a change of NCCL's algorithm
+ * within it is not taken for a slope. */
 static const double reach = 0.05;
 
 void steps_init(struct steps *steps, const struct lent *lent, struct arena *arena)

@@ -1,12 +1,15 @@
-/* Levers that are no knob left open: words of the model, and versions that the question names. */
+/* Levers that are not open knobs: the vocabulary's size in the model, and library versions that the
+ * question names. */
 #include "planner/levers/beside.h"
 #include "schedule/resolve/resolve.h"
 
-/* What is typed where the plan would be another with it; NULL: it would not. Changes `plan`. */
+/* Pulls one lever: changes `with` and `plan`, and returns the options that do so. NULL: the lever
+ * would change nothing. */
 typedef const char *pull(const struct question *question, const struct candidate *chosen,
 	struct arena *arena, struct question *with, struct plan *plan);
 
-/* Rows of logits of an odd length slow the products of the head down (docs/cost-model.md). */
+/* Rows of logits of an odd length slow down the matrix products of the head
+ * (docs/cost-model.md). */
 static const char *pad_vocabulary(const struct question *question, const struct candidate *chosen,
 	struct arena *arena, struct question *with, struct plan *plan)
 {
@@ -65,7 +68,7 @@ bool beside_find(const struct question *question, const struct candidate *chosen
 	return true;
 }
 
-/* torch.compile pads the products itself. */
+/* A padded vocabulary is of no use with torch.compile, which pads the products itself. */
 static bool is_of_use(const struct question *question, enum knob_id id)
 {
 	return id != KNOB_COUNT || !(question->freed & KNOB_BIT(KNOB_COMPILE));

@@ -1,16 +1,18 @@
-/* What another framework would give: a search of its own, for what is clearly faster. */
+/* A search with another framework, of which only a clearly faster plan is reported. */
 #include "planner/levers/beside.h"
 
-/* Less is within the doubt of two predictions that share little. */
+/* A smaller gain is within the doubt of two predictions that have little in common. */
 #define CLEARLY 0.10
 
-/* Blocks x micro-batches: the first plan that fits, and a few more. */
+/* The effort of the search in blocks x micro-batches: enough for the first plan that fits and a few
+ * more. */
 enum { EFFORT = 400 };
 
-/* Frameworks of large models that divide them otherwise than PyTorch's own do. */
+/* Frameworks for large models, which divide them in other ways than PyTorch's own FSDP and DDP. */
 static const enum runtime_kind others[] = {RUNTIME_MEGATRON};
 
-/* Whose runtime is nobody's choice yet; a machine on which frameworks differ by how they divide. */
+/* Is another framework worth a search? It is if the user has not chosen a runtime, and if the
+ * machine is one on which frameworks divide a model differently. */
 static bool is_asked(const struct question *question, const struct candidate *chosen)
 {
 	return question->wanted == WANTED_ALL && question->wording == NULL &&
@@ -19,7 +21,8 @@ static bool is_asked(const struct question *question, const struct candidate *ch
 	       (question->topology->nodes > 1 || has_axes(&chosen->plan));
 }
 
-/* Sequences that the chosen plan does not divide stay whole. */
+/* The same question for another runtime. Context ranks are not added if the chosen plan has
+ * none. */
 static struct question ask(const struct question *question, const struct plan *chosen,
 	enum runtime_kind runtime, int64_t beat)
 {
@@ -34,8 +37,8 @@ static struct question ask(const struct question *question, const struct plan *c
 	return other;
 }
 
-/* `*beat`: what a token of the best so far costs; lower where one is found. The search ends early:
- * the best may be better yet. */
+/* `*beat`: the cost of a token in the best plan so far; lowered if a better plan is found. The
+ * search stops early, so an even better plan may exist. */
 static bool try_runtime(const struct question *question, const struct plan *chosen,
 	enum runtime_kind runtime, struct arena *arena, int64_t *beat, struct lever *lever,
 	struct error *error)

@@ -1,4 +1,4 @@
-/* The levers of a plan: which of them it needs, what each gives, and the best plan with all. */
+/* The levers of a plan: which of them it needs, how much each gains, and the best plan with all. */
 #include "planner/levers/beside.h"
 #include "schedule/resolve/resolve.h"
 
@@ -15,26 +15,26 @@ const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *
 	return arena_printf(arena, "--%s %s", knob_option(id, arena), knob_typed(id, plan, arena));
 }
 
-/* --- which a plan can do without -------------------------------------------------------------- */
+/* --- levers that a plan can do without -------------------------------------------------------- */
 
-/* Of what one bound is above another, the difference of the simulated steps is less off. */
+/* The difference of two bounds differs from that of the simulated steps by less than this share. */
 #define DOUBT 0.1
 
 struct departure {
 	enum knob_id id;
 	struct plan without;
-	int64_t cost; /* of the objective; INT64_MAX: it cannot be without */
+	int64_t cost; /* of the objective; INT64_MAX: the plan does not work without it */
 };
 
 struct letting_go {
 	struct evaluator *evaluator;
 	enum cost_kind objective;
-	int64_t cost, most;            /* of the best plan; that may be paid */
-	bool has_room;                 /* and has to stay */
-	double bound;                  /* s of a pipeline's step; 0: it is none, or of no use */
-	const struct candidate *known; /* or NULL */
-	struct candidate *shown; /* what all that lets go at once is; NULL: it is not to be shown */
-	struct arena *arena;     /* of its strings */
+	int64_t cost, most; /* of the best plan; allowed without its levers */
+	bool has_room;      /* of the best plan; a plan without levers must have the same */
+	double bound;       /* bound of a pipeline's step in s; 0: no pipeline, or not needed */
+	const struct candidate *known; /* has a prediction; or NULL */
+	struct candidate *shown;       /* becomes the plan without levers; NULL: it is not shown */
+	struct arena *arena;           /* for its strings */
 	struct error *error;
 };
 
@@ -42,14 +42,14 @@ static bool is_known(const struct candidate *known, const struct plan *plan)
 {
 	if (known == NULL || known->plan.mesh.replicate != plan->mesh.replicate ||
 		known->plan.mesh.shard != plan->mesh.shard)
-		return false; /* or it is still empty: then it has no ranks */
+		return false; /* an empty `known` has no ranks, and ends here too */
 	for (int i = 0; i < KNOB_COUNT; i++)
 		if (!knob_equal((enum knob_id)i, &known->plan, plan))
 			return false;
 	return true;
 }
 
-/* Its step time and its memory. */
+/* Predicts step time and memory. */
 static bool predict(struct letting_go *l, const struct plan *plan, struct prediction *prediction,
 	struct error *error)
 {
@@ -62,7 +62,7 @@ static bool predict(struct letting_go *l, const struct plan *plan, struct predic
 	return true;
 }
 
-/* As it is shown. */
+/* Predicts everything that is shown of a plan. */
 static bool predict_closely(struct letting_go *l, const struct plan *plan,
 	struct prediction *prediction, struct error *error)
 {
@@ -93,7 +93,7 @@ static bool cost_without(
 	return true;
 }
 
-/* As it is without a word. */
+/* Puts one knob back to its default. */
 static void let_go(enum knob_id id, const struct plan *usual, struct plan *plan)
 {
 	if (id == KNOB_WRAP)
@@ -115,7 +115,8 @@ static int by_cost(const void *a, const void *b)
 	return x->cost != y->cost ? (x->cost < y->cost ? -1 : 1) : (int)x->id - (int)y->id;
 }
 
-/* By what its bound is above the best plan's; a pipeline takes long to simulate. */
+/* Does a plan cost too much, judged by how much its bound exceeds that of the best plan? Simulating
+ * a pipeline takes long. */
 static bool costs_too_much(const struct letting_go *l, const struct plan *plan)
 {
 	struct error error = {0};
@@ -126,7 +127,8 @@ static bool costs_too_much(const struct letting_go *l, const struct plan *plan)
 	return (double)costs_time(plan, fmax(0, more)) * (1 - DOUBT) > (double)(l->most - l->cost);
 }
 
-/* All at once, of a pipeline: where that is too much one after the other is tried. */
+/* Tries to drop all levers of a pipeline at once. If that costs too much, the caller drops them one
+ * by one. */
 static bool let_all_go(
 	struct letting_go *l, const struct plan *usual, struct plan *plan, bool *gone)
 {
@@ -219,7 +221,7 @@ bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
 	return ok;
 }
 
-/* --- what each gives -------------------------------------------------------------------------- */
+/* --- the gain of each lever ------------------------------------------------------------------- */
 
 static int by_gain(const void *a, const void *b)
 {
@@ -238,7 +240,7 @@ static bool is_worth_a_row(const struct lever *lever, const struct prediction *c
 		       saved >= WORTH_MEMORY * (double)chosen->memory_limit_bytes);
 }
 
-/* Of each the value that gives most. */
+/* Adds a lever, or replaces its row if this value gains more. */
 static void take_best(struct answer *answer, const struct lever *lever)
 {
 	int i = 0;
@@ -287,12 +289,12 @@ static bool list_levers(const struct question *question, const struct candidate 
 	return true;
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- all levers together ---------------------------------------------------------------------- */
 
-/* What moves communication stays, and the order of passes: it gains about as much elsewhere.
- * Checkpointing, offload and the batch are open, since levers make room. Of the levers that may
- * cost something only activation offload is looked at, where memory is short: the others give
- * little. */
+/* The question with all levers free. Knobs of communication and the order of passes stay, because
+ * they gain about as much with other values. Checkpointing, offload and the batch are open, because
+ * levers free memory for them. Of the levers that may make a step slower only activation offload is
+ * searched, where memory is short; the others gain little. */
 static struct question free_question(const struct question *question, const struct plan *chosen)
 {
 	static const enum knob_id stay[] = {KNOB_STRATEGY, KNOB_SHARD_GROUP,
@@ -326,7 +328,8 @@ static bool search_free(const struct question *question, const struct candidate 
 	struct candidate shown = {0};
 	struct exposure exposure;
 	struct error mine = {0};
-	/* The chosen plan is of the question's own model and libraries. */
+	/* The prediction of the chosen plan holds only for the question's own model and
+	 * libraries. */
 	const struct candidate *known = option->typed[0] == '\0' ? chosen : NULL;
 	bool ok = search_run(question, arena, &search, &mine) &&
 		  search_share_stages(&search, arena, &mine);
@@ -350,7 +353,7 @@ static bool search_free(const struct question *question, const struct candidate 
 	return ok || error_is_refusal(&mine, error);
 }
 
-/* The best plan with all of them free, where that is worth it. */
+/* Finds the best plan with all levers free, if it gains more than the best single lever. */
 static bool find_free(const struct question *question, const struct candidate *chosen,
 	struct arena *arena, struct answer *answer, struct error *error)
 {
@@ -361,7 +364,8 @@ static bool find_free(const struct question *question, const struct candidate *c
 	*option = (struct plan_option){.typed = beside_pull(answer, arena, &all)};
 	if (!search_free(&all, chosen, arena, option, error))
 		return false;
-	/* The search is without CPU offload where the chosen plan has it, and may be worth less. */
+	/* The search leaves CPU offload out where the chosen plan has it, so its plan may be
+	 * slower. */
 	answer->free = option->gain > fmax(0, answer->levers[0].gain) ? option : NULL;
 	return true;
 }

@@ -1,4 +1,4 @@
-/* One family: how many blocks and units. */
+/* The best counts of one family: how many blocks are checkpointed and how many units are kept. */
 #include "planner/mixed/counts.h"
 
 #include <math.h>
@@ -16,7 +16,8 @@ void family_measure(struct family *family, const struct model *model)
 	int units = (int)plan_units(&family->plan, model, &root);
 	family->most[COUNT_FULL] = family->full ? blocks : 0;
 	family->most[COUNT_SOME] = family->selective ? blocks : 0;
-	/* All units kept is another strategy's plan; all on the device is no offload. */
+	/* If all units were kept, the plan would belong to another strategy; if all stayed, it
+	 * would not offload. */
 	family->most[COUNT_UNITS] = family->reshards && units - root > 1 ? units - root - 1 : 0;
 	family->most[COUNT_STAYS] = family->offloads && units > 1 ? units - 1 : 0;
 }
@@ -51,16 +52,16 @@ enum { FAILED_MAX = 256 };
 struct solving {
 	const struct family *family;
 	struct evaluator *evaluator;
-	struct arena arena; /* of plans that are tried */
+	struct arena arena; /* for plans that are tried */
 	/* Mixes that did not fit or took longer than the best one so far. */
 	int n_failed, failed[FAILED_MAX][COUNTS];
 };
 
-/* Towards less time and more memory. */
+/* The direction in which a count reduces time and needs more memory. */
 static const int better[COUNTS] = {
 	[COUNT_FULL] = -1, [COUNT_SOME] = -1, [COUNT_UNITS] = 1, [COUNT_STAYS] = 1};
 
-/* A mix with its figures, however large it is. */
+/* Predicts a mix without a memory limit. */
 static bool look(struct solving *solving, const int *counts, struct prediction *prediction,
 	struct error *error)
 {
@@ -83,8 +84,8 @@ static void note_failed(struct solving *solving, const int *counts)
 		memcpy(solving->failed[solving->n_failed++], counts, sizeof(solving->failed[0]));
 }
 
-/* Does it fit with room, and takes at most `slow` seconds (0: any)? Then that is how long. `slow`
- * never grows, so that what has failed would fail again. */
+/* Does the mix fit with room and take less than `slow` seconds (0: no limit)? Then `*step_time` is
+ * its time. `slow` never grows, so a mix that failed once would fail again. */
 static bool judge(struct solving *solving, const int *counts, double slow, double *step_time,
 	bool *fits, struct error *error)
 {
@@ -108,7 +109,7 @@ static bool judge(struct solving *solving, const int *counts, double slow, doubl
 
 /* --- proposals -------------------------------------------------------------------------------- */
 
-/* What one more of each count costs, between none of it and the most. */
+/* The cost of one more of each count, averaged between none and the most. */
 struct slopes {
 	double time[COUNTS];
 	int64_t bytes[COUNTS];
@@ -138,7 +139,7 @@ static bool measure_slopes(struct solving *solving, struct slopes *slopes, struc
 		slopes->bytes[c] = (with.peak_memory_bytes - base.peak_memory_bytes) / most;
 		counts[c] = counts[COUNT_SOME] = 0;
 	}
-	if (solving->family->selective) { /* what is in full is counted among some, too */
+	if (solving->family->selective) { /* blocks in `full` are also counted in `some` */
 		slopes->time[COUNT_FULL] -= slopes->time[COUNT_SOME];
 		slopes->bytes[COUNT_FULL] -= slopes->bytes[COUNT_SOME];
 	}
@@ -175,7 +176,8 @@ static bool solve(const struct programme *programme, int counts[COUNTS])
 	return solution.feasible;
 }
 
-/* What does not fit is proposed again with as much less memory as it was too large. */
+/* Solves the programme for the best counts. If they do not fit, the capacity is lowered by the
+ * excess and it is solved again. */
 static bool propose(struct solving *solving, const struct slopes *slopes, struct arena *arena,
 	int counts[COUNTS], double *step_time, bool *exists, struct error *error)
 {
@@ -195,7 +197,7 @@ static bool propose(struct solving *solving, const struct slopes *slopes, struct
 	return true;
 }
 
-/* --- as far as it goes ------------------------------------------------------------------------ */
+/* --- improving a proposal by simulation ------------------------------------------------------- */
 
 static bool is_mix(const struct family *family, const int *counts)
 {
@@ -205,8 +207,8 @@ static bool is_mix(const struct family *family, const int *counts)
 	return !family->selective || counts[COUNT_FULL] <= counts[COUNT_SOME];
 }
 
-/* Moves one count as far as that makes it faster and still fits: in steps that double while they
- * succeed, then halve. */
+/* Moves one count as far as that makes the mix faster and it still fits, in steps that double while
+ * they succeed and then halve. */
 static bool push(struct solving *solving, int count, int counts[COUNTS], double *step_time,
 	bool *moved, struct error *error)
 {
@@ -229,8 +231,8 @@ static bool push(struct solving *solving, int count, int counts[COUNTS], double 
 	return true;
 }
 
-/* One count further, and so much less of another that it should fit: what one more of a count gains
- * is not the same everywhere. */
+/* Moves one count further and another one back by as much memory, because the gain of one more is
+ * not the same everywhere. */
 static bool exchange(struct solving *solving, const struct slopes *slopes, int counts[COUNTS],
 	double *step_time, bool *moved, struct error *error)
 {
@@ -251,7 +253,7 @@ static bool exchange(struct solving *solving, const struct slopes *slopes, int c
 		for (int c = 0; c < COUNTS && improves; c++)
 			counts[c] = next[c];
 		*moved = *moved || improves;
-		pair -= improves; /* once more */
+		pair -= improves; /* tries the same pair again */
 	}
 	return true;
 }

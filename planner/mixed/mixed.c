@@ -1,4 +1,4 @@
-/* Which families are worth solving, and the best mixes of them. */
+/* Chooses the families that are worth solving, and the best mixes of them. */
 #include "planner/mixed/mixed.h"
 
 #include <math.h>
@@ -8,12 +8,12 @@
 
 enum { FAMILIES_LOOKED = 24, FAMILIES_SOLVED = 4 };
 
-/* Units that keep their parameters, or stay on the device, save time too, which an estimate does
- * not see: it is of none. About as much as that is, at most. */
+/* The most that kept units, or units that stay on the device, save as a share of the step. The
+ * estimate of a family is made without any such unit. */
 #define KEPT_SAVE    0.03
 #define STAYING_SAVE 0.10
 
-/* --- what is mixed ---------------------------------------------------------------------------- */
+/* --- which knobs are mixed -------------------------------------------------------------------- */
 
 static bool has_checkpointing(
 	const struct question *question, const struct plan *plan, enum checkpointing kind)
@@ -41,7 +41,8 @@ static bool has_none(const struct knob_list *list)
 	return false;
 }
 
-/* Units stay on the device unless the user's list leaves out `none`. */
+/* Does the plan mix offloaded units with units that stay? Not if the user's list leaves out
+ * `none`. */
 static bool mixes_offload(const struct search *search, const struct plan *plan)
 {
 	const struct question *question = search->question;
@@ -51,7 +52,7 @@ static bool mixes_offload(const struct search *search, const struct plan *plan)
 	return (search->offloads || allowed) && plan_offloads_any(plan) && plan->cpu_offload.n == 0;
 }
 
-/* False: it has no mixes, or it is in another's family. */
+/* The family of a plan. False: it has no mixes, or belongs to the family of another plan. */
 static bool family_of(const struct search *search, const struct plan *plan, struct family *family)
 {
 	*family = (struct family){.plan = *plan,
@@ -63,16 +64,16 @@ static bool family_of(const struct search *search, const struct plan *plan, stru
 	if (family->full && !plan_checkpoints(plan, CHECKPOINTING_NONE))
 		return false;
 	if (plan->mesh.pipeline > 1)
-		return false; /* blocks are mixed where all are of one rank */
+		return false; /* blocks are mixed only where one rank has all of them */
 	if (plan->activation_offload != ACTIVATIONS_STAY)
-		return false; /* what a block's checkpointing saves is then not on the device */
+		return false; /* checkpointing then saves no memory on the device */
 	return family->full || family->reshards || family->offloads;
 }
 
-/* --- which are worth it ----------------------------------------------------------------------- */
+/* --- which families are worth solving --------------------------------------------------------- */
 
-/* The plan of the space that checkpoints like this, everything else alike; it comes soon after one
- * that checkpoints nothing. -1: none. */
+/* The plan of the space that differs only in this kind of checkpointing, which comes soon after the
+ * one without. -1: there is none. */
 static int find_sibling(const struct search *search, int plan, enum checkpointing kind)
 {
 	const struct plan *of = &search->space.plans[plan];
@@ -91,7 +92,7 @@ static int find_sibling(const struct search *search, int plan, enum checkpointin
 	return -1;
 }
 
-/* Do its bounds say so? They are made whole where they do not say more before. */
+/* May the plan fit by its bounds? Bounds are completed if they do not already rule it out. */
 static bool may_fit(struct search *search, int plan)
 {
 	const struct bound *bound = &search->bounds.of[plan];
@@ -100,8 +101,8 @@ static bool may_fit(struct search *search, int plan)
 	return bound->memory <= search->limit;
 }
 
-/* Of the blocks, how many of this kind make the plan fit by the bounds of memory; INFINITY: all do
- * not suffice. */
+/* The share of blocks that have to be checkpointed in this way to make the plan fit, by the bounds
+ * of memory; INFINITY: even all of them do not suffice. */
 static double share_of(struct search *search, int plan, int sibling)
 {
 	const struct bound *none = &search->bounds.of[plan], *all = &search->bounds.of[sibling];
@@ -115,8 +116,8 @@ static double share_of(struct search *search, int plan, int sibling)
 
 struct task {
 	struct family family;
-	int place;         /* in the space */
-	int full;          /* the plan that checkpoints all in full; -1: that is not mixed */
+	int place;         /* index in the space */
+	int full;          /* the plan with all blocks checkpointed in full; -1: not mixed */
 	int guess[COUNTS]; /* by the bounds of memory */
 	int64_t estimate;  /* time per token of the guess */
 	struct mix mix;
@@ -125,7 +126,8 @@ struct task {
 	struct error error;
 };
 
-/* With as many blocks checkpointed, of the kind that costs less, as the bounds say. */
+/* Estimates the step time with as many blocks checkpointed as the bounds require, of the kind that
+ * costs less. */
 static double estimate(struct search *search, struct task *task)
 {
 	const struct bound *none = &search->bounds.of[task->place];
@@ -158,7 +160,7 @@ static double saving(const struct family *family, double seconds)
 
 struct tasks {
 	const struct search *search;
-	int n, first; /* the first that is not solved */
+	int n, first; /* the first that is not solved yet */
 	struct task of[FAMILIES_LOOKED];
 	struct evaluators evaluators;
 };
@@ -173,14 +175,15 @@ static void sort_tasks(struct tasks *tasks)
 		}
 }
 
-/* Prefetching moves work in time, it adds and removes none. */
+/* Do the plans differ only in prefetching, which moves work in time but adds and removes none? */
 static bool differ_in_time(const struct plan *a, const struct plan *b)
 {
 	return a->mesh.shard == b->mesh.shard && plan_divides_alike(a, b) &&
 	       knobs_alike_but(knobs_of_role(KNOB_IN_TIME), a, b);
 }
 
-/* Keeps the best of those that differ in more than prefetching, in order. */
+/* Adds a task in the order of estimates. Of tasks that differ only in prefetching the best is
+ * kept. */
 static void add_task(struct tasks *tasks, const struct task *task)
 {
 	int at = tasks->n;
@@ -218,9 +221,9 @@ static void find_tasks(struct search *search, int64_t cost, struct tasks *tasks)
 	}
 }
 
-/* --- which are the best ----------------------------------------------------------------------- */
+/* --- which families are the best -------------------------------------------------------------- */
 
-/* The guess by the simulator. */
+/* Replaces the estimate of a task by a simulation of its guess. */
 static void time_guess(void *data, int index, int worker)
 {
 	struct tasks *tasks = data;
@@ -235,7 +238,7 @@ static void time_guess(void *data, int index, int worker)
 		task->estimate = costs_time(&plan, saving(&task->family, step_time));
 }
 
-/* Of these one is looked at. */
+/* Are the plans so similar that only one of them is solved? */
 static bool is_near(const struct plan *a, const struct plan *b)
 {
 	return a->strategy == b->strategy && a->mesh.shard == b->mesh.shard &&
@@ -244,7 +247,7 @@ static bool is_near(const struct plan *a, const struct plan *b)
 	       knob_equal(KNOB_RESHARD_AFTER_FORWARD, a, b);
 }
 
-/* In order, at most one of those that are near one another. */
+/* Keeps the tasks in order, one of each group of similar plans. */
 static void keep_different(struct tasks *tasks, int64_t cost)
 {
 	int n = 0;
@@ -262,7 +265,7 @@ static void keep_different(struct tasks *tasks, int64_t cost)
 	tasks->n = n;
 }
 
-/* --- solving them ----------------------------------------------------------------------------- */
+/* --- solving the families --------------------------------------------------------------------- */
 
 static void solve_task(void *data, int index, int worker)
 {
@@ -282,7 +285,7 @@ static void solve_task(void *data, int index, int worker)
 	task->mix.cost = costs_time(&task->mix.plan, step_time);
 }
 
-/* In order, so many at a time, until as many have a plan that fits. */
+/* Solves tasks in order, several at a time, until enough of them have a plan that fits. */
 static void solve_best(struct tasks *tasks)
 {
 	int solved = 0;

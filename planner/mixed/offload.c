@@ -1,8 +1,8 @@
-/* CPU offload where the devices alone do not suffice: the question of a second search. */
+/* CPU offload where the devices' memory does not suffice: the question of a second search. */
 #include "planner/mixed/mixed.h"
 #include "schedule/resolve/resolve.h"
 
-/* Some plan of the question's runtime can have it. */
+/* Can some plan of the question's runtime have this kind of offload? */
 static bool is_offered(const struct question *question, union knob_value value, struct arena *arena)
 {
 	struct question only = *question;

@@ -1,5 +1,5 @@
-/* Blocks of a pipeline over its stages: an integer programme over the simulator's times and bytes
- * proposes, the simulator decides. */
+/* Shares the blocks of a pipeline out over its stages. An integer programme over the simulator's
+ * times and bytes proposes, the simulator decides. */
 #include "planner/mixed/mixed.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 enum { PROPOSALS = 3 };
 
-/* Of seconds that were written down as whole numbers. */
+/* Tolerance for seconds that were rounded to whole numbers. */
 #define ROUNDING 1e-6
 
 struct stages {
@@ -50,8 +50,8 @@ static void measure(struct stages *s)
 	}
 }
 
-/* Bytes that a rank has left; < 0: it lacks them. Of the worst one it is known what the allocator
- * has cached; about as much of the others. */
+/* The bytes that a rank has left; < 0: it lacks them. The allocator's cache is known of the fullest
+ * rank, and assumed to be equal on the others. */
 static double left_of(const struct stages *s, const struct prediction *usual, int rank)
 {
 	double needed = (double)prediction_needed_bytes(usual);
@@ -85,7 +85,7 @@ static struct plan with_stages(const struct stages *s, const int *stages)
 	return plan;
 }
 
-/* The worst rank gets as many blocks less as it lacks bytes for. */
+/* Takes blocks from the worst rank, enough for the bytes that it lacks. */
 static void limit_further(
 	struct stages *s, const int *stages, const struct plan *plan, const struct prediction *p)
 {

@@ -1,4 +1,4 @@
-/* The rows of a finding, and the best plan of another question. */
+/* Rows of a finding, and the search of another question for its best plan. */
 #include "planner/search/find.h"
 
 #include <string.h>
@@ -18,7 +18,8 @@ struct found *find_row(struct finder *finder, const char *what, double value)
 	return &rows[finding->n++];
 }
 
-/* The winner, else the plan that misses by least; -1 when nothing could be made. */
+/* The index of the best plan, else of the one that exceeds memory least; -1: no plan could be
+ * made. */
 static int best_of(const struct search *search)
 {
 	const struct ranked *best = ranking_best(&search->ranking, STRATEGY_COUNT);
@@ -49,7 +50,7 @@ static bool fill_row(struct search *search, int plan, struct arena *arena, struc
 	return true;
 }
 
-/* `evaluated`: plans. */
+/* `*evaluated`: the number of simulated plans. */
 static bool search_row(const struct question *question, struct arena *arena, struct found *row,
 	int64_t *evaluated, struct error *error)
 {

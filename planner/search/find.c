@@ -1,4 +1,4 @@
-/* How long a sequence, how large a micro-batch: the largest value at which a plan still fits. */
+/* Limits of a plan: the longest sequence and the largest micro-batch that still fit. */
 #include "planner/search/find.h"
 
 #include <stdlib.h>
@@ -6,10 +6,10 @@
 
 #include "simulator/simulator.h"
 
-/* Sequences are as long as kernels like them. */
+/* Lengths are multiples of this, which kernels handle best. */
 enum { LENGTH_STEP = 128 };
 
-/* Longer than any; keeps tokens far from overflowing. */
+/* An upper limit beyond all real lengths, which keeps token counts far from overflow. */
 #define LENGTH_MAX (INT64_C(1) << 30)
 
 /* --- the largest value of a plan -------------------------------------------------------------- */
@@ -19,12 +19,12 @@ struct limit {
 	const struct question *question;
 	struct evaluators evaluators;
 	int64_t memory;       /* bytes of a device */
-	struct bounds bounds; /* of the least value, below which no other has less */
-	bool length;          /* of the sequence; else of the micro-batch */
+	struct bounds bounds; /* at the least value; larger values need no less memory */
+	bool length;          /* the length of the sequence is searched; else the micro-batch */
 	int64_t step, most;   /* values are multiples of `step` up to `most` */
 };
 
-/* The plan with another value, per rank and micro-batch; accumulation stays. */
+/* The plan with another value, per rank and micro-batch. The accumulation does not change. */
 static struct plan with_value(const struct limit *limit, const struct plan *plan, int64_t value)
 {
 	struct plan with = *plan;
@@ -37,7 +37,8 @@ static struct plan with_value(const struct limit *limit, const struct plan *plan
 	return with;
 }
 
-/* Fits with room: a plan that leans on the allocator's retries is no answer to "how much fits". */
+/* Does the plan fit with room at a value? A plan that needs retries of the allocator does not
+ * count. */
 static bool fits_at(const struct limit *limit, struct evaluator *evaluator, const struct plan *plan,
 	int64_t value, bool *fits, struct error *error)
 {
@@ -56,8 +57,8 @@ static bool fits_at(const struct limit *limit, struct evaluator *evaluator, cons
 	return true;
 }
 
-/* Raises `*best` to the plan's own largest value, when that is larger: a plan's need grows with the
- * value, so one look just above the best so far tells whether it is worth a bisection. */
+/* Raises `*best` to the plan's own largest value, if that is larger. Memory grows with the value,
+ * so one prediction just above the best so far tells if a bisection is worth it. */
 static bool raise(const struct limit *limit, struct evaluator *evaluator, const struct plan *plan,
 	int64_t *best, bool *raised, struct error *error)
 {
@@ -92,7 +93,7 @@ struct combination {
 	enum strategy strategy;
 	const char *checkpointing;
 	int64_t best;
-	const struct plan *plan; /* that reaches it */
+	const struct plan *plan; /* reaches `best` */
 	struct error error;
 };
 
@@ -101,7 +102,7 @@ enum { COMBINATIONS_MAX = 64 };
 struct combinations {
 	const struct limit *limit;
 	const struct space *space;
-	int *of; /* by plan; -1: none */
+	int *of; /* [space->n] combination of each plan; -1: none */
 	int n;
 	struct combination items[COMBINATIONS_MAX];
 };
@@ -120,7 +121,8 @@ static int combination_of(struct combinations *combinations, const struct plan *
 	return combinations->n++;
 }
 
-/* Its plans in their order: each is looked at just above the best before it. */
+/* Finds the largest value of one combination: its plans in their order, each from just above the
+ * best value so far. */
 static void fill_combination(void *data, int index, int worker)
 {
 	struct combinations *all = data;
@@ -171,7 +173,7 @@ static const char *combination_name(
 		combination->best * limit->step == 1 ? "" : "s");
 }
 
-/* The best plan of a combination at its largest value. */
+/* The question whose answer is the best plan of a combination at its largest value. */
 static void another_of(
 	const struct limit *limit, const struct combination *combination, struct another *another)
 {
@@ -215,7 +217,8 @@ static bool add_combinations(
 	return true;
 }
 
-/* The largest; of those the first, strategies coming in the order of plan.h. */
+/* Marks the largest value as the answer; of equal ones the first, in the order of strategies in
+ * plan.h. */
 static void mark_answer(struct finding *finding)
 {
 	struct found *best = NULL;
@@ -255,9 +258,10 @@ static bool find_limit(struct limit *limit, const struct question *question, str
 	return ok;
 }
 
-/* --- the two questions ------------------------------------------------------------------------ */
+/* --- the longest sequence, the largest micro-batch -------------------------------------------- */
 
-/* The micro-batch is 1 unless it was given; a global batch says nothing about one sequence. */
+/* Sets the micro-batch to 1 unless it was given. A global batch does not matter for one
+ * sequence. */
 static void ask_one_sequence(struct question *question)
 {
 	question_open(question, KNOB_GLOBAL_BATCH);
@@ -265,8 +269,8 @@ static void ask_one_sequence(struct question *question)
 		question_put(question, KNOB_MICRO_BATCH, (union knob_value){.number = 1});
 }
 
-/* The largest value with parameters on the host; 0: none, or offload is not for this search to
- * choose. Costs a second search, for which there is time where the first ended at once. */
+/* The largest value with parameters on the host; 0: none, or the user decides about offload. This
+ * is a second search, but the first one has ended at once where nothing fits. */
 static double limit_offloaded(const struct limit *limit)
 {
 	struct finding finding = {.find = limit->finder->finding->find};
@@ -283,7 +287,7 @@ static double limit_offloaded(const struct limit *limit)
 	return find_limit(&other, &question, &error) ? finding.value : 0;
 }
 
-/* "Not even 128 tokens fit without CPU offload; with --cpu-offload parameters: 22784" */
+/* Example: "Not even 128 tokens fit without CPU offload; with --cpu-offload parameters: 22784". */
 static const char *nothing_fits(const struct limit *limit, const char *least)
 {
 	double offloaded = limit_offloaded(limit);
@@ -373,7 +377,8 @@ static bool find_any(struct finder *finder, enum find find, double target, struc
 	return error_set(error, EXIT_CODE_INTERNAL, "no such question");
 }
 
-/* No value made a plan, so it is not the value: what was asked contradicts itself. */
+/* Was a plan made for some value? If for none, the fault is not in the value: the question
+ * contradicts itself. */
 static bool some_was_built(const struct finder *finder, struct error *error)
 {
 	const struct finding *finding = finder->finding;
@@ -387,7 +392,8 @@ static bool some_was_built(const struct finder *finder, struct error *error)
 	return error_set(error, EXIT_CODE_USAGE, "%s", own->note);
 }
 
-/* Limits from the largest on, machines from the smallest on; equal rows stay as they came. */
+/* Sorts limits from the largest to the smallest, machines from the smallest to the largest. Equal
+ * rows keep their order. */
 static void sort_rows(struct finding *finding)
 {
 	bool largest = finding->find == FIND_MAX_SEQ_LEN || finding->find == FIND_MAX_MICRO_BATCH;

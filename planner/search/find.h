@@ -1,4 +1,4 @@
-/* Private to search/: what the questions about limits share. */
+/* Private to search/: shared by the questions about limits. */
 #ifndef PLANNER_SEARCH_FIND_H
 #define PLANNER_SEARCH_FIND_H
 
@@ -13,13 +13,14 @@ struct finder {
 
 /* best.c */
 struct found *find_row(struct finder *finder, const char *what, double value);
-/* The whole search of another question; the best plan, or the one that misses by least, becomes a
- * row. False only for errors that are ours: a question that contradicts itself is a row with a
- * note. */
+/* Searches another question. Its best plan, or the one that exceeds memory least, becomes a row. A
+ * question that contradicts itself becomes a row with a note; false only for errors of the program.
+ */
 bool find_best(struct finder *finder, const struct question *question, const char *what,
 	double value, struct found **row, struct error *error);
 
-/* The same for several questions, which may be searched at once: rows in their order. */
+/* The same for several questions, which may be searched at once. Rows are in the order of
+ * questions. */
 struct another {
 	struct topology topology; /* for `question` */
 	struct question question;

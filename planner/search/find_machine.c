@@ -1,4 +1,4 @@
-/* How many devices, how fast a network, how well it scales: the search on other machines. */
+/* Searches on other machines: the fewest devices, the slowest network, and scaling. */
 #include "planner/search/find.h"
 
 #include <math.h>
@@ -75,8 +75,8 @@ static int64_t batch_of(const struct question *question)
 	return question_gives(question, KNOB_GLOBAL_BATCH) ? question->asked.global_batch : 0;
 }
 
-/* More devices than `n`: twice as many, or the next nodes of which the batch is a multiple; beyond
- * `most` when there are none. */
+/* The next number of devices above `n`: twice as many, or the next number of whole nodes that
+ * divides the batch; above `most` if there is none. */
 static int64_t more_devices(const struct question *question, int64_t n, int64_t most)
 {
 	int64_t node = question->topology->devices_per_node, batch = batch_of(question);
@@ -89,7 +89,8 @@ static int64_t more_devices(const struct question *question, int64_t n, int64_t 
 	return n;
 }
 
-/* Until a plan fits; 0 when none does. `*last`: the most that did not. */
+/* Adds devices until a plan fits. `*first`: their number, or 0; `*last`: the largest number on
+ * which none fits. */
 static bool grow_devices(struct finder *finder, int64_t *last, int64_t *first, struct error *error)
 {
 	const struct question *question = finder->question;
@@ -110,8 +111,8 @@ static bool grow_devices(struct finder *finder, int64_t *last, int64_t *first, s
 	return true;
 }
 
-/* Between two numbers of whole nodes. A number of which no plan can be made says nothing about its
- * neighbours: the next one is asked. */
+/* Bisects between two numbers of whole nodes. If no plan can be made for a number, that says
+ * nothing about its neighbours, so the next number is tried. */
 static bool bisect_nodes(struct finder *finder, int64_t last, int64_t *first, struct error *error)
 {
 	int64_t node = finder->question->topology->devices_per_node;
@@ -135,7 +136,7 @@ static bool bisect_nodes(struct finder *finder, int64_t last, int64_t *first, st
 	return true;
 }
 
-/* Up to the most of which a plan was made. */
+/* The statement that none fits, up to the largest number for which a plan was made. */
 static const char *none_fits(struct finder *finder)
 {
 	const struct finding *finding = finder->finding;
@@ -207,7 +208,7 @@ static bool try_gbit(struct finder *finder, double gbit, double free_time, struc
 	return true;
 }
 
-/* The least bandwidth that reaches the target, between one that does not and one that does. */
+/* Bisects for the least bandwidth that reaches the target; `low` does not reach it, `high` does. */
 static bool bisect_bandwidth(struct finder *finder, double low, double high, double target,
 	double free_time, double *least, struct error *error)
 {
@@ -216,7 +217,7 @@ static bool bisect_bandwidth(struct finder *finder, double low, double high, dou
 		struct found *row;
 		if (!try_gbit(finder, middle, free_time, &row, error))
 			return false;
-		finder->finding->n--; /* steps of a bisection are no result */
+		finder->finding->n--; /* steps of a bisection are not shown */
 		if (row->ratio >= target)
 			high = middle;
 		else
@@ -239,8 +240,8 @@ static bool network_is_free_to_vary(const struct topology *topology, struct erro
 	return true;
 }
 
-/* Rows for the speeds that are sold. `*low`, `*high`: the last that does not reach the target and
- * the first that does; 0: there is none. */
+/* Adds rows for the speeds on sale. `*low`: the last one that misses the target; `*high`: the first
+ * one that reaches it; 0: none does. */
 static bool try_sold(struct finder *finder, const double *sold, int n, double target,
 	double free_time, double *low, double *high, struct error *error)
 {
@@ -264,7 +265,7 @@ static bool try_sold(struct finder *finder, const double *sold, int n, double ta
 	return true;
 }
 
-/* The answer is between two speeds that are sold. */
+/* Searches the speeds on sale first, then between two of them. */
 bool find_network(struct finder *finder, double target, struct error *error)
 {
 	static const double sold[] = {1, 10, 25, 50, 100, 200, 400, 800, 1600, 3200};
@@ -307,7 +308,8 @@ bool find_network(struct finder *finder, double target, struct error *error)
 
 /* --- scaling ---------------------------------------------------------------------------------- */
 
-/* Throughput per device, relative to the fewest nodes on which a plan fits: their row, or NULL. */
+/* Fills in the throughput per device relative to the smallest machine on which a plan fits. Returns
+ * the row of that machine, or NULL. */
 static const struct found *add_efficiencies(struct finding *finding)
 {
 	const struct found *first = NULL;
@@ -350,7 +352,8 @@ bool find_scaling(struct finder *finder, struct error *error)
 {
 	const struct topology *topology = finder->question->topology;
 	struct finding *finding = finder->finding;
-	/* A single node asks about growing; a cluster about itself. */
+	/* From a single node the question is how it scales up; from a cluster, up to its own
+	 * size. */
 	int64_t most = topology->nodes > 1 ? topology->nodes : can_grow(topology) ? 8 : 1;
 	struct another *others = ARENA_ARRAY(finder->arena, struct another, SIZES_MOST);
 	int n_others = 0;

@@ -1,15 +1,15 @@
-/* The Pareto front: plans that no other beats in everything. */
+/* The Pareto front: plans that no other plan beats in every cost. */
 #include "planner/search/turns.h"
 
 #include <stdlib.h>
 
 struct front {
-	int entries; /* of the ranking that it is of */
+	int entries; /* number of entries in the ranking from which it was made */
 	int n;
 	const struct ranked *of[RANKING_PARETO_MAX];
 };
 
-/* On CPUs the device's memory is the host's. */
+/* The least possible costs of a plan. On CPUs the device's memory is the host's. */
 static struct costs least_costs(const struct search *search, int plan)
 {
 	const struct topology *topology = search->question->topology;
@@ -33,8 +33,8 @@ static bool may_be_on_front(const struct search *search, struct front *front, in
 	return !ranking_excludes(&search->ranking, front->of, front->n, plan, &least);
 }
 
-/* Seconds of a step from which on the plan is not on the front, whatever memory it needs; 0: none.
- */
+/* The step time in s from which on the plan is not on the front, whatever memory it needs; 0: there
+ * is none. */
 static double too_slow(const struct search *search, const struct front *front, int plan)
 {
 	const struct costs least = least_costs(search, plan);
@@ -56,12 +56,12 @@ static bool consider_for_front(
 		return true;
 	double slow = too_slow(search, front, plan);
 	bool ok = simulate_plan(search, plan, slow, error);
-	search->pruned -= search->known[plan].simulated; /* it is now after all */
+	search->pruned -= search->known[plan].simulated; /* it was counted as pruned before */
 	return ok;
 }
 
-/* What is simulated may take the place of the plan for which others were left out: they are looked
- * at again until nothing more is simulated. */
+/* A newly simulated plan may replace the plan on the front because of which others were left out.
+ * So all are considered again until no further plan is simulated. */
 bool search_front(struct search *search, struct error *error)
 {
 	int n = search->space.n;

@@ -1,5 +1,5 @@
-/* Best first: plans are simulated in the order of their bounds until no bound is low enough to
- * change the answer. docs/planner.md says why that equals simulating all of them. */
+/* Best-first search: plans are simulated in the order of their bounds until no bound is low enough
+ * to change the answer. docs/planner.md says why that equals simulating all of them. */
 #include "planner/search/search.h"
 
 #include <malloc.h>
@@ -10,13 +10,14 @@
 #include "planner/search/turns.h"
 #include "simulator/simulator.h"
 
-/* Blocks x micro-batches simulated after the first plan that fits until the search gives up: some
- * seconds. What is left then shows in the gap; strategies that were not looked at are not listed.
- */
+/* The effort, in blocks x micro-batches simulated after the first plan that fits, after which the
+ * search gives up; that takes some seconds. The plans that are left then show in the gap, and
+ * strategies that were not reached are not listed. */
 enum { EFFORT_MAX = 50000 };
 
-/* What is next: of plans by their bounds, and of those that wait again, by a higher one or by their
- * step time; then of those that wait to the end. */
+/* The order in which plans have their turns: all by their first bounds (`tickets`), merged with
+ * those that wait again by a higher bound or by their step time (`again`); then those that wait to
+ * the end (`last`). */
 struct queue {
 	int n, next;
 	struct ticket *tickets; /* malloc'ed, as are the others */
@@ -33,7 +34,8 @@ static bool next_is_again(const struct queue *queue)
 	return tickets_compare(&queue->again[queue->first_again], &queue->tickets[queue->next]) < 0;
 }
 
-/* None is below those that were taken out. */
+/* Inserts a ticket among those that wait again. It is never below one that was already taken
+ * out. */
 static void queue_again(struct queue *queue, const struct ticket *ticket)
 {
 	int low = queue->first_again, high = queue->n_again++;
@@ -58,7 +60,7 @@ static void queue_last(struct queue *queue, const struct ticket *ticket)
 	queue->last[queue->n_last++] = *ticket;
 }
 
-/* False: there is none. */
+/* Takes out the next ticket. False: there is none. */
 static bool queue_next(struct queue *queue, struct ticket *ticket)
 {
 	if (queue->next < queue->n || queue->first_again < queue->n_again)
@@ -71,7 +73,8 @@ static bool queue_next(struct queue *queue, struct ticket *ticket)
 	return true;
 }
 
-/* What lacks room is no better plan, however fast it is. */
+/* Notes the bound of a plan that is not simulated. A plan that lacks room does not count, because
+ * it is no better however fast it is. */
 static void leave_out(struct search *search, const struct ticket *ticket)
 {
 	if (!lacks_room(search, ticket->plan))
@@ -86,7 +89,8 @@ static void drop(struct search *search, const struct ticket *ticket)
 
 /* --- best first ------------------------------------------------------------------------------- */
 
-/* The ticket's plan and those behind it. */
+/* Simulates the ticket's plan, and those behind it that are free to be simulated at the same
+ * time. */
 static bool make_next_ready(struct search *search, bool time, const struct ticket *ticket,
 	const struct queue *queue, struct error *error)
 {
@@ -97,7 +101,7 @@ static bool make_next_ready(struct search *search, bool time, const struct ticke
 	return make_ready(search, time, ticket, behind, n, error);
 }
 
-/* By its bound: its time is found out. */
+/* Finds out the step time of a plan that had its turn by its bound. */
 static bool consider_time(struct search *search, const struct ticket *ticket,
 	const struct queue *queue, struct error *error)
 {
@@ -105,13 +109,14 @@ static bool consider_time(struct search *search, const struct ticket *ticket,
 	if (!search->known[plan].timed && !make_next_ready(search, true, ticket, queue, error))
 		return false;
 	take_time(search, plan);
-	/* Of a pipeline all is known then: what only has to be beaten may be beaten already. */
+	/* The simulation of a pipeline's time has found out everything. Taking its turn now may
+	 * already settle a search that only has to beat something. */
 	if (search->known[plan].ready)
 		take_turn(search, plan);
 	return true;
 }
 
-/* Raises the bound of time, by which the plan waits for its turn. */
+/* Raises the plan's bound of time by one stage, and queues it again by that bound. */
 static bool consider_bound(struct search *search, const struct ticket *ticket, struct queue *queue,
 	struct error *error)
 {
@@ -123,7 +128,7 @@ static bool consider_bound(struct search *search, const struct ticket *ticket, s
 	} else if (pipeline && !known->tightened) {
 		tighten(search, plan);
 	} else {
-		if (pipeline) { /* the memory is needed */
+		if (pipeline) { /* free memory for the simulation */
 			evaluator_release(&search->evaluator);
 			bounds_release(&search->bounds);
 		}
@@ -136,7 +141,7 @@ static bool consider_bound(struct search *search, const struct ticket *ticket, s
 	return true;
 }
 
-/* What its load alone does not leave out waits by its whole bound. */
+/* The load alone did not rule out the plan, so it waits again by its complete bound. */
 static void complete(struct search *search, int plan, struct queue *queue)
 {
 	bounds_complete(&search->bounds, &search->space, plan);
@@ -179,14 +184,14 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 	return simulate_plan(search, plan, 0, error);
 }
 
-/* A plan without room gives way to any that has it. */
+/* Has a plan with room been found? A plan without room is worse than any plan with it. */
 static bool has_found_room(const struct search *search)
 {
 	const struct ranked *first = ranking_first(&search->ranking);
 	return first != NULL && !first->tight;
 }
 
-/* May it go on? What is left costs at least as much as the ticket says. */
+/* May the search go on? All plans that are left cost at least the ticket's bound. */
 static bool goes_on(struct search *search, const struct ticket *ticket)
 {
 	int64_t most = search->question->effort > 0 ? search->question->effort : EFFORT_MAX;
@@ -219,7 +224,7 @@ static bool search_plans(struct search *search, struct error *error)
 
 /* --- the whole -------------------------------------------------------------------------------- */
 
-/* Of the plans that miss by least; INT64_MAX when none was made. */
+/* The peak of the plan that exceeds memory least; INT64_MAX: no plan could be made. */
 static int64_t least_peak(const struct search *search)
 {
 	int64_t least = INT64_MAX;
@@ -241,7 +246,7 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	ranking_init(&search->ranking, question->objective, question->simplicity);
 	search->ranking.wanted = question->wanted;
 	if (question->freed != 0)
-		search->ranking.window = RANKING_FUZZ; /* many levers, many near ties */
+		search->ranking.window = RANKING_FUZZ; /* levers give many near ties */
 	if (!space_build(question, arena, &search->space, error))
 		return false;
 	bounds_build(question, &search->space, &search->bounds);
@@ -262,7 +267,7 @@ static bool search_closest(
 	       (!question->pareto || search_front(search, error));
 }
 
-/* Where nothing fits with room: again with ranks that share sequences. */
+/* Where nothing fits with room, searches again with ranks that share sequences. */
 static bool search_divided(const struct question *question, struct arena *arena,
 	struct search *search, struct error *error)
 {
@@ -305,7 +310,7 @@ void search_release(struct search *search)
 	for (int i = 0; i < search->workers.n; i++)
 		evaluator_release(&search->workers.of[i]);
 #ifdef __GLIBC__
-	malloc_trim(0); /* what is free in the middle of the heap, too */
+	malloc_trim(0); /* also returns free memory in the middle of the heap */
 #endif
 }
 

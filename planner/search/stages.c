@@ -1,4 +1,4 @@
-/* Pipelines whose stages are not as their framework cuts them. */
+/* Pipelines whose blocks are shared out over stages differently than their framework does. */
 #include "planner/search/search.h"
 
 #include <math.h>
@@ -6,16 +6,16 @@
 
 #include "planner/mixed/mixed.h"
 
-enum { SHARED_MOST = 4 }; /* pipelines that are looked at */
+enum { SHARED_MOST = 4 }; /* pipelines that are tried */
 
-/* Only the better one of these is. */
+/* Are the two plans so similar that only the better one is tried? */
 static bool are_alike(const struct plan *a, const struct plan *b)
 {
 	return a->strategy == b->strategy && a->mesh.pipeline == b->mesh.pipeline &&
 	       knob_equal(KNOB_PIPELINE_SCHEDULE, a, b) && knob_equal(KNOB_VIRTUAL_STAGES, a, b);
 }
 
-/* What was looked at is another plan now. */
+/* Puts the plan with other stages in place of the one that was tried. */
 static void replace(struct search *search, const struct ranked *entry, const struct shared *shared)
 {
 	struct known *known = &search->known[entry->plan];
@@ -31,7 +31,8 @@ static void replace(struct search *search, const struct ranked *entry, const str
 	ranking_change(&search->ranking, &changed);
 }
 
-/* A step has to take less than this to be the best of its strategy with one more departure. */
+/* The step time that a plan with one more departure must stay below to be the best of its
+ * strategy. */
 static double wanted(const struct search *search, const struct plan *plan, double usual)
 {
 	const struct ranked *best = ranking_best(&search->ranking, (int)plan->strategy);

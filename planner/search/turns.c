@@ -1,10 +1,10 @@
-/* A plan's turn: what is simulated of it, and when. */
+/* The turn of a plan: how much of it is simulated, and when. */
 #include "planner/search/turns.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Most micro-batches of a step repeat the one before: a simulation passes over them. */
+/* The micro-batches that a simulation runs at most; it skips those that repeat the one before. */
 enum { SIMULATED_MICRO_BATCHES = 4 };
 
 int tickets_compare(const void *left, const void *right)
@@ -56,10 +56,9 @@ static void learn(
 	known->costs = costs_of(search->question, plan, prediction);
 }
 
-/* What a plan costs and whether it fits; a plan that the builder refuses is no plan. What takes
- * longer than `slow` seconds (0: none) is not looked at any further: its time is known from then
- * on.
- */
+/* Simulates a plan for its costs and whether it fits. A plan that the builder refuses is not
+ * counted as a plan. If a step takes longer than `slow` seconds (0: no limit), only its time is
+ * noted. */
 static bool look_at_plan(struct search *search, struct evaluator *evaluator, int index, double slow,
 	struct error *error)
 {
@@ -68,7 +67,7 @@ static bool look_at_plan(struct search *search, struct evaluator *evaluator, int
 	struct prediction prediction;
 	struct error mine = {0};
 	bool lost =
-		plan->mesh.pipeline > 1 && too_large(search, index); /* its memory is asked for */
+		plan->mesh.pipeline > 1 && too_large(search, index); /* only its memory is wanted */
 	if (!(lost ? evaluator_run_on(
 			     evaluator, search->question->topology, plan, &prediction, &mine)
 		   : evaluator_run_unless_slow(evaluator, plan, slow, &prediction, &mine))) {
@@ -82,8 +81,8 @@ static bool look_at_plan(struct search *search, struct evaluator *evaluator, int
 	return true;
 }
 
-/* Whether it fits, and if so all that its turn asks for. With the allocator's retries a simulation
- * takes several times as long: what needs them waits to the end. */
+/* Simulates whether a plan fits, and if so all its costs. If it needs retries of the allocator, its
+ * costs are not simulated yet: that takes several times as long, so such plans wait to the end. */
 static bool judge_plan(
 	struct search *search, struct evaluator *evaluator, int index, struct error *error)
 {
@@ -100,7 +99,7 @@ static bool judge_plan(
 	return true;
 }
 
-/* Of a plan that is to be shown, what is exposed too. */
+/* Judges a plan that will be shown, with the exposure of its communication. */
 static bool look_closely(
 	struct search *search, struct evaluator *evaluator, int index, struct error *error)
 {
@@ -109,15 +108,17 @@ static bool look_closely(
 	if (look == NULL)
 		base_out_of_memory(sizeof(*look));
 	known->look = look;
-	arena_alloc(&look->arena, 1, 1); /* what stays lies before what goes */
+	arena_alloc(&look->arena, 1, 1); /* allocates what is kept before what is freed later */
 	return evaluator_judge_closely(evaluator, &search->space.plans[index], &look->arena,
 		&look->prediction, &look->exposure, error);
 }
 
-/* Of what the fullest stages hold: the last one, with the head, is surely none of them. */
+/* With less than this share of the bytes of the fullest stage, the last stage is not the
+ * fullest. */
 #define CLEARLY_LESS 0.8
 
-/* How the loss is computed is seen by the last stage alone. */
+/* Is the last stage, the only one that computes the loss, equal in both plans, or not the
+ * fullest? */
 static bool ends_alike(
 	struct evaluator *evaluator, const struct plan *a, const struct plan *b, int64_t held)
 {
@@ -126,9 +127,9 @@ static bool ends_alike(
 	return one == other || (double)max_i64(one, other) < CLEARLY_LESS * (double)held;
 }
 
-/* A pipeline that had its turn, whose operations cost the same to the bit, and whose buffers are as
- * large: they differ in levers that change nothing of it. It had room, or its fullest stages had
- * none. -1: there is none. */
+/* A pipeline that had its turn and is equal to this one: its operations cost the same to the bit
+ * and its buffers have the same sizes, because the two plans differ only in levers without effect
+ * on them. It had room, or its fullest stages had none. -1: there is none. */
 static int find_twin(const struct search *search, struct evaluator *evaluator, int index)
 {
 	const struct known *known = &search->known[index];
@@ -163,8 +164,8 @@ static void take_after(const struct known *twin, const struct bound *bound, stru
 	known->costs = twin->costs;
 }
 
-/* Of a pipeline, the simulation of its time takes the most of everything. What does not fit is
- * looked at again in its turn, if that comes. */
+/* Judges a pipeline once, for its time and its memory, because simulating its time is most of the
+ * work. One that does not fit is simulated again if its turn comes. */
 static bool look_once(
 	struct search *search, struct evaluator *evaluator, int index, struct error *error)
 {
@@ -183,7 +184,7 @@ static bool look_once(
 		return true;
 	}
 	struct prediction prediction;
-	bool closely = search->question->wanted == WANTED_ALL; /* what is found is shown */
+	bool closely = search->question->wanted == WANTED_ALL; /* its result may be shown */
 	known->looked_at = true;
 	bool ok = closely ? look_closely(search, evaluator, index, error)
 			  : evaluator_judge_step(
@@ -196,7 +197,7 @@ static bool look_once(
 	}
 	if (ok && !known->is_short)
 		learn(search, index, &prediction, known);
-	evaluator_release(evaluator); /* few others are as large */
+	evaluator_release(evaluator); /* few other simulations need as much memory */
 	return ok;
 }
 
@@ -205,7 +206,7 @@ bool search_look_closely(struct search *search, int plan, struct arena *arena,
 {
 	const struct close_look *look = search->known[plan].look;
 	if (look == NULL || search->known[plan].is_short ||
-		search->question->freed != 0) /* levers_let_go changes plans */
+		search->question->freed != 0) /* levers_let_go has changed the plan */
 		return evaluator_run_closely(&search->evaluator, &search->space.plans[plan], arena,
 			prediction, exposure, error);
 	*prediction = evaluator_kept(&look->prediction, arena);
@@ -239,7 +240,8 @@ void take_time(struct search *search, int index)
 	search->pipelines += known->looked_at && known->has_room;
 }
 
-/* A plan that is ready has its turn: of what was simulated ahead, only what had its turn counts. */
+/* Enters a simulated plan into the ranking, if it fits. Plans that were simulated ahead count only
+ * from their turn on. */
 void take_turn(struct search *search, int index)
 {
 	const struct plan *plan = &search->space.plans[index];
@@ -278,7 +280,7 @@ bool too_large(const struct search *search, int plan)
 	return search->bounds.of[plan].memory > search->limit;
 }
 
-/* What the fastest so far costs, with room in memory; INT64_MAX: there is none. */
+/* The cost of the fastest plan so far that has room; INT64_MAX: there is none. */
 static int64_t least_cost(const struct ranking *ranking)
 {
 	for (int i = 0; i < ranking->n; i++)
@@ -287,8 +289,9 @@ static int64_t least_cost(const struct ranking *ranking)
 	return INT64_MAX;
 }
 
-/* Pipelines that cannot win are simulated at length, and nobody has asked for one. The first one
- * that fits shows what the best would cost. */
+/* Is this a pipeline that cannot win and need not be simulated? Pipelines take long, and the first
+ * one that fits shows how costly the best is. Pipelines that the user asked for are all simulated.
+ */
 static bool is_one_too_many(
 	const struct search *search, const struct ticket *ticket, const struct ranked *candidate)
 {
@@ -307,7 +310,7 @@ bool lacks_room(const struct search *search, int index)
 		       search->bounds.of[index].memory, search->limit);
 }
 
-/* What only has to beat something need not be the very best. */
+/* A search that has to beat a cost stops when the rest can improve by less than 5 %. */
 #define NEARLY 0.95
 
 static bool cannot_beat(const struct search *search, const struct ticket *ticket)
@@ -339,7 +342,7 @@ bool is_needed(const struct search *search, const struct ticket *ticket)
 	return ranking_needs(&search->ranking, &candidate);
 }
 
-/* As many micro-batches are in flight. */
+/* Do as many micro-batches fill both pipelines? */
 static bool fills_alike(const struct plan *a, const struct plan *b)
 {
 	int64_t many = 2 * a->mesh.pipeline + 3;
@@ -348,8 +351,8 @@ static bool fills_alike(const struct plan *a, const struct plan *b)
 		       b->grad_accum >= many);
 }
 
-/* Does `plan` surely need as much as `smaller`? A micro-batch of fewer sequences saves less in each
- * of as many that are in flight, and gathers ahead are held besides. */
+/* Does `plan` surely need as much memory as `smaller`? A micro-batch of fewer sequences saves fewer
+ * activations, with as many in flight, and units gathered ahead only add bytes. */
 static bool needs_as_much(const struct plan *smaller, const struct plan *plan)
 {
 	const uint64_t differs = KNOB_BIT(KNOB_MICRO_BATCH) | KNOB_BIT(KNOB_GRAD_ACCUM) |
@@ -361,7 +364,7 @@ static bool needs_as_much(const struct plan *smaller, const struct plan *plan)
 	       fills_alike(smaller, plan) && knobs_alike_but(differs, smaller, plan);
 }
 
-/* Such a plan stands little before. */
+/* A plan that needs less is at most this far before it in the space. */
 enum { BEFORE_MOST = 64 };
 
 int find_smaller(const struct search *search, int index)
@@ -401,7 +404,8 @@ void follow(struct search *search, int index)
 	bound->time = fmax(bound->time, known->path);
 }
 
-/* Its turn is not yet to be timed, or not yet to be simulated. */
+/* Must the plan wait for an earlier stage before it is timed (`time`), or before it is
+ * simulated? */
 static bool is_behind(const struct search *search, int plan, bool time)
 {
 	const struct known *known = &search->known[plan];
@@ -414,15 +418,14 @@ static bool is_behind(const struct search *search, int plan, bool time)
 }
 
 /* --- ahead of their turn -------------------------------------------------------------------------
- * The next plans in order are simulated at once, as many as there are cores. What is done with them
- * happens in their order and only when it is their turn, so the answer does not depend on how many
- * those are. */
+ * The next plans in order are simulated at the same time, one for each core. Their results take
+ * effect in order, each at its turn, so the answer does not depend on the number of cores. */
 
 enum { AHEAD_MAX = 64 };
 
 struct ahead {
 	struct search *search;
-	bool time; /* the step time alone */
+	bool time; /* only the step time */
 	int n, plans[AHEAD_MAX];
 	struct error errors[AHEAD_MAX];
 };

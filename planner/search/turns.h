@@ -1,5 +1,4 @@
-/* Private to search/: plans in the order of their bounds, and what happens when they have their
- * turn. */
+/* Private to search/: plans in the order of their bounds, and their turns. */
 #ifndef PLANNER_SEARCH_TURNS_H
 #define PLANNER_SEARCH_TURNS_H
 
@@ -12,7 +11,7 @@ struct ticket {
 
 /* A bound as a cost: rounding is monotone, so it stays below the cost that it bounds. */
 int64_t bound_cost(const struct search *search, int plan, enum cost_kind kind);
-/* < 0: a before b. */
+/* < 0: a is before b. */
 int tickets_compare(const void *a, const void *b);
 /* All plans in ascending order of their bounds. The caller frees it. */
 struct ticket *tickets_of(const struct search *search, enum cost_kind kind);
@@ -21,33 +20,35 @@ struct ticket *tickets_of(const struct search *search, enum cost_kind kind);
 int64_t looked_at(const struct search *search);
 bool too_large(const struct search *search, int plan);
 bool is_needed(const struct search *search, const struct ticket *ticket);
-/* For sure, as far as is known. */
+/* Does the plan surely lack room, by all that is known of it? */
 bool lacks_room(const struct search *search, int plan);
-/* What lacks room counts only where nothing has any, and what the allocator's retries cost takes
- * long to find out: it lets all others go first, once. */
+/* Plans that lack room matter only if none has room, and the cost of the allocator's retries takes
+ * long to simulate. So such a plan lets all others go first, once. */
 bool waits_to_the_end(struct search *search, int plan);
-/* A plan that surely needs no more: of a smaller micro-batch, say; -1: none is near. */
+/* A plan that surely needs no more memory, for example one with a smaller micro-batch; -1: none is
+ * near. */
 int find_smaller(const struct search *search, int index);
-/* A plan's own schedule tells more of its memory than what it shares with others. */
+/* Raises the bound of memory by the plan's own schedule, which tells more than the parts that it
+ * shares with other plans. */
 void tighten(struct search *search, int index);
-/* A pipeline: its bound of time is its own from now on. */
+/* Raises the bound of a pipeline's time by its own schedule. */
 void follow(struct search *search, int index);
-/* The step time is known for a tenth of what the memory takes, and says whether that is asked for.
- * A plan that the builder refuses is ready. */
+/* Simulates the step time, which takes a tenth of the time that the memory takes, and decides if
+ * the memory is needed. A plan that the builder refuses is ready. */
 bool time_plan(struct search *search, struct evaluator *evaluator, int index, struct error *error);
-/* From its turn on that is its bound: before, the order of plans would depend on how many cores
- * there are. */
+/* Makes the simulated time the plan's bound, at its turn and not before: otherwise the order of
+ * plans would depend on the number of cores. */
 void take_time(struct search *search, int index);
 /* A plan that is ready enters the ranking if it fits. */
 void take_turn(struct search *search, int index);
 /* Makes it ready, unless it takes longer than `slow` seconds (0: none), and takes its turn. */
 bool simulate_plan(struct search *search, int index, double slow, struct error *error);
-/* The ticket's plan, and as many of the `n` behind it as there are cores: their step times, or all
- * that their turns will ask for. */
+/* Simulates the ticket's plan, and as many of the `n` behind it as there are cores: only their step
+ * times (`time`), or all that their turns need. */
 bool make_ready(struct search *search, bool time, const struct ticket *ticket,
 	const struct ticket *behind, int n, struct error *error);
 
-/* closest.c: of every strategy without a plan that fits, the one that misses by least. */
+/* closest.c: for every strategy without a plan that fits, the plan that exceeds memory least. */
 bool find_all_closest(struct search *search, struct error *error);
 /* front.c: the Pareto front. */
 bool search_front(struct search *search, struct error *error);

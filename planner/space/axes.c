@@ -1,4 +1,4 @@
-/* The values of every axis: defaults, then what the user listed or forbade. */
+/* The values of every axis: the defaults, then what the user listed or forbade. */
 #include "planner/space/filling.h"
 #include "planner/space/space.h"
 #include "schedule/resolve/resolve.h"
@@ -44,7 +44,7 @@ const enum knob_id axes_in_order[] = {
 };
 const int n_axes = COUNT_OF(axes_in_order);
 
-/* --- what the user said ----------------------------------------------------------------------- */
+/* --- restrictions by the user ----------------------------------------------------------------- */
 
 static bool stands_in(enum knob_id axis, const struct knob_list *list, union knob_value value)
 {
@@ -54,15 +54,15 @@ static bool stands_in(enum knob_id axis, const struct knob_list *list, union kno
 	return false;
 }
 
-/* All values of a knob that has few. */
+/* Adds all values of a knob that has few. */
 static void add_all(struct filling *f, enum knob_id axis)
 {
 	for (int i = 0; i < knob_n_values(axis); i++)
 		axis_add_choice(f, axis, i);
 }
 
-/* Only hybrid strategies have a shard group to choose; DDP has buckets instead of units, and
- * nothing to gather. */
+/* Does the axis exist for this strategy? Only hybrid strategies have a shard group to choose. DDP
+ * has buckets instead of units, and gathers nothing. */
 static bool has_axis(const struct filling *f, enum knob_id axis)
 {
 	bool of_units = axis == KNOB_WRAP || axis == KNOB_PREFETCH ||
@@ -73,8 +73,8 @@ static bool has_axis(const struct filling *f, enum knob_id axis)
 	return !of_units || plan_layout(f->plan) != LAYOUT_WHOLE;
 }
 
-/* A list replaces the values; what is forbidden leaves them. Forbidding a value of a knob that is
- * not searched by itself searches the others. */
+/* Applies the user's restrictions: a list replaces the values, and forbidden values are removed. If
+ * a value of a knob that is not searched by default is forbidden, the other values are searched. */
 static void restrict_axis(struct filling *f, enum knob_id axis)
 {
 	if (!has_axis(f, axis))
@@ -110,8 +110,8 @@ int space_shard_groups(const struct topology *topology, int64_t groups[SPACE_VAL
 	return n;
 }
 
-/* A hybrid strategy without a proper group is FULL_SHARD or SHARD_GRAD_OP under another name; it is
- * a plan only for who asked for it by name. */
+/* A hybrid strategy without a proper group equals FULL_SHARD or SHARD_GRAD_OP. It is a plan only if
+ * the user asked for it by name. */
 static bool add_shard_groups(struct filling *f, bool by_name)
 {
 	int64_t groups[SPACE_VALUES_MAX];
@@ -147,8 +147,8 @@ int64_t axes_natural_group(const struct topology *topology)
 	return best;
 }
 
-/* Parameters kept over the devices of a node cost no network in backward. Other groups can be asked
- * for. */
+/* Parameters that stay sharded over the devices of a node need no network in backward. Other groups
+ * are tried only if the user asks for them. */
 static void add_reshards(struct filling *f)
 {
 	int64_t node = f->question->topology->devices_per_node, shard = f->plan->mesh.shard;
@@ -172,8 +172,8 @@ static bool same_units(const struct wrapped *a, int n_a, const struct wrapped *b
 int space_wraps(const struct plan *plan, const struct model *model, bool with_ends,
 	struct arena *arena, union knob_value wraps[SPACE_VALUES_MAX])
 {
-	/* What people run: transformer blocks, and PyTorch's size_based_auto_wrap_policy as it
-	 * ships. Any other size can be asked for. */
+	/* The usual policies: transformer blocks, and PyTorch's size_based_auto_wrap_policy with
+	 * its default size. Other sizes are tried only if the user asks for them. */
 	static const struct wrap_policy tried[] = {
 		{.text = "block", .kind = WRAP_BLOCK},
 		{.text = "blocks:2", .kind = WRAP_BLOCKS, .argument = 2},
@@ -181,7 +181,7 @@ int space_wraps(const struct plan *plan, const struct model *model, bool with_en
 		{.text = "model", .kind = WRAP_MODEL},
 		{.text = "size:100000000", .kind = WRAP_SIZE, .argument = 100000000},
 	};
-	/* As torchtitan wraps; tied ends must stay in the root. */
+	/* The policies of torchtitan. A head tied to the embedding must stay in the root. */
 	static const struct wrap_policy ends[] = {
 		{.text = "block+head", .kind = WRAP_BLOCK, .head = true},
 		{.text = "block+embedding+head",
@@ -216,7 +216,7 @@ static void add_wraps(struct filling *f)
 
 /* --- prefetch --------------------------------------------------------------------------------- */
 
-/* Both values, the usual one first. */
+/* Adds both values of a switch, the usual one first. */
 static void add_switch(struct filling *f, enum knob_id axis, bool first)
 {
 	if (!axis_is_free(f, axis) || !knob_honoured(axis, f->plan->runtime, true))
@@ -250,7 +250,8 @@ static void add_checkpointings(struct filling *f)
 
 /* --- levers ----------------------------------------------------------------------------------- */
 
-/* What never costs anything is always pulled: who asked for the simplest plan lets go again. */
+/* Adds the levers that the question frees. One that never makes a step slower is pulled in all
+ * plans; levers_let_go drops it again where it gains nothing. */
 static void add_levers(struct filling *f)
 {
 	for (int i = 0; i < KNOB_COUNT; i++) {
@@ -279,8 +280,8 @@ static void add_divisors(struct filling *f, int64_t per_rank)
 			axis_add_int(axis, d);
 }
 
-/* Bounded by tokens in one step. On CPU devices a step is short only when its batch is small: there
- * the micro-batch stays at its default, 1. */
+/* Adds micro-batches up to a limit of tokens in one step. On CPUs the micro-batch stays at its
+ * default of 1, because only a small batch gives a short step. */
 static void add_powers(struct filling *f)
 {
 	int64_t tokens = 0, fixed = f->plan->grad_accum * f->plan->seq_len;
@@ -301,14 +302,15 @@ static void add_batches(struct filling *f)
 	bool global = question_gives(f->question, KNOB_GLOBAL_BATCH);
 	bool accum = fixed(f, KNOB_GRAD_ACCUM);
 	if (fixed(f, KNOB_MICRO_BATCH) || (global && accum))
-		return; /* two of the three give the third */
+		return; /* two of the three determine the third */
 	if (global)
 		add_divisors(f, f->plan->global_batch / mesh_fewest_data_parallel(f));
 	else
 		add_powers(f);
 }
 
-/* Without a global batch, what micro-batch and accumulation make of it. */
+/* Do all plans have the same global batch? Without that option, micro-batch and accumulation
+ * determine it. */
 static void compare_batches(struct filling *f)
 {
 	bool global = question_gives(f->question, KNOB_GLOBAL_BATCH);

@@ -1,4 +1,4 @@
-/* Values of an axis in the making. */
+/* Adding values to an axis. */
 #include "planner/space/filling.h"
 
 void axis_add(struct axis *axis, union knob_value value)

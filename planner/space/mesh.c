@@ -1,4 +1,4 @@
-/* Ranks that divide the model: which sizes of each axis are tried, and where. */
+/* Ranks that divide the model: the sizes of each axis that are searched, and where. */
 #include "planner/space/filling.h"
 #include "planner/space/space.h"
 #include "schedule/resolve/resolve.h"
@@ -41,9 +41,9 @@ static bool has_knob(const struct filling *f, enum knob_id id)
 	return knob_table[id].runtimes >> f->plan->runtime & 1;
 }
 
-/* Does every rank have whole parameters and gradients (ZeRO-1)? Then what divides the model is
- * searched however small that is: it saves most of their memory and of what the ranks reduce.
- * Bounds leave nearly all of these plans out. */
+/* Does every rank have whole parameters and gradients (ZeRO-1)? Then axes that divide the model are
+ * searched however small it is, because they save most of that memory and of the bytes that ranks
+ * reduce. Bounds rule out nearly all of these plans. */
 static bool keeps_whole(const struct filling *f)
 {
 	return f->question->topology->device.kind == DEVICE_GPU &&
@@ -71,11 +71,11 @@ bool space_divide(const struct question *question, struct question *other)
 		       question_is_open(question, KNOB_CONTEXT));
 }
 
-/* Where parameters are sharded, several nodes hold them together at a price that stages do not pay,
- * and a model of more is cut into stages. Parameters of a stage stay whole between micro-batches
- * (torchtitan's default): with experts, few of which a token uses, that pays wherever it fits, as
- * it does where a part of the nodes holds all states. Other strategies are searched where the
- * pipeline is given. */
+/* Are pipeline stages worth a search? Gathers of parameters that are sharded over several nodes
+ * have a price that stages do not pay, so a model that exceeds NODES nodes is cut into stages. The
+ * parameters of a stage stay whole between micro-batches (torchtitan's default). With experts, of
+ * which a token uses few, that pays wherever it fits, which is where a part of the nodes can hold
+ * all states. Other strategies are searched with stages only if the user gives the pipeline. */
 static bool asks_for_stages(const struct filling *f)
 {
 	enum { NODES = 4, PART = 4 };
@@ -87,10 +87,10 @@ static bool asks_for_stages(const struct filling *f)
 	return experts ? !exceeds_nodes(f->question, part) : exceeds_nodes(f->question, NODES);
 }
 
-/* Of the plan's runtime; powers of two, as many as give every rank a part of a sequence, and no
- * part less than SHORT tokens for the sake of its length; MOST where nothing fits otherwise. Where
- * parameters are whole, context ranks save what tensor ranks would of activations, for less
- * traffic: FEW at least. */
+/* Context ranks, if the runtime has them: powers of two, up to the number that gives every rank a
+ * part of a sequence. Parts are no shorter than SHORT tokens if only the length asks for them; up
+ * to MOST if nothing fits otherwise. With whole parameters at least FEW are tried, because they
+ * save as much of the activations as tensor ranks, for less traffic. */
 static void add_context(struct filling *f)
 {
 	enum { SHORT = 8192, MOST = 64, FEW = 2 };
@@ -110,8 +110,9 @@ static void add_context(struct filling *f)
 		axis_add_int(&f->axes->of[KNOB_CONTEXT], c);
 }
 
-/* Of plans with context ranks, the runtime's own first. Beside sharded parameters they differ by
- * less than --simplicity asks for; all-to-all was never the fastest of published models. */
+/* Methods for plans with context ranks, the runtime's own first. With sharded parameters they
+ * differ by less than --simplicity, so only that one is tried. All-to-all is left out because it
+ * was never the fastest for a published model. */
 static void add_context_methods(struct filling *f)
 {
 	static const enum context_method tried[] = {CONTEXT_RING, CONTEXT_ALL_GATHER};
@@ -123,9 +124,9 @@ static void add_context_methods(struct filling *f)
 			axis_add_choice(f, KNOB_CONTEXT_METHOD, (int)tried[i]);
 }
 
-/* Of the plan's runtime; powers of two, of at least a node each, or half of one where parameters
- * are whole, and two blocks. Longer ones than published runs have are for who asks (Llama 3 405B:
- * 16, arXiv 2407.21783). */
+/* Pipeline stages, if the runtime has them: powers of two, of at least a node each (half a node if
+ * parameters are whole) and at least two blocks. Pipelines longer than published ones (Llama 3
+ * 405B: 16, arXiv 2407.21783) are tried only if the user asks for them. */
 static void add_stages(struct filling *f)
 {
 	enum { LONGEST = 16 };
@@ -140,7 +141,7 @@ static void add_stages(struct filling *f)
 		f->axes->of[KNOB_PIPELINE].n = 0;
 }
 
-/* Of plans with a pipeline: several stages a rank where it has as many blocks. */
+/* Schedules for plans with a pipeline; interleaved, if the runtime has it. */
 static void add_orders(struct filling *f)
 {
 	bool any = f->axes->of[KNOB_PIPELINE].n > 1 || f->question->asked.mesh.pipeline > 1;
@@ -152,7 +153,8 @@ static void add_orders(struct filling *f)
 	axis_add_choice(f, KNOB_PIPELINE_SCHEDULE, PIPELINE_INTERLEAVED);
 }
 
-/* Of interleaved orders: two, which is what 0 means, four and eight, each of a block at least. */
+/* Virtual stages of interleaved schedules: two, which 0 stands for, four and eight, with at least a
+ * block each. */
 static void add_virtual_stages(struct filling *f)
 {
 	enum { FEW = 4, MOST = 8 };
@@ -169,7 +171,8 @@ static void add_virtual_stages(struct filling *f)
 		axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], v);
 }
 
-/* A node's ranks, which NVLink joins, and a few times as many, where they divide the experts. */
+/* Expert ranks: those of a node, which NVLink connects, and of a few nodes, if they divide the
+ * experts. */
 static void add_experts(struct filling *f)
 {
 	static const int nodes[] = {1, 2, 4, 16};
@@ -190,7 +193,8 @@ static bool is_tried(const struct question *question, enum knob_id axis, int64_t
 	return ranks == 1 || (asks && question_is_open(question, axis));
 }
 
-/* Tensor ranks first, within a node; context ranks beyond. */
+/* Resolves the question with as few ranks as possible that divide the model: tensor ranks within a
+ * node first, context ranks beyond it. */
 static bool resolve_divided(const struct question *question, struct arena *arena, struct plan *plan)
 {
 	const struct topology *topology = question->topology;
@@ -232,7 +236,7 @@ bool axes_resolve(const struct question *question, struct arena *arena, struct p
 	return false;
 }
 
-/* Of all plans: more ranks that divide the model leave fewer that share data. */
+/* The more ranks divide the model, the fewer are data-parallel. */
 int64_t mesh_fewest_data_parallel(const struct filling *f)
 {
 	int64_t ranks = plan_ranks(f->plan);

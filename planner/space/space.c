@@ -1,4 +1,4 @@
-/* Enumeration: the plans that the axes make. */
+/* Enumerates the plans in the product of the axes. */
 #include "planner/space/space.h"
 #include "planner/space/departures.h"
 #include "planner/space/wording.h"
@@ -12,10 +12,11 @@ struct enumeration {
 	struct arena *arena;
 	struct space *space;
 	struct question strategy; /* the question of one strategy */
-	struct usual usual;       /* and its plan with all defaults */
+	struct usual usual;       /* the plan of that strategy with all defaults */
 	struct axes axes;
 	int capacity; /* of space->departures */
-	/* By knob: which values of its list are in a plan, and why the others are not. */
+	/* For each knob: which values of its list some plan has, and why a plan cannot have the
+	 * others. */
 	uint64_t used[KNOB_COUNT];
 	struct error unused[KNOB_COUNT];
 };
@@ -33,7 +34,7 @@ static void note_value(struct enumeration *e, enum knob_id axis, union knob_valu
 		e->unused[axis] = *error;
 }
 
-/* "none, parameters"; empty where none is. */
+/* Example: "none,parameters". Nothing is added if no value is used. */
 static void add_used(const struct enumeration *e, enum knob_id axis, struct text *text)
 {
 	const struct knob_list *list = &e->question->only[axis];
@@ -62,7 +63,7 @@ static bool refuse_value(
 	return false;
 }
 
-/* A value that no plan has was asked for in vain. */
+/* Does some plan have each of the values that the user listed? It is an error if none has. */
 static bool all_used(const struct enumeration *e, struct error *error)
 {
 	for (int a = 0; a < n_axes; a++) {
@@ -85,13 +86,13 @@ bool has_axes(const struct plan *plan)
 
 /* --- levers ----------------------------------------------------------------------------------- */
 
-/* Only together with other knobs: whether a plan can have it is seen when it is made. */
+/* Does the lever need other knobs too? Then it is checked when a plan is made, not alone. */
 static bool asks_for_others(enum knob_id id)
 {
 	return id == KNOB_LATE_ALL_REDUCE;
 }
 
-/* Asynchronous tensor parallelism may need compilation, which may be free too. */
+/* Asynchronous tensor parallelism may need compilation, which may be a free lever itself. */
 int space_levers(const struct question *question, const struct plan *plan, enum knob_id id,
 	union knob_value values[SPACE_VALUES_MAX], struct error *error)
 {
@@ -121,7 +122,7 @@ bool space_pulls(enum knob_id id, const struct plan *plan)
 	return knob_table[id].levers >> value.choice & 1;
 }
 
-/* So was a lever that no plan can pull. */
+/* Does some plan pull each of the levers that the user named? It is an error if none can. */
 static bool all_pulled(const struct enumeration *e, struct error *error)
 {
 	for (int k = 0; k < KNOB_COUNT; k++) {
@@ -143,8 +144,9 @@ static bool all_pulled(const struct enumeration *e, struct error *error)
 
 /* --- points ----------------------------------------------------------------------------------- */
 
-/* More tokens than a free batch may grow to: micro-batches are listed for the fewest ranks. Large
- * ones in few micro-batches leave a pipeline idle. */
+/* Does the plan have more tokens than a free batch may grow to? Micro-batches are listed for the
+ * fewest data-parallel ranks, so plans with more can exceed it. Large micro-batches are also left
+ * out in a pipeline, because few of them leave it idle. */
 static bool exceeds(const struct enumeration *e, const struct plan *plan)
 {
 	enum { LARGE = 4 };
@@ -158,8 +160,9 @@ static bool exceeds(const struct enumeration *e, const struct plan *plan)
 	       plan->global_batch > SPACE_FREE_BATCH_TOKENS / plan->seq_len;
 }
 
-/* With a single micro-batch there is one synchronisation, whatever the knob says; blocks that are
- * not checkpointed have no inputs to move; hybrids of one group are FULL_SHARD or SHARD_GRAD_OP. */
+/* Does another plan do the same? A single micro-batch is synchronised once, whatever the knob says.
+ * Blocks that are not checkpointed have no inputs to offload. A hybrid strategy with one group is
+ * FULL_SHARD or SHARD_GRAD_OP. */
 static bool repeats(const struct enumeration *e, const struct plan *plan)
 {
 	bool moves_nothing = plan->activation_offload == ACTIVATIONS_CHECKPOINTS &&
@@ -173,8 +176,8 @@ static bool repeats(const struct enumeration *e, const struct plan *plan)
 	       (e->axes.of[KNOB_ACTIVATION_OFFLOAD].n > 1 && moves_nothing);
 }
 
-/* Megatron-LM takes other numbers of micro-batches with groups of another size alone
- * (microbatch_group_size_per_vp_stage). */
+/* Does the last group of micro-batches have fewer than the others? Megatron-LM accepts that only
+ * with another size of groups (microbatch_group_size_per_vp_stage). */
 static bool leaves_a_group(const struct enumeration *e, const struct plan *plan)
 {
 	return plan->pipeline_schedule == PIPELINE_INTERLEAVED &&
@@ -206,8 +209,8 @@ static int64_t asked_size(const struct question *point, enum knob_id axis)
 	return question_gives(point, axis) ? knob_get(axis, &point->asked).number : 1;
 }
 
-/* Orders are of pipelines. Parameters of a stage are gathered once and reduced once a step: how
- * they are prefetched says little. */
+/* Does the axis have one value at this point? Only pipelines have schedules. In a stage, parameters
+ * are gathered once and reduced once per step, so prefetching matters little. */
 static bool is_plain_in_stages(enum knob_id axis, const struct question *point)
 {
 	bool staged = asked_size(point, KNOB_PIPELINE) > 1;
@@ -227,8 +230,9 @@ static bool searches_experts(const struct enumeration *e, const struct question 
 	       point->asked.mesh.expert > 1;
 }
 
-/* Where tensor or expert ranks hold parts of a block, units of other sizes and partial resharding
- * are tried only if they were asked for: they save what is not much then. */
+/* Is only the plain value of the axis tried? Where tensor or expert ranks hold parts of a block,
+ * other unit sizes and partial resharding save little, so they are tried only if the user asks for
+ * them. */
 static bool is_plain(const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
 	if (e->question->only[axis].n == 0 && is_plain_in_stages(axis, point))
@@ -240,8 +244,8 @@ static bool is_plain(const struct enumeration *e, enum knob_id axis, const struc
 	return of_units && (tensor || searches_experts(e, point)) && e->question->only[axis].n == 0;
 }
 
-/* Values of an axis that are tried, the first ones: of expert ranks a node beside stages, two
- * beside tensor ranks, which make room for them. */
+/* The number of values of an axis that are tried, from the first on. With stages expert ranks stay
+ * within a node; with tensor ranks, which free memory, within two. */
 static int tried(const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
 	int n = e->axes.of[axis].n;
@@ -254,8 +258,8 @@ static int tried(const struct enumeration *e, enum knob_id axis, const struct qu
 	return (int)(asked_size(point, KNOB_TENSOR) > 1 ? min_i64(n, 3) : n);
 }
 
-/* As torchtitan has it, which composes FSDP2 with them: ends that are not tied are units of their
- * own; with experts blocks are prefetched in forward. */
+/* The value that torchtitan uses when it combines FSDP2 with other axes: an untied embedding and
+ * head are units of their own, and with experts blocks are prefetched in forward. */
 static union knob_value plain_value(
 	const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
@@ -274,8 +278,8 @@ static union knob_value plain_value(
 	return e->axes.of[axis].values[0];
 }
 
-/* Walks the product of the axes from the a-th on, and leaves `point` as it was; false with the
- * first error when no point came out. */
+/* Adds the product of the axes from the a-th on, and leaves `point` as it was. False if no plan
+ * could be made, with the first error. */
 static bool add_points(struct enumeration *e, int a, struct question *point, struct error *error)
 {
 	if (a == n_axes)
@@ -306,8 +310,8 @@ static bool add_points(struct enumeration *e, int a, struct question *point, str
 
 /* --- strategies ------------------------------------------------------------------------------- */
 
-/* The plan of the strategy with everything open at its default; it tells the runtime, whose knobs
- * the axes are. */
+/* The plan of the strategy with every open knob at its default. Its runtime decides which axes
+ * exist. */
 static bool strategy_plan(
 	struct enumeration *e, enum strategy strategy, struct plan *plan, struct error *error)
 {
@@ -344,8 +348,8 @@ static bool add_strategy(
 	return add_points(e, 0, &e->strategy, error);
 }
 
-/* What is looked at without being named: all that the runtime has, but the stages of ZeRO only in
- * their own runtimes. */
+/* The strategies that are searched without being named: all of the runtime, but stages of ZeRO only
+ * in runtimes that have no other. */
 static unsigned usual_strategies(const struct question *question)
 {
 	enum runtime_kind runtime = question->asked.runtime;
@@ -380,7 +384,8 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 		if (!space->allowed[s] || add_strategy(&e, (enum strategy)s, by_name, &mine))
 			continue;
 		space->impossible[s] = arena_strdup(arena, mine.message);
-		/* Rather of the runtime than of DDP, which nobody named. */
+		/* A message about another strategy is more useful than one about DDP, which nobody
+		 * named. */
 		if (first.message[0] == '\0' || blamed == STRATEGY_NO_SHARD) {
 			first = mine;
 			blamed = s;

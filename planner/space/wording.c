@@ -1,5 +1,5 @@
-/* Every value goes through the file's own rules: one that comes out as another is that other one.
- */
+/* Restricts the space to plans that a configuration file can express. Every value is written by the
+ * file's own rules; if it is read back as another value, that value takes its place. */
 #include "planner/space/wording.h"
 
 #include "planner/space/space.h"
