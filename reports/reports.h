@@ -1,4 +1,4 @@
-/* The face of reports/: views and writers. Everything is text in a struct text. */
+/* The face of reports/: views and writers, which all write into a struct text. */
 #ifndef REPORTS_REPORTS_H
 #define REPORTS_REPORTS_H
 

@@ -1,12 +1,12 @@
-/* Measured / predicted on one logarithmic scale, a quarter to four times: what agrees stands on the
- * middle line. */
+/* A chart of measured / predicted on one logarithmic scale from a quarter to four times. Figures
+ * that agree lie on the middle line. */
 #include <math.h>
 #include <string.h>
 
 #include "reports/charts/axes.h"
 #include "reports/charts/charts.h"
 
-#define SPAN 2.0 /* powers of two on either side */
+#define SPAN 2.0 /* powers of two on each side */
 
 static double place(double ratio)
 {
@@ -32,7 +32,7 @@ static void add_grid(struct text *text)
 			lines[i] == 1 ? "" : " stroke-dasharray=\"2 4\"");
 }
 
-/* The predicted interval as a band, the spread of the measured steps as a line. */
+/* Draws the predicted interval as a band, and the spread of the measured steps as a line. */
 static void add_spread(const struct report *report, struct text *text)
 {
 	const struct prediction *predicted = report->explained.prediction;

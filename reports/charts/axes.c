@@ -1,4 +1,4 @@
-/* Axes and the frame that all charts share. */
+/* Axes, and the frame that all charts share. */
 #include "reports/charts/axes.h"
 
 #include <math.h>
@@ -143,7 +143,8 @@ void chart_end(const struct chart *chart, struct text *text)
 	if (chart->x_name != NULL) {
 		text_add(text, "<div class=\"xname\">");
 		add_html(text, chart->x_name);
-		/* Else a difference of 1 % looks like a cliff. */
+		/* An axis that starts just below the data would make a difference of 1 % look like
+		 * a cliff. */
 		if (chart->y.low > 0) {
 			text_add(text, "<b class=\"cut\">the upward axis is cut: it begins at ");
 			axis_label(&chart->y, chart->y.low, text);

@@ -14,14 +14,14 @@ struct axis {
 	double unit; /* the labels show value / unit ... */
 	const char *unit_name;
 	int decimals;
-	const char *const *names; /* of the ticks, instead of numbers; NULL: numbers */
+	const char *const *names; /* of the ticks; NULL: the ticks are labelled with numbers */
 };
 
 enum axis_kind { AXIS_SECONDS, AXIS_BYTES, AXIS_NUMBER };
 
 /* About `wanted` ticks. low < high, else high is moved. */
 struct axis axis_make(enum axis_kind kind, double low, double high, int wanted);
-/* `n` names, equally far apart: name i stands at i. */
+/* `n` names at equal distances: name i is at i. */
 struct axis axis_of_names(const char *const *names, int n);
 /* The labels of a horizontal axis. */
 void axis_add_labels(const struct axis *axis, struct text *text);
@@ -37,10 +37,10 @@ struct chart {
 	const char *x_name; /* NULL: none */
 };
 void chart_begin(const struct chart *chart, struct text *text);
-/* From here on marks, which are not stretched, instead of lines and areas. */
+/* Ends the stretched part (lines and areas); marks that follow keep their shape. */
 void chart_marks(struct text *text);
 void chart_end(const struct chart *chart, struct text *text);
-/* In drawing coordinates, clamped to the area. */
+/* A place in drawing coordinates, clamped to the area. */
 int chart_x(const struct chart *chart, double value);
 int chart_y(const struct chart *chart, double value);
 

@@ -4,21 +4,22 @@
 
 #include "reports/text/text.h"
 
-/* Bytes by category over `end` seconds, stacked; the limit is drawn when it is near enough. */
+/* Bytes by category over `end` seconds, stacked. The limit is drawn if it is near enough. */
 void chart_memory(const char *name, const struct memory_curve *curve, double end, int64_t limit,
 	struct text *text);
-/* One track a stream, and one for exposed communication. */
+/* One track for each stream, and one for exposed communication. */
 void chart_streams(const char *name, const struct schedule *schedule,
 	const struct timeline *timeline, struct text *text);
-/* Loss by step. Nothing when there are fewer than two steps. */
+/* Loss by step. Draws nothing if there are fewer than two steps. */
 void chart_loss(const struct measurement *measured, struct text *text);
-/* Time and peak memory of every candidate, as bars, with the reason why it lost. */
+/* Bars of time and peak memory of every candidate, with the reason why it lost. */
 void chart_strategies(const struct answer *answer, struct text *text);
-/* The same of several reports, one row each. */
+/* The same for several reports, with one row for each. */
 void chart_reports(const struct report *reports, int n, struct text *text);
-/* Throughput over a study's quantity, one line a plan. */
+/* Throughput over a study's quantity, with one line for each plan. */
 void chart_study(const char *name, const struct study *study, struct text *text);
-/* Throughput against peak memory of every candidate; the line joins what nothing beats in both. */
+/* Throughput against peak memory of every candidate. The line joins plans that no other beats in
+ * both. */
 void chart_pareto(const struct answer *answer, struct text *text);
 /* Measured / predicted of every line that has both, on one scale. */
 void chart_check(const struct report *report, struct text *text);

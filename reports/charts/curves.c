@@ -1,12 +1,13 @@
-/* Curves and clouds: a study's plans over its quantity, and candidates by time and memory. */
+/* Curves of a study's plans over its quantity, and scatter charts of candidates by time and
+ * memory. */
 #include <math.h>
 #include <string.h>
 
 #include "reports/charts/axes.h"
 #include "reports/charts/charts.h"
 
-/* Eight shapes, so that series differ without colour: circle, square, triangles, diamond, cross,
- * hexagon, star. Pixels around the place. */
+/* Eight shapes, in pixels around their place, so that series differ without colour: circle, square,
+ * two triangles, diamond, cross, hexagon, star. */
 static const char *const shapes[SERIES_STYLES] = {
 	"M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
 	"M-4.5-4.5h9v9h-9z",
@@ -23,7 +24,7 @@ static double share(const struct axis *axis, double value)
 	return (value - axis->low) / (axis->high - axis->low) * 100;
 }
 
-/* Escaped, but for line ends, which a tip may have. */
+/* Adds escaped text. Line ends are kept, because a tooltip may have them. */
 static void add_lines(const char *words, struct text *text)
 {
 	struct text line = {0};
@@ -40,8 +41,8 @@ static void add_lines(const char *words, struct text *text)
 	text_finish(&line);
 }
 
-/* A mark: shape and colour of its series, at a place of the chart. `open`: hollow, for what does
- * not fit. `words` are shown when it is pointed at. */
+/* Draws a mark of a series. `open`: hollow, for a plan that does not fit. `words` is its
+ * tooltip. */
 static void chart_mark(const struct chart *chart, int style, double x, double y, bool open,
 	const char *words, struct text *text)
 {
@@ -57,7 +58,7 @@ static void chart_mark(const struct chart *chart, int style, double x, double y,
 	text_add(text, "</title></path></svg>\n");
 }
 
-/* One entry of a legend, with the mark. */
+/* Adds an entry of a legend with its mark. */
 static void legend_mark(int style, const char *name, struct text *text)
 {
 	int shape = style % SERIES_STYLES;
@@ -87,7 +88,8 @@ static void study_range(const struct study *study, double *low, double *high)
 			*high = fmax(*high, point->tokens_per_s_per_gpu);
 		}
 	}
-	/* Small differences between large numbers are what the chart is for. */
+	/* The axis does not start at 0, because the chart should show small differences of large
+	 * numbers. */
 	double margin = (*high - *low) * 0.12;
 	*low = *low > 0.6 * *high ? *low - margin : 0;
 	*high += margin > 0 ? margin : 0.05 * *high;

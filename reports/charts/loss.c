@@ -1,4 +1,4 @@
-/* The loss that training measured. */
+/* A chart of the loss that training measured. */
 #include "reports/charts/axes.h"
 #include "reports/charts/charts.h"
 
@@ -17,7 +17,7 @@ static void loss_range(const struct measurement *measured, double *low, double *
 	}
 }
 
-/* Every step up to 800, then the mean of equal stretches. */
+/* Draws every step of up to 800, and the means of equal stretches of more. */
 static void add_loss_line(
 	const struct chart *chart, const struct measurement *measured, struct text *text)
 {

@@ -1,4 +1,4 @@
-/* Memory over the step, stacked by category. */
+/* A chart of memory over the step, stacked by category. */
 #include "reports/charts/axes.h"
 #include "reports/charts/charts.h"
 
@@ -12,7 +12,7 @@ static double stacked(const struct memory_curve *curve, int i, int c)
 	return (double)sum;
 }
 
-/* A staircase: forth along the top of the category, back along its bottom. */
+/* Draws a category as a staircase: forward along its top, back along its bottom. */
 static void add_area(const struct chart *chart, const struct memory_curve *curve, double end, int c,
 	struct text *text)
 {
@@ -29,7 +29,7 @@ static void add_area(const struct chart *chart, const struct memory_curve *curve
 	text_add(text, "Z\"/>\n");
 }
 
-/* An invisible column that shows the numbers of its moment when pointed at. */
+/* Adds invisible columns whose tooltips show the numbers of their moment. */
 static void add_hover(const struct chart *chart, const struct memory_curve *curve, double end,
 	int i, struct text *text)
 {
@@ -89,7 +89,7 @@ static int fullest(const struct memory_curve *curve)
 	return peak;
 }
 
-/* A limit far above would flatten the picture; it is named instead. */
+/* Is the limit drawn? One far above would flatten the picture, so it is only named. */
 static bool limit_is_near(int64_t limit, double most)
 {
 	return limit > 0 && (double)limit < 4 * most;

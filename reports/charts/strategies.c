@@ -1,18 +1,18 @@
-/* Time and peak memory as bars side by side: of the best plan of each strategy, or of several
- * reports. Bars of time are of equal work. */
+/* Bars of time and peak memory side by side, for the best plan of each strategy or for several
+ * reports. Times are of equal work. */
 #include "reports/charts/axes.h"
 #include "reports/charts/charts.h"
 
 enum { MAX_ROWS = 24, BAR_HEIGHT = 10 };
 
-/* What one row shows; `time` is for as many tokens as the first row's step has. */
+/* The content of one row. `time` is that of as many tokens as a step of the first row has. */
 struct bar_row {
 	const struct prediction *prediction;
 	const struct plan *plan;
 	double tokens; /* of a step of one device */
 	double time;
 	bool chosen, fits;
-	const char *name, *why; /* raw; `name` NULL: the plan's */
+	const char *name, *why; /* unescaped; `name` NULL: the plan's name */
 };
 
 struct bars {
@@ -55,7 +55,8 @@ static void find_most(struct bars *bars)
 		bars->one_limit =
 			bars->one_limit &&
 			(double)bars->rows[i].prediction->memory_limit_bytes == bars->limit;
-	/* A model of 1 TB on 80 GB devices would hide every other bar. */
+	/* Bars end at three times the limit: a model of 1 TB on devices of 80 GB would hide the
+	 * others. */
 	if (bars->limit > 0 && bars->most_bytes > 3 * bars->limit)
 		bars->most_bytes = 3 * bars->limit;
 	if (bars->limit > bars->most_bytes && bars->limit < 4 * bars->most_bytes)

@@ -1,4 +1,4 @@
-/* What each stream does over the step. */
+/* A chart of what each stream does over the step. */
 #include <string.h>
 
 #include "reports/charts/axes.h"
@@ -6,16 +6,16 @@
 
 /* A stretch of one stream that is drawn as one rectangle. */
 struct bar {
-	int first, count; /* the first operation, and how many */
+	int first, count; /* the first operation, and their number */
 	enum op_kind kind;
 	enum stream stream;
 	double start, end;
-	double busy; /* share of the time, the height of the rectangle */
+	double busy; /* share of the time that is busy; the height of the rectangle */
 };
 
 enum { MAX_BARS = 1200, TRACK_HEIGHT = 20, BUCKETS = 400 };
 
-/* Neighbours of one kind that the picture cannot tell apart. */
+/* Do neighbours have one kind, and is the gap between them too small to see? */
 static bool joins(
 	const struct bar *bar, const struct op *op, const struct span *span, double resolution)
 {
@@ -24,7 +24,7 @@ static bool joins(
 	       strcmp(kind_appearance(bar->kind).css, kind_appearance(op->kind).css) == 0;
 }
 
-/* One bar an operation, where there are not too many; -1 when there are. */
+/* Draws one bar for each operation. Returns -1 if there are too many. */
 static int draw_operations(const struct program *program, const struct timeline *timeline,
 	double end, struct bar *bars)
 {
@@ -51,7 +51,7 @@ static int draw_operations(const struct program *program, const struct timeline 
 	return n;
 }
 
-/* What a stream did in one bucket of the step. */
+/* The work of a stream in one bucket of the step. */
 struct bucket {
 	double seconds[OP_KIND_COUNT];
 	int first, count;
@@ -93,8 +93,8 @@ static struct bar bar_of(
 	return bar;
 }
 
-/* Too many operations to draw: the step in equal parts, each in the colour of what fills most of
- * it, as high as it is full. */
+/* Draws equal parts of the step where there are too many operations. Each has the colour of the
+ * kind that fills most of it, and its height is the share that is busy. */
 static int draw_buckets(const struct program *program, const struct timeline *timeline,
 	const bool used[STREAM_COUNT], double end, struct bar *bars)
 {
@@ -133,7 +133,8 @@ static int position(double time, double end)
 	return x < 0 ? 0 : x > CHART_WIDTH ? CHART_WIDTH : (int)(x + 0.5);
 }
 
-/* Without the end of the tag. `share` of the track's height, from below. */
+/* Adds a rectangle without the end of its tag. `share` is that of the track's height, from
+ * below. */
 static void add_rectangle(
 	const char *css, double start, double end, double whole, double share, struct text *text)
 {
@@ -177,7 +178,8 @@ struct exposure {
 	double seconds;
 };
 
-/* Behind the operations of every track, so that the eye finds what overlaps with nothing. */
+/* Marks exposed communication behind the operations of every track, which shows what overlaps with
+ * nothing. */
 static void add_exposure(const struct exposure *exposure, const char *css, bool titles, double end,
 	struct text *text)
 {
@@ -199,7 +201,7 @@ static void add_exposure(const struct exposure *exposure, const char *css, bool 
 	}
 }
 
-/* Neighbours that the picture cannot tell apart become one. */
+/* Joins neighbours that are too close to be seen apart. */
 static void join_exposure(struct exposure *exposure, double end)
 {
 	int n = 0;

@@ -1,4 +1,4 @@
-/* JSON of answers: `plan`, `plan --find`, `report`. */
+/* JSON documents of `plan`, `plan --find` and `report`. */
 #include "reports/documents/json.h"
 
 static void write_strategies(unsigned strategies, struct writer *writer)
@@ -11,7 +11,7 @@ static void write_strategies(unsigned strategies, struct writer *writer)
 	writer_end_list(writer);
 }
 
-/* As typed, and what it was resolved to. */
+/* Writes the question as typed and as it was resolved. */
 static void write_full_question(
 	const struct question *question, const struct question_text *asked, struct writer *writer)
 {
@@ -172,7 +172,7 @@ static void write_proof(const struct answer *answer, struct writer *writer)
 	writer_end_map(writer);
 }
 
-/* Why, what else, what if, and how sure: into the open map. */
+/* Writes reasons, options, sensitivities and doubts into the open map. */
 static void write_defence(const struct answer *answer, bool pareto, struct writer *writer)
 {
 	write_warnings(answer, writer);
@@ -207,7 +207,7 @@ static void write_defence(const struct answer *answer, bool pareto, struct write
 	write_proof(answer, writer);
 }
 
-/* Memory that the chosen plan had to leave free, and whether it does. */
+/* Writes the memory that the chosen plan has to leave free, and whether it does. */
 static void write_room(
 	const struct question *question, const struct answer *answer, struct writer *writer)
 {

@@ -1,5 +1,4 @@
-/* `predict --cases`: one row a case. Machines read it, so numbers are plain, of six
- * digits. */
+/* The rows of `predict --cases`. Programs read them, so numbers are plain and have six digits. */
 #include <string.h>
 
 #include "reports/documents/documents.h"
@@ -7,7 +6,7 @@
 enum cell_unit {
 	CELL_SECONDS,
 	CELL_GIB,     /* from bytes */
-	CELL_PERCENT, /* from a ratio; empty when it is unknown */
+	CELL_PERCENT, /* from a ratio; empty if it is unknown */
 	CELL_NUMBER
 };
 
@@ -25,7 +24,7 @@ struct case_column {
 #define CATEGORY(suffix)                                                                           \
 	CELL_INT, offsetof(struct prediction, memory_at_peak) + CATEGORY_##suffix * sizeof(int64_t)
 
-/* Between `case,fits` and `error`. */
+/* The columns between `case,fits` and `error`. */
 static const struct case_column columns[] = {
 	{"step_time_s", CELL_SECONDS, FIGURE(step_time)},
 	{"tokens_per_s_per_gpu", CELL_NUMBER, FIGURE(tokens_per_s_per_gpu)},

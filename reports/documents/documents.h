@@ -1,4 +1,4 @@
-/* The face of documents/: what other programs read. */
+/* The face of documents/: output for other programs. */
 #ifndef REPORTS_DOCUMENTS_DOCUMENTS_H
 #define REPORTS_DOCUMENTS_DOCUMENTS_H
 
@@ -18,7 +18,7 @@ void report_measurement_json(const struct question_text *asked, const struct pla
 	const struct measurement *measured, struct text *text);
 /* {schema: "shardplan/diagnose/1", version, bound, measured, predicted, causes}. */
 void report_diagnosis_json(const struct diagnosis *diagnosis, struct text *text);
-/* Of a step time or an MFU: shardplan/figures/1. */
+/* The diagnosis of a step time or an MFU: shardplan/figures/1. */
 void report_figures_json(const struct figures_diagnosis *diagnosis, struct text *text);
 /* `topologies fit --json`: {schema: "shardplan/fit/1", version, runs, constants, errors, spread,
  * topology}. */
@@ -31,21 +31,22 @@ void report_check_json(const struct check *check, struct text *text);
 void report_json(const struct report *reports, int n, struct text *text);
 
 /* --- CSV --- */
-/* `predict --cases`: the header, and one row; a NULL prediction with `message` is a bad row. What
- * was asked stands behind: `inputs`, NULL-terminated or NULL, are cells. */
+/* `predict --cases`: the header and one row. A bad row has a NULL prediction and a `message`. The
+ * cells of the question (`inputs`, NULL-terminated, or NULL) come last. */
 void report_case_header(const char *const *inputs, struct text *text);
 void report_case_row(const char *name, const struct prediction *prediction, const char *message,
 	const char *const *inputs, struct text *text);
-/* Whether a column between `case` and the inputs has this name. */
+/* Does a column between `case` and the inputs have this name? */
 bool report_has_case_column(const char *name);
-/* As `predict --cases`: a row for each plan and alternative, `error` with the reason why it lost;
- * rows of measurements have "measured" in `error`. */
+/* As `predict --cases`: one row for each plan and alternative, with the reason why it lost in
+ * `error`. Rows of measurements have "measured" there. */
 void report_csv(const struct report *reports, int n, struct text *text);
 
 /* --- traces --- */
-/* Chrome / Perfetto trace of the predicted and, if there is one, the measured step. */
+/* A Chrome / Perfetto trace of the predicted step and, if there is one, the measured step. */
 void report_trace(const struct explained *explained, struct text *text);
-/* A PyTorch memory snapshot (pickle, with NUL bytes) of the step, measured where it was. */
+/* A PyTorch memory snapshot (pickle, with NUL bytes) of the step; of the measured one if there is
+ * one. */
 void report_snapshot(const struct explained *explained, struct text *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* JSON of single results: predictions, measurements, checks, steps, diagnoses. */
+/* JSON of predictions, measurements, checks, explained steps and diagnoses. */
 #include "reports/documents/json.h"
 
 void json_begin(struct writer *writer, struct text *text, const char *schema)

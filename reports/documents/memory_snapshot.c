@@ -1,15 +1,15 @@
-/* The memory of a step as a PyTorch memory snapshot: what torch.cuda.memory._dump_snapshot() writes
- * and pytorch.org/memory_viz draws (keys as in torch/cuda/_memory_viz.py). One segment holds
- * everything, at addresses found first-fit: PyTorch's own segments are not drawn. Communicators and
- * contexts are not in it, as PyTorch's snapshots do not see them either. Pickle protocol 2, without
- * anything that runs code. */
+/* The memory of a step as a PyTorch memory snapshot, as torch.cuda.memory._dump_snapshot() writes
+ * it and pytorch.org/memory_viz draws it (keys as in torch/cuda/_memory_viz.py). All blocks are in
+ * one segment, at addresses found first-fit, because PyTorch's own segments would not be drawn.
+ * Communicators and contexts are left out, as PyTorch's snapshots do not see them either. Pickle
+ * protocol 2, without opcodes that run code. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "reports/documents/documents.h"
 
 #define BASE_ADDRESS INT64_C(0x7f0000000000)
-enum { BLOCK = 512 }; /* PyTorch rounds sizes up to it */
+enum { BLOCK = 512 }; /* PyTorch rounds sizes up to a multiple of it */
 
 /* --- pickle -------------------------------------------------------------------------------------
  */
@@ -76,8 +76,7 @@ static void end_list(struct text *text)
 	text_add_char(text, 'e');
 }
 
-/* --- what happens when --------------------------------------------------------------------------
- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 enum action { ACTION_ALLOC, ACTION_FREE_REQUESTED, ACTION_FREE_COMPLETED };
 
@@ -88,7 +87,7 @@ struct event {
 	int order;
 };
 
-/* The offset of a buffer; BASE_ADDRESS is 0 here. */
+/* A placed buffer. Offset 0 is BASE_ADDRESS. */
 struct place {
 	int buffer;
 	int64_t start, end;
@@ -120,8 +119,8 @@ static int compare_events(const void *a, const void *b)
 	return left->order - right->order;
 }
 
-/* A buffer is in use from the start of the operation that takes it to the end of the one that gives
- * it, as in the prediction's peak. */
+/* Adds the events of an operation. A buffer is in use from the start of the operation that takes it
+ * to the end of the one that gives it, as for the predicted peak. */
 static void add_op(struct heap *heap, int index)
 {
 	const struct program *program = &heap->schedule->programs[0];
@@ -187,7 +186,7 @@ static void remove_place(struct heap *heap, int buffer)
 	}
 }
 
-/* What the allocator would have done, event by event. */
+/* Places and frees blocks event by event, as the allocator would. */
 static void replay(struct heap *heap, struct arena *arena)
 {
 	int n = heap->schedule->programs[0].n_buffers;
@@ -214,7 +213,7 @@ static void add_frame(struct text *text, const char *file, int line, const char 
 	end_map(text);
 }
 
-/* What the buffer is, and the operation that took it, as a stack of calls. */
+/* Describes the buffer, and the operation that took it, as a stack of calls. */
 static void add_frames(const struct heap *heap, int buffer, int op, struct text *text)
 {
 	const struct schedule *schedule = heap->schedule;

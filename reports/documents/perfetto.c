@@ -1,11 +1,12 @@
-/* Chrome / Perfetto trace: the predicted and the measured step as two processes, a thread for the
- * host and one for each stream, memory as counters, waits between streams as flows. Of a pipeline
- * every stage is a process, with messages as flows; the host, waits and memory are of the stage
- * that is told of. */
+/* A Chrome / Perfetto trace. The predicted and the measured step are two processes, with a thread
+ * for the host and one for each stream, memory as counters, and waits between streams as flows. In
+ * a pipeline every stage is a process, with messages as flows; the host, waits and memory are only
+ * those of the class that is explained. */
 #include "reports/documents/documents.h"
 #include "schedule/pipeline/pipeline.h"
 
-/* Processes; the stages of a pipeline follow. Flows of messages are numbered from far away on. */
+/* Ids of processes; those of a pipeline's stages follow. Flow ids of messages begin at an offset,
+ * so that they differ from those of waits. */
 enum { PREDICTED = 1, MEASURED = 2, FIRST_STAGE = 3, HOST_THREAD = 0 };
 static const int64_t first_message = (int64_t)1 << 40;
 
@@ -13,11 +14,11 @@ struct trace {
 	const struct schedule *schedule;
 	struct writer *writer;
 	int process;
-	int stage;     /* -1: there are none */
-	int next_flow; /* flow ids are unique over both processes */
+	int stage;     /* -1: no pipeline */
+	int next_flow; /* flow ids are unique over all processes */
 };
 
-/* Microseconds, as the format wants. */
+/* Writes a time in microseconds, the unit of the format. */
 static void write_time(struct writer *writer, const char *key, double seconds)
 {
 	writer_number(writer, key, seconds * 1e6);
@@ -50,7 +51,7 @@ static void write_order(struct trace *trace, int thread)
 	writer_end_map(trace->writer);
 }
 
-/* "predicted: FULL_SHARD, every one of 16 ranks": all ranks of a class do the same. */
+/* Example: "predicted: FULL_SHARD, every one of 16 ranks". All ranks of a class do the same. */
 static void write_process_name(struct trace *trace)
 {
 	const struct plan *plan = &trace->schedule->plan;
@@ -94,7 +95,7 @@ static const char *pytorch_dtype(enum dtype dtype)
 	return names[dtype] != NULL ? names[dtype] : dtype_name(dtype);
 }
 
-/* As PyTorch's profiler describes a collective, so that its tools find them. */
+/* Describes a collective as PyTorch's profiler does, so that its tools recognise it. */
 static void write_collective(struct trace *trace, const struct op *op)
 {
 	static const char *const names[OP_KIND_COUNT] = {[OP_ALL_GATHER] = "_allgather_base",
@@ -151,7 +152,7 @@ static void write_operation(struct trace *trace, const struct timeline *timeline
 	const struct span *span = &timeline->spans[i];
 	struct text label = {0};
 
-	/* What tools for PyTorch's traces take for communication starts with nccl. */
+	/* Tools for PyTorch's traces take names that start with "nccl" for communication. */
 	if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE && is_gpu(trace->schedule))
 		text_add(&label, "nccl:");
 	operation_label(trace->schedule, op, &label);
@@ -165,7 +166,8 @@ static void write_operation(struct trace *trace, const struct timeline *timeline
 	text_finish(&label);
 }
 
-/* The host's slice ends where it reaches the next operation: blocking shows as length. */
+/* Writes the host's slice of an operation. It ends where the host reaches the next operation, so
+ * blocking shows as length. */
 static void write_issue(struct trace *trace, const struct timeline *timeline, int i)
 {
 	struct text label = {0};
@@ -194,7 +196,8 @@ static void write_flow(struct trace *trace, const char *phase, int64_t id, int t
 	writer_end_map(trace->writer);
 }
 
-/* Waits on the step before (negative) have no arrow: it is not drawn. */
+/* Writes flows of waits. A wait for the step before (negative) has none, because that step is not
+ * drawn. */
 static void write_waits(struct trace *trace, const struct timeline *timeline, int i)
 {
 	const struct program *program = &trace->schedule->programs[0];
@@ -212,7 +215,7 @@ static void write_waits(struct trace *trace, const struct timeline *timeline, in
 	}
 }
 
-/* The same at both ends, and of no other message. */
+/* An id that is the same at both ends of a message and that no other message has. */
 static int64_t message_id(const struct trace *trace, const struct op *op)
 {
 	const struct plan *plan = &trace->schedule->plan;
@@ -225,7 +228,7 @@ static int64_t message_id(const struct trace *trace, const struct op *op)
 	return first_message + id * pipeline.micro_batches + op->micro_batch;
 }
 
-/* It begins when the later end has come, and ends for both at once. */
+/* Writes a message. It begins when the later of its two ends is ready, and ends at both at once. */
 static void write_message(struct trace *trace, const struct timeline *timeline, int i)
 {
 	const struct op *op = &trace->schedule->programs[0].ops[i];
@@ -251,7 +254,7 @@ static void write_memory(struct trace *trace, const struct memory_curve *memory,
 	}
 }
 
-/* `memory` NULL: of a stage that is not told of. */
+/* `memory` NULL: of a stage other than the one that is explained. */
 static void write_process(
 	struct trace *trace, const struct timeline *timeline, const struct memory_curve *memory)
 {
@@ -314,7 +317,7 @@ static void write_predicted(struct trace *trace, const struct explained *explain
 	arena_finish(&arena);
 }
 
-/* What the profiler records of the job. */
+/* Writes what PyTorch's profiler records of the job. */
 static void write_job(struct trace *trace)
 {
 	writer_begin_map(trace->writer, "distributedInfo");

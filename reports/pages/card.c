@@ -1,4 +1,4 @@
-/* The answer: the strategy in large letters, its figures, and warnings. */
+/* The card with the answer: the strategy in large letters, its figures, and warnings. */
 #include "reports/pages/card.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ static void end_tile(struct text *text)
 	text_add(text, "</dd></div>\n");
 }
 
-/* A unit stays on the line of its number. */
+/* Adds a string that is not broken, so that a unit stays on the line of its number. */
 static void add_unbroken(const char *string, struct text *text)
 {
 	for (; *string != '\0'; string++)
@@ -116,7 +116,7 @@ static bool nothing_fits(const struct report *report)
 	return report->answer != NULL && report->answer->chosen == NULL;
 }
 
-/* The strategy in large letters, the rest of the plan below it. */
+/* Adds the strategy in large letters, and the rest of the plan below it. */
 static void add_winner(const struct report *report, struct text *text)
 {
 	const struct plan *plan = &report->explained.schedule->plan;

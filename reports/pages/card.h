@@ -1,12 +1,12 @@
-/* The card at the head of a page, and how sentences enter HTML. */
+/* The card at the head of a page, and the escaping of sentences for HTML. */
 #ifndef REPORTS_PAGES_CARD_H
 #define REPORTS_PAGES_CARD_H
 
 #include "reports/text/text.h"
 
-/* What a helper wrote as raw text, escaped; finishes it. */
+/* Adds raw text, escaped, and finishes it. */
 void add_raw(struct text *raw, struct text *text);
-/* A sentence, escaped; what is between backticks is to be typed. */
+/* Adds a sentence, escaped. Text between backticks is set as code. */
 void add_sentence(const char *sentence, struct text *text);
 
 void add_card(const struct report *report, struct text *text);

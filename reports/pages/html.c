@@ -1,4 +1,4 @@
-/* The page: the answer first, then why, then everything it rests on. */
+/* The HTML page: the answer first, then the reasons, then all details. */
 #include "reports/pages/style_and_script.h"
 
 #include "reports/charts/charts.h"
@@ -8,10 +8,10 @@
 
 struct page {
 	struct text *text;
-	bool several; /* reports */
+	bool several; /* more than one report */
 };
 
-/* Nothing may be loaded, sent or framed, and only this style and this script may act. */
+/* Forbids the page to load, send or frame anything, or to use another style or script. */
 static void add_policy(struct text *text)
 {
 	text_printf(text,
@@ -38,7 +38,7 @@ static void add_head(const struct report *reports, int n, struct text *text)
 	text_printf(text, "</title>\n<style>%s</style>\n</head>\n<body>\n<main>\n", html_style);
 }
 
-/* In a page of several reports a section stands below its report's heading, and has no address. */
+/* Begins a section. In a page of several reports it has no address, because ids must be unique. */
 static void section(const struct page *page, const char *id, const char *heading)
 {
 	if (page->several)
@@ -390,14 +390,14 @@ static void add_pictures(const struct page *page, const struct explained *explai
 	text_add(page->text, "</section>\n");
 }
 
-/* Everything about one report below its answer. */
+/* Adds everything about one report that comes after its answer. */
 static void add_details(const struct page *page, const struct report *report)
 {
 	if (report->answer != NULL) {
 		add_reasons(page, report->answer);
 		add_comparison(page, report->answer);
 	}
-	/* Measured beats predicted, so where there is a check it comes before the details. */
+	/* A measurement matters more than a prediction, so a check comes before the details. */
 	add_measured(page, report);
 	add_studies(page, report);
 	add_time(page, &report->explained);
@@ -420,7 +420,8 @@ static void add_one(const struct page *page, const struct report *report)
 	add_details(page, report);
 }
 
-/* Side by side first; of each the answer, why, the check, a step and its memory. */
+/* Adds all reports side by side first. Each one then has its answer, reasons, check, step and
+ * memory. */
 static void add_several(const struct page *page, const struct report *reports, int n)
 {
 	struct text *text = page->text;

@@ -4,8 +4,8 @@
 
 #include "reports/text/text.h"
 
-/* One self-contained page: no script from elsewhere, no request, light and dark, phone and paper.
- * Several reports stand side by side first, then one after the other. n >= 1. */
+/* One self-contained page without other scripts or requests, for light and dark, phone and paper.
+ * Several reports come side by side first, then one after the other. n >= 1. */
 void report_html(const struct report *reports, int n, struct text *text);
 void report_markdown(const struct report *reports, int n, struct text *text);
 

@@ -1,4 +1,4 @@
-/* The defended answer. */
+/* The full answer in text: comparison, reasons, sensitivities and doubts. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@
 	{"fits", GRID_LEFT}
 /* clang-format on */
 
-/* The reason stands early: on a narrow page the right end of a table is out of sight. */
+/* The reason is an early column, because the right end of a table is out of sight on a narrow
+ * page. */
 static const struct grid_column comparison_columns[] = {
 	{"strategy", GRID_LEFT}, {"why not", GRID_WRAP}, FIGURE_COLUMNS};
 static const struct grid_column figure_columns[] = {{"strategy", GRID_LEFT}, FIGURE_COLUMNS};
@@ -38,7 +39,7 @@ static void add_figures(const struct prediction *prediction, struct grid *grid)
 	double peak = (double)prediction->peak_memory_bytes;
 	double limit = (double)prediction->memory_limit_bytes;
 
-	/* Steps of unlike batches are put in order by the time of a token. */
+	/* Steps with different batches are sorted by their time per token. */
 	grid_add_value(grid,
 		prediction->tokens_per_s_per_gpu > 0 ? 1 / prediction->tokens_per_s_per_gpu
 						     : prediction->step_time,
@@ -114,7 +115,7 @@ void comparison_grid(const struct answer *answer, bool reasons, struct grid *gri
 	}
 }
 
-/* A terminal is narrower, and shows reasons below, by number. */
+/* Makes the comparison for a terminal, which is narrower: reasons are listed below, by number. */
 static void figures_grid(const struct answer *answer, int limit, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"#", GRID_RIGHT}, {"strategy", GRID_WRAP},
@@ -190,7 +191,7 @@ static void add_reasons(
 	text_add_char(text, '\n');
 }
 
-/* Beyond 100 % the bars are cut, so that one bad idea does not flatten the others. */
+/* Bars end at 100 %, so that one bad value does not flatten the others. */
 static double largest_change(const struct answer *answer, double now)
 {
 	double most = 0;
@@ -203,7 +204,7 @@ static double largest_change(const struct answer *answer, double now)
 	return most < 1 ? most : 1;
 }
 
-/* Beside "-" as its step time. */
+/* The note beside "-" in place of a step time. */
 static const char *short_note(const struct sensitivity *row)
 {
 	static const char known[] = "does not fit: ";
@@ -261,7 +262,7 @@ void add_answer_figures(const struct prediction *prediction, struct text *text)
 	if (prediction->memory_limit_bytes > 0)
 		text_printf(text, " of %s",
 			format_bytes(limit, (double)prediction->memory_limit_bytes));
-	/* Free blocks of the allocator count in what is reserved, and serve whatever else comes. */
+	/* The allocator's free blocks are part of what is reserved, and serve later requests. */
 	double cached =
 		(double)(prediction->peak_reserved_bytes - prediction->peak_allocated_bytes);
 	if (cached > 0.02 * (double)prediction->memory_limit_bytes)
@@ -292,7 +293,7 @@ void add_no_answer(const struct answer *answer, struct text *text)
 			format_bytes(limit, (double)least->memory_limit_bytes));
 }
 
-/* By how much the fastest plan beside the answer, which fits and was passed over, is faster. */
+/* The gain of the fastest plan that fits and was not chosen. */
 static double passed_over(const struct answer *answer)
 {
 	double now = answer->chosen->prediction.tokens_per_s_per_gpu, gain = 0;
@@ -333,7 +334,7 @@ void add_proof(const struct answer *answer, struct text *text)
 			gain * 100);
 }
 
-/* Rows that a screen holds; --json and the report have all. */
+/* The rows that a screen shows. --json and the report have all. */
 enum { SHOWN_CANDIDATES = 16 };
 
 static void add_comparison(
@@ -365,14 +366,14 @@ static void add_front(const struct answer *answer, const struct style *style, st
 	put_text(&grid, style, text);
 }
 
-/* Takes the text. */
+/* Adds an item of a list, and takes its text. */
 static void put_item(struct text *item, const struct style *style, struct text *text)
 {
 	put_line(" - ", 3, text_string(item), style->width, text);
 	text_finish(item);
 }
 
-/* Below the answer: faster, and more to write down. */
+/* Lists options: plans that are faster and harder to write down. */
 static void add_options(const struct answer *answer, const struct style *style, struct text *text)
 {
 	char time[32], peak[32];
@@ -407,7 +408,7 @@ static void add_thresholds(
 	text_add_char(text, '\n');
 }
 
-/* What the doubt of the memory is made of. */
+/* Lists the unknowns that make up the doubt of the memory. */
 static void add_doubts(const struct answer *answer, const struct style *style, struct text *text)
 {
 	struct text item = {0};
@@ -454,7 +455,7 @@ static void add_defence(const struct answer *answer, const struct style *style, 
 	text_finish(&proof);
 }
 
-/* "Use ...", or that nothing fits. */
+/* Says which plan to use, or that none fits. */
 static void add_verdict(const struct answer *answer, const struct style *style, struct text *text)
 {
 	struct text line = {0};

@@ -1,5 +1,5 @@
-/* Predicted beside measured, line by line. Bytes and counts are judged exactly: both interpreters
- * walked the same schedule, so one byte of difference is a bug. */
+/* Compares prediction and measurement line by line. Bytes and counts are judged exactly: both
+ * interpreters follow the same schedule, so a difference of one byte is a bug. */
 #include <math.h>
 #include <string.h>
 
@@ -36,7 +36,8 @@ static void judge_line(struct judge *judge, struct check_line *line, bool ok)
 	judge->check->ok = judge->check->ok && ok;
 }
 
-/* Both sides are sums of whole bytes, wire bytes of fractions of them: half a byte is rounding. */
+/* Adds an exact line. Both sides are sums of whole bytes, or for wire bytes of fractions, so half a
+ * byte is rounding. */
 static void add_exact(
 	struct judge *judge, const char *what, const char *unit, double predicted, double measured)
 {
@@ -79,7 +80,7 @@ static void check_ledger(struct judge *judge)
 	}
 }
 
-/* The ledger while each operation ran, against the schedule's own. */
+/* Compares the ledger while each operation ran with the schedule's own. */
 static void check_operations(struct judge *judge, const struct schedule *schedule)
 {
 	const struct timeline *timeline = &judge->measured->timeline;
@@ -111,8 +112,9 @@ static void check_states(struct judge *judge)
 		measured->model_states_optimizer_state);
 }
 
-/* A host's allocations are counted one by one. A GPU's driver takes pages for itself while steps
- * run (for graphs, for its own tables), so that its account may grow by some. */
+/* Checks for allocations outside the schedule. Those of a host are counted one by one. A GPU's
+ * driver also takes pages for itself while steps run (for graphs, for its own tables), so its
+ * account may grow by a few. */
 static void check_undeclared(struct judge *judge)
 {
 	static const char what[] = "allocated outside of the schedule";
@@ -127,8 +129,9 @@ static void check_undeclared(struct judge *judge)
 	judge_line(judge, line, bytes <= judge->tolerance->device_growth);
 }
 
-/* Each rank has all its buffers at once in list order too, the context is one for all, and ranks of
- * one GPU need no NCCL. What a GPU stands in for has another context and other communicators. */
+/* Checks a GPU's own account. Each rank has all its buffers at once in list order too, ranks of one
+ * GPU share a context, and they need no NCCL. A GPU that emulates others has another context and
+ * other communicators, so it is not judged. */
 static void check_device(struct judge *judge, const struct schedule *schedule)
 {
 	const struct prediction *predicted = judge->predicted;
@@ -149,14 +152,16 @@ static void check_device(struct judge *judge, const struct schedule *schedule)
 		judge_line(judge, line, within(expected, line->measured, judge->tolerance->device));
 }
 
-/* Ranks of one machine that stand in for a cluster's send nothing over a network. */
+/* Are the nodes of the topology real machines? Ranks of one machine that emulate a cluster send
+ * nothing over a network. */
 static bool nodes_are_real(const struct judge *judge, const struct schedule *schedule)
 {
 	return schedule == NULL || judge->measured->nodes == 0 ||
 	       judge->measured->nodes == schedule->topology->nodes;
 }
 
-/* How many stages a node has parts of is not told; rows are as many as the router sent. */
+/* Checks the bytes that leave a node. Not for pipelines, whose stages may share a node. Rows for
+ * experts of other ranks depend on the router, so with them the bytes are not judged exactly. */
 static void check_egress(struct judge *judge, const struct schedule *schedule, bool sends_rows)
 {
 	double predicted = judge->predicted->wire_bytes_node_egress;
@@ -199,9 +204,9 @@ static void check_network(struct judge *judge, const struct schedule *schedule)
 const struct tolerance report_default_tolerance = {
 	.time = -1, .memory = 0.10, .memory_from = 200e6, .device = 0.03, .device_growth = 8 << 20};
 
-/* By how much the ranks grew for the operating system. Without a measurement (0) nothing is judged.
- * Processes that stand in for devices have other memory than those: which buffers are there at the
- * same time hangs on how late this machine is. */
+/* Checks how much the ranks grew for the operating system. Nothing is judged without a measurement
+ * (0). Processes that emulate devices are not judged either: the buffers that exist at the same
+ * time depend on how late this machine is. */
 static void check_pss(struct judge *judge, const struct schedule *schedule)
 {
 	const struct measurement *measured = judge->measured;
@@ -220,7 +225,7 @@ static void check_pss(struct judge *judge, const struct schedule *schedule)
 			(double)measured->pss_growth_mean_bytes);
 }
 
-/* Whether this is the speed at which the machine was calibrated. */
+/* Computes how much slower the machine ran than when it was calibrated. */
 static void read_yardstick(struct judge *judge, const struct schedule *schedule)
 {
 	const struct measurement *measured = judge->measured;
@@ -234,8 +239,8 @@ static void read_yardstick(struct judge *judge, const struct schedule *schedule)
 	check->slower = (check->slower_before + check->slower_after) / 2;
 }
 
-/* What a step usually took is what is predicted. A slower hour is no error of the prediction: where
- * it is known, the step is judged against what is predicted for it. */
+/* Checks the step time. The prediction is of the machine at its calibrated speed; if the speed
+ * during the run is known, the step is judged against the prediction at that speed. */
 static void check_step(struct judge *judge)
 {
 	const struct measurement *measured = judge->measured;
@@ -296,7 +301,7 @@ void report_check(const struct schedule *schedule, const struct prediction *pred
 	check_times(&judge);
 }
 
-/* Exact lines show every digit, the others three. */
+/* Exact lines show all digits, other lines three. */
 static void add_figure(const struct check_line *line, double value, struct grid *grid)
 {
 	if (line->exact)
@@ -336,11 +341,10 @@ void check_grid(const struct check *check, struct grid *grid)
 	}
 }
 
-/* From here on before and after are not the same hour. */
+/* A larger change of speed between the beginning and the end of a run is mentioned. */
 static const double changed = 0.1;
 
-/* What "the model is right" rests on: the tolerance that was asked for, else the predicted range.
- */
+/* Says if the model is right: by the tolerance that was asked for, else by the predicted range. */
 static void add_verdict(const struct check *check, struct text *text)
 {
 	const struct check_line *line = check->at_speed;

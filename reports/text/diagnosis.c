@@ -1,9 +1,10 @@
-/* `diagnose`: where a step goes beside where it should go, and why. */
+/* The text of `diagnose`: measured and predicted parts of a step, and the causes of the
+ * difference. */
 #include <math.h>
 
 #include "reports/text/text.h"
 
-/* A row of the table: one place where time goes. */
+/* A row of the table: one kind of work or waiting. */
 struct place {
 	const char *name;
 	double measured, expected, count, expected_count;
@@ -26,7 +27,7 @@ static int places(const struct diagnosis *d, struct place places[ACTIVITY_KIND_C
 	return n;
 }
 
-/* An empty cell where there is none. */
+/* Adds a count; an empty cell if it is unknown. */
 static void add_count(struct grid *grid, double count)
 {
 	if (count > 0)
@@ -35,7 +36,7 @@ static void add_count(struct grid *grid, double count)
 		grid_add(grid, "%s", "");
 }
 
-/* Where the step goes, measured beside predicted. */
+/* The table of the parts of a step, measured beside predicted. */
 static void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"what the device did", GRID_LEFT},
@@ -62,7 +63,8 @@ static void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
 	}
 }
 
-/* Gains are of the step as planned, costs of the one that ran. */
+/* Says which step a percentage refers to: gains are shares of the planned step, costs of the
+ * measured one. */
 static const char *gain_differs(const struct diagnosis_cause *cause)
 {
 	if (cause->seconds <= 0 || cause->gain > 2 * cause->seconds)
@@ -90,7 +92,8 @@ static void add_cause(const struct diagnosis *d, const struct diagnosis_cause *c
 			100 * cause->gain / d->measured.step_time, gain_differs(cause));
 }
 
-/* Far shorter than predicted, or without the collectives that the plan lives by. */
+/* Was another plan measured? The step is far shorter than predicted, or lacks the plan's
+ * collectives. */
 static bool is_another(const struct diagnosis *d)
 {
 	double gathers = d->measured.count[ACTIVITY_ALL_GATHER];
@@ -114,7 +117,7 @@ static void add_mfu(const struct diagnosis *d, struct text *text)
 	text_add(text, " (attention counted in full)");
 }
 
-/* "Of the step 63 % is exposed communication (3.07 s), 37 % compute (1.83 s)." */
+/* Example: "Of the step 63 % is exposed communication (3.07 s), 37 % compute (1.83 s)." */
 static void add_parts(const struct diagnosis *d, struct text *text)
 {
 	const char *before = "Of the step ";

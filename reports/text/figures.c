@@ -1,4 +1,4 @@
-/* `diagnose` without a trace: what a step time or an MFU alone can tell. */
+/* The text of `diagnose` without a trace: what a step time or an MFU alone can tell. */
 #include <math.h>
 
 #include "reports/text/text.h"

@@ -1,10 +1,10 @@
-/* `plan --find`: what was tried, and the answer. */
+/* The text of `plan --find`: the values that were tried, and the answer. */
 #include <math.h>
 #include <string.h>
 
 #include "reports/text/text.h"
 
-/* Machines of several sizes, compared: in all, and by a device of the first. */
+/* Are machines of several sizes compared, in total and per device? */
 static bool has_efficiency(const struct finding *finding)
 {
 	for (int i = 0; i < finding->n; i++) {
@@ -19,7 +19,8 @@ static void add_row(const struct found *row, bool efficiency, struct grid *grid)
 	const struct prediction *p = &row->prediction;
 	double tokens_per_s = p->tokens_per_s_per_gpu * (double)row->devices;
 	char tokens[32];
-	/* "FULL_SHARD, checkpointing full: 6 sequences"; the line of the plan says the rest. */
+	/* Example: "FULL_SHARD, checkpointing full: 6 sequences". The line of the plan has the
+	 * rest. */
 	const char *colon = row->has_plan ? strstr(row->what, ": ") : NULL;
 
 	grid_row(grid, row->answer                            ? GRID_GOOD
@@ -44,7 +45,7 @@ static void add_row(const struct found *row, bool efficiency, struct grid *grid)
 	grid_add(grid, "%s", fits_names[p->fits]);
 }
 
-/* Lengths and sizes are columns of their own, machines name themselves. */
+/* Lengths and sizes have a column of their own; machines are rows with a name. */
 static void finding_grid(const struct finding *finding, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"tried", GRID_LEFT},
@@ -61,7 +62,7 @@ static void finding_grid(const struct finding *finding, struct grid *grid)
 		add_row(&finding->rows[i], efficiency, grid);
 }
 
-/* The plan of a row is a line below it: beside it nothing would be left of a screen's columns. */
+/* Puts the plan of a row on a line below it, because a screen has no columns left beside it. */
 static void put_rows(const struct finding *finding, const struct style *style, struct text *text)
 {
 	struct grid grid;

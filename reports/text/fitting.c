@@ -1,4 +1,4 @@
-/* `topologies fit`: what a cluster really does, and how well that explains its runs. */
+/* The text of `topologies fit`: the fitted constants, and how well they explain the runs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -87,7 +87,8 @@ static void add_advice(const struct fitted_constant *c, struct text *text)
 		100 * c->advice.left);
 }
 
-/* What is not told is asked for first; of what is told, the one that a run would help most. */
+/* Proposes runs: first for constants that the runs do not tell, then for the one that a run would
+ * improve most. */
 static void add_advices(const struct fitting *fitting, struct text *text)
 {
 	const struct fitted_constant *best = NULL;

@@ -88,7 +88,7 @@ void grid_add_percent(struct grid *grid, double ratio)
 		grid_add_value(grid, ratio, "%.1f %%", ratio * 100);
 }
 
-/* Less than what rounding leaves is no change. */
+/* Adds a change; rounding errors count as none. */
 void grid_add_change(struct grid *grid, double ratio, double most)
 {
 	ratio = fabs(ratio) < 1e-9 ? 0 : ratio;
@@ -138,7 +138,7 @@ static void html_bar(double bar, struct text *text)
 		bar > 0 ? "b-more" : "b-less", end);
 }
 
-/* The first cell names the row. */
+/* Adds a cell; the first cell of a row is its heading. */
 static void html_cell(const struct grid_column *column, const struct grid_cell *cell, bool first,
 	struct text *text)
 {

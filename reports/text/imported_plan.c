@@ -1,4 +1,4 @@
-/* What a file asks for beside what the planner would do with the same batch. */
+/* Compares the plan of a file with the planner's own for the same batch. */
 #include <string.h>
 
 #include "reports/text/text.h"
@@ -20,8 +20,8 @@ static bool has_groups(const struct plan *plan)
 	return plan->strategy != STRATEGY_NO_SHARD && plan->mesh.replicate > 1;
 }
 
-/* It comes with the strategy or an axis, prefetches what nobody gathers, or is of one micro-batch.
- */
+/* Is the difference of no interest? It follows from the strategy or an axis, concerns prefetching
+ * where nothing is gathered, or needs more than one micro-batch. */
 static bool is_moot(enum knob_id id, const struct plan *from, const struct plan *to)
 {
 	return (id == KNOB_RESHARD_AFTER_FORWARD && from->strategy != to->strategy) ||

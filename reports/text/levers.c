@@ -1,12 +1,12 @@
-/* What lines of the script would give beside the answer. */
+/* The gains of levers beside an answer. */
 #include <math.h>
 
 #include "reports/text/screen.h"
 
-/* Rows that a screen holds. */
+/* the rows that a screen shows */
 enum { SHOWN_LEVERS = 6, MIB = 1 << 20 };
 
-/* Of the step time: what is not said. */
+/* A smaller gain, as a share of the step time, is not mentioned. */
 #define LEAST_TIME 0.0005
 
 void add_lever_gain(const struct answer *answer, double gain, int64_t peak, struct text *text)

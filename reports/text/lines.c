@@ -1,9 +1,9 @@
-/* Sentences on a terminal: behind a label, broken at blanks. */
+/* Breaks sentences at blanks for a terminal, behind a label. */
 #include <string.h>
 
 #include "reports/text/screen.h"
 
-/* Of a word: bytes that start no character of their own take no room. */
+/* The columns of a word: bytes that continue a UTF-8 character take none. */
 static int columns_of(const char *word, size_t length)
 {
 	int columns = 0;
@@ -63,7 +63,8 @@ void put_lines(const char *lines, int indent, const struct style *style, struct 
 	arena_finish(&scratch);
 }
 
-/* Up to the next comma or semicolon that a blank follows, outside of parentheses. */
+/* The length up to the next comma or semicolon that is followed by a blank and not in
+ * parentheses. */
 static size_t clause_length(const char *sentence)
 {
 	size_t length = 0;

@@ -1,4 +1,4 @@
-/* What `train` measured, and the tables of names and values around it. */
+/* The text of what `train` measured, and tables of names and values. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static void fact_seconds(struct grid *grid, const char *name, double seconds)
 		fact(grid, name, "%s", format_seconds(buffer, seconds));
 }
 
-/* Steps from which a statistic is told: of fewer it says nothing. */
+/* The fewest steps of which a statistic is shown; of fewer it would mean nothing. */
 enum { LEAST_FOR_DEVIATION = 5, LEAST_FOR_PERCENTILES = 20 };
 
 static int64_t counted_steps(const struct measurement *measured)
@@ -93,7 +93,7 @@ static void step_time_fact(const struct measurement *measured, struct grid *grid
 	text_finish(&text);
 }
 
-/* That others ran too, by the line that says the hardware; nothing where it does not. */
+/* Says that other processes ran too, if the line about the hardware tells it. */
 static void add_load(const char *hardware, struct text *text)
 {
 	const char *cpus = strstr(or_empty(hardware), " CPUs, ");

@@ -1,7 +1,7 @@
-/* The axes of a plan: which ranks talk to one another, over which link, and what it costs. */
+/* A table of the axes of a plan: which ranks communicate, over which link, and how long. */
 #include "reports/text/text.h"
 
-/* The innermost first. */
+/* The axes, the innermost first. */
 const enum group_kind mesh_order[GROUP_KIND_COUNT] = {GROUP_TENSOR, GROUP_CONTEXT,
 	GROUP_EXPERT_TENSOR, GROUP_EXPERT, GROUP_EXPERT_ALL, GROUP_EXPERT_SHARD, GROUP_SHARD,
 	GROUP_RESHARD, GROUP_REPLICATE, GROUP_WORLD, GROUP_PIPELINE, GROUP_EMBEDDING};

@@ -1,11 +1,11 @@
-/* A plan and its figures in the words of the field, for the first screen. */
+/* A plan and its figures in words, for the first screen. */
 #include <stdio.h>
 #include <string.h>
 
 #include "reports/text/screen.h"
 #include "schedule/pipeline/pipeline.h"
 
-/* What every rank holds a part of. */
+/* What each strategy shards over ranks. */
 static const char *const sharded[STRATEGY_COUNT] = {
 	[STRATEGY_SHARD_GRAD_OP] = "gradients, optimizer state sharded",
 	[STRATEGY_FULL_SHARD] = "parameters, gradients, optimizer state sharded",
@@ -16,7 +16,7 @@ static const char *const sharded[STRATEGY_COUNT] = {
 	[STRATEGY_ZERO_3] = "parameters, gradients, optimizer state sharded",
 };
 
-/* What a rank has of the model and of its sequences; NULL: all of both. */
+/* The part of the model and of its sequences that a rank has; NULL: all of both. */
 static const char *part_of(const struct plan *plan)
 {
 	const struct mesh *mesh = &plan->mesh;
@@ -32,7 +32,8 @@ static const char *part_of(const struct plan *plan)
 	return mesh->expert > 1 ? "a part of the experts each" : NULL;
 }
 
-/* Behind what a rank has already a part of, strategies that shard all of it need no more words. */
+/* Strategies that shard everything need no more words if a rank already has only a part of the
+ * model. */
 static const char *sharded_of_part(enum strategy strategy)
 {
 	return strategy_reshards(strategy) || strategy_is_hybrid(strategy) ? "sharded"
@@ -127,7 +128,7 @@ static void add_batch(const struct plan *plan, struct text *text)
 	if (plan->grad_accum == 1)
 		return;
 	text_printf(text, " x %lld", (long long)plan->grad_accum);
-	/* Stages reduce last unless they are told otherwise. */
+	/* Stages reduce gradients after the last micro-batch unless told otherwise. */
 	if (plan->mesh.pipeline > 1 && !plan->sync_each_micro_batch)
 		return;
 	text_printf(text, " (%s)", plan_reduction(plan));
@@ -150,7 +151,7 @@ void add_plan_words(const struct question *question, const struct plan *plan, st
 	add_batch(plan, settings);
 }
 
-/* What a step does, and what of the user's script the prediction takes for granted. */
+/* Describes the work of a step, and what the prediction assumes of the user's script. */
 void add_work(const struct plan *plan, struct text *text)
 {
 	char tokens[32];

@@ -1,9 +1,9 @@
-/* One prediction for people. */
+/* The text of one prediction. */
 #include <math.h>
 
 #include "reports/text/screen.h"
 
-/* "parameters" ... with blanks for underscores. */
+/* The name of a category with blanks for underscores. */
 void category_label(enum category category, struct text *text)
 {
 	for (const char *c = category_names[category]; *c != '\0'; c++)
@@ -18,7 +18,7 @@ static void memory_row(struct grid *grid, const char *name, double bytes, double
 	grid_add_percent(grid, total > 0 ? bytes / total : 0);
 }
 
-/* What no tensor of the model accounts for. */
+/* Adds rows of the runtime's overhead, which is not part of any tensor. */
 static void overhead_rows(const struct prediction *prediction, struct grid *grid)
 {
 	double total = (double)prediction->peak_memory_bytes;
@@ -85,7 +85,8 @@ bool stages_grid(const struct prediction *prediction, struct grid *grid)
 	return true;
 }
 
-/* The step first, every moment once; then durations, which overlap and have no share of it. */
+/* The table of times: first parts of the step, which do not overlap; then durations, which do and
+ * therefore have no share. */
 void time_grid(const struct prediction *prediction, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"time of a step", GRID_LEFT},
@@ -96,7 +97,7 @@ void time_grid(const struct prediction *prediction, struct grid *grid)
 	const struct {
 		const char *name;
 		double seconds;
-		bool shares; /* no other row has this moment */
+		bool shares; /* a part of the step; else a duration */
 	} rows[] = {{"computing, gaps included", computing, true},
 		{"exposed communication", time->exposed_communication, true},
 		{"bubble: other stages are awaited", time->bubble, true},
@@ -144,7 +145,7 @@ static void add_fits(const struct prediction *prediction, struct text *text)
 	text_add_char(text, '\n');
 }
 
-/* The figure is what a step usually takes: beside it the best and the longest. */
+/* Adds the best and the longest step beside the usual one. */
 static void add_other_steps(const struct prediction *prediction, struct text *text)
 {
 	char best[32], longest[32];
@@ -233,7 +234,8 @@ static void add_network(const struct prediction *prediction, struct text *text)
 	text_add_char(text, '\n');
 }
 
-/* What it would have to deliver: the tokens of a step in what the step takes without it. */
+/* Adds the rate that the data loader must deliver: the tokens of a step in the time of a step
+ * without it. */
 static void add_data_loader(
 	const char *noun, const struct prediction *prediction, struct text *text)
 {
@@ -250,10 +252,11 @@ static void add_data_loader(
 		noun);
 }
 
-/* "3 retries in 2 steps": steps that take turns have a mean that is no number of retries. */
+/* Example: "3 retries in 2 steps". If steps alternate, their mean is not a whole number of
+ * retries. */
 static void add_count_of_retries(double a_step, struct text *text)
 {
-	enum { MOST_STEPS = 8 }; /* further on the mean says as much */
+	enum { MOST_STEPS = 8 }; /* over more steps the mean says as much */
 	int steps = 1;
 
 	while (steps < MOST_STEPS && fabs(steps * a_step - round(steps * a_step)) > 1e-6)
@@ -266,7 +269,7 @@ static void add_count_of_retries(double a_step, struct text *text)
 		text_printf(text, "in %d steps", steps);
 }
 
-/* Retries are those of the class that is told, the time is of all. */
+/* Adds retries. Their number is that of the class shown; the time is that of all classes. */
 static void add_retries(const struct prediction *prediction, struct text *text)
 {
 	char longer[32];
@@ -353,7 +356,7 @@ void add_subject_line(const struct model *model, const struct topology *topology
 	text_printf(text, ", %s each", format_bytes(memory, (double)topology->device.memory_bytes));
 }
 
-/* What rows of logits of an odd length cost, and what to do about it. */
+/* Adds what rows of logits of an odd length cost, and how to avoid it. */
 static void add_vocabulary(
 	const struct model *model, const struct prediction *prediction, struct text *text)
 {

@@ -1,5 +1,5 @@
-/* The first screen of an answer: 24 lines of 100 columns. What does not fit there is in
- * `--explain`, in the report and in JSON. */
+/* The first screen of an answer: 24 lines of 100 columns. `--explain`, the report and JSON have the
+ * rest. */
 #include <math.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@ enum {
 	WARNINGS_SHOWN = 3,
 };
 
-/* Of the time of a token; less is not worth a line. */
+/* A smaller gain in time per token is not worth a line. */
 #define LEAST_GAIN 0.005
-/* As much slower as a plan may be and still be called the fastest. */
+/* A plan slower by less than this may be called the fastest. */
 #define NO_SLOWER 0.0005
 
 struct screen {
@@ -21,7 +21,7 @@ struct screen {
 	const struct answer *answer;
 	const struct style *style;
 	struct text *text;
-	int left; /* of SCREEN_LINES, were the terminal SCREEN_COLUMNS wide */
+	int left; /* lines left of SCREEN_LINES, on a terminal of SCREEN_COLUMNS */
 };
 
 /* --- lines ------------------------------------------------------------------------------------ */
@@ -38,7 +38,7 @@ static void put_blank(struct screen *screen)
 	screen->left--;
 }
 
-/* Takes the text. */
+/* Puts a labelled sentence, and takes its text. */
 static void put_labelled(struct screen *screen, const char *label, struct text *sentence)
 {
 	struct text counted = {0};
@@ -50,7 +50,7 @@ static void put_labelled(struct screen *screen, const char *label, struct text *
 	text_finish(sentence);
 }
 
-/* Its whole clauses that one line holds. */
+/* Puts those clauses of a sentence that fit on one line, whole. */
 static void put_clauses(struct screen *screen, const char *label, struct text *sentence)
 {
 	struct text cut = {0};
@@ -114,7 +114,7 @@ static void put_plan(struct screen *screen)
 	put_labelled(screen, "Memory", &figure);
 }
 
-/* The plan that misses by least. */
+/* Says that nothing fits, with the plan that exceeds memory least. */
 static void put_nothing(struct screen *screen)
 {
 	const struct answer *answer = screen->answer;
@@ -136,7 +136,8 @@ static void put_nothing(struct screen *screen)
 
 /* --- why -------------------------------------------------------------------------------------- */
 
-/* What is no computing, waits first; on one line the optimizer counts as computing. */
+/* Adds waiting first, then the rest of what is not compute. On one line the optimizer counts as
+ * compute. */
 static bool add_waits(const struct prediction *p, struct text *text)
 {
 	const struct {
@@ -237,7 +238,7 @@ static void name_strategy(const struct screen *screen, const struct plan *plan, 
 		text_printf(name, " (%s)", runtime_names[plan->runtime]);
 }
 
-/* The first of every other strategy. */
+/* The best plan of every other strategy. */
 static int find_others(
 	const struct answer *answer, bool asked, const struct candidate *others[OTHERS_MAX])
 {
@@ -248,7 +249,7 @@ static int find_others(
 		seen[answer->alternatives[0].plan.strategy] = true;
 	if (answer->chosen != NULL)
 		seen[answer->chosen->plan.strategy] = true;
-	/* What cannot be is news only to who asked for it. */
+	/* A strategy that cannot be built is listed only if the user asked for it. */
 	for (int i = answer->chosen == NULL; i < answer->n_alternatives && n < OTHERS_MAX; i++) {
 		const struct candidate *candidate = &answer->alternatives[i];
 		bool silent = candidate->outcome == OUTCOME_IMPOSSIBLE && !asked;
@@ -286,9 +287,9 @@ static void put_others(struct screen *screen)
 	text_finish(&line);
 }
 
-/* --- what else one could do ------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
-/* One line of the script each, and all together: with another plan, which their memory allows. */
+/* Puts one line for each lever, and one for all together, with the plan that they allow. */
 static void put_levers(struct screen *screen, int most)
 {
 	const struct answer *answer = screen->answer;
@@ -315,7 +316,7 @@ static void put_levers(struct screen *screen, int most)
 		put_labelled(screen, n > 0 ? "" : "Levers", &line);
 }
 
-/* What to type so that something fits. */
+/* Puts the options with which something fits. */
 static void put_ways_out(struct screen *screen)
 {
 	const struct answer *answer = screen->answer;
@@ -331,13 +332,13 @@ static void put_ways_out(struct screen *screen)
 	text_finish(&line);
 }
 
-/* Time of a token, beside the chosen plan's. */
+/* The gain in time per token over the chosen plan. */
 static double gain_of(const struct candidate *chosen, const struct candidate *other)
 {
 	return 1 - chosen->prediction.tokens_per_s_per_gpu / other->prediction.tokens_per_s_per_gpu;
 }
 
-/* The fastest that was not chosen, for it leaves no room. */
+/* The fastest plan that was not chosen because it leaves too little memory. */
 static const struct candidate *fastest_tight(const struct answer *answer)
 {
 	const struct candidate *fastest = NULL;
@@ -352,7 +353,7 @@ static const struct candidate *fastest_tight(const struct answer *answer)
 	return fastest;
 }
 
-/* What speaks against it: above the memory of the device the allocator frees what it has cached. */
+/* Adds why a tight plan was not chosen: above the device's memory the allocator frees its cache. */
 static void add_tightness(const struct prediction *p, struct text *line)
 {
 	bool beyond = p->peak_memory_bytes > p->memory_limit_bytes;
@@ -364,7 +365,7 @@ static void add_tightness(const struct prediction *p, struct text *line)
 		format_bytes(limit, (double)p->memory_limit_bytes));
 }
 
-/* One line: the fastest plan that departs further from what one would run first. */
+/* Puts one line for the fastest plan that departs further from the defaults. */
 static void put_option(struct screen *screen)
 {
 	const struct answer *answer = screen->answer;
@@ -385,9 +386,9 @@ static void put_option(struct screen *screen)
 	text_finish(&line);
 }
 
-/* --- warnings, and further -------------------------------------------------------------------- */
+/* --- warnings, and what to type next ---------------------------------------------------------- */
 
-/* One line each; nothing where there is none. */
+/* Puts one line for each warning. */
 static void put_cautions(struct screen *screen)
 {
 	const struct answer *answer = screen->answer;
@@ -403,7 +404,7 @@ static void put_cautions(struct screen *screen)
 	}
 }
 
-/* Which files say the plan as it is. */
+/* Puts which configuration files can express the plan. */
 static void put_exports(struct screen *screen)
 {
 	const struct answer *answer = screen->answer;
@@ -449,7 +450,7 @@ void report_screen_text(const struct question *question, const struct answer *an
 	put_blank(&screen);
 	put_why(&screen);
 	put_others(&screen);
-	/* What stands below the levers is made first: they take the lines that it leaves. */
+	/* The lines below the levers are made first, because levers get the lines that are left. */
 	struct screen below = screen;
 	below.text = &rest;
 	if (answer->chosen != NULL)

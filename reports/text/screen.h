@@ -1,4 +1,4 @@
-/* The first screen of an answer: what its parts say, without labels and line ends. */
+/* The parts of the first screen of an answer, without labels and line ends. */
 #ifndef REPORTS_TEXT_SCREEN_H
 #define REPORTS_TEXT_SCREEN_H
 
@@ -7,23 +7,24 @@
 enum { SCREEN_LINES = 24, SCREEN_COLUMNS = 100, SCREEN_INDENT = 9, FACT_INDENT = 13 };
 
 /* --- plan_words.c --- */
-/* "FULL_SHARD (pytorch-fsdp2): ... sharded over 16 devices"; "wrap block, prefetch pre, ..." */
+/* Examples: "FULL_SHARD (pytorch-fsdp2): ... sharded over 16 devices"; "wrap block, prefetch pre,
+ * ...". */
 void add_plan_words(const struct question *question, const struct plan *plan, struct text *strategy,
 	struct text *settings);
-/* "64 sequences of 4096 tokens a step (262 k), bf16, flash attention, ..." */
+/* Example: "64 sequences of 4096 tokens a step (262 k), bf16, flash attention, ...". */
 void add_work(const struct plan *plan, struct text *text);
-/* "GPU" or "rank" */
+/* "GPU" or "rank". */
 const char *device_noun(const struct topology *topology);
 void add_time_figure(const struct prediction *prediction, struct text *text);
 void add_speed_figure(const char *noun, const struct prediction *prediction, struct text *text);
 void add_memory_figure(
 	const struct question *question, const struct answer *answer, struct text *text);
-/* Of a plan that does not fit. */
+/* For a plan that does not fit. */
 void add_missing_memory(
 	const struct question *question, const struct prediction *prediction, struct text *text);
 
 /* --- levers.c --- */
-/* "11.4 % less time, 10.9 GiB less memory" */
+/* Example: "11.4 % less time, 10.9 GiB less memory". */
 void add_lever_gain(const struct answer *answer, double gain, int64_t peak, struct text *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* Several reports in one table. */
+/* A table of several reports side by side. */
 #include "reports/text/text.h"
 
 const char *report_name(const struct report *report)

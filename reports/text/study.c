@@ -11,7 +11,7 @@ bool goes_with_an_axis(enum knob_id id, const struct plan *plan, const struct pl
 	       memcmp(&plan->mesh, &chosen->mesh, sizeof(plan->mesh)) != 0;
 }
 
-/* ", wrap model" where the plans differ in that knob. */
+/* Example: ", wrap model", if the plans differ in that knob. */
 static void add_difference(
 	enum knob_id id, const struct plan *plan, const struct plan *chosen, struct text *text)
 {
@@ -43,7 +43,7 @@ void candidate_name(const struct plan *plan, const struct plan *chosen, struct t
 	}
 	if (chosen == NULL || plan == chosen || plan->runtime != chosen->runtime)
 		return;
-	/* The ones that have no column of their own. */
+	/* Knobs without a column of their own. */
 	for (int id = 0; id < KNOB_IN_MESH; id++)
 		if (knob_table[id].roles & KNOB_IN_STUDY)
 			add_difference((enum knob_id)id, plan, chosen, text);
@@ -70,7 +70,7 @@ static void add_point(const struct study_point *point, double first, struct grid
 		grid_add_value(grid, value, "%s", tokens);
 }
 
-/* The first value that a line has. */
+/* The first value of the study at which a line has a point. */
 static double first_of(const struct study_line *line, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -99,7 +99,7 @@ void study_grid(const struct study *study, struct arena *arena, struct grid *gri
 	}
 }
 
-/* The best plan that fits at a value; -1 when none does. */
+/* The fastest plan that fits at a value; -1: none does. */
 static int best_line(const struct study *study, int i)
 {
 	int best = -1;
@@ -115,7 +115,7 @@ static int best_line(const struct study *study, int i)
 	return best;
 }
 
-/* "1 node", "4 nodes", "25.0 GB/s". */
+/* Examples: "1 node", "4 nodes", "25.0 GB/s". */
 static void add_value(const struct study *study, int i, struct text *text)
 {
 	int length = (int)strlen(study->unit);
@@ -174,7 +174,8 @@ static bool is_worth_drawing(const struct candidate *candidate)
 		       prediction->peak_memory_bytes / 3 < prediction->memory_limit_bytes);
 }
 
-/* The planner's front repeats candidates of the answer. */
+/* Does the chart already have the candidate? The planner's front repeats candidates of the
+ * answer. */
 static bool is_drawn(const struct front *front, const struct candidate *candidate)
 {
 	const struct prediction *prediction = &candidate->prediction;
@@ -235,7 +236,7 @@ void front_of(const struct answer *answer, struct arena *arena, struct front *fr
 	}
 }
 
-/* The next plan of the front from `i` on; front->n when there is none. */
+/* The next plan of the front from `i` on; front->n: there is none. */
 static int next_best(const struct front *front, int i)
 {
 	while (i < front->n && !front->points[i].best)

@@ -26,7 +26,7 @@ const char *format_tokens(char buffer[32], double tokens_per_s)
 
 const char *format_beside(char buffer[32], double seconds, double other)
 {
-	/* Where format_seconds changes its unit. */
+	/* The values at which format_seconds changes its unit. */
 	static const struct {
 		double until, scale;
 		const char *unit;
@@ -58,8 +58,8 @@ static bool has_leaves(const struct model *model, int first, int end)
 	return false;
 }
 
-/* A range that holds all leaves of a module is called by the module's name, any other one by its
- * first leaf's. */
+/* The name of a range of leaves: that of the module with exactly these leaves, else that of the
+ * first leaf. */
 static const char *range_name(const struct model *model, int first, int end)
 {
 	int name = first;
@@ -76,7 +76,7 @@ static const char *range_name(const struct model *model, int first, int end)
 	return found[0] != '\0' ? found : "model";
 }
 
-/* What the operation is about: a module, a layer, a unit. */
+/* Adds the subject of an operation: a module, a layer or a unit. */
 static void add_subject(const struct schedule *schedule, const struct op *op, struct text *text)
 {
 	const struct model *model = schedule->programs->model;
@@ -133,7 +133,7 @@ static const struct appearance appearances[OP_KIND_COUNT] = {
 	[OP_RECV] = {'<', "k-prepare", "messages"},
 };
 
-/* A kind that was added since is drawn like a preparation until it has a row here. */
+/* A kind without a row in the table is drawn as a preparation. */
 struct appearance kind_appearance(enum op_kind kind)
 {
 	static const struct appearance other = PREPARE('?');
@@ -161,7 +161,7 @@ void sum_kinds(const struct explained *explained, struct kind_sum sums[OP_KIND_C
 	}
 }
 
-/* A change of how many operations of one class run. */
+/* A change of the number of running operations of a class. */
 struct edge {
 	double time;
 	int communication, computation;
@@ -183,7 +183,7 @@ static int collect_edges(
 		const struct span *span = &timeline->spans[i];
 		enum op_class class = op_kind_class(program->ops[i].kind);
 		int communicates = class == OP_CLASS_COLLECTIVE;
-		/* A message mostly waits for its other end: it computes nothing. */
+		/* A message computes nothing: most of its time it waits for its other end. */
 		if (!(span->end > span->start) || class == OP_CLASS_MESSAGE)
 			continue;
 		edges[n++] = (struct edge){span->start, communicates, !communicates};

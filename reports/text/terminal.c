@@ -1,4 +1,4 @@
-/* Grids on a terminal, through libsmartcols. */
+/* Writes grids to a terminal with libsmartcols. */
 #include <assert.h>
 #include <libsmartcols.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static void add_columns(struct libscols_table *table, const struct grid *grid)
 			table, grid->columns[c].name, 0, flags[grid->columns[c].align]));
 		if (grid->columns[c].align != GRID_WRAP)
 			continue;
-		/* By itself libsmartcols breaks inside words. */
+		/* Without this libsmartcols breaks inside words. */
 		check(scols_column_set_safechars(column, "\n"));
 		check(scols_column_set_wrapfunc(
 			column, scols_wrapnl_chunksize, scols_wrapnl_nextchunk, NULL));
@@ -52,8 +52,8 @@ static int column_width(const struct grid *grid, int column)
 	return (int)width;
 }
 
-/* What the other columns leave to those of GRID_WRAP: each has what it needs where that is no more
- * than its share, the others share the rest; at least a readable line. */
+/* Shares the width that other columns leave among those of GRID_WRAP. A column that needs less than
+ * its share gets what it needs; the others share the rest, but have at least a readable width. */
 static void wrap_widths(const struct grid *grid, const struct style *style, int *widths)
 {
 	int room = style->width > 0 ? style->width + 1 : UNLIMITED, open = 0;
@@ -80,8 +80,8 @@ static void wrap_widths(const struct grid *grid, const struct style *style, int 
 			widths[c] = room / open > 12 ? room / open : 12;
 }
 
-/* How much of the cell goes on its first line: up to its last blank there, else up to the last dot
- * or underscore of a name; where there is none, up to the first. */
+/* The length of the first line of a cell: up to the last blank that fits, else the last dot or
+ * underscore of a name; if none fits, up to the first one. */
 static size_t first_line(const char *cell, size_t width)
 {
 	if (strlen(cell) <= width)
@@ -127,7 +127,7 @@ static void add_row(struct libscols_table *table, const struct grid *grid,
 	text_finish(&cell);
 }
 
-/* libsmartcols pads the last column to the width of the terminal. */
+/* Adds lines without the blanks with which libsmartcols pads the last column. */
 static void add_trimmed(struct text *text, const char *lines)
 {
 	while (*lines != '\0') {

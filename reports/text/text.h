@@ -1,4 +1,4 @@
-/* The face of text/: answers in words and tables, and what every document is made of. */
+/* The face of text/: answers in words and tables, and the data of every document. */
 #ifndef REPORTS_TEXT_TEXT_H
 #define REPORTS_TEXT_TEXT_H
 
@@ -9,19 +9,20 @@
 #include "reports/text/types.h"
 
 /* --- plan, predict ------------------------------------------------------------------------- */
-/* The answer on one screen: 24 lines of 100 columns, folded where the terminal is narrower. */
+/* The answer on one screen: 24 lines of 100 columns, which a narrower terminal folds. */
 void report_screen_text(const struct question *question, const struct answer *answer,
 	const struct style *style, struct text *text);
-/* All of it: the winner, the comparison of strategies, reasons, sensitivities. */
+/* The full answer: the chosen plan, the comparison of strategies, reasons, sensitivities. */
 void report_answer_text(const struct question *question, const struct answer *answer,
 	const struct style *style, struct text *text);
-/* One line each, at most three; and one line: which export targets say the chosen plan. */
+/* At most three warnings, one line each; and one line with the export targets that can express the
+ * plan. */
 void put_warnings(const struct answer *answer, struct text *text);
 void put_said_by(int n, const char *const *names, struct text *text);
-/* Its parts: lines of the script that would be faster; what would make something fit. */
+/* Parts of it: levers that would make the plan faster; options with which something fits. */
 void report_levers_text(const struct answer *answer, const struct style *style, struct text *text);
 void report_way_out_text(const struct answer *answer, const struct style *style, struct text *text);
-/* `plan --compare`: the user's plan; its part of `plan --json`. */
+/* `plan --compare`: the user's plan in text, and its part of `plan --json`. */
 void report_comparison_text(
 	const struct comparison *comparison, const struct style *style, struct text *text);
 /* `plan --find`, and {schema: "shardplan/find/1", version, question, find, value, rows}. */
@@ -37,7 +38,7 @@ void report_better_text(const struct plan *plan, const struct prediction *predic
 
 /* --- check, diagnose, train --- */
 extern const struct tolerance report_default_tolerance;
-/* Predicted beside measured, line by line. The caller has compared the digests. */
+/* Compares predicted and measured values line by line. The caller has compared the digests. */
 void report_check(const struct schedule *schedule, const struct prediction *prediction,
 	const struct measurement *measured, const struct tolerance *tolerance, struct arena *arena,
 	struct check *check);

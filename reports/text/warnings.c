@@ -1,4 +1,4 @@
-/* What stands beside an answer: warnings, and which files can say the plan. */
+/* Lines beside an answer: warnings, and the files that can express the plan. */
 #include "reports/text/text.h"
 
 enum { SHOWN_MOST = 3 };

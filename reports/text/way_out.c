@@ -1,4 +1,4 @@
-/* What would make something fit. */
+/* Sentences about options with which something fits. */
 #include "reports/text/text.h"
 
 void way_out_sentence(const struct way_out *way, struct text *text)

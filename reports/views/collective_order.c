@@ -11,7 +11,7 @@ static bool is_collective(const struct op *op)
 /* --- what runs meanwhile ------------------------------------------------------------------------
  */
 
-/* When anything but a collective runs: disjoint, ascending. */
+/* The intervals in which anything but a collective runs: disjoint, ascending. */
 struct busy {
 	int n;
 	struct interval *intervals;
@@ -60,7 +60,7 @@ static double overlap(const struct interval *a, double start, double end)
 	return to > from ? to - from : 0;
 }
 
-/* The first interval that ends after `time`. */
+/* The index of the first interval that ends after `time`. */
 static int first_after(const struct busy *busy, double time)
 {
 	int low = 0, high = busy->n;
@@ -200,7 +200,7 @@ void unit_pattern(const struct schedule *schedule, int unit, int micro_batch, st
 		if (op->unit != unit || !shows(op->kind) ||
 			(op->micro_batch != micro_batch && op->micro_batch >= 0))
 			continue;
-		/* The blocks of one unit, one after the other. */
+		/* Consecutive blocks of one unit are one entry. */
 		bool again = before != NULL && before->kind == op->kind && !is_collective(op);
 		if (!again)
 			add_letter(schedule, op, text);
@@ -228,7 +228,7 @@ struct collective_sum collective_sum(const struct schedule *schedule, enum op_ki
 bool with_strategy(const struct schedule *schedule, enum strategy strategy, struct arena *arena,
 	struct schedule **other, struct error *error)
 {
-	/* What follows from the strategy stays open. */
+	/* Knobs that follow from the strategy stay open. */
 	uint64_t open = KNOB_BIT(KNOB_RESHARD_AFTER_FORWARD) | KNOB_BIT(KNOB_GLOBAL_BATCH);
 	struct question question = {
 		.model = schedule->model, .topology = schedule->topology, .asked = schedule->plan};

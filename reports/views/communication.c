@@ -1,5 +1,5 @@
-/* Which collective, over which group, how many bytes, behind what: the plan's own, and the pattern
- * of every other strategy with the same knobs. */
+/* The view of communication: collectives, their groups, bytes and the computation beside them, for
+ * the plan and for every other strategy with the same knobs. */
 #include <string.h>
 
 #include "reports/views/collective_order.h"
@@ -119,12 +119,13 @@ static void add_sum(const struct schedule *schedule, enum op_kind kind, struct g
 		grid_add(grid, "%d, %s", sum.count, format_bytes(bytes, (double)sum.bytes));
 }
 
-/* The unit that most units are like: the one in the middle. `runtime` is said above the table. */
+/* Shows the unit in the middle of the model, which most units equal. `runtime` is named above the
+ * table. */
 static void add_strategy(
 	const struct schedule *schedule, const char *runtime, bool own, struct grid *grid)
 {
 	static const enum op_kind kinds[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_ALL_REDUCE};
-	/* Not by a column: of experts, contexts and pipelines. */
+	/* Kinds without a column, which experts, contexts and pipelines have. */
 	static const enum op_kind others[] = {OP_ALL_TO_ALL, OP_SEND_RECV, OP_SEND};
 	const struct plan *plan = &schedule->plan;
 	struct text pattern = {0};

@@ -1,6 +1,6 @@
-/* The communication of a step as a picture: what computes in the upper lane, the collectives of
- * each stream below, each standing under what it runs beside. Every computation is drawn equally
- * wide and the middle of a deep model is left out, so that the pattern can be read. */
+/* The communication of a step as a picture: computation in the upper lane, and the collectives of
+ * each stream below, under the computation that they run beside. Every computation has the same
+ * width, and the middle of a deep model is left out, so that the pattern is readable. */
 #include <string.h>
 
 #include "reports/views/collective_order.h"
@@ -57,7 +57,8 @@ static void find_slots(struct drawing *drawing, struct arena *arena)
 	}
 }
 
-/* The first three, five around the turn, the last four. */
+/* Chooses the units that are drawn: the first three, five around the turn to backward, the last
+ * four. */
 static void choose_slots(struct drawing *drawing)
 {
 	int turn = 0, n = drawing->n;
@@ -78,7 +79,7 @@ static double usual_time(const struct drawing *drawing)
 	return drawing->n > 0 ? sum / drawing->n : 1;
 }
 
-/* Idle time between computations keeps its length, up to MOST_GAP. */
+/* Places computations. Idle time between them keeps its length, up to MOST_GAP. */
 static void place_slots(struct drawing *drawing)
 {
 	double x = LEFT, usual = usual_time(drawing), before = 0;
@@ -99,7 +100,7 @@ static void place_slots(struct drawing *drawing)
 	drawing->width = x + MOST_GAP;
 }
 
-/* Where a moment stands. */
+/* The x of a moment. */
 static double place(const struct drawing *drawing, double time)
 {
 	double t0 = 0, x0 = LEFT;
@@ -120,7 +121,7 @@ static double place(const struct drawing *drawing, double time)
 	return x0 + (after > MOST_GAP ? MOST_GAP : after);
 }
 
-/* "F 3", "B root": the unit by the end of its name. */
+/* A label like "F 3" or "B root", with the end of the unit's name. */
 static void short_label(
 	const struct schedule *schedule, enum op_kind kind, int unit, struct text *label)
 {
@@ -180,7 +181,7 @@ static double lane_of(const struct drawing *drawing, enum stream stream)
 	return y;
 }
 
-/* The computation of the unit that waits for a gather, or that a reduction waited for. */
+/* The computation of the unit that waits for this gather, or whose gradients this reduction has. */
 static const struct slot *partner(
 	const struct drawing *drawing, const struct op *op, const struct span *span)
 {
@@ -238,7 +239,7 @@ static double room_after(const struct drawing *drawing, const struct carried *ca
 	return drawing->width - x;
 }
 
-/* The first of `n` collectives. */
+/* Draws the first of `n` collectives. */
 static void add_collective(
 	const struct drawing *drawing, const struct carried *carried, int n, struct text *text)
 {

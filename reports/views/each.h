@@ -16,7 +16,7 @@ void view_units(const struct explained *explained, const struct style *style, st
 void view_communication(
 	const struct explained *explained, const struct style *style, struct text *text);
 void view_layout(const struct explained *explained, const struct style *style, struct text *text);
-/* The same as pictures: SVG documents that stand alone. */
+/* The same views as pictures: SVG documents of their own. */
 void picture_pipeline(const struct explained *explained, struct text *text);
 void picture_mesh(const struct explained *explained, struct text *text);
 void picture_communication(const struct explained *explained, struct text *text);

@@ -1,5 +1,6 @@
-/* Who owns which elements of a unit: the FlatParameter cut in chunks, drawn as a bar of letters,
- * one letter a parameter; or FSDP2's parameters, each cut along its rows. */
+/* The view of a unit's layout, which shows who owns which elements: the FlatParameter cut in
+ * chunks, as a bar with one letter for each parameter; or FSDP2's parameters, each cut along its
+ * rows. */
 #include <string.h>
 
 #include "reports/views/each.h"
@@ -28,7 +29,7 @@ static int bar_width(const struct style *style)
 	return width < 24 ? 24 : width > 160 ? 160 : width;
 }
 
-/* What fills most of each column. */
+/* Draws in each column the parameter that fills most of it. */
 static void draw_runs(const struct run *runs, int n, int64_t total, char *bar, int width)
 {
 	int run = 0;
@@ -49,7 +50,7 @@ static void draw_ranks(int64_t ranks, char *bar, int width)
 	bar[width] = '\0';
 }
 
-/* "q_proj.weight 0..4095, ## 8": what a rank's chunk holds. */
+/* Lists the contents of a rank's chunk. Example: "q_proj.weight 0..4095, ## 8". */
 static void add_holdings(const struct schedule *schedule, const struct unit *unit,
 	const struct run *runs, int n, int64_t rank, struct grid *grid)
 {

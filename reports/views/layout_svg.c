@@ -68,7 +68,8 @@ static void describe_run(const struct schedule *schedule, const struct unit *uni
 			(long long)((run->start + run->elements - 1) / unit->chunk));
 }
 
-/* "self_attn.q_proj" of "self_attn.q_proj.weight", or only its end where there is little room. */
+/* The name as "self_attn.q_proj" for "self_attn.q_proj.weight", or only its end if it is too
+ * wide. */
 static void add_name(const char *full, double width, struct text *name)
 {
 	static const char suffix[] = ".weight";
@@ -113,10 +114,10 @@ static void add_runs(
 	arena_finish(&arena);
 }
 
-/* More ranks than this are drawn as as many groups of neighbours. */
+/* More ranks than this are drawn as this many groups of neighbours. */
 enum { MOST_CELLS = 64 };
 
-/* Ranks [first, end) of one cell. */
+/* The ranks [first, end) of one cell. */
 struct cell {
 	int64_t first, end;
 };
@@ -162,7 +163,7 @@ static void add_ranks(const struct unit *unit, double y, struct text *text)
 	picture_label(LEFT, y + BAR + 8, "start", 11, "rank", text);
 }
 
-/* "q_proj.weight, rank 3: 256 of 4096 rows of 4096 elements". */
+/* Example: "q_proj.weight, rank 3: 256 of 4096 rows of 4096 elements". */
 static void describe_cell(const struct parameter *parameter, const char *name,
 	const struct cut *cut, struct cell cell, struct text *words)
 {

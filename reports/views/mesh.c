@@ -1,4 +1,4 @@
-/* The mesh: which ranks form the group of each axis, and over which link. */
+/* The view of the mesh: the ranks of each axis's groups, and the links between them. */
 #include "reports/views/each.h"
 
 void view_mesh(const struct explained *explained, const struct style *style, struct text *text)

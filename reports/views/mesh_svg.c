@@ -1,4 +1,4 @@
-/* The mesh as a picture: all ranks once for each axis, in the colour of their group there. */
+/* The mesh as a picture: all ranks once for each axis, in the colour of their group. */
 #include <string.h>
 
 #include "reports/views/each.h"
@@ -8,8 +8,8 @@ enum { LEFT = 116, RIGHT = 216, TOP = 62, ROW = 44, CELL = 22, HIGH = 22, GAP = 
 
 struct drawing {
 	const struct explained *explained;
-	int64_t ranks, node; /* of all; of a node */
-	int n;               /* that are drawn */
+	int64_t ranks, node; /* in all; in a node */
+	int n;               /* ranks that are drawn */
 	double width;
 };
 
@@ -18,7 +18,8 @@ static double place(const struct drawing *drawing, int rank)
 	return LEFT + rank * CELL + (double)(rank / drawing->node) * GAP;
 }
 
-/* Groups tile the ranks in blocks; the two ends of a pipeline are all in one. -1: in none. */
+/* The group of a rank. Groups tile the ranks in blocks; all ranks are in the group of the two ends
+ * of a pipeline. -1: it is in none. */
 static int64_t group_of(const struct drawing *drawing, enum group_kind kind,
 	const struct axis_figures *axis, int64_t rank)
 {

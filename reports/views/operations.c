@@ -1,4 +1,4 @@
-/* The operations of a step in the order that the host issues them. */
+/* The view of the operations of a step, in the order in which the host issues them. */
 #include "reports/views/each.h"
 
 static bool is_measured(const struct explained *explained)
@@ -27,7 +27,7 @@ static void add_waits(const struct program *program, const struct op *op, struct
 	text_finish(&waits);
 }
 
-/* Start and duration; "never executed" of an operation that did not run. */
+/* Adds start and duration; "never executed" for an operation that did not run. */
 static double add_span(const struct timeline *timeline, int op, struct grid *grid)
 {
 	if (timeline == NULL || op >= timeline->n_ops) {
@@ -69,9 +69,9 @@ static void add_operation(const struct explained *explained, int i, struct grid 
 /* --- folding ------------------------------------------------------------------------------------
  */
 
-/* A stretch of operations that comes again and again: a block, or a micro-batch. */
+/* A repeated stretch of operations: a block or a micro-batch. */
 struct lap {
-	int length, times; /* operations of one, how often it comes; times 0: it does not */
+	int length, times; /* operations in one, number of repetitions; 0: none */
 };
 
 enum { LAPS_SHOWN = 2, LAPS_FOLDED = 2, LAP_MOST = 4096 };
@@ -81,7 +81,7 @@ static bool are_alike(const struct op *a, const struct op *b)
 	return a->kind == b->kind && a->stream == b->stream && a->bytes == b->bytes;
 }
 
-/* How many operations from `first` are as the one `length` before them. */
+/* The number of operations from `first` on that equal the one `length` before them. */
 static int alike_from(const struct op *ops, int first, int end, int length)
 {
 	int i = first;
@@ -91,7 +91,7 @@ static int alike_from(const struct op *ops, int first, int end, int length)
 	return i - first;
 }
 
-/* What covers the most from `first` on, and is shorter than all of [first, end). */
+/* The lap that covers most from `first` on and is shorter than all of [first, end). */
 static struct lap lap_at(const struct op *ops, int first, int end)
 {
 	struct lap best = {0};
@@ -106,7 +106,7 @@ static struct lap lap_at(const struct op *ops, int first, int end)
 	return best;
 }
 
-/* One row in the place of those that do what the rows above it did. */
+/* Adds one row that stands for repetitions of the rows above it. */
 static void add_folded(
 	const struct explained *explained, int first, const struct lap *lap, struct grid *grid)
 {
@@ -126,7 +126,8 @@ static void add_folded(
 	grid_add(grid, "-");
 }
 
-/* The first laps are shown, each folded for itself, the others said. */
+/* Adds the operations of a range. The first laps are shown, each folded itself; of the others a row
+ * gives their number. */
 static void add_range(const struct explained *explained, int first, int end, struct grid *grid)
 {
 	const struct op *ops = explained->schedule->programs[0].ops;

@@ -1,11 +1,11 @@
-/* The pipeline: which micro-batch every stage computes, moment by moment. */
+/* The view of a pipeline: which micro-batch each stage computes at each moment. */
 #include "schedule/pipeline/pipeline.h"
 #include "reports/views/each.h"
 #include "reports/views/pipeline_passes.h"
 
 enum { NAME_WIDTH = 10, DEFAULT_WIDTH = 100, MAX_CELLS = 400, MICRO_BATCHES_SHOWN = 10 };
 
-/* Of one micro-batch a digit in forward, a letter in backward. */
+/* The letter of a micro-batch: a digit in forward, a letter in backward. */
 static char letter_of(const struct stage_pass *pass)
 {
 	struct pass_kind kind = pass_kind(pass->kind);
@@ -20,7 +20,7 @@ struct cells {
 	char letters[MAX_CELLS + 1];
 };
 
-/* What a cell shows is what it has most of. */
+/* Adds a pass to the cells that it covers. A cell shows what fills most of it. */
 static void fill(struct cells *cells, const struct stage_pass *pass)
 {
 	int first = (int)(pass->start / cells->width);

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Blue and green as in the papers on pipelines; a loss belongs to the forward pass in front of it,
- * what is recomputed to the backward pass. */
+/* Blue and green as in papers on pipelines. A loss counts as part of the forward pass before it,
+ * recomputation as part of its backward pass. */
 #define FORWARD                                                                                    \
 	{                                                                                          \
 		"forward", "#0072b2", '0', true                                                    \
@@ -51,7 +51,8 @@ double pipeline_end(const struct explained *explained)
 	return end;
 }
 
-/* What is before the blocks belongs to the first stage of all, what is behind them to the last. */
+/* The chunk of a unit: what precedes the blocks belongs to the first stage, what follows them to
+ * the last. */
 static int chunk_of(
 	const struct program *program, const struct op *op, const int *chunks, int n_chunks)
 {
@@ -66,7 +67,8 @@ static int chunk_of(
 	return module_kind_is_before_blocks(module->kind) ? 0 : n_chunks - 1;
 }
 
-/* Parts that follow one another inside of a block are one backward pass. */
+/* The kind of pass of an operation. Parts of a block that follow one another are one backward
+ * pass. */
 static enum op_kind kind_of(const struct plan *plan, const struct op *op)
 {
 	bool splits = pipeline_splits_backward(plan->pipeline_schedule);

@@ -5,30 +5,31 @@
 
 #include "reports/text/text.h"
 
-/* A part of the step, as it is drawn. */
+/* How a part of the step is drawn. */
 struct pass_kind {
 	const char *name;
-	const char *fill; /* of a picture */
-	char first;       /* in text, of the first micro-batch; 0: it is not drawn */
-	bool counts;      /* micro-batches go on from `first` */
+	const char *fill; /* in a picture */
+	char first;       /* in text, for the first micro-batch; 0: not drawn */
+	bool counts;      /* later micro-batches count up from `first` */
 };
-/* Of an operation of that kind; first is 0 where it computes nothing. */
+/* The kind of pass of an operation; first is 0 if it computes nothing. */
 struct pass_kind pass_kind(enum op_kind kind);
 
-/* From the first operation of a pass to its last one, collectives between them included. Times
- * count from when the last stage begins the step. */
+/* A pass, from its first operation to its last one, with collectives between them. Times count from
+ * the moment at which the last stage begins the step. */
 struct stage_pass {
-	enum op_kind kind; /* of the last one */
-	int micro_batch;   /* -1: of the step */
-	int chunk;         /* which of the stages that its ranks have */
+	enum op_kind kind; /* of the last operation */
+	int micro_batch;   /* -1: none, it is of the whole step */
+	int chunk;         /* index among the stages of its rank */
 	double start, end; /* s */
 };
 
-/* S from when the last stage begins the step until all have ended it. */
+/* Seconds from the moment at which the last stage begins the step until all stages have ended
+ * it. */
 double pipeline_end(const struct explained *explained);
-/* Stages that there are; 1: no pipeline. */
+/* The number of stages; 1: no pipeline. */
 int stage_count(const struct explained *explained);
-/* In the order in which they run, from `arena`. Returns their number. */
+/* The passes in the order in which they run, from `arena`. Returns their number. */
 int passes_of(const struct explained *explained, int stage, struct arena *arena,
 	struct stage_pass **passes);
 

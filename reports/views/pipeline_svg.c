@@ -1,5 +1,6 @@
-/* The pipeline as a picture: a row a stage, a box a pass, with the number of its micro-batch. The
- * middle of a step of many micro-batches is left out, so that numbers can be read. */
+/* The pipeline as a picture: a row for each stage, a box for each pass, with the number of its
+ * micro-batch. The middle of a step of many micro-batches is left out, so that numbers are
+ * readable. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +10,8 @@
 #include "schedule/pipeline/pipeline.h"
 
 enum { LEFT = 112, RIGHT = 96, TOP = 44, ROW = 34, BOX = 24, LEAST = 860, MOST = 2600 };
-/* Passes at either end of a step that are drawn where there are many, and more. Pixels that a
- * forward has, those of what is left out, those between ticks. */
+/* ENDS passes are drawn at each end of a step that has WORTH_CUTTING more. Widths in pixels: of a
+ * forward pass, of the cut, between ticks. */
 enum { ENDS = 40, WORTH_CUTTING = 20, FORWARD_WIDTH = 22, CUT = 34, TICK = 110 };
 
 struct row {
@@ -24,8 +25,8 @@ struct drawing {
 	struct row *rows;
 	int chunks;
 	double end;          /* s */
-	double cut0, cut1;   /* s that are left out between; equal: none */
-	double scale, width; /* pixels a second; pixels */
+	double cut0, cut1;   /* s between which the step is cut; equal: it is not */
+	double scale, width; /* pixels per second; pixels */
 };
 
 static int fullest(const struct drawing *drawing)
@@ -98,7 +99,7 @@ static double place(const struct drawing *drawing, double time)
 	return LEFT + cut + (time - (drawing->cut1 - drawing->cut0)) * drawing->scale;
 }
 
-/* False: all of it is left out. */
+/* Clips an interval to what is drawn. False: nothing of it is. */
 static bool clip(const struct drawing *drawing, double *start, double *end)
 {
 	if (*start >= drawing->cut0 && *end <= drawing->cut1)
@@ -110,7 +111,7 @@ static bool clip(const struct drawing *drawing, double *start, double *end)
 	return true;
 }
 
-/* Each chunk is paler than the one before. */
+/* The colour of a pass: each chunk is paler than the one before. */
 static const char *shade(const struct drawing *drawing, const struct stage_pass *pass, char fill[8])
 {
 	double pale = drawing->chunks > 1 ? 0.6 * pass->chunk / (drawing->chunks - 1) : 0;
@@ -159,8 +160,8 @@ static void add_passes(const struct drawing *drawing, const struct row *row, dou
 	}
 }
 
-/* In the longest gap between two passes, or before the first. Before the optimizer gradients are
- * reduced. */
+/* Puts the name in the longest gap between two passes, or before the first. Gaps before the
+ * optimizer do not count, because gradients are reduced there. */
 static void name_bubble(
 	const struct drawing *drawing, const struct row *row, double y, struct text *text)
 {
@@ -181,7 +182,7 @@ static void name_bubble(
 		picture_label(middle, y + BOX / 2.0 + 4, "middle", 11, "bubble", text);
 }
 
-/* The stage and its ranks to the left, its bubble to the right. */
+/* Puts the stage and its ranks to the left, its bubble to the right. */
 static void name_row(
 	const struct drawing *drawing, int stage, double y, struct text *words, struct text *text)
 {
@@ -228,7 +229,7 @@ static void add_axis(const struct drawing *drawing, double y, struct text *text)
 	picture_label(place(drawing, drawing->cut0) + CUT / 2.0, y - 8, "middle", 12, "...", text);
 }
 
-/* One box of each kind and chunk that is there. */
+/* Adds one box for each kind and chunk that occurs. */
 static void add_legend(
 	const struct drawing *drawing, double y, struct text *words, struct text *text)
 {

@@ -1,11 +1,11 @@
-/* The streams of a step as rows of letters, and the critical path. */
+/* The view of streams: a row of letters for each, and the critical path. */
 #include <string.h>
 
 #include "reports/views/each.h"
 
 enum { NAME_WIDTH = 16, DEFAULT_WIDTH = 100, MAX_BUCKETS = 400 };
 
-/* What is drawn of a step, in `n` columns of `width` seconds. */
+/* The part of a step that is drawn, in `n` columns of `width` seconds. */
 struct window {
 	double start, width;
 	int n;
@@ -24,7 +24,7 @@ static double seconds_between(const struct interval *span, double from, double t
 	return end > start ? end - start : 0;
 }
 
-/* Seconds of `span` in column `b`. */
+/* The seconds of `span` in column `b`. */
 static double overlap(const struct interval *span, int b, const struct window *window)
 {
 	double from = window->start + b * window->width;
@@ -39,8 +39,8 @@ static int bucket_of(double time, const struct window *window)
 	return bucket < 0 ? 0 : bucket >= window->n ? window->n - 1 : bucket;
 }
 
-/* Each column shows the kind that fills most of it; '-' or '.' where more than half is idle.
- * Seconds in which the stream is busy. */
+/* Draws a stream: each column shows the kind that fills most of it; '-' or '.' if more than half of
+ * it is idle. Returns the seconds in which the stream is busy. */
 static double draw_stream(const struct schedule *schedule, const struct timeline *timeline,
 	enum stream stream, const struct window *window, char *row)
 {
@@ -127,7 +127,7 @@ static void draw_window(const struct schedule *schedule, const struct timeline *
 		format_seconds(to, window_end(window)));
 }
 
-/* The block in the middle of the model; -1: there are not two. */
+/* The block in the middle of the model; -1: there are fewer than two. */
 static int middle_block(const struct program *program)
 {
 	int last = -1;
@@ -139,7 +139,8 @@ static int middle_block(const struct program *program)
 	return last < 1 ? -1 : (last - 1) / 2;
 }
 
-/* When blocks `block` and the next compute in the first micro-batch; nothing where they do not. */
+/* The interval in which `block` and the next one compute in the first micro-batch; empty if they do
+ * not. */
 static struct interval two_blocks(const struct program *program, const struct timeline *timeline,
 	int block, enum op_kind kind)
 {
@@ -161,7 +162,8 @@ static struct interval two_blocks(const struct program *program, const struct ti
 	return interval;
 }
 
-/* Over a whole step the gathers of single blocks cannot be seen. */
+/* Draws two blocks in detail, because the gathers of single blocks are invisible over a whole
+ * step. */
 static void draw_blocks(const char *name, const struct schedule *schedule,
 	const struct timeline *timeline, int n, enum op_kind kind, struct text *text)
 {
@@ -210,7 +212,7 @@ static bool is_preparation(const char *css)
 	return strcmp(css, "k-prepare") == 0;
 }
 
-/* The predicted path by reason and kind: what holds the step. */
+/* Sums the predicted critical path by reason and kind. */
 static void add_critical_sums(
 	const struct explained *explained, const struct style *style, struct text *text)
 {
@@ -241,10 +243,10 @@ static void add_critical_sums(
 	put_text(&grid, style, text);
 }
 
-/* Operations of the path that follow one another on a busy stream, with one purpose. */
+/* Consecutive operations of the path on a busy stream with one purpose. */
 struct run {
-	int first, last; /* in the path */
-	const char *css; /* of its purpose; NULL while it only prepares */
+	int first, last; /* indices in the path */
+	const char *css; /* of its purpose; NULL: so far it only prepares */
 };
 
 static bool goes_on(const struct explained *explained, const struct run *run, int i)

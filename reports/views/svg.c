@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Okabe and Ito. */
+/* Colours by Okabe and Ito, which colour-blind people can tell apart. */
 const char *const picture_colors[PICTURE_COLORS] = {
 	"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#c9b700", "#7a5cb5"};
 
@@ -95,13 +95,13 @@ void picture_label(
 	add_label(x, y, anchor, size, "currentColor", words, text);
 }
 
-/* Letters are about 0.58 of their size wide. */
+/* Letters are about 0.58 times their size wide. */
 bool picture_fits(double width, int size, const char *words)
 {
 	return width > 8 && (double)strlen(words) * 0.58 * size <= width - 6;
 }
 
-/* Black on what is bright, white on what is dark. */
+/* Black on bright colours, white on dark ones. */
 static const char *ink_on(const char *fill)
 {
 	unsigned red, green, blue;

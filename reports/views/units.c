@@ -1,8 +1,9 @@
-/* FSDP units: what is gathered and reduced together, its layout, and who owns which elements. */
+/* The view of FSDP units: what is gathered and reduced together, its layout, and who owns which
+ * elements. */
 #include "reports/views/each.h"
 #include "reports/views/slices.h"
 
-/* Units that follow one another and are laid out alike are one row. */
+/* Adds rows of units; consecutive units with equal layout share a row. */
 static void add_units(const struct schedule *schedule, int first, int n, struct grid *grid)
 {
 	const struct unit *unit = &schedule->programs->units[first];
@@ -66,7 +67,8 @@ static void add_owners(const struct schedule *schedule, const struct unit *unit,
 	}
 }
 
-/* The slice's own padding is behind it, up to the next slice or the end of the unit. */
+/* Adds a slice with its own padding, which follows it up to the next slice or the end of the
+ * unit. */
 static void add_slice(
 	const struct schedule *schedule, const struct unit *unit, int s, struct grid *grid)
 {
@@ -88,7 +90,7 @@ static void add_layout(
 	static const struct grid_column columns[] = {{"parameter", GRID_LEFT},
 		{"offset", GRID_RIGHT}, {"elements", GRID_RIGHT}, {"padding", GRID_RIGHT},
 		{"owned by", GRID_LEFT}};
-	/* FSDP2 cuts each parameter for itself: it has no place in a whole. */
+	/* FSDP2 shards each parameter by itself, so a parameter has no offset in a unit. */
 	static const struct grid_column apart[] = {{"parameter", GRID_LEFT},
 		{"elements", GRID_RIGHT}, {"padding", GRID_RIGHT}, {"owned by", GRID_LEFT}};
 	const struct unit *unit = &schedule->programs->units[u];

@@ -1,5 +1,5 @@
-/* Views of a plan's schedule. Each answers one question; measured values stand on the same line as
- * the predicted ones. */
+/* Views of a plan's schedule. Each answers one question, with measured values on the line of the
+ * predicted ones. */
 #include "reports/views/views.h"
 #include "reports/views/each.h"
 
@@ -93,7 +93,7 @@ void view_summary(const struct explained *explained, const struct style *style, 
 
 enum { BAR_WIDTH = 12 };
 
-/* Overhead, which hardly changes over a step, is in the total alone. */
+/* Adds rows of memory. Overhead hardly changes over a step, so only the total contains it. */
 static void memory_rows(const struct memory_curve *curve, double end, struct grid *grid)
 {
 	struct memory_curve sampled;

@@ -4,7 +4,7 @@
 
 #include "reports/text/text.h"
 
-/* One question a view; the table lists them for `explain --view`. */
+/* A view answers one question. The table lists all for `explain --view`. */
 struct view {
 	const char *name, *question;
 	void (*write)(
