@@ -1,4 +1,4 @@
-/* shardplan: the table of commands, and the edge where errors become exit codes. */
+/* shardplan: finds the command in the table, runs it, and turns errors into exit codes. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static const struct command *const commands[] = {
 #undef X
 };
 
-/* Nothing may be allocated any more, so nothing is printed through stdio. */
+/* Writes without stdio, because nothing can be allocated any more. */
 static _Noreturn void out_of_memory(size_t bytes)
 {
 	static const char message[] = "out of memory\n";
@@ -27,7 +27,8 @@ static _Noreturn void out_of_memory(size_t bytes)
 	_exit(EXIT_CODE_INTERNAL);
 }
 
-/* Threads too get the limit as their stack, and what is beyond it ends a process without a word. */
+/* Checks the limit of the stack. Threads get it too, and a process that exceeds it ends without a
+ * message. */
 static bool check_stack(struct error *error)
 {
 	static const rlim_t least = 512 << 10;
@@ -69,7 +70,7 @@ static bool run_command(struct invocation *invocation, int argc, char **argv, st
 	return ok;
 }
 
-/* --help, --version and nothing at all; false when it is a command that was typed. */
+/* Answers --help, --version and an empty command line. False: a command was typed. */
 static bool answer_without_command(int argc, char **argv, enum exit_code *code)
 {
 	struct text text = {0};
@@ -96,7 +97,7 @@ static bool answer_without_command(int argc, char **argv, enum exit_code *code)
 
 static enum exit_code report_failure(const struct invocation *invocation, const struct error *error)
 {
-	/* Of many processes that train together one says why. */
+	/* Of many processes that train together only one prints the error. */
 	if (error->message[0] == '\0')
 		return error->code;
 	fprintf(stderr, "%s\n", error->message);
@@ -116,8 +117,8 @@ int main(int argc, char **argv)
 	enum exit_code code;
 
 	base_set_out_of_memory_handler(out_of_memory);
-	/* Writing beyond the limit of file sizes fails as it does on a full disk. Ranks inherit it.
-	 */
+	/* A write beyond the limit of file sizes then fails as on a full disk. Ranks inherit
+	 * this. */
 	signal(SIGXFSZ, SIG_IGN);
 	if (argc > 1 && strcmp(argv[1], EXECUTOR_RANK_ARGUMENT) == 0)
 		return executor_rank_main(argc, argv);

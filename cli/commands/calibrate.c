@@ -1,4 +1,4 @@
-/* `calibrate`: measures this machine and keeps what it found as a topology. */
+/* `calibrate`: measures this machine and saves the result as a topology. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -84,7 +84,8 @@ static void add_measured(const struct topology *topology, struct text *text)
 		add_step(&c->steps[i], text);
 }
 
-/* What was said while a GPU was measured belongs to the answer: the table of products, say. */
+/* Keeps lines reported while a GPU is measured, for example the table of products: they are part of
+ * the answer. */
 static void keep_line(const char *line, void *data)
 {
 	text_add(data, line);
@@ -93,8 +94,8 @@ static void keep_line(const char *line, void *data)
 		fprintf(stderr, "%s\n", line);
 }
 
-/* The GPUs of this machine, as their driver describes them, with what was measured of them; or of a
- * cluster, where only the first rank has it. */
+/* The GPUs of this machine, as their driver describes them, with the measurements; or those of a
+ * cluster, which only the first rank has. */
 static bool measure_gpus(const struct invocation *invocation, const struct launcher *launcher,
 	struct topology **topology, struct text *lines, struct error *error)
 {
@@ -112,7 +113,7 @@ static bool measure_gpus(const struct invocation *invocation, const struct launc
 		(launcher->rank == 0 && !input_local_gpus(invocation->arena, topology, error)) ||
 		!executor_calibrate_gpus(&options, invocation->arena, *topology, error))
 		return false;
-	/* Other ranks of a cluster would wait meanwhile. */
+	/* In a cluster the other ranks would have to wait meanwhile. */
 	if (!options.quick && launcher->ranks <= 1)
 		calibrate_steps(invocation->arena, false, keep_line, lines, *topology);
 	return true;
@@ -130,7 +131,7 @@ static bool measure_cluster(const struct calibrate_options *options, struct aren
 	       executor_describe_cluster(&options->launcher, &calibration, arena, topology, error);
 }
 
-/* NULL: another process of the run has the result. */
+/* Measures. `*topology` is NULL if another process of the run has the result. */
 static bool measure(const struct invocation *invocation, const struct launcher *launcher,
 	struct topology **topology, struct error *error)
 {
@@ -149,7 +150,7 @@ static bool measure(const struct invocation *invocation, const struct launcher *
 	return true;
 }
 
-/* What is to be measured must be what this process is part of. */
+/* The operand must be the machine or cluster of which this process is a part. */
 static bool check_operand(const struct arguments *arguments, const struct launcher *launcher,
 	bool gpus, struct error *error)
 {
@@ -175,7 +176,7 @@ static bool check_operand(const struct arguments *arguments, const struct launch
 		       gpus ? " --device cuda" : "");
 }
 
-/* As a file of its own, and where `local` looks for it unless -o says otherwise. */
+/* Saves the topology as a file of its own, and where `local` finds it unless -o says otherwise. */
 static bool keep(const struct invocation *invocation, const struct topology *topology,
 	const char **path, struct error *error)
 {
@@ -191,7 +192,7 @@ static bool keep(const struct invocation *invocation, const struct topology *top
 	return ok;
 }
 
-/* `lines`: of GPUs, whose figures are in them. */
+/* `lines`: what was reported of GPUs, which contains their figures. */
 static bool print(const struct invocation *invocation, const struct topology *topology,
 	const struct text *lines, bool aside, struct error *error)
 {

@@ -1,6 +1,6 @@
-/* A step takes longer than its kernels alone: operands are in caches or not, kernels that were
- * not measured run beside those that were. So real steps of small models are held against
- * their predictions, by kind of work. */
+/* Measures real steps of small models against their predictions, by kind of work. A step takes
+ * longer than its kernels alone, because operands may not be in caches and because kernels that
+ * were not measured run between the others. */
 #include "cli/commands/calibrate_steps.h"
 
 #include <stdio.h>
@@ -13,14 +13,14 @@
 #include "executor/executor.h"
 #include "schedule/resolve/resolve.h"
 
-/* What is trained; no preset is like them, so that a prediction of a preset is none of what was
- * measured here. Of a processor: of a size that fits no cache and takes milliseconds. Of a GPU:
- * wide as what it trains, in as few layers as show it, for seconds, so that it meets its power
- * limit. */
+/* The models that are trained. None equals a preset, so the prediction of a preset is never one
+ * that was measured here. Those for processors fit in no cache and take milliseconds. Those for
+ * GPUs are as wide as real models, with few layers, and run for seconds, so that the GPU reaches
+ * its power limit. */
 static const struct reference {
 	const char *model;
 	int64_t micro_batch;
-	int64_t lengths[3]; /* tokens; 0: no more */
+	int64_t lengths[3]; /* tokens; 0: no further lengths */
 	int64_t steps;
 } references[2][2] = {
 	[DEVICE_CPU] = {[STEP_MLP_PLAIN] = {"shardplan: model/1\n"
@@ -52,44 +52,43 @@ static const struct reference {
 enum {
 	DATA_BYTES = 1 << 16,
 	MOST_RANKS = 8,  /* that compute at the same time */
-	STEPS_QUICK = 5, /* of which two warm up */
+	STEPS_QUICK = 5, /* including two for warming up */
 	MOST_STEPS = 300,
 	MOST_RATIOS = 4096,
 };
-/* A ratio beyond says more about what else the machine did: 1.4 was the largest on an idle one. */
+/* Larger ratios tell more about other load on the machine: the largest on an idle one was 1.4. */
 static const double most_factor = 2;
 
 static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16};
 
-/* How far runs and their steps lie apart. */
+/* The spread of runs and of their steps. */
 struct scatter {
 	int visit, n_ratios;
-	/* Seconds of the work of a run over the predicted ones, by combination and visit; 0: none.
-	 */
+	/* Seconds of a run's work / predicted seconds, by combination and visit; 0: none. */
 	double levels[CALIBRATION_STEPS][CALIBRATION_VISITS];
-	double ratios[MOST_RATIOS]; /* of a step over the median of its run */
+	double ratios[MOST_RATIOS]; /* time of a step / median of its run */
 	double yardsticks[CALIBRATION_VISITS];
 };
 
-/* Of one run. */
+/* The times of one run. */
 struct step_times {
 	int n;
 	double seconds[MOST_STEPS];
 };
 
-/* One measurement in the making. */
+/* The state of one measurement. */
 struct stepping {
-	struct arena *arena; /* for this one alone */
+	struct arena *arena; /* for this measurement only */
 	struct scatter *scatter;
 	const struct topology *machine;
-	const struct calibration_step *step; /* what is measured */
+	const struct calibration_step *step; /* the combination that is measured */
 	const struct model *model;
 	const char *data;
 	int64_t training_steps;
 	double predicted[STEP_WORK_COUNT], measured[STEP_WORK_COUNT]; /* s */
 };
 
-/* Text: bytes without order. In memory, under a name that rank processes can open. */
+/* Makes the training data, random bytes, in memory under a name that rank processes can open. */
 static int make_data(struct arena *arena, const char **path)
 {
 	unsigned char *bytes = ARENA_ARRAY(arena, unsigned char, DATA_BYTES);
@@ -118,7 +117,7 @@ static const struct reference *reference_of(const struct stepping *s)
 	return &references[s->machine->device.kind][s->step->mlp];
 }
 
-/* Ranks of one thread run on all cores, as they do where they are used. */
+/* Ranks of one thread run on all cores, as they do in later training. */
 static int64_t ranks_of(const struct stepping *s)
 {
 	if (s->step->threads == STEP_THREADS_ALL || on_gpu(s))
@@ -126,7 +125,7 @@ static int64_t ranks_of(const struct stepping *s)
 	return min_i64(s->machine->host.cores, MOST_RANKS);
 }
 
-/* The machine as these ranks see it. */
+/* The part of the machine that these ranks use. */
 static struct topology part_of_machine(const struct stepping *s)
 {
 	struct topology part = *s->machine;
@@ -141,7 +140,7 @@ static struct topology part_of_machine(const struct stepping *s)
 	return part;
 }
 
-/* One unit: nothing is communicated while something computes. */
+/* Resolves a plan of one unit, so that nothing is communicated during compute. */
 static bool resolve(const struct stepping *s, const struct topology *topology, int64_t length,
 	struct plan *plan, struct error *error)
 {
@@ -165,7 +164,7 @@ static bool resolve(const struct stepping *s, const struct topology *topology, i
 	return plan_resolve(&question, s->arena, plan, error);
 }
 
-/* Work is named as its operation. */
+/* The kind of work that has the operation's name. */
 static int work_of(enum op_kind kind)
 {
 	for (int work = 0; work < STEP_WORK_COUNT; work++)
@@ -242,7 +241,8 @@ static bool train_and_compare(struct stepping *s, int64_t length, struct error *
 	return true;
 }
 
-/* Of a GPU what waits for memory alone is known from its kernels. */
+/* Is the work taken from these steps? On a GPU, work limited by memory is known from its
+ * kernels. */
 static bool is_taken(const struct stepping *s, int work)
 {
 	return !on_gpu(s) || work == STEP_FORWARD || work == STEP_RECOMPUTE ||
@@ -260,7 +260,7 @@ static void take_factors(const struct stepping *s, struct calibration_step *step
 	}
 }
 
-/* All work together, over its prediction. */
+/* Measured / predicted time of all work together. */
 static double level_of(const struct stepping *s)
 {
 	double predicted = 0, measured = 0;
@@ -313,7 +313,7 @@ static void say(const struct calibration_step *step, void (*report)(const char *
 	report(line, report_data);
 }
 
-/* Combination `number`; false when there is no point in trying more. */
+/* Measures combination `number`. False: further ones are pointless. */
 static bool measure_one(const char *data, bool quick, const struct topology *machine, int number,
 	struct scatter *scatter, struct calibration_step *step)
 {
@@ -335,7 +335,8 @@ static bool measure_one(const char *data, bool quick, const struct topology *mac
 	return ok;
 }
 
-/* Of combination `number`; what is measured next is predicted without what was measured before. */
+/* Combination `number`, without ratios: the next measurement is predicted without those already
+ * made. */
 static struct calibration_step combination(int number)
 {
 	return (struct calibration_step){.mlp = (enum step_mlp)(number >> 2 & 1),
@@ -343,7 +344,8 @@ static struct calibration_step combination(int number)
 		.threads = (enum step_threads)(number & 1)};
 }
 
-/* One core is all cores; and a GPU is all of itself, and trains in bf16. */
+/* Is the combination of use? On one core all cores are one; a GPU is used as a whole, and trains in
+ * bf16. */
 static bool is_told(const struct topology *topology, const struct calibration_step *step)
 {
 	if (topology->device.kind == DEVICE_GPU)
@@ -351,8 +353,9 @@ static bool is_told(const struct topology *topology, const struct calibration_st
 	return step->threads == STEP_THREADS_ONE || topology->host.cores > 1;
 }
 
-/* All combinations, again in each visit: what else the machine does comes and goes. Returns how
- * many were measured in every one; those after them could not be. */
+/* Measures all combinations once in each visit, because other load on the machine comes and goes.
+ * Returns the number of those that were measured in every visit; later ones could not be measured.
+ */
 static int measure_visits(const char *data, bool quick, const struct topology *machine, int visits,
 	struct scatter *scatter, struct calibration_step steps[][CALIBRATION_VISITS])
 {
@@ -397,7 +400,7 @@ void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char 
 {
 	struct calibration_step steps[CALIBRATION_STEPS][CALIBRATION_VISITS];
 	struct scatter *scatter = ARENA_NEW(arena, struct scatter);
-	/* A GPU has no neighbours, and takes minutes. */
+	/* A GPU has no other load, and takes minutes. */
 	int visits = quick || topology->device.kind == DEVICE_GPU ? 1 : CALIBRATION_VISITS;
 	const char *path = NULL;
 	int data = make_data(arena, &path);

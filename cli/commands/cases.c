@@ -1,4 +1,4 @@
-/* `predict --cases`: a CSV row in, a CSV row out. A bad row does not stop the rest. */
+/* `predict --cases`: writes a row of CSV for each row read. A bad row does not stop the others. */
 #include <string.h>
 
 #include "cli/commands/cases.h"
@@ -6,36 +6,36 @@
 #include "cli/cores/cores.h"
 #include "cli/terminal/terminal.h"
 
-/* One that is repeated behind the figures. */
+/* An input that is repeated behind the figures. */
 struct input {
 	const char *name;
-	int column; /* as rows.h has it */
-	int cell;   /* of COLUMN_UNKNOWN: its place in a row */
+	int column; /* as in rows.h */
+	int cell;   /* of COLUMN_UNKNOWN: its index in a row */
 };
 
 struct cases {
-	const struct arguments *base; /* of the command line, for every row */
+	const struct arguments *base; /* options of the command line, which hold for every row */
 	struct question_rows rows;
 	int n_inputs;
 	struct input *inputs;
 	const char **input_names; /* NULL-terminated */
 	int n_bad;
 	int workers;
-	struct arena *arenas; /* by worker */
-	int first;            /* of the rows that are predicted together */
+	struct arena *arenas; /* one for each worker */
+	int first;            /* the first of the rows that are predicted together */
 	struct result *results;
 };
 
-/* What one row gives. */
+/* The result of one row. */
 struct result {
 	struct text line, notes;
 	bool bad;
 };
 
-/* --- what is repeated in the output --------------------------------------------------------------
- */
+/* --- inputs that are repeated in the output --------------------------------------------------- */
 
-/* Always, as they were settled; an empty cell stood for one of them. */
+/* Knobs that are always repeated, with their resolved values, because an empty cell means a
+ * default. */
 static const char *const always[] = {
 	"gpus", "strategy", "seq-len", "micro-batch", "grad-accum", "global-batch", "runtime"};
 
@@ -47,7 +47,8 @@ static bool is_always(const struct option *option)
 	return false;
 }
 
-/* The columns behind the figures: model, topology, what is always said, then the file's others. */
+/* Chooses the columns behind the figures: model, topology, those that are always repeated, then the
+ * others of the file. */
 static void choose_inputs(struct cases *cases, struct arena *arena)
 {
 	const struct csv_row *header = &cases->rows.table.header;
@@ -76,7 +77,7 @@ static void choose_inputs(struct cases *cases, struct arena *arena)
 	cases->n_inputs = n;
 }
 
-/* Of a row that was refused (`plan` is NULL) what stands there. */
+/* The value of an input. If the row was refused (`plan` is NULL) it is the text of the cell. */
 static const char *input_value(const struct input *input, const struct csv_row *row,
 	const struct arguments *arguments, const struct plan *plan, struct arena *arena)
 {
@@ -130,7 +131,7 @@ static void predict_row(const struct cases *cases, const struct csv_row *row, st
 	result->bad = !ok;
 }
 
-/* On any core. */
+/* Predicts one row, on any core. */
 static void predict_piece(void *data, int index, int worker)
 {
 	const struct cases *cases = data;
@@ -153,7 +154,7 @@ static bool print_result(struct cases *cases, struct result *result, struct erro
 	return ok;
 }
 
-/* So many at a time that lines still come while the rest is predicted. */
+/* Rows are predicted in batches of this size, so that output begins before all are done. */
 enum { ROWS_PER_WORKER = 64 };
 
 static bool predict_rows(struct cases *cases, struct error *error)
@@ -185,7 +186,7 @@ static bool predict_rows(struct cases *cases, struct error *error)
 	return ok;
 }
 
-/* Standard input is read by the first row that asks for it. */
+/* Does the command read standard input? The first row that names it reads it. */
 static bool reads_input(const struct cases *cases)
 {
 	bool reads = false;

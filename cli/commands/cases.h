@@ -5,8 +5,8 @@
 #include "cli/commands/commands.h"
 #include "cli/question/question.h"
 
-/* One CSV row out per row in. Options and operands of the command line hold for every row that does
- * not say otherwise. EXIT_CODE_INPUT when a row was bad. */
+/* Writes one row of CSV for each row read. Options and operands of the command line hold for every
+ * row that has no value of its own. EXIT_CODE_INPUT if a row was bad. */
 bool predict_cases(
 	struct invocation *invocation, const char *path, int threads, struct error *error);
 

@@ -1,11 +1,11 @@
-/* `check`: predicted beside measured. */
+/* `check`: compares a prediction with a measurement. */
 #include <string.h>
 
 #include "cli/commands/commands.h"
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
 
-/* "15" and "15%" are 15 percent; not given: times are not judged. */
+/* Reads "15" and "15%" as 15 percent. Without the option times are not judged. */
 static bool read_tolerance(const struct arguments *arguments, struct arena *arena,
 	struct tolerance *tolerance, struct error *error)
 {

@@ -1,4 +1,4 @@
-/* The commands: one file and one row each. */
+/* The commands, each with a file and a row of the table. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 

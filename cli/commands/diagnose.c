@@ -1,4 +1,4 @@
-/* `diagnose`: why a step is as slow as it is. */
+/* `diagnose`: says why a step is as slow as it is. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,15 +8,15 @@
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
 
-/* What was asked, and how the answer is written. */
+/* The question, and how its answer is written. */
 struct asking {
 	const struct opened *opened;
 	struct arena *arena;
 	struct style style;
 	bool json;
-	struct diagnosed_figures figures; /* of the options */
+	struct diagnosed_figures figures; /* given as options */
 	struct text *answer;
-	bool *nothing_measured; /* the file is readable, and tells nothing */
+	bool *nothing_measured; /* the file is readable but has no measurement */
 };
 
 static bool answer(
@@ -47,7 +47,8 @@ static bool answer_figures(
 	return true;
 }
 
-/* A trace has its own step time; a log's may be overruled. */
+/* Refuses options of figures that the file has itself. A trace has its own step time; a log's may
+ * be replaced. */
 static bool refuse_figures(const struct asking *asking, const char *path, struct error *error)
 {
 	return (asking->figures.step_time <= 0 && asking->figures.mfu <= 0) ||
@@ -88,7 +89,8 @@ static double spread_of(const struct measurement *measured)
 	return mean > 0 ? sqrt(measured->step_time_variance) / mean : NAN;
 }
 
-/* By the line that `train` writes of its hardware; a rank is two threads. NAN: it does not say. */
+/* The load of other processes, from the line that `train` writes about the hardware; a rank has two
+ * threads. NAN: unknown. */
 static double other_load(const struct measurement *measured)
 {
 	const char *hardware = measured->hardware != NULL ? measured->hardware : "";
@@ -103,7 +105,8 @@ static double other_load(const struct measurement *measured)
 	return (average - 2 * (double)measured->ranks) / count;
 }
 
-/* Its operations are those of its own schedule: of another one only the step time compares. */
+/* Compares a measurement. Its operations are those of its own schedule, so with another schedule
+ * only the step times are compared. */
 static bool answer_measurement(const struct asking *asking, const char *path, struct error *error)
 {
 	const struct opened *opened = asking->opened;
@@ -179,7 +182,7 @@ static bool answer_file(const struct asking *asking, const char *path, struct er
 	return measured_kind(path, &kind, error) && readers[kind](asking, path, error);
 }
 
-/* "31", "31%", "0.31" */
+/* Reads "31", "31%" or "0.31". */
 static bool read_mfu(const char *typed, double *mfu, struct error *error)
 {
 	struct arena arena = {0};

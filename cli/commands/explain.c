@@ -1,4 +1,4 @@
-/* `explain`: the schedule of a plan file, predicted and measured on the same line. */
+/* `explain`: shows the schedule of a plan file, with predicted and measured times on one line. */
 #include <string.h>
 
 #include "cli/commands/commands.h"
@@ -6,7 +6,8 @@
 #include "cli/terminal/terminal.h"
 #include "frameworks/frameworks.h"
 
-/* "summary, operations, ..." or those that have a picture; names[] is filled with them. */
+/* Lists the views as "summary, operations, ...", or only those with a picture, and fills
+ * `names`. */
 static const char *list_views(bool drawn, const char **names, struct arena *arena)
 {
 	const char *list = "";

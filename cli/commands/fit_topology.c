@@ -12,7 +12,7 @@
 enum { COLUMN_STEP_TIME = COLUMN_OWN, COLUMN_TOKENS = COLUMN_OWN - 1 };
 static const char *const own_columns[] = {"step_time_s", "tokens_per_s_per_gpu", NULL};
 
-/* The two ways to say a step time may differ by rounding. */
+/* Two values of one step time may differ by this much, for rounding. */
 #define SAME_STEP 0.02
 
 struct runs {
@@ -32,7 +32,7 @@ static struct fit_run *add_run(struct runs *runs, const char *where, struct erro
 
 /* --- rows of a table -------------------------------------------------------------------------- */
 
-/* 0: the cell is empty. */
+/* Reads a cell; 0 if it is empty. */
 static bool read_cell(const struct question_rows *rows, const struct csv_row *row, int column,
 	const char *expected, double *value, struct error *error)
 {
@@ -50,13 +50,14 @@ static bool read_cell(const struct question_rows *rows, const struct csv_row *ro
 		       cell);
 }
 
-/* Of one step, of one GPU. */
+/* Tokens of one step and one GPU. */
 static double tokens_of(const struct plan *plan)
 {
 	return (double)plan->global_batch * (double)plan->seq_len / (double)plan_ranks(plan);
 }
 
-/* Of one that says both, the step time counts. */
+/* Reads the step time, or computes it from the throughput. If a row has both, the step time
+ * counts. */
 static bool read_step(const struct question_rows *rows, const struct csv_row *row,
 	const struct plan *plan, double *seconds, struct error *error)
 {
@@ -81,7 +82,7 @@ static bool read_step(const struct question_rows *rows, const struct csv_row *ro
 		       *seconds, rate, tokens, by_rate);
 }
 
-/* A message about the row's choices names a column at most. */
+/* Adds the place of the row to a message, which names at most a column. */
 static bool at_row(const struct question_rows *rows, const struct csv_row *row,
 	const struct error *why, struct error *error)
 {
@@ -139,7 +140,7 @@ static bool add_table(
 	return true;
 }
 
-/* --- a plan and what was measured of it ------------------------------------------------------- */
+/* --- plans with measurements ------------------------------------------------------------------ */
 
 static bool read_trace(struct runs *runs, const char *path, double *seconds, struct error *error)
 {
@@ -191,7 +192,8 @@ static bool read_measured(struct runs *runs, const char *path, const struct plan
 	return true;
 }
 
-/* The plan's knobs on the fitted topology: what its own file assumed of links does not count. */
+/* Adds a plan's run. Its knobs are used with the fitted topology, not with the links of its own
+ * file. */
 static bool add_plan(struct runs *runs, const char *path, const char *measured, struct error *error)
 {
 	struct plan_file *file = ARENA_NEW(runs->arena, struct plan_file);
@@ -248,7 +250,7 @@ static bool add_runs(struct runs *runs, const struct arguments *arguments, struc
 		       FIT_LEAST_RUNS, runs->n);
 }
 
-/* --- what is said ----------------------------------------------------------------------------- */
+/* --- the result ------------------------------------------------------------------------------- */
 
 static bool print(const struct invocation *invocation, const struct fitting *fitting,
 	struct text *text, struct error *error)

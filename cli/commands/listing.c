@@ -15,7 +15,8 @@ static bool add(const struct listing *listing, const char *name, struct writer *
 	return ok;
 }
 
-/* Models and topologies are in the same folders: what is not of the wanted kind is not listed. */
+/* Adds what SHARDPLAN_PATH has. Models and topologies are in the same folders, so files of the
+ * other kind are left out. */
 static void add_found(const struct invocation *invocation, const struct listing *listing,
 	struct writer *writer, struct text *text)
 {

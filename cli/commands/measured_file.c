@@ -10,7 +10,7 @@
 
 enum { PIECE = 1 << 20, LOG_MOST = 64 << 20 };
 
-/* zlib reads plain files too, so .json and .json.gz are one thing. */
+/* Opens .json and .json.gz alike, because zlib also reads plain files. */
 static gzFile open_file(const char *path, struct error *error)
 {
 	errno = 0;
@@ -32,7 +32,7 @@ bool measured_kind(const char *path, enum measured_kind *kind, struct error *err
 		return false;
 	char *start = calloc(PIECE, 1);
 	int n = start != NULL ? gzread(file, start, PIECE - 1) : -1;
-	/* A damaged gzip file is told by whoever reads it whole. */
+	/* A damaged gzip file is reported when it is read to its end. */
 	if (n >= 0 && strstr(start, "shardplan/measurement/") != NULL)
 		*kind = MEASURED_BY_TRAIN;
 	else if (n >= 0 && strstr(start, "\"traceEvents\"") == NULL)
@@ -54,7 +54,7 @@ bool measured_feed(
 		return false;
 	while (ok && (n = gzread(file, piece, PIECE)) > 0)
 		ok = kineto_feed(kineto, piece, (size_t)n, error);
-	/* A gzip file that is cut short ends without an error of gzread. */
+	/* gzread reports no error for a gzip file that is cut short. */
 	bool whole = gzclose_r(file) == Z_OK && n >= 0;
 	if (ok && !whole)
 		return error_set(error, EXIT_CODE_INPUT, "%s: damaged or cut short", path);
@@ -63,8 +63,8 @@ bool measured_feed(
 
 /* --- folders ---------------------------------------------------------------------------------- */
 
-/* "HOST_PID.TIME.pt.trace.json[.gz]", as tensorboard_trace_handler names them, or what
- * export_chrome_trace was given. */
+/* Is it a trace by its name: "HOST_PID.TIME.pt.trace.json[.gz]", as tensorboard_trace_handler makes
+ * it, or one given to export_chrome_trace? */
 static bool is_trace(const char *name)
 {
 	size_t length = strlen(name);
@@ -100,7 +100,7 @@ bool measured_of_folder(
 
 /* --- logs ------------------------------------------------------------------------------------- */
 
-/* The first line, as far as a message has room. */
+/* The first line, shortened for a message. */
 static void beginning(const char *text, char shown[48])
 {
 	int n = 0;
@@ -134,7 +134,7 @@ bool measured_log(const char *path, struct log_figures *figures, struct error *e
 	char shown[48];
 
 	bool ok = read_text(path, &text, error);
-	/* Plans hold step times too. */
+	/* A plan file is refused, although it has step times too. */
 	bool is_plan = strncmp(text_string(&text), "shardplan: ", 11) == 0;
 	if (ok && text.length == 0)
 		ok = error_set(error, EXIT_CODE_INPUT, "%s: is empty", path);

@@ -27,7 +27,7 @@ static bool read_header(
 	return stored_add_header(stored, path, header.text, header.length, error);
 }
 
-/* Every file that the index names and that is there. */
+/* Reads every file that the index names and that exists. */
 static bool read_shards(struct arena *arena, const char *index, struct stored *stored,
 	struct stored_summary *summary, struct error *error)
 {
@@ -52,7 +52,8 @@ static bool read_shards(struct arena *arena, const char *index, struct stored *s
 	return true;
 }
 
-/* Without all files, the size of them all must be a number of bytes for each parameter. */
+/* Judges an index without all its files by their total size, which must be a whole number of bytes
+ * for each parameter. */
 static void judge_index(const struct model *model, struct stored_summary *summary)
 {
 	static const int widths[] = {1, 2, 4};
@@ -94,7 +95,7 @@ bool stored_summarise(struct arena *arena, const char *typed, const struct model
 	struct stored *stored = stored_new(arena);
 
 	*summary = (struct stored_summary){0};
-	/* A preset's name has no folder; a config beside others is not theirs. */
+	/* The name of a preset has no folder, and files beside another file are not the model's. */
 	if (!folder && !has_ending(typed, ".safetensors") && !has_ending(typed, "config.json"))
 		return true;
 	summary->present = file_exists(single) || file_exists(index);

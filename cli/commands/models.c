@@ -1,4 +1,4 @@
-/* `models`: list the presets, show one. */
+/* `models`: lists the presets, or shows one. */
 #include "cli/commands/commands.h"
 #include "cli/commands/listing.h"
 #include "cli/commands/model_folder.h"
@@ -47,7 +47,7 @@ static bool add(struct arena *arena, const char *name, struct writer *writer, st
 	return true;
 }
 
-/* ", 12879925248 active (12.9 B)" of a mixture of experts, else "". */
+/* For a mixture of experts a text like ", 12879925248 active (12.9 B)", else "". */
 static const char *active_parameters(struct arena *arena, const struct model *model)
 {
 	char count[32];
@@ -70,7 +70,7 @@ static void write_json(
 	writer_finish(&writer);
 }
 
-/* The text is a model file. */
+/* Writes text that is a model file. */
 static void write_file(struct arena *arena, const struct model *model,
 	const struct stored_summary *stored, struct text *text)
 {
@@ -89,7 +89,7 @@ static void write_file(struct arena *arena, const struct model *model,
 	writer_finish(&writer);
 }
 
-/* Weights that are not the config's are a "no". */
+/* The verdict is "no" if the weights do not match the config. */
 static void judge(struct invocation *invocation, const struct stored_summary *stored)
 {
 	int n = stored->n_differences;

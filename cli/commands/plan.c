@@ -1,4 +1,4 @@
-/* `plan`: the best plan for a question, and why not the others. */
+/* `plan`: finds the best plan for a question, and says why the others lost. */
 #include <string.h>
 
 #include "cli/commands/commands.h"
@@ -6,7 +6,7 @@
 #include "cli/terminal/terminal.h"
 #include "frameworks/frameworks.h"
 
-/* Into a file or a pipe: sentences are broken as on a usual terminal. */
+/* The width for a file or a pipe, that of a usual terminal. */
 enum { PIPE_COLUMNS = 100 };
 
 static bool print_answer(const struct arguments *arguments, const struct asked *asked,
@@ -30,7 +30,7 @@ static bool print_answer(const struct arguments *arguments, const struct asked *
 		report_answer_text(&asked->question, answer, &style, &text);
 	else
 		report_screen_text(&asked->question, answer, &style, &text);
-	/* With -o - stdout is the plan file's. */
+	/* With "-o -" the plan file goes to stdout. */
 	bool aside = file != NULL && strcmp(file, "-") == 0 && answer->chosen != NULL;
 	bool ok = aside ? output_aside(&text) : output_text(&text, error);
 	text_finish(&text);
@@ -40,7 +40,7 @@ static bool print_answer(const struct arguments *arguments, const struct asked *
 /* --- questions about limits ----------------------------------------------------------------------
  */
 
-/* "network-for=90%", "max-seq-len" */
+/* Reads "network-for=90%" or "max-seq-len". */
 static bool read_find(struct arena *arena, const char *typed, enum find *find, double *target,
 	struct error *error)
 {
@@ -127,8 +127,8 @@ static bool save_chosen(const struct invocation *invocation, struct asked *asked
  * ------------------------------------------------------------------
  */
 
-/* The same work: sequence length, batch, data types and optimizer are the plan's, unless given, and
- * so is the runtime. DDP is what the default one does without sharding. */
+/* Fixes the work to that of the plan unless options say otherwise: sequence length, batch, data
+ * types, optimizer and runtime. DDP is what the default runtime does without sharding. */
 static void fix_work(const struct plan *plan, struct question *question)
 {
 	bool batch = question_gives(question, KNOB_MICRO_BATCH) &&
@@ -144,7 +144,7 @@ static void fix_work(const struct plan *plan, struct question *question)
 		question_take(question, KNOB_RUNTIME, plan);
 }
 
-/* Without MODEL and TOPOLOGY: the file's. */
+/* Without MODEL and TOPOLOGY, those of the plan file are used. */
 static bool ask_compared(struct invocation *invocation, struct asked *asked, struct plan_file *file,
 	struct error *error)
 {
@@ -210,7 +210,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	asked.question.pareto = argument_given(arguments, "pareto");
 	asked.question.thresholds =
 		argument_given(arguments, "json") || argument_given(arguments, "explain");
-	asked.question.brief = !asked.question.thresholds; /* the screen has no more */
+	asked.question.brief = !asked.question.thresholds; /* the first screen shows no more */
 	if (!plan_question(&asked.question, threads, invocation->arena, &answer, error) ||
 		(compares && !planner_compare(&asked.question, &file.plan, &answer,
 				     invocation->arena, &comparison, error)))

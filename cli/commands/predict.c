@@ -1,4 +1,4 @@
-/* `predict`: what given choices lead to. */
+/* `predict`: predicts the result of given choices. */
 #include <string.h>
 
 #include "cli/commands/cases.h"

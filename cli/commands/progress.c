@@ -5,7 +5,7 @@
 
 #include "cli/terminal/terminal.h"
 
-/* A log, unlike a terminal, cannot rewrite a line: it should stay short, and not silent. */
+/* A log cannot rewrite a line as a terminal can, so lines come at this interval. */
 enum { SECONDS_BETWEEN_LINES = 10 };
 #define SECONDS_BETWEEN_UPDATES 0.1
 
@@ -34,7 +34,7 @@ struct progress_output progress_output_start(bool json_lines)
 		.step = time};
 }
 
-/* Is it time for a line? Also when it would be too late for one after the next step. */
+/* Is a line due? It is also if the next step would end after it. */
 static bool is_due(struct progress_output *output, double step_time)
 {
 	double passed = seconds_since(&output->last);
@@ -77,7 +77,7 @@ static void print_json_line(const struct progress *progress, struct error *lost)
 	writer_number(&writer, "step_time_s", progress->step_time);
 	writer_number(&writer, "tokens_per_s", progress->tokens_per_s);
 	writer_finish(&writer);
-	/* Training goes on to its measurement, and ends with the error. */
+	/* Training goes on until it is measured, then the command ends with this error. */
 	output_text(&text, lost);
 	text_finish(&text);
 }
@@ -89,7 +89,8 @@ void progress_report(const struct progress *progress, void *data)
 
 	if (output->json_lines)
 		print_json_line(progress, &output->lost);
-	/* As long as it took here: in slow motion the step says what it would take elsewhere. */
+	/* The time that the step took here. In slow motion the step's own time is that of the
+	 * emulated machine. */
 	double took = seconds_since(&output->step);
 	output->step = now();
 	bool last = progress->step == progress->steps;

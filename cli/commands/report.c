@@ -1,4 +1,4 @@
-/* `report`: one document with everything. */
+/* `report`: writes one document with all results. */
 #include <string.h>
 
 #include "cli/commands/commands.h"
@@ -17,9 +17,9 @@ enum format {
 static const char *const format_names[] = {
 	"html", "markdown", "trace", "json", "csv", "snapshot", NULL};
 
-/* What the command line asks for: every report with what it points into. */
+/* One report of the command line, with everything it points to. */
 struct entry {
-	struct opened *opened; /* of a plan file; NULL for a question */
+	struct opened *opened; /* of a plan file; NULL: of a question */
 	struct asked *asked;
 	const char *label;
 	struct report report;
@@ -71,8 +71,7 @@ static bool read_format(const struct arguments *arguments, enum format *format, 
 	return true;
 }
 
-/* --- what the words are -------------------------------------------------------------------------
- */
+/* --- operands --------------------------------------------------------------------------------- */
 
 enum operand { OPERAND_OTHER, OPERAND_PLAN, OPERAND_MEASUREMENT };
 
@@ -84,7 +83,8 @@ static bool starts_with(const struct node *root, const char *key, const char *st
 	       strncmp(value->text, start, strlen(start)) == 0;
 }
 
-/* By what a file says of itself; what cannot be read is refused where it is needed. */
+/* The kind of an operand by its contents. A file that cannot be read is refused later, where it is
+ * needed. */
 static enum operand operand_of(const char *word)
 {
 	struct arena arena = {0};
@@ -106,7 +106,8 @@ static enum operand operand_of(const char *word)
 	return operand;
 }
 
-/* MODEL TOPOLOGY..., unless a word is a document of ours or there is only one. */
+/* Are the operands MODEL TOPOLOGY...? Not if one is a document of this program, or if there is only
+ * one. */
 static bool is_question(const struct arguments *arguments)
 {
 	for (int i = 0; i < arguments->n_operands; i++) {
@@ -139,7 +140,8 @@ static bool refuse_question_options(const struct arguments *arguments, struct er
 	return true;
 }
 
-/* As `plan` asks it, so that both answer alike; and the front, which the report draws. */
+/* Completes a question as `plan` does, so that both give the same answer, and asks for the front,
+ * which the report draws. */
 static void complete_question(struct question *question)
 {
 	question->mixes = question->objective == OBJECTIVE_TIME;
@@ -147,7 +149,7 @@ static void complete_question(struct question *question)
 	question->thresholds = true;
 }
 
-/* The question that the plan answered, from its file: the other strategies are planned again. */
+/* Plans the question of a plan file again, for the other strategies. */
 static bool ask_again(struct arena *arena, const struct opened *opened, bool options_needed,
 	struct question *question, struct error *error)
 {
@@ -185,7 +187,8 @@ static bool add_plan(struct entries *entries, const char *path, struct error *er
 	return true;
 }
 
-/* The plan that a measurement is of; the first one when it is of none, which then says so. */
+/* The plan to which a measurement belongs. If there is none it is the first, whose check then
+ * refuses the measurement. */
 static int plan_of(const struct entries *entries, int n_plans, const char *path)
 {
 	struct error why;
@@ -203,7 +206,8 @@ static int plan_of(const struct entries *entries, int n_plans, const char *path)
 	return found;
 }
 
-/* The first measurement of a plan is in its report, a further one in a report of its own. */
+/* Adds a measurement. The first one of a plan is in that plan's report, a further one in a report
+ * of its own. */
 static bool add_measurement(
 	struct entries *entries, int n_plans, const char *path, struct error *error)
 {
@@ -250,7 +254,7 @@ static bool read_files(struct entries *entries, struct error *error)
 /* --- from a question ----------------------------------------------------------------------------
  */
 
-/* The chosen plan; where nothing fits, the first that can be built shows what is in the way. */
+/* The chosen plan; if nothing fits, the first plan that can be built, which shows why. */
 static const struct candidate *shown(const struct answer *answer)
 {
 	if (answer->chosen != NULL)
@@ -262,7 +266,7 @@ static const struct candidate *shown(const struct answer *answer)
 	return NULL;
 }
 
-/* A report is of a whole search. */
+/* Plans a question with a complete search. */
 static bool plan_whole(const struct question *question, int threads, struct arena *arena,
 	struct answer *answer, struct error *error)
 {
@@ -314,8 +318,7 @@ static bool read_question(struct entries *entries, struct error *error)
 	return true;
 }
 
-/* --- what the document shows beyond the plans ---------------------------------------------------
- */
+/* --- studies ---------------------------------------------------------------------------------- */
 
 static bool complete(struct entries *entries, struct report *report, struct error *error)
 {
@@ -330,7 +333,7 @@ static bool complete(struct entries *entries, struct report *report, struct erro
 			return false;
 		report->answer = answer;
 	}
-	/* Side by side, the reports are each other's study. */
+	/* Several reports side by side need no studies. */
 	if (entries->n > 1)
 		return true;
 	waiting_begin("more nodes, other links");

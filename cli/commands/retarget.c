@@ -26,14 +26,16 @@ bool plan_runs_on_gpus(const struct plan_file *file, int64_t ranks, double clip)
 	       file->plan.mesh.expert == 1;
 }
 
-/* What our runtime computes with, and the nearest it has for knobs that it lacks. */
+/* Takes the arithmetic of our runtime, and for knobs that it lacks the nearest value that it
+ * has. */
 static void take_runtime(struct plan *plan, bool keeps_dtypes)
 {
 	if (!keeps_dtypes) {
 		plan->param_dtype = plan->master_dtype = plan->reduce_dtype = DTYPE_FP32;
 		plan->fp8 = FP8_OFF;
 	}
-	/* What a run may not exceed is not what others expect. */
+	/* The expected load of experts is dropped, because our runtime would take it for a limit
+	 * that a run may not exceed. */
 	if (plan->runtime != RUNTIME_SHARDPLAN)
 		plan->expert_load = 0;
 	plan->runtime = RUNTIME_SHARDPLAN;
@@ -42,8 +44,8 @@ static void take_runtime(struct plan *plan, bool keeps_dtypes)
 		knob_take_honoured((enum knob_id)id, plan);
 }
 
-/* Groups that do not divide the shard group any more become the whole of it; the root stays
- * gathered where the runtime cannot do otherwise. */
+/* Groups of resharding that no longer divide the shard group become the whole group. The root stays
+ * gathered if the runtime cannot do otherwise. */
 static void take_reshard_groups(struct plan *plan, struct arena *arena)
 {
 	const struct rows *rows = &plan->reshard_after_forward;
@@ -61,8 +63,8 @@ static void take_reshard_groups(struct plan *plan, struct arena *arena)
 	plan->reshard_after_forward = rows_make_reshard(arena, groups, n);
 }
 
-/* A hybrid keeps its shard group where that divides the ranks, else takes their largest common
- * divisor; it has no group left when that is 1. */
+/* A hybrid strategy keeps its shard group if that divides the ranks; else the group becomes their
+ * greatest common divisor, and there is none if that is 1. */
 static void take_ranks(struct plan *plan, int64_t ranks)
 {
 	int64_t shard = plan->mesh.shard, rest = ranks;
@@ -82,10 +84,11 @@ static void take_ranks(struct plan *plan, int64_t ranks)
 	}
 }
 
-/* The global batch stays where the ranks divide it, else the accumulation does. */
+/* Keeps the global batch if the ranks divide it, else the accumulation. */
 static void take_batch(struct plan *plan)
 {
-	/* The same work on any number of ranks: the micro-batch gives way, which changes no bit. */
+	/* Smaller micro-batches do the same work on any number of ranks, and with exact sums to the
+	 * same bits. */
 	while (plan->gradient_sums == SUMS_EXACT && plan->micro_batch > 1 &&
 		plan->global_batch % (plan->micro_batch * plan_data_parallel(plan)) != 0)
 		plan->micro_batch--;
@@ -97,8 +100,8 @@ static void take_batch(struct plan *plan)
 	plan->global_batch = plan->grad_accum * together;
 }
 
-/* The ranks with or without the plan's stages, tensor, context and expert ranks, and what follows
- * for the rest. */
+/* Sets the ranks, with or without the plan's stages, tensor, context and expert ranks, and adapts
+ * knobs that depend on them. */
 static void take_mesh(struct arena *arena, struct plan *plan, int64_t ranks, bool divides)
 {
 	const int64_t expert = divides ? plan->mesh.expert : 1;
@@ -122,8 +125,8 @@ static void take_mesh(struct arena *arena, struct plan *plan, int64_t ranks, boo
 	take_batch(plan);
 }
 
-/* Stages, tensor, context and expert ranks stay where they can be executed: of CPUs, of a model
- * that our runtime cuts. */
+/* Keeps stages, tensor, context and expert ranks if they can be executed: on CPUs, for a model that
+ * our runtime can divide. */
 static bool settle_mesh(struct arena *arena, const struct plan_file *file,
 	const struct adaptation_target *target, struct adaptation *adaptation, struct error *error)
 {
@@ -188,7 +191,7 @@ static void note_changes(
 		note_axis(adaptation, arena, &mesh_fields[i], &from->mesh, &to->mesh);
 }
 
-/* GPUs issue operations as the devices that they emulate do: such a topology is not `emulated`. */
+/* GPUs issue operations as the emulated devices do, so the topology is not marked `emulated`. */
 static bool find_gpus(struct arena *arena, const struct adaptation_target *target,
 	struct topology **topology, struct error *error)
 {
@@ -229,7 +232,8 @@ bool adapt_plan(struct arena *arena, const struct plan_file *file,
 	*adaptation = (struct adaptation){.from = &file->plan, .plan = file->plan};
 	if (!find_topology(arena, file, target, &adaptation->topology, error))
 		return false;
-	/* A plan of ours for CPUs has dtypes that CPUs train with; GPUs train with all. */
+	/* A plan of our runtime for CPUs has dtypes that CPUs can train with; GPUs can train with
+	 * all. */
 	bool keeps_dtypes = target->gpus || (file->plan.runtime == RUNTIME_SHARDPLAN &&
 						    file->topology->device.kind == DEVICE_CPU);
 	take_runtime(&adaptation->plan, keeps_dtypes);
@@ -252,7 +256,7 @@ static double ratio(double here, double modelled)
 	return modelled > 0 ? here / modelled : 0;
 }
 
-/* All ranks share one GPU of this machine, which does the arithmetic of one after the other. */
+/* All ranks share one GPU of this machine, which computes for one after the other. */
 bool adapt_gpu_slow_motion(
 	struct arena *arena, const struct plan_file *emulated, double *factor, struct error *error)
 {

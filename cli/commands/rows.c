@@ -4,7 +4,7 @@
 
 #include "cli/terminal/terminal.h"
 
-/* What a header is read with. */
+/* The state while a header is read. */
 struct reading {
 	const char *name; /* of the file */
 	const char *const *own;
@@ -19,7 +19,7 @@ static bool is_column(const struct option *option)
 	return option->flags & OPTION_QUESTION && option->commands >> COMMAND_PREDICT & 1;
 }
 
-/* Headings are free in capitals, and in blanks and dashes for _. */
+/* Finds a column. Headings may use capitals, and blanks or dashes for underscores. */
 static int column_of(const struct reading *reading, const char *heading)
 {
 	static const char *const named[] = {"case", "model", "topology"};
@@ -53,11 +53,12 @@ static const char *nearest_column(const struct reading *reading, const char *nam
 	return nearest_name(name, all);
 }
 
-/* Short words ("name", "cost") are near to everything, and are nobody's mistake. */
+/* Short words ("name", "cost") are similar to too many names to be mistakes. */
 enum { SHORTEST_MISTAKE = 5 };
 
-/* What is neither a column nor a mistake for one is let be. Figures of `predict --cases`, which are
- * near to options, are no mistake: who fits what was predicted and measured has them beside. */
+/* Refuses an unknown column whose name is similar to a known one; others are ignored. Figures of
+ * `predict --cases` are similar to options but no mistake: who fits a model has predicted and
+ * measured figures in one table. */
 static bool check_unknown(const struct reading *reading, const char *heading, int line,
 	int position, struct error *error)
 {

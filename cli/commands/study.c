@@ -6,8 +6,7 @@
 
 enum { MOST_POINTS = 12, MOST_LINES = 4 };
 
-/* --- the plans that are followed ----------------------------------------------------------------
- */
+/* --- plans that are varied -------------------------------------------------------------------- */
 
 static const char *line_name(struct arena *arena, const struct plan *plan)
 {
@@ -36,7 +35,8 @@ static void add_line(struct arena *arena, const struct plan *plan, struct study 
 		.points = ARENA_ARRAY(arena, struct study_point, MOST_POINTS)};
 }
 
-/* A pipeline is simulated with all its micro-batches: dozens of points would take minutes. */
+/* Does a study take too long? A pipeline is simulated with all its micro-batches, dozens of
+ * times. */
 static bool takes_too_long(const struct plan *plan)
 {
 	return plan->mesh.pipeline > 1;
@@ -60,7 +60,8 @@ static struct study *study_new(
 /* --- one prediction -----------------------------------------------------------------------------
  */
 
-/* The plan's knobs for another machine: what follows from the number of devices stays open. */
+/* Moves the plan's knobs to another machine; knobs that follow from the number of devices stay
+ * open. */
 static bool move_plan(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology, struct plan *moved)
 {
@@ -75,7 +76,7 @@ static bool move_plan(struct arena *arena, const struct plan *plan, const struct
 	return plan_resolve(&question, arena, moved, &why);
 }
 
-/* A plan that cannot be there is no error: its point stays empty. */
+/* Adds a point. A plan that is impossible there is not an error: its point stays empty. */
 static bool add_point(const struct question *question, const struct topology *topology,
 	struct study_line *line, int i, struct error *error)
 {
@@ -106,13 +107,13 @@ static bool add_point(const struct question *question, const struct topology *to
 	return ok;
 }
 
-/* All points of all lines, on several cores. */
+/* All points of all lines, for several cores. */
 struct points {
 	const struct question *question;
-	const struct topology *topologies; /* by point */
-	const bool *exist;                 /* the machines; NULL: all do */
+	const struct topology *topologies; /* one for each point */
+	const bool *exist;                 /* whether each machine exists; NULL: all do */
 	struct study *study;
-	struct error *errors; /* by piece */
+	struct error *errors; /* one for each piece */
 };
 
 static void add_piece(void *data, int index, int worker)
@@ -146,7 +147,7 @@ static bool add_points(struct points *points, int threads, struct error *error)
 /* --- sizes --------------------------------------------------------------------------------------
  */
 
-/* 1, 2, 4 ... up to `most`, with `here` among them. */
+/* Sizes 1, 2, 4 ... up to `most`, and `here`. */
 static int sizes_around(int64_t here, int64_t most, double *sizes)
 {
 	int64_t first = 1;

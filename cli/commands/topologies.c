@@ -1,4 +1,4 @@
-/* `topologies`: list the catalogue, show one, import one, fit one to runs. */
+/* `topologies`: lists the catalogue, shows, imports or fits a topology. */
 #include "cli/commands/commands.h"
 #include "cli/commands/fit_topology.h"
 #include "cli/commands/import_topology.h"
@@ -6,7 +6,7 @@
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
 
-/* One direction: inside the node per device, and out of the node. */
+/* Adds one direction of bandwidth: per device inside the node, and out of the node. */
 static void add_line(const struct topology *topology, const char *name, struct text *text)
 {
 	char buffer[32];

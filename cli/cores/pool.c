@@ -47,7 +47,7 @@ static void *take_pieces(void *argument)
 	return NULL;
 }
 
-/* Signals go to the thread that was there before. */
+/* Signals are left to the thread that called. */
 static int start(struct hand *hands, int n, struct share *share)
 {
 	sigset_t all, before;

@@ -6,8 +6,7 @@
 #include "reports/reports.h"
 #include "schedule/schedule.h"
 
-/* --- what can be typed where ---------------------------------------------------------------------
- */
+/* --- words that can be typed ------------------------------------------------------------------ */
 
 enum value_kind { VALUE_NONE, VALUE_FILE, VALUE_WORDS, VALUE_ANY };
 
@@ -21,7 +20,12 @@ static bool is_word(const char *token)
 	return true;
 }
 
-/* The tokens of "none|pre|post"; of "block|blocks:K|size:N|model" those that are complete. */
+/* The words of "none
+ * pre
+ * post"; of "block
+ * blocks:K
+ * size:N
+ * model" only the complete ones. */
 static const char *words_of_value(const char *value, struct arena *arena)
 {
 	const char *words = "";
@@ -121,7 +125,8 @@ static const char *add_operand(const struct command *const commands[], const cha
 	return words;
 }
 
-/* From "MODEL TOPOLOGY", "[list | show MODEL]": names, literal words, and whether files go too. */
+/* The words of operands like "MODEL TOPOLOGY" or "[list
+ * show MODEL]": names, literal words, and whether files are possible. */
 static const char *operand_words(const struct command *const commands[],
 	const struct command *command, bool *files, struct arena *arena)
 {
@@ -215,7 +220,8 @@ static void write_bash(
 /* --- zsh ----------------------------------------------------------------------------------------
  */
 
-/* Inside '...' of _arguments: no quote, bracket or colon; a comma stands for that. */
+/* Adds text inside '...' of _arguments, where quotes, brackets and colons are special; a comma
+ * replaces them. */
 static void add_plain(const char *words, struct text *text)
 {
 	for (; *words != '\0'; words++)

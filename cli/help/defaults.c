@@ -1,4 +1,4 @@
-/* `help defaults`: the values are asked of the code that fills them in, not repeated here. */
+/* `help defaults`: the values come from the code that sets them, so they are not repeated here. */
 #include <string.h>
 
 #include "cli/help/help.h"
@@ -6,7 +6,7 @@
 #include "schedule/resolve/resolve.h"
 #include "schedule/schedule.h"
 
-/* The defaults as they are filled in, on two GPU nodes and on a CPU machine. */
+/* Resolves the defaults, on two GPU nodes and on a CPU machine. */
 static bool resolve_both(
 	struct arena *arena, struct plan *gpu, struct plan *cpu, struct error *error)
 {
@@ -32,7 +32,7 @@ static void add_row(
 	text_printf(text, "| %-28s | %-20s | %-20s | %-54s |\n", name, gpu, cpu, remark);
 }
 
-/* As one would type it. */
+/* The value as a user would type it. */
 static const char *value_of(enum knob_id id, const struct plan *plan, struct arena *arena)
 {
 	const struct knob *knob = &knob_table[id];

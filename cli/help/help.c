@@ -1,4 +1,4 @@
-/* `help`, `--help`: everything is written from the tables. */
+/* `help` and `--help`, written from the tables of commands and options. */
 #include <string.h>
 
 #include "cli/help/help.h"
@@ -8,7 +8,7 @@
 
 enum { PAGE = 80, OPTION_COLUMN = 34 };
 
-/* Words broken at PAGE columns; the first line continues the text. */
+/* Adds words broken at PAGE columns. The first line continues the text. */
 static void add_wrapped(struct text *text, const char *words, int indent)
 {
 	int column = indent;

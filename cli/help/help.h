@@ -1,5 +1,4 @@
-/* What `help`, --help and --version print: all of it is written from the tables of commands and of
- * options. */
+/* The text of `help`, --help and --version, written from the tables of commands and options. */
 #ifndef CLI_HELP_H
 #define CLI_HELP_H
 
@@ -9,15 +8,15 @@
 void help_overview(const struct command *const commands[], struct text *text);
 void help_command(
 	const struct command *const commands[], const struct command *command, struct text *text);
-/* `help TOPIC`, a command's name too; `shell` is the word behind "completion", else NULL.
- * EXIT_CODE_USAGE for another word. */
+/* `help TOPIC`, also for the name of a command. `shell` is the word after "completion", else NULL.
+ * EXIT_CODE_USAGE for an unknown word. */
 bool help_topic(const struct command *const commands[], const char *topic, const char *shell,
 	struct arena *arena, struct text *text, struct error *error);
 
 /* --- the topics --- */
 
 extern const char *const help_topics[]; /* besides commands; NULL-terminated */
-/* What an exit code means, and which variables are read, one a line: "0 ok". */
+/* The meaning of an exit code or an environment variable, one for each line: "0 ok". */
 struct help_line {
 	const char *name, *words;
 };
@@ -30,7 +29,7 @@ bool help_defaults(struct arena *arena, struct text *text, struct error *error);
 /* The manual page, for scdoc. */
 void help_man(const struct command *const commands[], struct arena *arena, struct text *text);
 
-/* `--version`: what this binary is and what was built into it. */
+/* `--version`: names this binary and the libraries built into it. */
 void version_print(struct text *text);
 
 #endif

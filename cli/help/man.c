@@ -1,10 +1,10 @@
-/* The manual page, from the tables that help and parsing come from, so that it cannot drift. */
+/* The manual page, from the same tables as help and parsing, so that they cannot differ. */
 #include <string.h>
 
 #include "cli/help/help.h"
 #include "reports/reports.h"
 
-/* scdoc gives a meaning to these. */
+/* Adds words, with characters escaped that are special to scdoc. */
 static void add_plain(const char *words, struct text *text)
 {
 	for (; *words != '\0'; words++) {
@@ -14,7 +14,7 @@ static void add_plain(const char *words, struct text *text)
 	}
 }
 
-/* A term and what it means, indented below. */
+/* Adds a term, with its meaning indented below. */
 static void add_item(const char *term, const char *value, const char *words, struct text *text)
 {
 	text_add(text, "*");

@@ -1,4 +1,4 @@
-/* The topics of `help`, and the two that are lists. */
+/* The topics of `help`, two of which are lists. */
 #include "cli/help/help.h"
 
 const char *const help_topics[] = {

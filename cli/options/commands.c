@@ -8,7 +8,7 @@ static int compare_name(const void *name, const void *command)
 	return strcmp(name, (*(const struct command *const *)command)->name);
 }
 
-/* Words of people who come from other tools, and what they may type instead. */
+/* Commands of other tools, and ours in their place. */
 static const struct {
 	const char *typed, *instead;
 } other_words[] = {

@@ -128,8 +128,8 @@ static bool check_option(const struct option *option, const struct arguments *ar
 	return true;
 }
 
-/* "--no-cpu-offload" is "--cpu-offload none": the knob and the value that turns it off. NULL when
- * that is no such option. */
+/* Reads "--no-cpu-offload" as "--cpu-offload none": the option, and the value that turns it off.
+ * NULL: not such an option. */
 static const struct option *find_negated(const char *name, const char **off)
 {
 	const struct option *option = strncmp(name, "--no-", 5) == 0 ? option_find(name + 5) : NULL;
@@ -139,7 +139,8 @@ static const struct option *find_negated(const char *name, const char **off)
 	return *off != NULL ? option : NULL;
 }
 
-/* In the words of another tool, where this command has no such option. */
+/* Finds an option by the name that another tool uses, if this command has no option of that
+ * name. */
 static bool find_spelled(const char *name, enum command_index command, const struct option **option,
 	const char **prefix, struct error *error)
 {
@@ -155,7 +156,8 @@ static bool find_spelled(const char *name, enum command_index command, const str
 	return refused.code == EXIT_CODE_OK;
 }
 
-/* The value; a note says what was read where it is not what was typed, but for capitals. */
+/* The value as we understand it. A note says so if it differs from what was typed in more than
+ * capitals. */
 static const char *understood(const struct option *option, const char *name, const char *prefix,
 	const char *value, struct arena *arena)
 {
@@ -168,7 +170,7 @@ static const char *understood(const struct option *option, const char *name, con
 	return read;
 }
 
-/* One option that starts at argv[*i]; moves *i to its last word. */
+/* Takes the option at argv[*i], and moves *i to its last word. */
 static bool take_option(int argc, char **argv, int *i, struct arguments *arguments,
 	struct arena *arena, struct error *error)
 {
@@ -208,7 +210,8 @@ static bool take_option(int argc, char **argv, int *i, struct arguments *argumen
 	return true;
 }
 
-/* Before anything is judged: a question about the command is answered even beside mistakes. */
+/* Is --help among the words? It is looked for before anything is judged, so that it works even
+ * beside mistakes. */
 static bool asks_for_help(int argc, char **argv)
 {
 	for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -319,7 +322,7 @@ const char *question_print(const struct arguments *arguments, struct arena *aren
 	return line;
 }
 
-/* The next word of a line as question_print writes it; NULL at the end. */
+/* The next word of a line that question_print wrote; NULL at its end. */
 static char *next_word(const char **line, struct arena *arena)
 {
 	*line += strspn(*line, " ");

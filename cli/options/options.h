@@ -1,5 +1,5 @@
-/* The options of all commands: one table, from which parsing, help, suggestions, the columns of
- * `predict --cases` and the question in a plan file follow. */
+/* The options of all commands in one table, which parsing, help, suggestions, the columns of
+ * `predict --cases` and the question in a plan file use. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -33,83 +33,85 @@ enum command_index {
 enum option_flags {
 	OPTION_SWITCH = 1,   /* takes no value */
 	OPTION_QUESTION = 4, /* part of the question: kept in plan files, a column of --cases */
-	OPTION_HIDDEN = 8,   /* for tests; not in the help */
-	OPTION_LATER = 16,   /* announced, not in this version: an error that says so */
+	OPTION_HIDDEN = 8,   /* for tests, not in the help */
+	OPTION_LATER = 16,   /* not in this version: an error says so */
 };
 
 struct option {
-	const char *name;  /* without the dashes */
-	const char *group; /* heading in the help */
+	const char *name;  /* without dashes */
+	const char *group; /* its heading in the help */
 	const char *value; /* "N", "FILE", "on|off"; NULL: the names of the knob's values */
 	const char *help;
-	unsigned commands; /* bit per enum command_index */
+	unsigned commands; /* one bit for each enum command_index */
 	unsigned flags;
-	char letter;             /* "-o" */
-	const struct knob *knob; /* of a plan; NULL: none */
+	char letter;             /* 'o' for "-o" */
+	const struct knob *knob; /* the knob of a plan that it sets; NULL: none */
 };
 
 enum { OPTIONS_MOST = 128, OPERANDS_MOST = 16 };
 
-/* Filled by options_make, which main calls before all else. */
+/* Set by options_make, which main calls first. */
 extern const struct option *const all_options;
 extern const int n_options;
 void options_make(void);
 
-/* What the user typed, by option; also what one row of --cases says. */
+/* The values that the user typed for each option; also those of a row of --cases. */
 struct arguments {
 	enum command_index command;
 	int n_operands;
 	const char *operands[OPERANDS_MOST];
 	const char *values[OPTIONS_MOST];  /* NULL: not given; "" for a switch */
-	const char *origins[OPTIONS_MOST]; /* who set it (settings.h); NULL: it was typed */
-	bool cells;                        /* values are CSV cells: messages name columns */
+	const char *origins[OPTIONS_MOST]; /* the origin (settings.h); NULL: it was typed */
+	bool cells;                        /* values are CSV cells, so messages name columns */
 };
 
-/* `arguments` after the command's name. Unknown, repeated, misplaced or incomplete options are
- * EXIT_CODE_USAGE. `help` becomes true when --help is anywhere before "--". */
+/* Parses `arguments` after the command's name. Unknown, repeated, misplaced or incomplete options
+ * are EXIT_CODE_USAGE. `help` becomes true if --help is anywhere before "--". */
 bool arguments_parse(int argc, char **argv, enum command_index command, int most,
 	struct arguments *arguments, bool *help, struct arena *arena, struct error *error);
 
-/* What another tool calls an option of ours: "gbs", "seq_len". `prefix` goes before its value: of
- * "zero-stage" it is "zero". NULL when there is none, with EXIT_CODE_USAGE where we know what to
- * type. */
+/* The option that another tool calls by this name: "gbs", "seq_len". `prefix` goes before its
+ * value: for "zero-stage" it is "zero". NULL: there is none, with EXIT_CODE_USAGE if the error can
+ * say what to type. */
 const struct option *option_spelled(
 	const char *typed, enum command_index command, const char **prefix, struct error *error);
-/* A value as our tables have it: "full_shard", "8k", "bfloat16". As typed where nothing is known.
- */
+/* A value in our spelling: "full_shard", "8k" and "bfloat16" are understood. As typed if it is not
+ * known. */
 const char *option_value_spelled(
 	const struct option *option, const char *typed, struct arena *arena);
-/* False, with what to type, where another option of ours says what this value means. */
+/* False if another option has this meaning; the error says what to type. */
 bool option_value_allowed(
 	const struct option *option, const char *where, const char *value, struct error *error);
 
-/* The value of an option of the table; NULL when not given. */
+/* The value of an option; NULL: not given. */
 const char *argument(const struct arguments *arguments, const char *name);
 const char *argument_of_knob(const struct arguments *arguments, enum knob_id id);
 bool argument_given(const struct arguments *arguments, const char *name);
-/* How to call an option in a message: "--seq-len", or "seq_len" for a cell. */
+/* The name of an option in a message: "--seq-len", or "seq_len" for a cell. */
 const char *argument_where(
 	const struct arguments *arguments, const struct option *option, struct arena *arena);
 
-/* Given options as fields of a struct; option "a-b" sets the field "a_b". */
+/* Sets fields of a struct from given options; option "a-b" sets the field "a_b". */
 bool arguments_set(const struct arguments *arguments, const struct field *fields, void *object,
 	struct arena *arena, struct error *error);
-/* The index in `names`; `*index` stays when the option was not given. */
+/* Finds the value in `names`. `*index` does not change if the option was not given. */
 bool argument_choice(const struct arguments *arguments, const char *name, const char *const *names,
 	int *index, struct error *error);
 
-/* The names of a command's options as the user would write them, NULL-terminated: "--seq-len", or
- * "seq_len" for columns of the question. */
+/* The names of a command's options, NULL-terminated: "--seq-len", or "seq_len" for columns. */
 const char **option_names(enum command_index command, bool columns, struct arena *arena);
 const struct option *option_find(const char *name);
 const struct option *option_of_knob(enum knob_id id);
-/* '-' for '_', or back. */
+/* Replaces '-' by '_', or back. */
 const char *swap_dashes(const char *name, char from, char to, struct arena *arena);
-/* "N", "true|false", "none|pre|post", ... */
+/* Examples: "N", "true
+ * false", "none
+ * pre
+ * post". */
 const char *option_value(const struct option *option, struct arena *arena);
 
-/* The question as text, options in table order: "--gpus 4 --global-batch 32". Values with blanks
- * or quotes are quoted. And its inverse, for plan files. */
+/* The question as text, with options in the order of the table: "--gpus 4 --global-batch 32".
+ * Values with blanks or quotes are quoted. The second function is its inverse, for plan files. */
 const char *question_print(const struct arguments *arguments, struct arena *arena);
 bool question_scan(
 	const char *text, struct arguments *arguments, struct arena *arena, struct error *error);
@@ -117,50 +119,51 @@ bool question_scan(
 /* --- options that were not typed --- */
 
 /* They come from the environment (SHARDPLAN_SEQ_LEN) and from the file of settings
- * ($XDG_CONFIG_HOME/shardplan/config.yaml). What is typed wins over the environment, that over the
- * file, that over the defaults. */
+ * ($XDG_CONFIG_HOME/shardplan/config.yaml). A typed option comes before the environment, that
+ * before the file, that before the defaults. */
 
-/* Fills what was not typed, where the command has the option. EXIT_CODE_USAGE for a variable that
- * is no option, EXIT_CODE_INPUT at the place of a key that is none. */
+/* Sets options that were not typed, if the command has them. EXIT_CODE_USAGE for a variable that is
+ * not an option; EXIT_CODE_INPUT, at its place, for such a key. */
 bool settings_apply(struct arguments *arguments, struct arena *arena, struct error *error);
 
-/* `help settings`: every option that can be set, its value and where that comes from. */
+/* `help settings`: every option that can be set, with its value and its origin. */
 bool help_settings(struct arena *arena, struct text *text, struct error *error);
 
-/* By --color, NO_COLOR and the terminal. EXIT_CODE_USAGE for another --color. */
+/* The style of output, by --color, NO_COLOR and the terminal. EXIT_CODE_USAGE for an unknown
+ * --color. */
 bool output_style(const struct arguments *arguments, struct style *style, struct error *error);
 
 /* --- commands --- */
 
 /* One call of the program. `arena` lives as long as the process. */
 struct invocation {
-	const struct command *const *commands; /* all of them, by name: what `help` explains */
+	const struct command *const *commands; /* all commands, by name, for `help` */
 	const struct command *command;
 	struct arguments arguments;
 	struct arena *arena;
-	/* What a command that succeeded ends with: EXIT_CODE_OK, or EXIT_CODE_NO for a
-	 * well-formed "no". */
+	/* The exit code of a command that succeeds: EXIT_CODE_OK, or EXIT_CODE_NO for a well-formed
+	 * "no". */
 	enum exit_code verdict;
-	const char *lines; /* of a command that failed: shown below the message; or NULL */
+	const char *lines; /* shown below the error message; or NULL */
 };
 
 struct command {
 	const char *name;
 	const char *summary;  /* one line, without a full stop */
-	const char *operands; /* "MODEL TOPOLOGY"; "" when it takes none */
+	const char *operands; /* "MODEL TOPOLOGY"; "": none */
 	int least, most;      /* number of operands */
 	const char *details;  /* for `help NAME`; paragraphs, each one line of any length */
-	const char *lines;    /* behind the details in the help, as they are; or NULL */
+	const char *lines;    /* shown unchanged after the details in the help; or NULL */
 	const char *examples[5];
 	bool (*run)(struct invocation *invocation, struct error *error);
 };
 
-/* A table of commands has COMMAND_COUNT rows, by name. */
+/* A table of commands has COMMAND_COUNT rows, sorted by name. */
 
-/* NULL when there is none of that name; `error`, if given, then suggests the nearest. */
+/* NULL: there is no command of that name; `error`, if not NULL, then suggests the nearest. */
 const struct command *command_find(
 	const struct command *const commands[], const char *name, struct error *error);
-/* The row of the table that is `command`. */
+/* The index of a command in the table. */
 enum command_index command_index(
 	const struct command *const commands[], const struct command *command);
 

@@ -9,17 +9,17 @@
 
 static const char prefix[] = "SHARDPLAN_";
 
-/* Variables that are no options: cli/question/search_path.c, executor/launch/secret.c. */
+/* Variables that are not options: cli/question/search_path.c, executor/launch/secret.c. */
 static const char *const no_options[] = {"path", "secret", "secret-file"};
 
-/* One value per option; `where` says who set it. */
+/* One value for each option; `where` says who set it. */
 struct settings {
-	const char *file; /* that is read; NULL: no home folder */
+	const char *file; /* the file of settings; NULL: there is no home folder */
 	bool found;
 	const char *values[OPTIONS_MOST], *where[OPTIONS_MOST];
 };
 
-/* Files, and what is to be shown or found, belong to one call and are typed. */
+/* Options for files and for kinds of output belong to one call, so they can only be typed. */
 static bool can_be_set(const struct option *option)
 {
 	static const char *const typed[] = {"FILE", "FILE.csv", "DIR", "VIEW", "WHAT", "TOPOLOGY"};
@@ -81,7 +81,7 @@ static bool set_from_node(struct settings *settings, const struct node *node, st
 	return true;
 }
 
-/* Blank lines and comments alone are no mistake here. */
+/* Blank lines and comments alone are not a mistake. */
 static bool says_nothing(const char *text)
 {
 	while (*text != '\0') {
@@ -124,7 +124,7 @@ static bool read_file(struct settings *settings, struct arena *arena, struct err
 /* --- the environment ----------------------------------------------------------------------------
  */
 
-/* "seq-len" -> "SHARDPLAN_SEQ_LEN", and back. */
+/* Turns "seq-len" into "SHARDPLAN_SEQ_LEN", and back. */
 static const char *variable_of(const char *name, struct arena *arena)
 {
 	char *variable = arena_printf(arena, "%s%s", prefix, swap_dashes(name, '-', '_', arena));
@@ -161,7 +161,7 @@ static bool set_from_variable(
 			(int)length, variable, near != NULL ? "; did you mean " : "",
 			near != NULL ? variable_of(near, arena) : "", near != NULL ? "?" : "");
 	}
-	/* As with NO_COLOR: empty is unset. */
+	/* An empty variable counts as unset, as with NO_COLOR. */
 	if (variable[length] == '\0' || variable[length + 1] == '\0')
 		return true;
 	settings->values[option - all_options] = arena_strdup(arena, variable + length + 1);
@@ -179,7 +179,7 @@ static bool read_environment(struct settings *settings, struct arena *arena, str
 	return true;
 }
 
-/* The environment comes last and wins. */
+/* The environment is read last, so it comes before the file. */
 static bool settings_read(struct settings *settings, struct arena *arena, struct error *error)
 {
 	*settings = (struct settings){0};
@@ -191,7 +191,7 @@ bool settings_apply(struct arguments *arguments, struct arena *arena, struct err
 	struct settings settings;
 
 	if (arguments->command == COMMAND_HELP)
-		return true; /* which must work whatever is set */
+		return true; /* it must work whatever is set */
 	if (!settings_read(&settings, arena, error))
 		return false;
 	for (int i = 0; i < n_options; i++) {

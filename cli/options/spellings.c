@@ -1,6 +1,5 @@
-/* What people type who come from other tools: their names of our options, and their words for our
- * values. Where one thing can be meant it is taken, and a note says what was read; else the refusal
- * says what to type. */
+/* Names of options and values in other tools. Where the meaning is clear, it is taken and a note
+ * says so; else the error says what to type. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,8 +33,8 @@
 
 static const struct synonym {
 	const char *typed, *option;
-	const char *prefix; /* before the value */
-	const char *words;  /* of a refusal */
+	const char *prefix; /* put before the value */
+	const char *words;  /* of the error */
 } synonyms[] = {
 	TAKES("mbs", "micro-batch"),
 	TAKES("micro-batch-size", "micro-batch"),
@@ -246,7 +245,7 @@ static const struct word dtypes[] = {
 	{NULL, "no", "fp32"},
 };
 
-/* Letters and digits are equal but for capitals. */
+/* Are letters and digits equal, apart from capitals? */
 static bool same_letters(const char *a, const char *b)
 {
 	for (;; a++, b++) {
@@ -269,7 +268,7 @@ static const char *named(const struct option *option, const char *typed)
 	return NULL;
 }
 
-/* "True" of Python, "YES", "1"; NULL: it is ours as it stands, or nothing. */
+/* The value for "True" of Python, "YES" or "1"; NULL: it is one of ours, or unknown. */
 static const char *switched(const char *typed)
 {
 	static const char *const ons[] = {"on", "true", "yes", "1"};
@@ -306,7 +305,8 @@ static const char *one_word(const struct option *option, const char *typed)
 	return name != NULL ? name : typed;
 }
 
-/* What a thousand is behind a count: "8k" tokens are 8192, "2k" steps 2000. 0: it is no count. */
+/* The value of "k" in a count: "8k" tokens are 8192, "2k" steps 2000. 0: the option is not a
+ * count. */
 static int64_t thousand_of(const struct option *option)
 {
 	static const char *const binary[] = {
@@ -322,7 +322,7 @@ static int64_t thousand_of(const struct option *option)
 	return 0;
 }
 
-/* NULL when no thousands are counted. */
+/* The number for "8k"; NULL: the option is not a count, or the text is no such number. */
 static const char *thousands(const struct option *option, const char *typed, struct arena *arena)
 {
 	size_t digits = strspn(typed, "0123456789");
@@ -336,7 +336,7 @@ static const char *thousands(const struct option *option, const char *typed, str
 	return arena_printf(arena, "%lld", (long long)(number * (million ? step * step : step)));
 }
 
-/* "4,096" is one number where no list can be meant. NULL: it is not of that form. */
+/* The number for "4,096", if the option cannot be a list. NULL: it is not of that form. */
 static const char *grouped(const struct option *option, const char *typed, struct arena *arena)
 {
 	size_t digits = strspn(typed, "0123456789");

@@ -1,4 +1,4 @@
-/* Colours and width: --color and the terminal. */
+/* Colours and width, by --color and the terminal. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -23,7 +23,7 @@ bool output_style(const struct arguments *arguments, struct style *style, struct
 	if (!argument_choice(arguments, "color", names, &color, error))
 		return false;
 	*style = (struct style){.color = color == 1 || (color == 0 && terminal_wants_color())};
-	/* Into a file or a pipe, lines are as long as they are. */
+	/* In a file or a pipe lines are not broken. */
 	if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
 		style->width = size.ws_col;
 	return true;

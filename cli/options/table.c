@@ -1,4 +1,4 @@
-/* Every option of every command. Those of a plan are the rows of the table of knobs. */
+/* All options of all commands. Options of a plan are the rows of the table of knobs. */
 #include <stdio.h>
 
 #include "cli/options/options.h"
@@ -17,7 +17,7 @@ enum { KNOB_NAME_MOST = 40 };
 static const char batch[] = "Machine and batch", goal[] = "Limits and goal",
 		  training[] = "Training", output[] = "Output";
 
-/* Before the knobs of a plan, which come from their own table. */
+/* Options before the knobs of a plan, which have their own table. */
 static const struct option machine[] = {
 	{"gpus", batch, "N", "devices: a part of one node, or whole nodes; on `local` ranks",
 		ASKING | ON(TOPOLOGIES), QUESTION},
@@ -32,7 +32,7 @@ static const struct option machine[] = {
 	{"like", batch, "TOPOLOGY", "whose values stand for what no file says", ON(TOPOLOGIES), 0},
 };
 
-/* Behind the knobs. */
+/* Options behind the knobs. */
 static const struct option others[] = {
 	{"forbid", goal, "KNOB=VALUE,...",
 		"values that the search may not use: strategy=NO_SHARD,wrap=model", ON(PLAN),

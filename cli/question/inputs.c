@@ -11,7 +11,7 @@ static bool has_ending(const char *name, const char *ending)
 	return length > wanted && strcmp(name + length - wanted, ending) == 0;
 }
 
-/* No preset is named so. */
+/* Is it a path? No preset has such a name. */
 static bool looks_like_path(const char *typed)
 {
 	return strchr(typed, '/') != NULL || strcmp(typed, "-") == 0 || strcmp(typed, ".") == 0 ||
@@ -52,7 +52,8 @@ static bool read_model(
 
 	if (file_is_folder(path))
 		path = arena_printf(arena, "%s/config.json", path);
-	/* Shapes alone do not say how many heads there are. */
+	/* A safetensors file is refused, because shapes alone do not tell how many heads there
+	 * are. */
 	if (has_ending(path, ".safetensors") || has_ending(path, ".safetensors.index.json")) {
 		const char *config = file_beside(arena, path, "config.json");
 
@@ -71,7 +72,7 @@ static bool read_model(
 	return true;
 }
 
-/* The presets are not all there is: names of SHARDPLAN_PATH may be nearer. */
+/* Suggests the nearest name, of presets and of SHARDPLAN_PATH. */
 static bool no_such_model(struct arena *arena, const char *typed, struct error *error)
 {
 	struct model *none;
@@ -90,7 +91,7 @@ static bool no_such_model(struct arena *arena, const char *typed, struct error *
 		near);
 }
 
-/* "organisation/name": what Hugging Face calls a model, and no file here. */
+/* Is it "organisation/name", an id on Hugging Face, and not a file? */
 static bool looks_like_id(const char *typed)
 {
 	const char *slash = strchr(typed, '/');
@@ -171,8 +172,8 @@ static bool read_topology(
 	return true;
 }
 
-/* "4xmynode" with mynode.yaml, one node, in SHARDPLAN_PATH. False without an error when it is not
- * of that form. */
+/* Finds "4xmynode", with one node in mynode.yaml in SHARDPLAN_PATH. False without an error if it is
+ * not of that form. */
 static bool find_nodes(
 	struct arena *arena, const char *typed, struct topology **topology, struct error *error)
 {
@@ -267,7 +268,7 @@ static bool check_schema(const struct node *root, struct error *error)
 	return true;
 }
 
-/* The measurement's map in the document; NULL on an error. */
+/* The map of the measurement in the document; NULL: an error. */
 static const struct node *read_measurement(
 	struct arena *arena, const char *path, struct measurement *measurement, struct error *error)
 {

@@ -1,4 +1,4 @@
-/* `plan --free LIST`: which lines of the script the search may change. */
+/* `plan --free LIST`: the levers that the search may change. */
 #include <string.h>
 
 #include "cli/question/question.h"

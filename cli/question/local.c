@@ -1,4 +1,4 @@
-/* `local`: this machine, with what `calibrate` once measured of it. */
+/* `local`: this machine, with its last measurement by `calibrate`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ bool input_local_cache(struct arena *arena, const char **path, struct error *err
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 
-	/* A relative path is to be ignored (XDG Base Directory Specification). */
+	/* A relative path is ignored (XDG Base Directory Specification). */
 	if (cache != NULL && cache[0] == '/')
 		*path = arena_printf(arena, "%s/shardplan/local.yaml", cache);
 	else if (home != NULL && home[0] == '/')
@@ -23,14 +23,14 @@ bool input_local_cache(struct arena *arena, const char **path, struct error *err
 	return true;
 }
 
-/* A home folder may be shared by many machines. */
+/* Is the calibration of this machine? Several machines may share a home folder. */
 static bool is_same_machine(const struct topology *cached, const struct topology *here)
 {
 	return cached->host.cores == here->host.cores &&
 	       strcmp(cached->device.name, here->device.name) == 0;
 }
 
-/* One note is enough, however many cases ask for `local`. */
+/* Prints a note once, however many cases ask for `local`. */
 static void note_once(const char *text, const char *path)
 {
 	output_note_once("%s%s%s: times of `local` are a prior; `shardplan calibrate local` "
@@ -56,8 +56,8 @@ static bool add_calibration(struct arena *arena, struct topology *here, struct e
 		note_once("another machine was calibrated in", path);
 		return true;
 	}
-	/* With the figures of the devices: rates that were measured are not overwritten by what
-	 * detection assumes. */
+	/* The figures of devices come with it, so that detected ones do not replace measured
+	 * rates. */
 	here->calibration = cached->calibration;
 	return true;
 }

@@ -27,7 +27,7 @@ bool ask_threads(const struct arguments *arguments, int *threads, struct error *
 	return ok;
 }
 
-/* "FULL_SHARD,HYBRID_SHARD" -> bits. */
+/* Reads "FULL_SHARD,HYBRID_SHARD" into bits. */
 static bool read_strategies(const char *where, const char *list, unsigned *strategies,
 	struct arena *arena, struct error *error)
 {
@@ -44,9 +44,9 @@ static bool read_strategies(const char *where, const char *list, unsigned *strat
 	}
 }
 
-/* --- lists: what the search may choose from --------------------------------------------------- */
+/* --- lists: values that the search may choose from -------------------------------------------- */
 
-/* Takes one more value of a list that starts at `*list`; NULL at its end. */
+/* Takes the next value of the list at `*list`; NULL at its end. */
 static const char *next_value(const char **list, struct arena *arena)
 {
 	if (*list == NULL)
@@ -89,7 +89,7 @@ static bool forbid_strategies(const char *where, const char *list, struct arena 
 	       error_set(error, EXIT_CODE_USAGE, "%s: no strategy is left", where);
 }
 
-/* "wrap=model" */
+/* Reads a rule like "wrap=model". */
 static bool forbid_one(const char *where, const char *rule, struct arena *arena,
 	struct question *question, struct error *error)
 {
@@ -101,7 +101,7 @@ static bool forbid_one(const char *where, const char *rule, struct arena *arena,
 	enum knob_id id = knob_find(swap_dashes(typed, '-', '_', arena));
 	if (id == KNOB_STRATEGY)
 		return forbid_strategies(where, equals + 1, arena, question, error);
-	if (id == KNOB_COUNT) /* says which name is near */
+	if (id == KNOB_COUNT) /* the error suggests the nearest name */
 		return question_set_by_name(question, typed, where, "", arena, error);
 	if (!is_searched(id))
 		return error_set(error, EXIT_CODE_USAGE, "%s: %s is not searched", where, typed);
@@ -118,14 +118,14 @@ static bool read_forbidden(const char *where, const char *rules, struct arena *a
 	return true;
 }
 
-/* `predict` and its like have one plan: `where` had a list. */
+/* Refuses a list, because `predict` and others have one plan. */
 static bool refuse_list(const char *where, struct error *error)
 {
 	return error_set(error, EXIT_CODE_USAGE,
 		"%s: expected one value, got a list; `plan` compares several", where);
 }
 
-/* "5%", as a share */
+/* Reads "5%" as a share. */
 static bool read_share(const char *typed, double *share)
 {
 	struct arena arena = {0};
@@ -138,7 +138,7 @@ static bool read_share(const char *typed, double *share)
 	return ok;
 }
 
-/* "4GiB", "5%" */
+/* Reads "4GiB" or "5%". */
 static bool read_headroom(
 	const struct arguments *arguments, struct headroom *headroom, struct error *error)
 {
@@ -155,7 +155,7 @@ static bool read_headroom(
 		       typed);
 }
 
-/* What two runs of one plan differ by. */
+/* The usual difference between two runs of one plan. */
 #define SIMPLICITY_USUAL 0.01
 
 static bool read_simplicity(
@@ -170,11 +170,10 @@ static bool read_simplicity(
 		       typed);
 }
 
-/* Without its unit a size would be bytes, which nobody means below this. */
+/* A size without a unit is in bytes; one below this limit is surely a mistake. */
 enum { SMALLEST_BARE_SIZE = 1 << 20 };
 
-/* A size that is typed. What was read is said where it is not what stands there: GB and a bare G.
- */
+/* Checks a size. A note says how it was read if that is unexpected: GB, or G alone. */
 static bool check_size(
 	const char *where, const char *typed, bool share, bool notes, struct error *error)
 {
@@ -183,7 +182,7 @@ static bool check_size(
 	struct text exact = {0};
 
 	if (digits == 0 || !unit_parse_bytes(typed, &bytes))
-		return true; /* refused where it is read */
+		return true; /* refused later, where it is read */
 	if (typed[digits] == '\0' && bytes > 0 && bytes < SMALLEST_BARE_SIZE)
 		return error_set(error, EXIT_CODE_USAGE, "%s: %s is %s bytes; write %sGiB%s%s%s",
 			where, typed, typed, typed, share ? " or " : "", share ? typed : "",
@@ -201,7 +200,7 @@ static bool check_size(
 	return true;
 }
 
-/* Of the options and cells that are sizes. */
+/* Checks the options and cells that are sizes. */
 static bool check_sizes(const struct arguments *arguments, struct arena *arena, struct error *error)
 {
 	static const char *const sizes[] = {"memory-limit", "headroom"};
@@ -248,7 +247,7 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 			strchr(value, ',') != NULL && !(knob_table[id].roles & KNOB_HAS_COMMAS);
 		if (!option_value_allowed(option, where, value, error))
 			return false;
-		/* One value is fixed, several are a narrower search. */
+		/* One value fixes the knob, several restrict the search. */
 		if (is_list ? !read_list(id, where, value, arena, question, error)
 			    : !question_set(question, id, where, value, arena, error))
 			return false;
@@ -261,8 +260,8 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 	return forbidden == NULL || read_forbidden("--forbid", forbidden, arena, question, error);
 }
 
-/* Rotary and ALiBi positions have no last one; what a model learned beyond its own context is
- * another question, hence the note. */
+/* Extends the model's context to the sequence length. Rotary and ALiBi positions have no limit, but
+ * the model has not learned longer contexts, so a note says it. */
 static void extend_context(const struct question *question, struct model *model)
 {
 	int64_t length = question->asked.seq_len;
@@ -277,7 +276,7 @@ static void extend_context(const struct question *question, struct model *model)
 	model->architecture.context = length;
 }
 
-/* "What if it had more" is a question, too. */
+/* A limit above the device's memory is allowed, to ask what more memory would give, with a note. */
 static void note_more_memory(const struct arguments *arguments, const struct asked *asked)
 {
 	const struct device *device = &asked->topology->device;
@@ -325,8 +324,7 @@ bool ask_plan(struct arena *arena, const char *model, const char *topology,
 	       (!question->shares || planner_share_stages(question, arena, plan, error));
 }
 
-/* --- the planner, with what it lacks ------------------------------------------------------------
- */
+/* --- the planner, with threads, a clock and a terminal ---------------------------------------- */
 
 static void each_on_cores(
 	void *context, int n, void (*piece)(void *data, int index, int worker), void *data)
@@ -336,7 +334,7 @@ static void each_on_cores(
 	cores_each(*threads, n, piece, data);
 }
 
-/* 1204 -> "1,204" */
+/* Formats 1204 as "1,204". */
 static const char *grouped(char buffer[32], int64_t number)
 {
 	char digits[24];
@@ -351,7 +349,7 @@ static const char *grouped(char buffer[32], int64_t number)
 	return buffer;
 }
 
-/* "72 of 1,204 plans looked at, best 2.34 s, gap at most 4 %" */
+/* Example: "72 of 1,204 plans looked at, best 2.34 s, gap at most 4 %". */
 static bool show_looked(void *context, const struct looked *looked)
 {
 	char plans[32], of[40] = "", all[32], best[48] = "", gap[40] = "", time[32], line[160];
@@ -414,8 +412,8 @@ bool fit_runs(const struct topology *topology, const struct fit_run *runs, int n
 	return ok;
 }
 
-/* What is only simulated is a schedule that tests have compared with the whole one, which keeps the
- * laws: it is not checked again. */
+/* Builds the schedule. A folded one is only simulated and not validated: tests compare folded
+ * schedules with whole ones, which are. */
 static bool build(const struct question *question, const struct plan *plan,
 	enum evaluation_detail detail, struct arena *arena, struct schedule **schedule,
 	struct error *error)
@@ -428,7 +426,8 @@ static bool build(const struct question *question, const struct plan *plan,
 	return true;
 }
 
-/* Views show one class; where several were simulated, the one that needs the most memory. */
+/* Chooses the class that views show: of several that were simulated, the one with the most
+ * memory. */
 static void tell_class(struct evaluation *evaluation, struct arena *arena)
 {
 	const struct simulation *simulation = &evaluation->simulation;
@@ -503,10 +502,10 @@ bool open_plan(struct arena *arena, const char *path, struct opened *opened, str
 			"%s: the plan compiles to schedule %s, expected its schedule_digest %s: "
 			"it was edited, or made by another version; plan again",
 			path, opened->evaluation.digest, file->schedule_digest);
-	/* A plan file has the sum only. */
+	/* A plan file has only the sum. */
 	file->prediction.communicator_bytes =
 		opened->evaluation.simulation.prediction.communicator_bytes;
-	/* Nor has it a single axis. */
+	/* It has no figures of axes either. */
 	if (prediction_axes(&file->prediction) == 0)
 		memcpy(file->prediction.axes, opened->evaluation.simulation.prediction.axes,
 			sizeof(file->prediction.axes));

@@ -1,4 +1,4 @@
-/* SHARDPLAN_PATH: folders with models and topologies of one's own. */
+/* SHARDPLAN_PATH: folders with the user's own models and topologies. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ const char *search_path_find(struct arena *arena, const char *name)
 	return NULL;
 }
 
-/* The name that finds this entry of a folder, NULL when none does. */
+/* The name under which an entry of a folder is found; NULL: it is not. */
 static const char *name_of(const char *folder, const char *entry, struct arena *arena)
 {
 	if (entry[0] == '.')

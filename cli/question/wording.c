@@ -1,4 +1,4 @@
-/* `plan --for TARGET`: plans that the configuration of a framework can say. */
+/* `plan --for TARGET`: restricts plans to those that a framework's configuration can express. */
 #include "cli/question/question.h"
 #include "frameworks/frameworks.h"
 #include "schedule/resolve/resolve.h"
@@ -9,7 +9,7 @@ static void settle(const void *context, const struct model *model, const struct 
 	export_settle(context, model, topology, arena, plan);
 }
 
-/* Whose behaviour is predicted: the framework's. */
+/* The runtime is that of the framework. */
 static bool take_runtime(struct question *question, struct arena *arena, struct error *error)
 {
 	struct question usual = *question;
@@ -37,7 +37,7 @@ bool ask_wording(const struct arguments *arguments, struct arena *arena, struct 
 	struct wording *wording = ARENA_NEW(arena, struct wording);
 	*wording = (struct wording){target->name, target, settle};
 	question->wording = wording;
-	/* What the framework does unless it is told otherwise. */
+	/* Takes the framework's default of gradient clipping. */
 	if (target->clips && !question_gives(question, KNOB_CLIP))
 		question_put(question, KNOB_CLIP, (union knob_value){.real = 1});
 	return take_runtime(question, arena, error);

@@ -133,7 +133,7 @@ static bool cannot_write(const char *path, struct error *error)
 		error, EXIT_CODE_ENVIRONMENT, "%s: cannot be written: %s", path, strerror(errno));
 }
 
-/* A pipe, a terminal or /dev/null cannot be replaced by a file. */
+/* Writes to a pipe, a terminal or /dev/null, which cannot be replaced by a file. */
 static bool write_direct(const char *path, const struct text *text, struct error *error)
 {
 	bool is_stdout = strcmp(path, "-") == 0;
@@ -147,7 +147,8 @@ static bool write_direct(const char *path, const struct text *text, struct error
 	return ok;
 }
 
-/* Whoever made it has died: there is no such process here, and none elsewhere holds its lock. */
+/* Is the temporary file left over? Its process does not exist here, and no process elsewhere holds
+ * its lock. */
 static bool is_left_over(const char *temporary, const char *pid)
 {
 	int64_t number;
@@ -162,7 +163,7 @@ static bool is_left_over(const char *temporary, const char *pid)
 	return unlocked;
 }
 
-/* ".NAME.PID" of writers that were killed. */
+/* Removes files ".NAME.PID" of writers that were killed. */
 static void remove_left_over(struct arena *arena, const char *path, const char *prefix)
 {
 	DIR *folder = opendir(file_beside(arena, path, "."));
@@ -182,7 +183,7 @@ static void remove_left_over(struct arena *arena, const char *path, const char *
 		closedir(folder);
 }
 
-/* A file beside `path`, to take its name when it is whole; folders on the way to it are made. -1:
+/* Opens a file beside `path` that takes its name when it is complete. Missing folders are made. -1:
  * errno says why. */
 static int open_beside(struct arena *arena, const char *path, const char **temporary)
 {
@@ -237,7 +238,7 @@ bool file_write(struct arena *arena, const char *path, const struct text *text, 
 		return false;
 	if (strcmp(path, "-") == 0 || (exists && !S_ISREG(status.st_mode)))
 		return write_direct(path, text, error);
-	/* A link stays a link: what it points to is replaced. */
+	/* A symbolic link is kept; the file to which it points is replaced. */
 	char *resolved = exists ? realpath(path, NULL) : NULL;
 	bool ok = write_replacing(arena, resolved != NULL ? resolved : path, text, error);
 	free(resolved);

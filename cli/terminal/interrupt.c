@@ -11,7 +11,8 @@ static void note(int signal)
 	came = 1;
 }
 
-/* What was told to ignore Ctrl-C, with nohup or in the background, goes on ignoring it. */
+/* A process that was started ignoring Ctrl-C, with nohup or in the background, goes on ignoring
+ * it. */
 void interrupt_begin(void)
 {
 	struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART | SA_RESETHAND};

@@ -5,14 +5,14 @@
 #include <string.h>
 
 static bool quiet;
-/* Until there is an answer to stand beside: an error stands alone. */
+/* Notes are kept until there is an answer, because an error is printed without them. */
 static struct text waiting;
 static bool answering;
-static _Thread_local struct text *kept; /* NULL: notes are printed */
+static _Thread_local struct text *kept; /* NULL: notes are printed at once */
 static bool noted_once;
 static char last_note[sizeof(((struct error *)NULL)->message)];
 
-/* Before a kept note that is for once. */
+/* Marks a kept note that is printed only once. */
 enum { ONCE = '\1' };
 
 void output_be_quiet(void)
@@ -20,7 +20,8 @@ void output_be_quiet(void)
 	quiet = true;
 }
 
-/* Rows of a table may all have the same to say. */
+/* Prints a note unless the same was printed before, because all rows of a table may give the
+ * same. */
 static void print_note(const char *text, int length)
 {
 	if (strncmp(last_note, text, (size_t)length) == 0 && last_note[length] == '\0')
@@ -59,7 +60,7 @@ bool output_aside(const struct text *text)
 
 static void note(bool once, const char *format, va_list args)
 {
-	/* error_set makes quoted names harmless for a terminal, and shortens them. */
+	/* error_set escapes quoted names for a terminal, and shortens them. */
 	struct error message = {0};
 	struct text line = {0};
 

@@ -10,7 +10,7 @@ static struct {
 	const char *what; /* NULL: nothing is shown */
 	volatile sig_atomic_t seconds;
 	struct sigaction before;
-	/* What is done, twice: one is written while the other may be shown. */
+	/* What has been done, in two buffers: one is written while the other may be shown. */
 	char done[2][120];
 	volatile sig_atomic_t shown;
 } waiting;
@@ -22,7 +22,7 @@ static void put(const char *string)
 	(void)ignored;
 }
 
-/* In a signal handler: no stdio, no allocation. */
+/* Runs in a signal handler: no stdio, no allocation. */
 static void tick(int signal)
 {
 	char digits[16] = "";
