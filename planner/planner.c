@@ -549,8 +549,8 @@ bool planner_share_stages(const struct question *question, struct arena *arena, 
 		return error_set(error, EXIT_CODE_USAGE,
 			plan->mesh.pipeline == 1
 				? "--layers-per-stage auto: there is one stage; add --pipeline N"
-				: "--layers-per-stage auto: %s cannot say which blocks a stage "
-				  "has; leave it out",
+				: "--layers-per-stage auto: "
+				  "%s cannot say which blocks a stage has; leave it out",
 			runtime_names[plan->runtime]);
 	bool ok = evaluator_run(&evaluator, plan, &usual, error);
 	bool fits = ok && has_room(&open, plan, &usual);

@@ -272,8 +272,8 @@ void interval(const struct schedule *schedule, const struct simulation_options *
 		p->uncertainty_source = spreads.source;
 	else
 		p->uncertainty_source = arena_printf(arena,
-			"%s; uncertainty in %% of the step: compute %.1f, collectives %.1f, host "
-			"%.1f, the rest %.1f",
+			"%s; uncertainty in %% of the step: "
+			"compute %.1f, collectives %.1f, host %.1f, the rest %.1f",
 			spreads.source, 100 * effects[CAUSE_COMPUTE],
 			100 * effects[CAUSE_COLLECTIVE], 100 * effects[CAUSE_HOST],
 			100 * spreads.rest);

@@ -11,8 +11,8 @@ static bool check(const struct schedule *schedule, struct error *error)
 {
 	if (schedule->model == NULL || schedule->topology == NULL)
 		return error_set(error, EXIT_CODE_INTERNAL,
-			"cannot simulate a schedule without its model and topology (one that was "
-			"read from text)");
+			"cannot simulate a schedule without its model and topology "
+			"(one that was read from text)");
 	for (int c = 0; c < schedule->n_classes || c == 0; c++)
 		if (schedule->n_classes < 1 || schedule->programs[c].n_ops < 1)
 			return error_set(error, EXIT_CODE_INTERNAL,

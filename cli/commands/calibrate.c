@@ -162,13 +162,12 @@ static bool check_operand(const struct arguments *arguments, const struct launch
 			"calibrate %.100s: expected local or cluster", what);
 	if (cluster && launcher->ranks <= 1)
 		return error_set(error, EXIT_CODE_USAGE,
-			"calibrate cluster: expected to be started by mpirun, srun or torchrun, "
-			"one process "
-			"a rank, got one process (docs/train.md)");
+			"calibrate cluster: expected to be started by mpirun, "
+			"srun or torchrun, one process a rank, got one process (docs/train.md)");
 	if (!cluster && launcher->ranks > 1)
 		return error_set(error, EXIT_CODE_USAGE,
-			"calibrate local: expected one process, got %d of %s; use calibrate "
-			"cluster",
+			"calibrate local: expected one process, got %d of %s; "
+			"use calibrate cluster",
 			launcher->ranks, launcher->name);
 	return (!cluster && !gpus) || argument_given(arguments, "output") ||
 	       error_set(error, EXIT_CODE_USAGE,
@@ -265,16 +264,17 @@ const struct command command_calibrate = {
 	.operands = "local|cluster",
 	.least = 1,
 	.most = 1,
-	.details =
-		"Measures matrix products, attention, memory, the collectives of local ranks, "
-		"and real steps of small models against their predictions, prints them, and keeps "
-		"them where `local` finds them (`shardplan help "
-		"environment`) or in FILE, which is a topology file. `cluster`, started by "
-		"mpirun, srun or torchrun with one process a rank, measures the first node and "
-		"the collectives of all levels, and writes FILE. With `--device cuda` the GPUs of "
-		"this machine are measured: matrix products by shape, attention, memory, PCIe, "
-		"launches and NCCL's collectives; FILE is their topology. `cluster` with one "
-		"process a GPU measures the first GPU, and NCCL's collectives of all levels.",
+	.details = "Measures matrix products, attention, memory, the collectives of local ranks, "
+		   "and real steps of small models against their predictions, prints them, "
+		   "and keeps them where `local` finds them (`shardplan help environment`) "
+		   "or in FILE, which is a topology file. "
+		   "`cluster`, started by mpirun, srun or torchrun with one process a rank, "
+		   "measures the first node and the collectives of all levels, and writes FILE. "
+		   "With `--device cuda` the GPUs of this machine are measured: "
+		   "matrix products by shape, attention, "
+		   "memory, PCIe, launches and NCCL's collectives; FILE is their topology. "
+		   "`cluster` with one process a GPU measures the first GPU, "
+		   "and NCCL's collectives of all levels.",
 	.examples = {"shardplan calibrate local", "shardplan calibrate local --quick -o here.yaml",
 		"shardplan calibrate local --device cuda -o gpus.yaml",
 		"mpirun -np 4 --host a:2,b:2 shardplan calibrate cluster -o cluster.yaml",

@@ -59,10 +59,11 @@ const struct command command_check = {
 	.operands = "PLAN.yaml MEASURED.json",
 	.least = 2,
 	.most = 2,
-	.details = "Bytes and counts are judged exactly, the growth of a rank's memory as the "
-		   "system sees it (PSS, from 200 MB on) within 10 %, what is in use on a GPU by "
-		   "its own account within 3 %, times only with --tolerance-time. Exit code 1: "
-		   "outside. A measurement of another schedule is refused (3).",
+	.details = "Bytes and counts are judged exactly, "
+		   "the growth of a rank's memory as the system sees it (PSS, from 200 MB on) "
+		   "within 10 %, what is in use on a GPU by its own account within 3 %, "
+		   "times only with --tolerance-time. "
+		   "Exit code 1: outside. A measurement of another schedule is refused (3).",
 	.examples = {"shardplan check plan.yaml measured.json",
 		"shardplan check plan.yaml measured.json --tolerance-time 25"},
 	.run = run,

@@ -74,8 +74,9 @@ static bool answer_trace(const struct asking *asking, const char *path, struct e
 			output_note("the trace is of %lld ranks, the plan is for %lld",
 				(long long)kineto.world_size, (long long)plan_ranks(&file->plan));
 		if (kineto.n_steps == 0)
-			output_note("%s has no ProfilerStep annotations: all of it counts as one "
-				    "step; call profiler.step() in the loop",
+			output_note("%s has no ProfilerStep annotations: "
+				    "all of it counts as one step; "
+				    "call profiler.step() in the loop",
 				path);
 		ok = answer(asking, &diagnosed, error);
 	}
@@ -121,8 +122,8 @@ static bool answer_measurement(const struct asking *asking, const char *path, st
 	if (!same) {
 		const struct diagnosed_figures figures = {
 			&opened->file, measured.values.step_time, 0, counted, spread_of(&measured)};
-		output_note("%s is of another schedule than %s: its step time is explained, not "
-			    "its operations",
+		output_note("%s is of another schedule than %s: "
+			    "its step time is explained, not its operations",
 			path, opened->path);
 		return answer_figures(asking, &figures, error);
 	}
@@ -253,13 +254,14 @@ const struct command command_diagnose = {
 	.operands = "PLAN.yaml [MEASURED]",
 	.least = 1,
 	.most = 2,
-	.details =
-		"MEASURED is a trace of the PyTorch profiler (of one rank, also gzipped), a folder "
-		"of them, a measurement of `train`, or a log with step times, tokens/s or MFU; "
-		"without one give --step-time, --mfu or both. Says where the step departs from the "
-		"prediction, the likely causes with the costliest first, and what to turn with the "
-		"predicted gain; of a log or a figure, what the MFU counts and what alone would "
-		"make the step that long. To record a trace of three steps:",
+	.details = "MEASURED is a trace of the PyTorch profiler (of one rank, also gzipped), "
+		   "a folder of them, a measurement of `train`, or a log with step times, "
+		   "tokens/s or MFU; without one give --step-time, --mfu or both. "
+		   "Says where the step departs from the prediction, "
+		   "the likely causes with the costliest first, "
+		   "and what to turn with the predicted gain; of a log or a figure, "
+		   "what the MFU counts and what alone would make the step that long. "
+		   "To record a trace of three steps:",
 	.lines = kineto_recipe,
 	.examples = {"shardplan diagnose plan.yaml --step-time 2.9s --mfu 31",
 		"shardplan diagnose plan.yaml train.log",

@@ -108,8 +108,8 @@ const struct command command_explain = {
 	.operands = "PLAN.yaml",
 	.least = 1,
 	.most = 1,
-	.details = "Compiles the plan again and refuses (3) when the schedule is not the one that "
-		   "the file's digest is of.",
+	.details = "Compiles the plan again and refuses (3) "
+		   "when the schedule is not the one that the file's digest is of.",
 	.examples = {"shardplan explain plan.yaml --view operations",
 		"shardplan explain plan.yaml --view memory --analyze measured.json",
 		"shardplan explain plan.yaml --view communication",

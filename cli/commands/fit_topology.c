@@ -73,12 +73,12 @@ static bool read_step(const struct question_rows *rows, const struct csv_row *ro
 		*seconds = by_rate;
 	if (*seconds == 0)
 		return error_at(error, EXIT_CODE_INPUT, rows->name, row->line, 1,
-			"expected what was measured in step_time_s or tokens_per_s_per_gpu, got "
-			"neither");
+			"expected what was measured in step_time_s or tokens_per_s_per_gpu, "
+			"got neither");
 	return fabs(by_rate / *seconds - 1) < SAME_STEP ||
 	       error_at(error, EXIT_CODE_INPUT, rows->name, row->line, 1,
-		       "step_time_s %.4g and tokens_per_s_per_gpu %.4g differ: at that rate a step "
-		       "of %.0f tokens a GPU takes %.4g s; leave one empty",
+		       "step_time_s %.4g and tokens_per_s_per_gpu %.4g differ: "
+		       "at that rate a step of %.0f tokens a GPU takes %.4g s; leave one empty",
 		       *seconds, rate, tokens, by_rate);
 }
 
@@ -97,8 +97,8 @@ static bool check_topology(const struct runs *runs, const struct question_rows *
 
 	return cell[0] == '\0' || strcmp(cell, runs->topology) == 0 ||
 	       error_at(error, EXIT_CODE_INPUT, rows->name, row->line, position,
-		       "topology: expected %.100s, which is fitted, or nothing, got \"%.60s\"; a "
-		       "part of it is said by gpus",
+		       "topology: expected %.100s, which is fitted, or nothing, got \"%.60s\"; "
+		       "a part of it is said by gpus",
 		       runs->topology, cell);
 }
 
@@ -165,8 +165,8 @@ static bool read_log(
 
 	if (!measured_log(path, &log, &why))
 		return error_at(error, EXIT_CODE_INPUT, path, 1, 1,
-			"expected a measurement of `train`, a trace, or a log with step times or "
-			"tokens/s of the plan before it, got none");
+			"expected a measurement of `train`, a trace, "
+			"or a log with step times or tokens/s of the plan before it, got none");
 	*seconds = log.step_time > 0              ? log.step_time
 		   : log.tokens_per_s_per_gpu > 0 ? tokens_of(plan) / log.tokens_per_s_per_gpu
 						  : 0;
@@ -245,8 +245,8 @@ static bool add_runs(struct runs *runs, const struct arguments *arguments, struc
 	}
 	return runs->n >= FIT_LEAST_RUNS ||
 	       error_at(error, EXIT_CODE_INPUT, arguments->operands[2], 1, 1,
-		       "expected %d runs or more, got %d; fewer cannot tell the clock from the "
-		       "links",
+		       "expected %d runs or more, got %d; "
+		       "fewer cannot tell the clock from the links",
 		       FIT_LEAST_RUNS, runs->n);
 }
 
@@ -297,8 +297,8 @@ bool topologies_fit(struct invocation *invocation, struct text *text, struct err
 
 	if (arguments->n_operands < 3)
 		return error_set(error, EXIT_CODE_USAGE,
-			"topologies fit: expected TOPOLOGY RUNS.csv, or TOPOLOGY and plans with "
-			"what was measured of each");
+			"topologies fit: expected TOPOLOGY RUNS.csv, "
+			"or TOPOLOGY and plans with what was measured of each");
 	runs->topology = arguments->operands[1];
 	runs->arena = arena;
 	if (!ask_threads(arguments, &threads, error) ||

@@ -32,10 +32,11 @@ const struct command command_help = {
 	.operands = "[COMMAND|TOPIC] [SHELL]",
 	.least = 0,
 	.most = 2,
-	.details = "Without a word: the list of commands. Topics: `completion` (then bash, zsh or "
-		   "fish: what that shell sources), `defaults` of every option, `environment`, "
-		   "`exit-codes`, `man` (the manual page, for scdoc), `settings` (what the "
-		   "environment and the file of settings say, and where).",
+	.details = "Without a word: the list of commands. "
+		   "Topics: `completion` (then bash, zsh or fish: what that shell sources), "
+		   "`defaults` of every option, "
+		   "`environment`, `exit-codes`, `man` (the manual page, for scdoc), "
+		   "`settings` (what the environment and the file of settings say, and where).",
 	.examples = {"shardplan help plan", "shardplan help defaults",
 		"eval \"$(shardplan help completion bash)\"", "shardplan help settings"},
 	.run = run,

@@ -141,8 +141,8 @@ bool measured_log(const char *path, struct log_figures *figures, struct error *e
 	if (ok && (is_plan || !log_read(text_string(&text), figures))) {
 		beginning(text_string(&text), shown);
 		ok = error_set(error, EXIT_CODE_INPUT,
-			"%s: begins with `%s`: no trace, no measurement of `train`, no log with "
-			"step times; give --step-time, or record a trace:",
+			"%s: begins with `%s`: no trace, no measurement of `train`, "
+			"no log with step times; give --step-time, or record a trace:",
 			path, shown);
 	}
 	text_finish(&text);

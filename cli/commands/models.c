@@ -144,11 +144,11 @@ const struct command command_models = {
 	.operands = "[list | show MODEL]",
 	.least = 0,
 	.most = 2,
-	.details = "`show` prints a model file, which can be edited and used as MODEL; with --json "
-		   "every module and parameter. Beside a config.json, the headers of "
-		   "model*.safetensors and the index are compared with it (exit code 1: they are "
-		   "another model). MODEL may be a Hugging Face config.json or its "
-		   "folder, of the families"
+	.details = "`show` prints a model file, which can be edited and used as MODEL; "
+		   "with --json every module and parameter. Beside a config.json, "
+		   "the headers of model*.safetensors and the index are compared with it "
+		   "(exit code 1: they are another model). "
+		   "MODEL may be a Hugging Face config.json or its folder, of the families"
 #define X(suffix, name) " " name
 	MODEL_FAMILIES(X)
 #undef X

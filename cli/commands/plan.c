@@ -236,13 +236,13 @@ const struct command command_plan = {
 	.operands = "MODEL TOPOLOGY",
 	.least = 0,
 	.most = 2,
-	.details =
-		"Searches what no option fixes: strategy, wrapping, prefetch, checkpointing and "
-		"micro-batch. A knob may also take a list (--wrap block,blocks:2), and --no-NAME "
-		"turns one off. Prints one screen: the answer, why every other strategy lost, and "
-		"what one line of your script would gain. Nothing is written without -o. Exit code "
-		"1: nothing fits. Ctrl-C: the best "
-		"so far, and exit code 130; once more ends at once.",
+	.details = "Searches what no option fixes: "
+		   "strategy, wrapping, prefetch, checkpointing and micro-batch. "
+		   "A knob may also take a list (--wrap block,blocks:2), "
+		   "and --no-NAME turns one off. Prints one screen: the answer, "
+		   "why every other strategy lost, and what one line of your script would gain. "
+		   "Nothing is written without -o. Exit code 1: nothing fits. "
+		   "Ctrl-C: the best so far, and exit code 130; once more ends at once.",
 	.examples = {"shardplan plan llama-2-7b 2xdgx-a100-80gb",
 		"shardplan plan llama-3-70b 8xdgx-h100 --global-batch 1024 --seq-len 8192",
 		"shardplan plan llama-3-8b dgx-h100 --for torchtitan --explain",

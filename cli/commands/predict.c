@@ -35,8 +35,8 @@ static bool predict_one(struct invocation *invocation, struct error *error)
 
 	if (arguments->n_operands < 2)
 		return error_set(error, EXIT_CODE_USAGE,
-			"predict: expected MODEL TOPOLOGY or --cases FILE; what a PLAN.yaml "
-			"predicts shows `shardplan explain PLAN.yaml`");
+			"predict: expected MODEL TOPOLOGY or --cases FILE; "
+			"what a PLAN.yaml predicts shows `shardplan explain PLAN.yaml`");
 	if (!ask_plan(invocation->arena, arguments->operands[0], arguments->operands[1], arguments,
 		    &asked, &plan, error) ||
 		(path != NULL && !file_check_writable(invocation->arena, path, error)) ||
@@ -72,9 +72,11 @@ const struct command command_predict = {
 	.operands = "[MODEL TOPOLOGY]",
 	.least = 0,
 	.most = 2,
-	.details = "What no option says takes the defaults of `shardplan help defaults`. Exit code "
-		   "1: it does not fit; with --cases a row says so and the exit code is 0. A row "
-		   "that makes no sense fills its column `error`, and the exit code is then 3.",
+	.details = "What no option says takes the defaults of `shardplan help defaults`. "
+		   "Exit code 1: it does not fit; "
+		   "with --cases a row says so and the exit code is 0. "
+		   "A row that makes no sense fills its column `error`, "
+		   "and the exit code is then 3.",
 	.examples = {"shardplan predict llama-2-7b 2xdgx-a100-80gb --strategy FULL_SHARD",
 		"shardplan predict gpt2-1.5b local --gpus 2 --json",
 		"shardplan predict --cases cases.csv > predictions.csv"},

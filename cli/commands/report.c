@@ -133,8 +133,8 @@ static bool refuse_question_options(const struct arguments *arguments, struct er
 		bool typed = arguments->values[i] != NULL && arguments->origins[i] == NULL;
 		if (typed && all_options[i].flags & OPTION_QUESTION)
 			return error_set(error, EXIT_CODE_USAGE,
-				"--%s: the plan file has its question already; options of a "
-				"question go with MODEL TOPOLOGY",
+				"--%s: the plan file has its question already; "
+				"options of a question go with MODEL TOPOLOGY",
 				all_options[i].name);
 	}
 	return true;
@@ -423,13 +423,13 @@ const struct command command_report = {
 	.least = 1,
 	.most = OPERANDS_MOST,
 	.details =
-		"Shows a plan file, with what was measured of it; or a question, which is planned "
-		"first (exit code 1: nothing fits); or several plans, measurements or topologies "
-		"side by side. Without -o it goes to stdout. The page needs no network. "
-		"`trace` is for ui.perfetto.dev or chrome://tracing, `snapshot` (FILE.pickle) for "
-		"pytorch.org/memory_viz, `csv` has rows as of `predict --cases`. The comparison of "
-		"strategies is planned again from the "
-		"question in the plan file.",
+		"Shows a plan file, with what was measured of it; "
+		"or a question, which is planned first (exit code 1: nothing fits); "
+		"or several plans, measurements or topologies side by side. "
+		"Without -o it goes to stdout. The page needs no network. "
+		"`trace` is for ui.perfetto.dev or chrome://tracing, `snapshot` (FILE.pickle) "
+		"for pytorch.org/memory_viz, `csv` has rows as of `predict --cases`. "
+		"The comparison of strategies is planned again from the question in the plan file.",
 	.examples = {"shardplan report llama-2-7b 2xdgx-a100-80gb -o report.html",
 		"shardplan report plan.yaml measured.json -o report.md",
 		"shardplan report llama-3-8b dgx-a100-80gb dgx-h100 -o compare.html",

@@ -215,8 +215,8 @@ static bool find_topology(struct arena *arena, const struct plan_file *file,
 	}
 	if (target->gpus)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--ranks %lld: the plan is for %lld GPUs, and --device cuda trains it as "
-			"it is; plan for that many with --gpus",
+			"--ranks %lld: the plan is for %lld GPUs, "
+			"and --device cuda trains it as it is; plan for that many with --gpus",
 			(long long)target->ranks, (long long)plan_ranks(&file->plan));
 	if (target->emulate == NULL)
 		return input_local(arena, target->ranks, topology, error);

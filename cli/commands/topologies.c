@@ -83,8 +83,8 @@ static bool run(struct invocation *invocation, struct error *error)
 		.show = show,
 		.import = topologies_import,
 		.fit = topologies_fit,
-		.expected = "`topologies list`, `topologies show NAME`, `topologies import "
-			    "[FILE...]` or `topologies fit TOPOLOGY RUNS.csv`",
+		.expected = "`topologies list`, `topologies show NAME`, "
+			    "`topologies import [FILE...]` or `topologies fit TOPOLOGY RUNS.csv`",
 	};
 
 	return listing_run(invocation, &listing, error);
@@ -96,21 +96,22 @@ const struct command command_topologies = {
 	.operands = "[list | show NAME | import ... | fit ...]",
 	.least = 0,
 	.most = OPERANDS_MOST,
-	.details =
-		"`show` prints a topology file, which can be edited and used as TOPOLOGY. "
-		"`shardplan topologies show local` describes this machine. "
-		"`import FILE...` makes a topology file of what other tools print: NCCL topology "
-		"dumps (NCCL_TOPO_DUMP_FILE), `nvidia-smi topo -m`, nccl-tests output (text or -J; "
-		"each becomes a measured curve), host files, the environment of a job (`env`), and "
-		"of this machine with its NVIDIA driver (the word `local`). What they do not say "
-		"comes from --gpu-name, --network, --nodes, --gpus, which do without files too, "
-		"or from a machine of the catalogue that is alike (--like NAME), and is marked as "
-		"assumed. `fit TOPOLOGY RUNS...` estimates what links, devices and hosts of a "
-		"cluster really do from three runs or more, and writes a topology with that. RUNS "
-		"is a table with the columns of `predict --cases` and step_time_s or "
-		"tokens_per_s_per_gpu, or PLAN.yaml followed by a measurement of `train`, a trace "
-		"or "
-		"a log of it. Exit code 1: these runs tell nothing.",
+	.details = "`show` prints a topology file, which can be edited and used as TOPOLOGY. "
+		   "`shardplan topologies show local` describes this machine. "
+		   "`import FILE...` makes a topology file of what other tools print: "
+		   "NCCL topology dumps (NCCL_TOPO_DUMP_FILE), `nvidia-smi topo -m`, "
+		   "nccl-tests output (text or -J; each becomes a measured curve), "
+		   "host files, the environment of a job (`env`), "
+		   "and of this machine with its NVIDIA driver (the word `local`). "
+		   "What they do not say comes from --gpu-name, "
+		   "--network, --nodes, --gpus, which do without files too, "
+		   "or from a machine of the catalogue that is alike (--like NAME), "
+		   "and is marked as assumed. `fit TOPOLOGY RUNS...` estimates what links, "
+		   "devices and hosts of a cluster really do from three runs or more, "
+		   "and writes a topology with that. "
+		   "RUNS is a table with the columns of `predict --cases` and step_time_s "
+		   "or tokens_per_s_per_gpu, or PLAN.yaml followed by a measurement of `train`, "
+		   "a trace or a log of it. Exit code 1: these runs tell nothing.",
 	.examples = {"shardplan topologies", "shardplan topologies show 2xdgx-h100 > mine.yaml",
 		"shardplan topologies import topo.xml gather.log -o cluster.yaml",
 		"shardplan topologies import --gpu-name A100-SXM4-40GB --nodes 4 --gpus 32",

@@ -75,8 +75,7 @@ static void add_views(struct text *text)
 	for (int i = 0; i < n_report_views; i++)
 		text_printf(text, "  %-12s %s\n", report_views[i].name, report_views[i].question);
 	text_printf(text, "  %-12s %s\n", "schedule",
-		"the schedule itself, as text that its "
-		"digest is of");
+		"the schedule itself, as text that its digest is of");
 }
 
 void help_command(
@@ -109,8 +108,8 @@ void help_overview(const struct command *const commands[], struct text *text)
 	text_add_char(text, '\n');
 	add_wrapped(text,
 		"MODEL: a preset (`shardplan models`), a Hugging Face config.json or its folder, "
-		"or a model file. TOPOLOGY: a catalogue name (`shardplan topologies`), NxNAME, a "
-		"topology file, or `local`, which is this machine.",
+		"or a model file. TOPOLOGY: a catalogue name (`shardplan topologies`), "
+		"NxNAME, a topology file, or `local`, which is this machine.",
 		0);
 	text_add(text, "\nMore: shardplan help COMMAND|TOPIC (see: shardplan help help); shardplan "
 		       "--version\n\n"

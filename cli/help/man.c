@@ -137,8 +137,8 @@ void help_man(const struct command *const commands[], struct arena *arena, struc
 	add_help_lines("ENVIRONMENT", help_variables, text);
 	text_add(text, "# FILES\n\n");
 	add_item("$XDG_CONFIG_HOME/shardplan/config.yaml", "",
-		"options that are not typed, one a line: memory_limit: 70GiB. What is typed wins "
-		"over the environment, the environment over this file.",
+		"options that are not typed, one a line: memory_limit: 70GiB. "
+		"What is typed wins over the environment, the environment over this file.",
 		text);
 	add_item("$XDG_CACHE_HOME/shardplan/local.yaml", "", "the calibration of this machine",
 		text);

@@ -12,10 +12,10 @@ const struct help_line help_exit_codes[] = {
 	{"4", "something is missing on this machine, or cannot be written"},
 	{"5", "internal error, or out of memory"},
 	{"6", "training was stopped by a fault"},
-	{"130", "ended by Ctrl-C; `plan`: with the best plan so far; `train --checkpoint`: after "
-		"the step, and it was committed"},
-	{"143", "`train` was asked to stop (SIGTERM): the step was finished, the checkpoint "
-		"committed"},
+	{"130", "ended by Ctrl-C; `plan`: with the best plan so far; "
+		"`train --checkpoint`: after the step, and it was committed"},
+	{"143", "`train` was asked to stop (SIGTERM): "
+		"the step was finished, the checkpoint committed"},
 	{"128+n", "ended by signal n"},
 	{NULL, NULL},
 };
@@ -23,18 +23,15 @@ const struct help_line help_exit_codes[] = {
 const struct help_line help_variables[] = {
 	{"SHARDPLAN_PATH", "folders, separated by colons, with models and topologies of one's own: "
 			   "NAME.yaml, NAME.json or NAME/config.json there is called NAME"},
-	{"SHARDPLAN_SECRET",
-		"what only the ranks of one job know, over TCP; or SHARDPLAN_SECRET_FILE, a file "
-		"that holds it"},
+	{"SHARDPLAN_SECRET", "what only the ranks of one job know, over TCP; "
+			     "or SHARDPLAN_SECRET_FILE, a file that holds it"},
 	{"SHARDPLAN_OPTION",
 		"an option that is not typed, such as SHARDPLAN_SEQ_LEN=2048 for --seq-len "
 		"(`shardplan help settings` lists them)"},
-	{"XDG_CONFIG_HOME",
-		"the file of settings is $XDG_CONFIG_HOME/shardplan/config.yaml; without "
-		"it in ~/.config/shardplan"},
-	{"XDG_CACHE_HOME",
-		"the calibration of this machine is in $XDG_CACHE_HOME/shardplan; without "
-		"it in ~/.cache/shardplan"},
+	{"XDG_CONFIG_HOME", "the file of settings is $XDG_CONFIG_HOME/shardplan/config.yaml; "
+			    "without it in ~/.config/shardplan"},
+	{"XDG_CACHE_HOME", "the calibration of this machine is in $XDG_CACHE_HOME/shardplan; "
+			   "without it in ~/.cache/shardplan"},
 	{"NO_COLOR", "when set and not empty, no colours unless --color=always"},
 	{"TERM", "\"dumb\": no colours either"},
 	{NULL, NULL},

@@ -67,8 +67,8 @@ static bool set_from_node(struct settings *settings, const struct node *node, st
 	if (option == NULL || !can_be_set(option) || strchr(node->key, '-') != NULL) {
 		const char *near = nearest_name(node->key, setting_names('_', arena));
 		return node_error(node, error,
-			"no option that can be set, expected one of `shardplan help "
-			"settings`%s%s%s",
+			"no option that can be set, "
+			"expected one of `shardplan help settings`%s%s%s",
 			near != NULL ? "; did you mean " : "", near != NULL ? near : "",
 			near != NULL ? "?" : "");
 	}

@@ -38,12 +38,12 @@ static const struct option others[] = {
 		"values that the search may not use: strategy=NO_SHARD,wrap=model", ON(PLAN),
 		QUESTION},
 	{"for", goal, "TARGET",
-		"plan what the configuration of this framework can say, and nothing else; `export "
-		"--list` has the names",
+		"plan what the configuration of this framework can say, and nothing else; "
+		"`export --list` has the names",
 		ON(PLAN), QUESTION},
 	{"free", goal, "LIST|all",
-		"levers that the search may pull besides: lines of the script that leave the "
-		"mathematics as it is, such as loss,compile",
+		"levers that the search may pull besides: "
+		"lines of the script that leave the mathematics as it is, such as loss,compile",
 		ON(PLAN) | ON(REPORT), QUESTION},
 	{"memory-limit", goal, "SIZE", "of one device, such as 70GiB", ASKING, QUESTION},
 	{"headroom", goal, "SIZE|P%",
@@ -56,22 +56,22 @@ static const struct option others[] = {
 	{"objective", goal, "time|memory|network", "what the best plan has least of",
 		ON(PLAN) | ON(REPORT), QUESTION},
 	{"pareto", goal, "",
-		"also every plan that no other beats in step time, memory, host memory and network "
-		"at once",
+		"also every plan that no other beats in step time, "
+		"memory, host memory and network at once",
 		ON(PLAN), OPTION_SWITCH},
 	{"thorough", goal, "", "the search never gives up, however long it takes", ON(PLAN),
 		OPTION_SWITCH},
 	{"compare", goal, "PLAN.yaml",
-		"your plan beside the best one for the same work: what it costs, why, and which "
-		"knob to turn",
+		"your plan beside the best one for the same work: "
+		"what it costs, why, and which knob to turn",
 		ON(PLAN), 0},
 	{"find", goal, "WHAT",
-		"instead of the best plan: max-seq-len, max-micro-batch, min-gpus, network-for=90% "
-		"(of an infinitely fast network) or scaling (over nodes)",
+		"instead of the best plan: max-seq-len, max-micro-batch, "
+		"min-gpus, network-for=90% (of an infinitely fast network) or scaling (over nodes)",
 		ON(PLAN), 0},
 	{"cases", goal, "FILE.csv",
-		"one prediction per row; columns: case, model, topology and any option above, _ "
-		"for -",
+		"one prediction per row; columns: "
+		"case, model, topology and any option above, _ for -",
 		ON(PREDICT), 0},
 	{"threads", goal, "N", "cores to use; default: all that the process may run on",
 		ON(PLAN) | ON(PREDICT) | ON(REPORT) | ON(TOPOLOGIES), 0},
@@ -86,16 +86,14 @@ static const struct option others[] = {
 		0},
 	{"min-lr", training, "RATE", "what it decays to; default: 0", ON(TRAIN), 0},
 	{"measured", training, "FILE",
-		"where the measurement goes; default: measured.json beside "
-		"the plan",
-		ON(TRAIN), 0},
+		"where the measurement goes; default: measured.json beside the plan", ON(TRAIN), 0},
 	{"reproducible", training, "run|plan|world",
-		"level to train at: bits that repeat, that are the same under every plan for so "
-		"many ranks, or on any number of ranks (exact gradient sums); default: the plan's",
+		"level to train at: "
+		"bits that repeat, that are the same under every plan for so many ranks, "
+		"or on any number of ranks (exact gradient sums); default: the plan's",
 		ON(TRAIN), 0},
 	{"device", training, "host|cuda|null",
-		"what computes, or is calibrated: CPUs, GPUs, or "
-		"nothing",
+		"what computes, or is calibrated: CPUs, GPUs, or nothing",
 		ON(TRAIN) | ON(CALIBRATE), 0},
 	{"transport", training, GPU_TRANSPORT_NAMES,
 		"between GPUs; device: ranks share one. As there are GPUs, unless given", ON(TRAIN),
@@ -117,19 +115,20 @@ static const struct option others[] = {
 		"start from a .safetensors file, or a folder with one, instead of random weights",
 		ON(TRAIN), 0},
 	{"resume", training, "DIR",
-		"go on from a checkpoint, or from the newest of a folder; --steps counts from the "
-		"start of the first run",
+		"go on from a checkpoint, or from the newest of a folder; "
+		"--steps counts from the start of the first run",
 		ON(TRAIN), 0},
 	{"emulate", training, "TOPOLOGY",
-		"local ranks stand in for its devices: operations last as long as they would "
-		"there, in slow motion where this machine is slower",
+		"local ranks stand in for its devices: "
+		"operations last as long as they would there, "
+		"in slow motion where this machine is slower",
 		ON(TRAIN), 0},
 	{"pace", training, "none|compute|collectives|all",
 		"hold these operations to their predicted times; default: all with --emulate",
 		ON(TRAIN), 0},
 	{"slow-motion", training, "FACTOR",
-		"predicted times are held to that many times as long; default: as this machine "
-		"needs",
+		"predicted times are held to that many times as long; "
+		"default: as this machine needs",
 		ON(TRAIN), 0},
 	{"join-timeout", training, "SECONDS",
 		"under torchrun: until all ranks must have come; default: 60",
@@ -162,9 +161,8 @@ static const struct option others[] = {
 	{"output", output, "FILE", "write the plan, topology or report to FILE (- is stdout)",
 		ASKING | ON(CALIBRATE) | ON(EXPORT) | ON(TOPOLOGIES), 0, 'o'},
 	{"explain", output, "",
-		"instead of one screen: every strategy with its figures, why, what would change "
-		"the "
-		"decision, what if",
+		"instead of one screen: "
+		"every strategy with its figures, why, what would change the decision, what if",
 		ON(PLAN), OPTION_SWITCH, 'v'},
 	{"json", output, "", "one JSON document", PRINTING, OPTION_SWITCH},
 	{"json-lines", output, "", "one JSON line per step", ON(TRAIN), OPTION_SWITCH},

@@ -81,8 +81,8 @@ static bool no_such_model(struct arena *arena, const char *typed, struct error *
 
 	if (names_topology(arena, typed))
 		return error_set(error, EXIT_CODE_INPUT,
-			"%.100s: this is a topology, expected a model; `shardplan topologies show "
-			"%.100s` shows it",
+			"%.100s: this is a topology, expected a model; "
+			"`shardplan topologies show %.100s` shows it",
 			typed, typed);
 	if (near == NULL)
 		return model_load_preset(arena, typed, &none, error);
@@ -113,8 +113,8 @@ static bool no_such_id(struct arena *arena, const char *typed, struct error *err
 		*c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
 	const char *near = nearest_name(name, names);
 	return error_set(error, EXIT_CODE_INPUT,
-		"%.100s: no such folder, and no preset is that model%s%s%s; else download its "
-		"config.json and give that file",
+		"%.100s: no such folder, and no preset is that model%s%s%s; "
+		"else download its config.json and give that file",
 		typed, near != NULL ? "; for " : "", near != NULL ? near : "",
 		near != NULL ? " type that" : "");
 }
@@ -188,8 +188,8 @@ static bool find_nodes(
 		return false;
 	if (nodes < 1 || nodes > TOPOLOGY_MAX_DEVICES || (*topology)->nodes != 1)
 		return error_set(error, EXIT_CODE_INPUT,
-			"%.100s: expected a number of nodes, x, and a topology of one node; %s has "
-			"%lld nodes",
+			"%.100s: expected a number of nodes, x, and a topology of one node; "
+			"%s has %lld nodes",
 			typed, path, (long long)(*topology)->nodes);
 	(*topology)->nodes = nodes;
 	(*topology)->name = arena_strdup(arena, typed);
@@ -241,8 +241,8 @@ bool input_plan_file(struct arena *arena, const char *path, struct plan_file *fi
 
 	if (!file_exists(path) && model_preset_name(path) != NULL)
 		return error_set(error, EXIT_CODE_USAGE,
-			"%s is a model, expected PLAN.yaml; `shardplan predict %s TOPOLOGY -o "
-			"plan.yaml` writes one, or `plan`",
+			"%s is a model, expected PLAN.yaml; "
+			"`shardplan predict %s TOPOLOGY -o plan.yaml` writes one, or `plan`",
 			path, path);
 	if (!file_read(arena, path, &contents, error) ||
 		!plan_file_parse(arena, contents.name, contents.text, contents.length, file, error))

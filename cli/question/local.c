@@ -18,8 +18,8 @@ bool input_local_cache(struct arena *arena, const char **path, struct error *err
 		*path = arena_printf(arena, "%s/.cache/shardplan/local.yaml", home);
 	else
 		return error_set(error, EXIT_CODE_ENVIRONMENT,
-			"there is no place for the calibration of this machine: set HOME or "
-			"XDG_CACHE_HOME, or use -o FILE");
+			"there is no place for the calibration of this machine: "
+			"set HOME or XDG_CACHE_HOME, or use -o FILE");
 	return true;
 }
 
@@ -33,8 +33,8 @@ static bool is_same_machine(const struct topology *cached, const struct topology
 /* Prints a note once, however many cases ask for `local`. */
 static void note_once(const char *text, const char *path)
 {
-	output_note_once("%s%s%s: times of `local` are a prior; `shardplan calibrate local` "
-			 "measures it",
+	output_note_once("%s%s%s: times of `local` are a prior; "
+			 "`shardplan calibrate local` measures it",
 		text, path[0] != '\0' ? " " : "", path);
 }
 

@@ -150,8 +150,8 @@ static bool read_headroom(
 	headroom->share = 0;
 	return (unit_parse_bytes(typed, &headroom->bytes) && headroom->bytes >= 0) ||
 	       error_set(error, EXIT_CODE_USAGE,
-		       "--headroom: expected a size such as 4GiB, or a share of the device such as "
-		       "5%%, got \"%.40s\"",
+		       "--headroom: expected a size such as 4GiB, "
+		       "or a share of the device such as 5%%, got \"%.40s\"",
 		       typed);
 }
 

@@ -74,8 +74,8 @@ void causes_find(const struct question *question, const struct contender *chosen
 	others[0] = (struct cause){recomputes ? "of compute, for recomputation" : "of compute",
 		scale * (is->compute - other->exposure->slowed),
 		was->compute - chosen->exposure->slowed,
-		"forward and backward of one block at both micro-batches and kinds of "
-		"checkpointing"};
+		"forward and backward of one "
+		"block at both micro-batches and kinds of checkpointing"};
 	others[1] = (struct cause){"in the optimizer", scale * is->optimizer, was->optimizer,
 		"the optimizer's step alone"};
 	others[2] = (struct cause){"waiting for the host", scale * other->exposure->idle,

@@ -85,8 +85,8 @@ static void add_settling(struct text *text, const struct gap *gap)
 	if (cause == NULL)
 		return;
 	text_printf(text,
-		" To decide, measure %s: at %.2f times the predicted time both plans take "
-		"equally long.",
+		" To decide, measure %s: "
+		"at %.2f times the predicted time both plans take equally long.",
 		cause->measure, factor);
 }
 
@@ -105,8 +105,8 @@ static void add_certainty(struct text *text, const struct gap *gap)
 	double difference = fabs(gap->is - gap->was);
 	if (can_tell(gap)) {
 		text_printf(text,
-			". The prediction tells them apart: errors common to both cancel, and the "
-			"difference is known to +-%.2f %% of the step.",
+			". The prediction tells them apart: errors common to both cancel, "
+			"and the difference is known to +-%.2f %% of the step.",
 			gap->uncertain * percent);
 		return;
 	}

@@ -211,8 +211,8 @@ static void add_batch_rule(struct defence *defence)
 	if (defence->search->space.same_batch)
 		return;
 	text_printf(&text,
-		"Without --global-batch, plans are compared by time per token, and a step has "
-		"at most %lld tokens.",
+		"Without --global-batch, plans are compared by time per token, "
+		"and a step has at most %lld tokens.",
 		(long long)SPACE_FREE_BATCH_TOKENS);
 	defence_add(defence, &text);
 }
@@ -234,13 +234,13 @@ static void add_preference(struct defence *defence, const struct contender *chos
 			"but leaves too little memory free, or needs its allocator to retry.");
 	else if (first->divided && !has_axes(chosen->plan))
 		text_printf(&text,
-			"but cuts the model over ranks: within %g %% (twice --simplicity) a plan "
-			"that does not is chosen.",
+			"but cuts the model over ranks: "
+			"within %g %% (twice --simplicity) a plan that does not is chosen.",
 			defence->search->question->simplicity * 200);
 	else
 		text_printf(&text,
-			"but further from its framework's defaults: within %g %% the simpler plan "
-			"is chosen (--simplicity).",
+			"but further from its framework's defaults: "
+			"within %g %% the simpler plan is chosen (--simplicity).",
 			defence->search->question->simplicity * 100);
 	defence_add(defence, &text);
 }
@@ -272,8 +272,8 @@ static void add_stages(struct defence *defence, const struct contender *chosen)
 	if (usual == 0 || chosen->plan->layers_per_stage.text == NULL)
 		return;
 	text_printf(&text,
-		"Its stages have %s blocks, so that none is much slower than the others: as %s "
-		"cuts them a step takes %.1f %% longer.",
+		"Its stages have %s blocks, so that none is much slower than the others: "
+		"as %s cuts them a step takes %.1f %% longer.",
 		chosen->plan->layers_per_stage.text, runtime_names[chosen->plan->runtime],
 		(usual / chosen->prediction->step_time - 1) * 100);
 	defence_add(defence, &text);

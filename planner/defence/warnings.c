@@ -76,8 +76,8 @@ static bool communication_rules(const struct subject *subject, struct text *sent
 	if (share <= MUCH_EXPOSED || plan_divides(subject->plan))
 		return false;
 	text_printf(sentence,
-		"%.0f %% of a step waits for communication: a larger --global-batch or --tensor "
-		"may help",
+		"%.0f %% of a step waits for communication: "
+		"a larger --global-batch or --tensor may help",
 		100 * share);
 	return true;
 }
@@ -98,8 +98,8 @@ static bool experts_are_gathered(const struct subject *subject, struct text *sen
 		subject->plan->mesh.expert > 1)
 		return false;
 	text_printf(sentence,
-		"%lld experts are gathered for %lld a token; expert parallelism (--expert N) "
-		"moves tokens",
+		"%lld experts are gathered for %lld a token; "
+		"expert parallelism (--expert N) moves tokens",
 		(long long)a->experts, (long long)a->experts_per_token);
 	return true;
 }
@@ -124,8 +124,8 @@ static bool tcp_is_taken_at_its_word(const struct subject *subject, struct text 
 	if (topology->nodes == 1 || topology->network.kind != NETWORK_ETHERNET ||
 		has_measured_network(topology))
 		return false;
-	text_add(sentence, "TCP is taken to deliver 95 % of the NICs and often gives less: measure "
-			   "with nccl-tests");
+	text_add(sentence, "TCP is taken to deliver 95 % of the NICs and often gives less: "
+			   "measure with nccl-tests");
 	return true;
 }
 
@@ -180,8 +180,8 @@ static bool casts_are_eager(const struct subject *subject, struct text *sentence
 	if (plan->fp8 == FP8_OFF || plan->compile || plan->runtime == RUNTIME_SHARDPLAN ||
 		runtime_of(plan->runtime)->keeps_fp8_copies)
 		return false;
-	text_add(sentence, "casts to fp8 that are not compiled cost more than products save; use "
-			   "--compile on");
+	text_add(sentence, "casts to fp8 that are not compiled cost more than products save; "
+			   "use --compile on");
 	return true;
 }
 

@@ -222,8 +222,8 @@ static void find_conditions(
 	if (d->prediction->time.compute > 0)
 		add_condition(d, "more-compute",
 			arena_printf(arena,
-				"kernels take %.2f times as long: clocks, another process on the "
-				"device, other shapes",
+				"kernels take %.2f times as long: "
+				"clocks, another process on the device, other shapes",
 				1 + gap / d->prediction->time.compute));
 	find_link(what, arena, d);
 	add_condition(d, "data-bound",

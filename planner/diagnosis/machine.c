@@ -39,8 +39,9 @@ static bool slow_link(const struct evidence *p, struct diagnosis_cause *cause)
 		"%s takes %.2f ms where %.2f ms are predicted for as many bytes, the fastest too",
 		activity_names[kind], 1e3 * p->measured->typical[kind],
 		1e3 * p->measured->typical[kind] / times);
-	cause->advice = "check the links (NCCL_DEBUG=INFO: NET/IB or Socket? channels? P2P?), then "
-			"give the topology what nccl-tests measures: shardplan topologies import";
+	cause->advice = "check the links (NCCL_DEBUG=INFO: NET/IB or Socket? channels? P2P?), "
+			"then give the topology what nccl-tests measures: "
+			"shardplan topologies import";
 	cause->seconds = seconds;
 	cause->gain = seconds;
 	return true;
@@ -57,12 +58,13 @@ static bool stragglers(const struct evidence *p, struct diagnosis_cause *cause)
 		return false;
 	cause->title = "this rank waits for slower ones";
 	cause->evidence = arena_printf(p->arena,
-		"half of the %ss take %.2f ms or more, a tenth of them at most %.2f ms: the kernel "
-		"runs from the arrival of the first rank to that of the last",
+		"half of the %ss take %.2f ms or more, a tenth of them at most %.2f ms: "
+		"the kernel runs from the arrival of the first rank to that of the last",
 		activity_names[kind], 1e3 * p->measured->typical[kind],
 		1e3 * p->measured->least[kind]);
-	cause->advice = "profile the other ranks: the one whose collectives are short is the slow "
-			"one; look at its clocks, its data, and sequences of uneven length";
+	cause->advice = "profile the other ranks: "
+			"the one whose collectives are short is the slow one; "
+			"look at its clocks, its data, and sequences of uneven length";
 	cause->seconds = seconds;
 	cause->gain = seconds;
 	return true;
@@ -78,8 +80,8 @@ static bool host_bound(const struct evidence *p, struct diagnosis_cause *cause)
 	if (p->measured->longest_wait > 0.5 * p->measured->waiting_host) {
 		cause->title = "the device stands still once a step";
 		cause->evidence = arena_printf(p->arena,
-			"%.3f s in one piece, of %.3f s a step in which the next kernel has not "
-			"been launched",
+			"%.3f s in one piece, "
+			"of %.3f s a step in which the next kernel has not been launched",
 			p->measured->longest_wait, p->measured->waiting_host);
 		cause->advice = "see what the host does there: a loader that is no DataLoader, "
 				"logging, evaluation, a checkpoint, .item() at the end of the step";
@@ -89,8 +91,8 @@ static bool host_bound(const struct evidence *p, struct diagnosis_cause *cause)
 	cause->evidence = arena_printf(p->arena,
 		"%.1f %% of the step nothing runs and the next kernel has not been launched yet",
 		100 * p->measured->waiting_host / p->measured->step_time);
-	cause->advice = "larger micro-batches or units, torch.compile, fewer Python hooks; remove "
-			".item(), print and other synchronisation from the step";
+	cause->advice = "larger micro-batches or units, torch.compile, fewer Python hooks; "
+			"remove .item(), print and other synchronisation from the step";
 	return true;
 }
 
@@ -122,9 +124,9 @@ static bool allocator_retries(const struct evidence *p, struct diagnosis_cause *
 		cause->evidence = arena_printf(p->arena,
 			"%s (the plan itself is tight: %.1f %% for retries of the allocator)",
 			cause->evidence, 100 * expected);
-	cause->advice = "the peak is too near the limit: a smaller micro-batch, checkpointing of "
-			"some blocks, the rate limiter, or "
-			"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+	cause->advice = "the peak is too near the limit: "
+			"a smaller micro-batch, checkpointing of some blocks, "
+			"the rate limiter, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
 	cause->seconds = m->waiting_allocator;
 	cause->gain = m->waiting_allocator;
 	return true;
@@ -147,8 +149,8 @@ static bool offload_left_on(const struct evidence *p, struct diagnosis_cause *ca
 			       ? "parameters are offloaded to the host"
 			       : "gradients or optimizer states are offloaded to the host";
 	cause->evidence = arena_printf(p->arena,
-		"%.2f GB are copied between host and device a step beyond the plan, its fp32 shard "
-		"is %.2f GB",
+		"%.2f GB are copied between host and device a step beyond the plan, "
+		"its fp32 shard is %.2f GB",
 		copied / 1e9, shard / 1e9);
 	cause->advice = "turn CPU offload off: by the plan everything fits on the device";
 	cause->seconds = evidence_more_exposed(p, ACTIVITY_COPY_IN) +
@@ -186,14 +188,14 @@ static bool busy_machine(const struct evidence *p, struct diagnosis_cause *cause
 	cause->evidence =
 		steps_differ(facts)
 			? arena_printf(p->arena,
-				  "the standard deviation of %d steps of equal work is "
-				  "%.0f %% of their mean",
+				  "the standard deviation of "
+				  "%d steps of equal work is %.0f %% of their mean",
 				  facts->counted_steps, 100 * facts->step_spread)
 			: arena_printf(p->arena, "%.1f processes beside the ranks wanted each core",
 				  facts->other_load);
 	cause->advice = p->what->file->topology->device.kind == DEVICE_CPU
-				? "look at top and the load, give the ranks cores of their own "
-				  "(taskset), measure again"
+				? "look at top and the load, "
+				  "give the ranks cores of their own (taskset), measure again"
 				: "look at nvidia-smi: other processes, clocks that change; "
 				  "measure again";
 	cause->seconds = cause->gain = evidence_more_exposed(p, ACTIVITY_COMPUTE);
@@ -223,11 +225,11 @@ static bool more_compute(const struct evidence *p, struct diagnosis_cause *cause
 	}
 	cause->title = "kernels take longer than predicted";
 	cause->advice = p->what->file->topology->device.kind == DEVICE_CPU
-				? "see that nothing else runs on these cores (top), then "
-				  "calibrate this machine: shardplan calibrate"
-				: "compare clocks and power (nvidia-smi -q -d PERFORMANCE), the "
-				  "attention kernel, torch.compile, and shapes that are no "
-				  "multiple of 64; calibrate the topology";
+				? "see that nothing else runs on these cores (top), "
+				  "then calibrate this machine: shardplan calibrate"
+				: "compare clocks and power (nvidia-smi -q -d PERFORMANCE), "
+				  "the attention kernel, torch.compile, "
+				  "and shapes that are no multiple of 64; calibrate the topology";
 	return true;
 }
 

@@ -31,8 +31,8 @@ static bool no_wrap(const struct evidence *p, struct diagnosis_cause *cause)
 		"%.0f all-gathers of %.0f MB a step, planned %.0f of %.0f MB",
 		p->measured->count[g], mean / 1e6, p->expected->count[g], planned / 1e6);
 	cause->advice = arena_printf(p->arena,
-		"wrap every transformer block (wrap: %s): the class name of the block must be the "
-		"model's",
+		"wrap every transformer block (wrap: %s): "
+		"the class name of the block must be the model's",
 		p->plan->wrap.text);
 	cause->seconds = evidence_lost_to_communication(p);
 	cause->gain = evidence_effect(p, &whole);
@@ -53,8 +53,8 @@ static bool small_units(const struct evidence *p, struct diagnosis_cause *cause)
 		.text = "size:1000000", .kind = WRAP_SIZE, .argument = 1000000};
 	cause->title = "units are far smaller than planned";
 	cause->evidence = arena_printf(p->arena,
-		"%.0f all-gathers of %.1f MB a step, planned %.0f of %.1f MB: each pays its "
-		"latency and the host's hooks",
+		"%.0f all-gathers of %.1f MB a step, planned %.0f of %.1f MB: "
+		"each pays its latency and the host's hooks",
 		p->measured->count[g], mean / 1e6, p->expected->count[g], planned / 1e6);
 	cause->advice = arena_printf(p->arena,
 		"wrap whole blocks and nothing inside them (wrap: %s)", p->plan->wrap.text);
@@ -79,10 +79,10 @@ static bool gathered_again(const struct evidence *p, struct diagnosis_cause *cau
 			p->measured->count[g], p->expected->count[g]);
 	if (reshards) {
 		cause->title = "units are gathered once more than planned";
-		cause->advice =
-			"put the checkpoint inside the unit (wrap the module that is "
-			"checkpointed, not the other way round) and use non-reentrant "
-			"checkpointing; without checkpointing, look for modules that run twice";
+		cause->advice = "put the checkpoint inside the unit "
+				"(wrap the module that is checkpointed, not the other way round) "
+				"and use non-reentrant checkpointing; "
+				"without checkpointing, look for modules that run twice";
 	} else {
 		cause->title = "parameters are resharded after forward, the plan keeps them";
 		cause->advice = "SHARD_GRAD_OP, or reshard_after_forward=False";
@@ -107,8 +107,8 @@ static bool reduced_too_often(const struct evidence *p, struct diagnosis_cause *
 	cause->title = "gradients are reduced after every micro-batch";
 	cause->evidence = arena_printf(p->arena, "%.0f reductions a step, planned %.0f",
 		p->measured->count[r], p->expected->count[r]);
-	cause->advice = "no_sync() (FSDP1) or set_requires_gradient_sync(False) (FSDP2) for all "
-			"micro-batches but the last; it keeps unsharded gradients";
+	cause->advice = "no_sync() (FSDP1) or set_requires_gradient_sync(False) "
+			"(FSDP2) for all micro-batches but the last; it keeps unsharded gradients";
 	cause->seconds = evidence_lost_to_communication(p);
 	cause->gain = evidence_effect(p, &often);
 	return true;
@@ -152,13 +152,13 @@ static bool fp32_parameters(const struct evidence *p, struct diagnosis_cause *ca
 				  p->expected->bytes[ACTIVITY_ALL_GATHER] / 1e9,
 				  dtype_name(p->plan->param_dtype))
 			: arena_printf(p->arena,
-				  "%.0f %% of the time of matrix products is in fp32 "
-				  "kernels, planned %s",
+				  "%.0f %% of the time of matrix products is in fp32 kernels, "
+				  "planned %s",
 				  100 * p->what->facts.fp32_products,
 				  dtype_name(p->plan->param_dtype));
 	cause->advice = arena_printf(p->arena,
-		"MixedPrecisionPolicy(param_dtype=%s) (FSDP2), MixedPrecision (FSDP1), autocast "
-		"(DDP)",
+		"MixedPrecisionPolicy(param_dtype=%s) (FSDP2), "
+		"MixedPrecision (FSDP1), autocast (DDP)",
 		dtype_name(p->plan->param_dtype));
 	cause->seconds = evidence_more_exposed(p, ACTIVITY_COMPUTE) +
 			 evidence_more_exposed(p, ACTIVITY_ALL_GATHER);
@@ -195,8 +195,9 @@ static bool no_overlap(const struct evidence *p, struct diagnosis_cause *cause)
 	cause->title = "communication does not overlap with compute";
 	cause->evidence = arena_printf(p->arena, "%.1f %% of it is beside compute, planned %.1f %%",
 		100 * evidence_hidden_communication(p->measured) / total, 100 * hidden / planned);
-	cause->advice = "unset CUDA_DEVICE_MAX_CONNECTIONS=1, CUDA_LAUNCH_BLOCKING and "
-			"TORCH_NCCL_BLOCKING_WAIT; no torch.cuda.synchronize() between units";
+	cause->advice = "unset CUDA_DEVICE_MAX_CONNECTIONS=1, "
+			"CUDA_LAUNCH_BLOCKING and TORCH_NCCL_BLOCKING_WAIT; "
+			"no torch.cuda.synchronize() between units";
 	cause->seconds = fmin(total * hidden / planned, p->measured->exposed[ACTIVITY_COMPUTE]);
 	cause->gain = fmin(cause->seconds, hidden);
 	return true;

@@ -328,10 +328,9 @@ static bool find_length(struct finder *finder, struct error *error)
 		return true;
 	}
 	finding->statement = arena_printf(finder->arena,
-		finding->value < (double)trained
-			? "The longest sequence that fits has %.0f tokens"
-			: "The longest sequence that fits has %.0f tokens (the model was trained "
-			  "with %lld)",
+		finding->value < (double)trained ? "The longest sequence that fits has %.0f tokens"
+						 : "The longest sequence that fits has %.0f tokens "
+						   "(the model was trained with %lld)",
 		finding->value, (long long)trained);
 	return true;
 }
@@ -351,8 +350,8 @@ static bool find_micro_batch(struct finder *finder, struct error *error)
 	if (!find_limit(&limit, &question, error))
 		return false;
 	finding->statement = finding->exists ? arena_printf(finder->arena,
-						       "The largest micro-batch that fits has %.0f "
-						       "sequences per device",
+						       "The largest micro-batch that "
+						       "fits has %.0f sequences per device",
 						       finding->value)
 					     : nothing_fits(&limit, "one sequence per device fits");
 	return true;

@@ -234,8 +234,8 @@ static bool network_is_free_to_vary(const struct topology *topology, struct erro
 			"network-for: %s is one node, it uses no network", topology->name);
 	if (topology->calibration.n_collectives > 0)
 		return error_set(error, EXIT_CODE_USAGE,
-			"network-for: %s carries measured collectives, which do not follow the "
-			"bandwidth of the datasheet",
+			"network-for: %s carries measured collectives, "
+			"which do not follow the bandwidth of the datasheet",
 			topology->name);
 	return true;
 }
@@ -332,8 +332,8 @@ static const char *scaling_statement(
 		return "One node, and no network for more: there is nothing to compare it with";
 	if (first == last)
 		return arena_printf(arena,
-			"A plan fits on %s, but on none of the smaller machines: there is nothing "
-			"to compare",
+			"A plan fits on %s, but on none of the smaller machines: "
+			"there is nothing to compare",
 			last->what);
 	return arena_printf(arena, "On %s, throughput per device is %.1f %% of that on %s%s",
 		last->what, last->ratio * 100, first->what,

@@ -309,8 +309,8 @@ void chart_pareto(const struct answer *answer, struct text *text)
 	front_sentence(&front, answer, &description);
 	struct cloud cloud = {&front, {.name = "Throughput against peak memory",
 					      .description = text_string(&description),
-					      .x_name = "peak memory of one device; up: tokens/s "
-							"per device"}};
+					      .x_name = "peak memory of one device; "
+							"up: tokens/s per device"}};
 	front_range(&front, &cloud.chart.x, &cloud.chart.y);
 	chart_begin(&cloud.chart, text);
 	add_front_line(&cloud, text);

@@ -197,8 +197,8 @@ static void add_comparison(const struct page *page, const struct answer *answer)
 	chart_strategies(answer, text);
 	comparison_grid(answer, false, &grid);
 	put_html(&grid,
-		"The best plan of each strategy; a column's name sorts by it, the step time by "
-		"what a token takes",
+		"The best plan of each strategy; "
+		"a column's name sorts by it, the step time by what a token takes",
 		true, text);
 	text_add(text, "<p class=\"note\">");
 	add_proof(answer, &raw);
@@ -216,8 +216,8 @@ static void add_comparison(const struct page *page, const struct answer *answer)
 	section(page, "what-if", "What if");
 	sensitivity_grid(answer, false, &grid);
 	put_html(&grid,
-		"The chosen plan with one thing changed: a bar to the left is faster, to the right "
-		"slower",
+		"The chosen plan with one thing changed: "
+		"a bar to the left is faster, to the right slower",
 		true, text);
 	text_add(text, "</section>\n");
 }
@@ -328,8 +328,8 @@ static void add_time(const struct page *page, const struct explained *explained)
 	text_add(text, "</div>\n");
 	if (mesh_grid(explained->schedule->topology, explained->prediction, 2, &grid)) {
 		put_html(&grid,
-			"Communication by axis: sent by one rank; two axes at once are both "
-			"exposed",
+			"Communication by axis: sent by one rank; "
+			"two axes at once are both exposed",
 			true, text);
 		add_picture("mesh", "Which ranks form which group", explained, text);
 	}

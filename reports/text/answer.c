@@ -329,8 +329,8 @@ void add_proof(const struct answer *answer, struct text *text)
 	double gain = passed_over(answer);
 	if (gain > 0)
 		text_printf(text,
-			", except those listed as faster (by up to %.2g %%), which were passed "
-			"over",
+			", except those listed as faster (by up to %.2g %%), "
+			"which were passed over",
 			gain * 100);
 }
 
@@ -360,8 +360,8 @@ static void add_front(const struct answer *answer, const struct style *style, st
 
 	if (answer->n_front == 0)
 		return;
-	text_add(text, "No plan beats these in step time, memory, host memory and network at once "
-		       "(by more than 1 %)\n");
+	text_add(text, "No plan beats these in step time, "
+		       "memory, host memory and network at once (by more than 1 %)\n");
 	front_grid(answer, &grid);
 	put_text(&grid, style, text);
 }
@@ -417,8 +417,8 @@ static void add_doubts(const struct answer *answer, const struct style *style, s
 	if (answer->n_doubts == 0)
 		return;
 	text_printf(text,
-		"What may be needed beside the peak (80 %% sure: %s; as root of the sum of "
-		"squares)\n",
+		"What may be needed beside the peak "
+		"(80 %% sure: %s; as root of the sum of squares)\n",
 		format_bytes(bytes, (double)answer->headroom_bytes));
 	for (int i = 0; i < answer->n_doubts; i++) {
 		const struct doubt *doubt = &answer->doubts[i];

@@ -363,11 +363,11 @@ static void add_verdict(const struct check *check, struct text *text)
 	else if (line->judged ? line->ok : line->measured >= low && line->measured <= high)
 		text_add(text, ": the model is right.\n");
 	else if (line->measured > line->predicted)
-		text_add(text, ", which is longer: either the model is wrong, or other work "
-			       "slowed the steps.\n");
+		text_add(text, ", which is longer: "
+			       "either the model is wrong, or other work slowed the steps.\n");
 	else
-		text_add(text, ", which is shorter: either the model is wrong, or the machine "
-			       "was faster during the steps than before and after.\n");
+		text_add(text, ", which is shorter: either the model is wrong, or "
+			       "the machine was faster during the steps than before and after.\n");
 }
 
 static void add_speed(const struct check *check, struct text *text)
@@ -380,8 +380,8 @@ static void add_speed(const struct check *check, struct text *text)
 		text_printf(text, "The machine ran at %.0f %% of the speed it was calibrated at",
 			percent);
 	text_printf(text,
-		": before the run a fixed matrix product took %.2f times as long as in the "
-		"calibration, after it %.2f times.\n",
+		": before the run a fixed matrix "
+		"product took %.2f times as long as in the calibration, after it %.2f times.\n",
 		check->slower_before, check->slower_after);
 	if (fabs(check->slower_after / check->slower_before - 1) > changed)
 		text_add(text, "The speed changed during the run: measure again.\n");
@@ -399,12 +399,12 @@ static void put_notes(const struct check *check, const struct style *style, stru
 		"add up.\n Step time: the median of the measured steps.\n");
 	if (check->sends_rows)
 		text_add(&lines,
-			" Rows: the router decides. Predicted is as if all experts got alike, or "
-			"what --expert-load says.\n");
+			" Rows: the router decides. "
+			"Predicted is as if all experts got alike, or what --expert-load says.\n");
 	if (check->stages > 1)
 		text_printf(&lines,
-			" Measured: a rank of stage 0 of %d. What a rank sends is the mean of all "
-			"stages.\n",
+			" Measured: a rank of stage 0 of %d. "
+			"What a rank sends is the mean of all stages.\n",
 			check->stages);
 	put_lines(text_string(&lines), 1, style, text);
 	text_add_char(text, '\n');

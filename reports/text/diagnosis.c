@@ -70,8 +70,8 @@ static const char *gain_differs(const struct diagnosis_cause *cause)
 	if (cause->seconds <= 0 || cause->gain > 2 * cause->seconds)
 		return ", by simulation; as measured much of it is not exposed, or counted above";
 	if (cause->gain < 0.5 * cause->seconds)
-		return ": the step as planned loses no more by it; the rest of the cost comes with "
-		       "the other causes";
+		return ": the step as planned loses no more by it; "
+		       "the rest of the cost comes with the other causes";
 	return "";
 }
 
@@ -163,11 +163,11 @@ void report_diagnosis_text(const struct diagnosis *d, const struct style *style,
 	text_add_char(text, '\n');
 	diagnosis_grid(d, &grid);
 	put_text(&grid, style, text);
-	text_add(text, " Every moment counts once: as compute while a kernel computes, else as the "
-		       "first kind that runs.\n");
+	text_add(text, " Every moment counts once: "
+		       "as compute while a kernel computes, else as the first kind that runs.\n");
 	if (is_another(d))
-		text_add(text, "\nThis does not look like a step of this plan: is it the right "
-			       "trace, and the right plan?\n");
+		text_add(text, "\nThis does not look like a step of this plan: "
+			       "is it the right trace, and the right plan?\n");
 	else if (d->n_causes == 0)
 		text_add(text, "\nNothing departs from the plan by more than 3 % of the step.\n");
 	text_clear(&lines);

@@ -57,8 +57,8 @@ static void add_conventions(
 			d->convention->name);
 	else
 		text_printf(text,
-			" An MFU of %s is none of these: its peak, batch or number of devices is "
-			"%.2f times the plan's.\n",
+			" An MFU of %s is none of these: "
+			"its peak, batch or number of devices is %.2f times the plan's.\n",
 			given, d->conventions[0].measured / d->mfu);
 }
 
@@ -86,9 +86,8 @@ static void add_candidates(
 			c->fits ? c->look : "ruled out: it would not fit in memory");
 	}
 	put_text(&grid, style, text);
-	text_add(text,
-		" Each alone, simulated, the largest effect first; explains: its part of the "
-		"difference.\n");
+	text_add(text, " Each alone, simulated, the largest effect first; "
+		       "explains: its part of the difference.\n");
 }
 
 static void add_conditions(
@@ -103,12 +102,12 @@ static void add_conditions(
 	}
 	if (d->n_steps >= 5 && d->spread > 0.1)
 		text_printf(text,
-			" - something else runs on these machines: %d steps of equal work differ "
-			"by "
-			"%.0f %% (standard deviation over mean)  [busy-machine]\n",
+			" - something else runs on these machines: "
+			"%d steps of equal work differ by %.0f %% (standard deviation over mean)  "
+			"[busy-machine]\n",
 			d->n_steps, 100 * d->spread);
-	text_add(text, "A trace tells which: `shardplan help diagnose` has the lines to record "
-		       "one.\n");
+	text_add(text, "A trace tells which: "
+		       "`shardplan help diagnose` has the lines to record one.\n");
 }
 
 void report_figures_text(

@@ -99,8 +99,8 @@ static void add_advices(const struct fitting *fitting, struct text *text)
 
 		if (c->verdict == FIT_UNTOLD) {
 			if (n++ == 0)
-				text_add(text, "These runs do not tell the following; a run that "
-					       "would help:\n");
+				text_add(text, "These runs do not tell the following; "
+					       "a run that would help:\n");
 			add_advice(c, text);
 		} else if (c->verdict == FIT_TOLD && c->advice.run != NULL &&
 			   (best == NULL || c->advice.left < best->advice.left)) {

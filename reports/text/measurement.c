@@ -169,8 +169,8 @@ void measurement_grid(const struct measurement *measured, struct grid *grid)
 	fact_string(grid, "buffers of NCCL", measured->nccl_buffers);
 	if (measured->paced_operations > 0)
 		fact(grid, "paced",
-			"%lld operations a step, in %.3gx slow motion; %lld of all "
-			"steps were late, by %.3g s in all",
+			"%lld operations a step, in %.3gx slow motion; "
+			"%lld of all steps were late, by %.3g s in all",
 			(long long)measured->paced_operations, measured->slow_motion,
 			(long long)measured->late_operations, measured->late);
 	fact_string(grid, "schedule digest", measured->values.schedule_digest);
@@ -237,8 +237,8 @@ void assumptions_grid(
 		fact_string(grid, "MFU is relative to", prediction->peak_name);
 		if (prediction->mfu_causal > 0)
 			fact(grid, "MFU counts",
-				"6N + 12 L d s: all of attention; of its causal "
-				"half it would be %s",
+				"6N + 12 L d s: all of attention; "
+				"of its causal half it would be %s",
 				format_percent(causal, prediction->mfu_causal));
 		fact_string(grid, "interval of the step time (80 %) from",
 			prediction->uncertainty_source);

@@ -366,8 +366,8 @@ static void add_vocabulary(
 	if (prediction->time.unaligned_head <= 0)
 		return;
 	text_printf(text,
-		"\na vocabulary of %lld words is no multiple of 8: products of the head take %s a "
-		"step longer; --vocab %lld pads it, or --compile on",
+		"\na vocabulary of %lld words is no multiple of 8: "
+		"products of the head take %s a step longer; --vocab %lld pads it, or --compile on",
 		vocab, format_seconds(buffer, prediction->time.unaligned_head),
 		(long long)vocab_padded(vocab));
 }
@@ -385,8 +385,8 @@ void report_prediction_text(const struct plan *plan, const struct model *model,
 	if (topology_devices(topology) == 1 && runtime_of(plan->runtime)->one_rank_is_unsharded &&
 		plan->strategy == STRATEGY_NO_SHARD)
 		text_printf(&lines,
-			"\n%s turns every strategy into NO_SHARD on one rank, with a warning; so "
-			"does this prediction",
+			"\n%s turns every strategy into NO_SHARD on one rank, with a warning; "
+			"so does this prediction",
 			runtime_names[plan->runtime]);
 	add_vocabulary(model, prediction, &lines);
 	put_lines(text_string(&lines), 0, style, text);
@@ -406,6 +406,6 @@ void report_prediction_text(const struct plan *plan, const struct model *model,
 	time_grid(prediction, &grid);
 	grid_text(&grid, style, text);
 	grid_finish(&grid);
-	text_add(text, " Shares are of moments and add up; durations of kernels and collectives "
-		       "overlap, on several streams.\n");
+	text_add(text, " Shares are of moments and add up; "
+		       "durations of kernels and collectives overlap, on several streams.\n");
 }

@@ -429,8 +429,8 @@ static void put_further(struct screen *screen)
 		text_add(&line, "--explain: every table; --find min-gpus; --find max-seq-len");
 	else
 		text_printf(&line,
-			"--explain: every table; -o plan.yaml, then explain, train, export "
-			"--to %s; report",
+			"--explain: "
+			"every table; -o plan.yaml, then explain, train, export --to %s; report",
 			screen->question->wording != NULL ? screen->question->wording->name
 							  : "TARGET");
 	put_labelled(screen, "More", &line);

@@ -312,9 +312,8 @@ static void add_all(struct drawing *drawing, struct arena *arena, struct text *t
 		drawing->schedule->plan.grad_accum > 1 ? "the last micro-batch" : "a step",
 		strategy_names[drawing->schedule->plan.strategy]);
 	picture_begin((int)drawing->width + 8, height, text_string(&title),
-		"Computations above, collectives below at their time; computations are drawn "
-		"equally "
-		"wide; red: nothing computes",
+		"Computations above, collectives below at their time; "
+		"computations are drawn equally wide; red: nothing computes",
 		false, text);
 	picture_label(8, 18, "start", 14, text_string(&title), text);
 	add_exposed(drawing, height, arena, text);

@@ -90,8 +90,8 @@ static void add_all(struct drawing *drawing, int n_axes, struct text *text)
 	plan_add_axes(&schedule->plan, &title);
 	text_add(&title, strategy_names[schedule->plan.strategy]);
 	picture_begin((int)drawing->width + RIGHT, TOP + n_axes * ROW + 22, text_string(&title),
-		"A row is an axis; ranks of one colour in it form a group and communicate, over "
-		"the link that is named",
+		"A row is an axis; ranks of one colour in it form a group and communicate, "
+		"over the link that is named",
 		false, text);
 	picture_label(8, 20, "start", 14, text_string(&title), text);
 	add_nodes(drawing, TOP + n_axes * ROW - 10, &words, text);
@@ -99,8 +99,8 @@ static void add_all(struct drawing *drawing, int n_axes, struct text *text)
 		if (drawing->explained->prediction->axes[mesh_order[i]].ranks > 0)
 			add_axis(drawing, mesh_order[i], TOP + axis++ * ROW, &words, text);
 	text_clear(&words);
-	text_add(&words, "Ranks of one colour in a row form a group there; the group of rank 0 is "
-			 "underlined.");
+	text_add(&words, "Ranks of one colour in a row form a group there; "
+			 "the group of rank 0 is underlined.");
 	if (drawing->n < drawing->ranks)
 		text_printf(&words, " The first %d ranks.", drawing->n);
 	picture_label(8, TOP + n_axes * ROW + 8, "start", 11, text_string(&words), text);

@@ -161,6 +161,6 @@ void view_operations(
 	int n_rows = grid.n_rows;
 	put_text(&grid, style, text);
 	if (n_rows < program->n_ops)
-		text_add(text, "Blocks and micro-batches that repeat are folded; --json has every "
-			       "operation.\n");
+		text_add(text, "Blocks and micro-batches that repeat are folded; "
+			       "--json has every operation.\n");
 }

@@ -132,9 +132,8 @@ static void add_memory_curve(
 	if (explained->memory == NULL || explained->predicted == NULL || explained->memory->n == 0)
 		return;
 	memory_with_overhead(explained->memory, explained->prediction, &arena, &curve);
-	text_add(text,
-		"Over the step, predicted (the fullest moment of each stretch; the total has "
-		"the overhead in it)\n");
+	text_add(text, "Over the step, predicted "
+		       "(the fullest moment of each stretch; the total has the overhead in it)\n");
 	grid_init(&grid, columns, COUNT_OF(columns));
 	memory_rows(&curve, timeline_end(explained->predicted), &grid);
 	put_text(&grid, style, text);
