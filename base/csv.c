@@ -74,8 +74,8 @@ static bool feed(struct csv_reader *reader, struct csv_parser *parser, const cha
 			if (eaten != n)
 				return error_at(error, EXIT_CODE_INPUT, name, reader->line,
 					(int)eaten + 1,
-					"stray quote, expected quotes around the whole "
-					"cell and doubled inside it");
+					"stray quote, expected quotes "
+					"around the whole cell and doubled inside it");
 		}
 		text += n;
 		length -= n;

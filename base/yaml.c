@@ -237,8 +237,8 @@ bool yaml_read(struct tree *tree, const char *text, size_t length)
 
 	if (length > LARGEST_YAML)
 		return tree_fail(tree, 0, 0,
-			"too large, expected at most 16 MiB of YAML (or 64 MiB of JSON), got %zu "
-			"bytes",
+			"too large, expected at most 16 MiB of YAML (or 64 MiB of JSON), "
+			"got %zu bytes",
 			length);
 	if (!check_brackets(tree, text, length))
 		return false;

@@ -61,8 +61,9 @@ static bool check_model(const struct executor_job *job, struct error *error)
 
 	return lack == NULL ||
 	       error_set(error, EXIT_CODE_INPUT,
-		       "model \"%.100s\" (%s) can be planned but not trained here: the kernels "
-		       "lack %s; expected gpt2, mpt, llama, mistral, qwen2, qwen3 or mixtral",
+		       "model \"%.100s\" (%s) can be planned but not trained here: "
+		       "the kernels lack %s; "
+		       "expected gpt2, mpt, llama, mistral, qwen2, qwen3 or mixtral",
 		       a->name, model_family_names[a->family], lack);
 }
 
@@ -99,8 +100,9 @@ static bool check_stages(const struct executor_job *job, struct error *error)
 		file->plan.mesh.pipeline != 2 || plan_pipeline(&file->plan).chunks == 1)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
-		"--pipeline 2 of several stages a rank: over TCP messages between two ranks have "
-		"one order; start it by MPI, or plan with --pipeline-schedule 1f1b");
+		"--pipeline 2 of several stages a rank: "
+		"over TCP messages between two ranks have one order; "
+		"start it by MPI, or plan with --pipeline-schedule 1f1b");
 }
 
 /* Opened here too, so that bad input is told before anything starts. */
@@ -163,16 +165,16 @@ static bool check_gpus(struct run *run, struct error *error)
 		return true;
 	if (paces_collectives(job) && transport != NULL && !transport->paced)
 		return error_set(error, EXIT_CODE_USAGE,
-			"transport %s: its collectives take their own time and cannot be held to "
-			"predicted ones; use --transport device, or --pace compute",
+			"transport %s: its collectives take their own time and cannot "
+			"be held to predicted ones; use --transport device, or --pace compute",
 			name);
 	if (!gpu_choose(name, (int)ranks_here(job), is_launched(job), &transport, &gpus, error))
 		return false;
 	run->transport = transport;
 	return !job->all_plans || transport->ordered || plan_ranks(&job->plan->plan) == 1 ||
 	       error_set(error, EXIT_CODE_USAGE,
-		       "--reproducible plan: NCCL adds in an order of its own; use --transport "
-		       "device, or --reproducible run");
+		       "--reproducible plan: NCCL adds in an order of its own; "
+		       "use --transport device, or --reproducible run");
 }
 
 static bool check_launcher(const struct executor_job *job, struct error *error)
@@ -267,8 +269,8 @@ static bool check_way(struct run *run, bool goes_on, struct error *error)
 
 	if (n > 0 && steps[n - 1] > run->done_before && !(goes_on && run->resume_or_older))
 		return error_set(error, EXIT_CODE_USAGE,
-			"%s holds a checkpoint of step %lld already and this run starts at step "
-			"%lld: resume from it, or give another folder",
+			"%s holds a checkpoint of step %lld already "
+			"and this run starts at step %lld: resume from it, or give another folder",
 			folder, (long long)steps[n - 1], (long long)run->done_before);
 	return n == 0 || goes_on ||
 	       error_set(error, EXIT_CODE_USAGE,
@@ -290,8 +292,8 @@ static bool take_folder(struct run *run, struct error *error)
 		return false;
 	if (first && run->lock < 0 && run->job->note != NULL)
 		run->job->note(arena_printf(arena,
-				       "%s: its file system has no locks; another job that writes "
-				       "there would not be noticed",
+				       "%s: its file system has no locks; "
+				       "another job that writes there would not be noticed",
 				       folder),
 			run->job->report_data);
 	if (!check_way(run, goes_on, error))
@@ -538,8 +540,8 @@ static bool went_on(const struct run *run, struct error *error)
 	}
 	if (folder == NULL)
 		return error_set(error, code,
-			"stopped by %s after step %lld of %lld; nothing is kept, since no "
-			"--checkpoint FOLDER was given",
+			"stopped by %s after step %lld of %lld; "
+			"nothing is kept, since no --checkpoint FOLDER was given",
 			by, after, (long long)run->job->training.steps);
 	return error_set(error, code,
 		"stopped by %s after step %lld of %lld; --resume %s goes on from there", by, after,

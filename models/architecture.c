@@ -259,8 +259,8 @@ static bool check_attention(
 			a->relative_buckets);
 	if (a->kv_rank == 0 && (a->query_rank > 0 || a->rope_dim > 0 || a->value_dim > 0))
 		return field_error("kv_rank", where, error,
-			"expected a number above 0, because query_rank, rope_dim and value_dim "
-			"belong to latent attention");
+			"expected a number above 0, "
+			"because query_rank, rope_dim and value_dim belong to latent attention");
 	if (a->kv_rank > 0 && (a->value_dim < 1 || a->rope_dim < 1 || a->rope_dim >= a->head_dim ||
 				      a->kv_heads != a->heads || a->fused_qkv || a->qk_norm))
 		return field_error("kv_rank", where, error,
@@ -313,8 +313,8 @@ static bool check_experts(
 			a->experts_per_token, a->expert_ffn);
 	if (a->experts == 0 && some)
 		return field_error("experts", where, error,
-			"expected a number above 0 beside experts_per_token, expert_ffn and "
-			"shared_ffn, got 0");
+			"expected a number above 0 beside experts_per_token, "
+			"expert_ffn and shared_ffn, got 0");
 	if (a->encoder_layers > 0 && (a->experts > 0 || a->block != BLOCK_PRE_NORM))
 		return field_error("encoder_layers", where, error,
 			"expected 0 for a model with experts or with other blocks than pre_norm");

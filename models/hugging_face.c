@@ -62,14 +62,12 @@ static bool unknown_family(const struct node *node, const char *got, struct erro
 
 	if (reason != NULL)
 		return node_error(node, error,
-			"expected a transformer that can be planned, got "
-			"\"%.60s\": %s",
-			got, reason);
+			"expected a transformer that can be planned, got \"%.60s\": %s", got,
+			reason);
 	return node_error(node, error,
-		"expected a known family (`shardplan help models` lists them), got "
-		"\"%.60s\"%s%s%s; "
-		"when its blocks are made of the same parts, describe it in a model file (edit "
-		"what `shardplan models show llama-2-7b` prints)",
+		"expected a known family (`shardplan help models` lists them), "
+		"got \"%.60s\"%s%s%s; when its blocks are made of the same parts, "
+		"describe it in a model file (edit what `shardplan models show llama-2-7b` prints)",
 		got, near != NULL ? ", did you mean \"" : "", near != NULL ? near : "",
 		near != NULL ? "\"?" : "");
 }

@@ -131,12 +131,11 @@ static bool no_such_preset(struct arena *arena, const char *name, struct error *
 		nearest = nearest_name(name, names);
 	if (nearest == NULL)
 		return error_set(error, EXIT_CODE_INPUT,
-			"no preset model is named \"%s\" (`shardplan models` lists them); for "
-			"another model give its Hugging Face config.json",
+			"no preset model is named \"%s\" (`shardplan models` lists them); "
+			"for another model give its Hugging Face config.json",
 			name);
 	return error_set(error, EXIT_CODE_INPUT,
-		"no preset model is named \"%s\", did you mean %s? (`shardplan models` lists "
-		"them)",
+		"no preset model is named \"%s\", did you mean %s? (`shardplan models` lists them)",
 		name, nearest);
 }
 

@@ -146,8 +146,8 @@ bool safetensors_read_index(struct arena *arena, const char *name, const char *t
 			return false;
 		if (strchr(file, '/') != NULL || file[0] == '.' || n == FILES_MAX)
 			return node_error(map->children[i], error,
-				"expected a file beside the index, at most 1000 of them, got "
-				"\"%.60s\"",
+				"expected a file beside the index, "
+				"at most 1000 of them, got \"%.60s\"",
 				file);
 		if (is_new(*files, n, file))
 			(*files)[n++] = arena_strdup(arena, file);

@@ -138,8 +138,8 @@ bool model_choose_trained(struct model *model, const char *refused, struct error
 	find_all_unread(model);
 	if (refused != NULL)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--trainable %.60s: adapters of experts and their router (%s) are not "
-			"modelled; name other projections",
+			"--trainable %.60s: adapters of experts and their router (%s) "
+			"are not modelled; name other projections",
 			a->trainable.text, refused);
 	if (model->trained_count > 0)
 		return true;

@@ -102,8 +102,8 @@ static bool suggest_nodes(
 				arena, "%s%s%s", others, n_others > 1 ? ", " : "", other);
 	}
 	return first != NULL && !error_set(error, EXIT_CODE_INPUT,
-					"topology \"%.100s\": %.60s is a device, expected a node "
-					"of several; type %s%s%s",
+					"topology \"%.100s\": %.60s is a device, "
+					"expected a node of several; type %s%s%s",
 					name, word, devices_of(arena, first, in_node, wanted),
 					others[0] != '\0' ? "; other nodes with it: " : "", others);
 }
@@ -131,8 +131,8 @@ static bool unknown(struct arena *arena, const char *name, const char *word, str
 	if (suggest_nodes(arena, name, word, error))
 		return false;
 	return error_set(error, EXIT_CODE_INPUT,
-		"topology \"%.100s\": unknown name, expected one of the catalogue, NxNODE "
-		"(2xdgx-h100), local or a file%s",
+		"topology \"%.100s\": unknown name, "
+		"expected one of the catalogue, NxNODE (2xdgx-h100), local or a file%s",
 		name, suggest(arena, word));
 }
 

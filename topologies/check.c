@@ -101,8 +101,8 @@ static bool check_device(const struct check *check)
 			device_generation_names[device->generation]);
 	if (!(peak > 0) && !(topology->calibration.gemm_flops > 0))
 		return bad(check, "device", "",
-			"expected a peak (fp32, bf16, fp16 or fp8) or a calibration "
-			"with gemm_flops, got neither");
+			"expected a peak (fp32, bf16, fp16 or fp8) "
+			"or a calibration with gemm_flops, got neither");
 	if (topology->shares_host && device->kind != DEVICE_CPU)
 		return bad(check, "", "shares_host",
 			"expected CPU devices (ranks of one host), got a GPU");
@@ -116,8 +116,8 @@ static bool check_network(const struct check *check)
 
 	if (topology->nodes > 1 && network->kind == NETWORK_NONE)
 		return bad(check, "network", "kind",
-			"%lld nodes need a network, expected a kind, nics_per_node "
-			"and nic_bandwidth, got none",
+			"%lld nodes need a network, "
+			"expected a kind, nics_per_node and nic_bandwidth, got none",
 			(long long)topology->nodes);
 	/* The negation also catches NaN. */
 	if (network->kind != NETWORK_NONE &&

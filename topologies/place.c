@@ -123,8 +123,8 @@ static bool bad_device_count(const struct topology *topology, int64_t devices, s
 			"--gpus: expected at least 1 device, got %lld", (long long)devices);
 	if (devices > all)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--gpus: %s has %lld devices (%lld nodes of %lld), got %lld, use at most "
-			"%lld or a topology with more nodes (%lldxNODE)",
+			"--gpus: %s has %lld devices (%lld nodes of %lld), "
+			"got %lld, use at most %lld or a topology with more nodes (%lldxNODE)",
 			topology->name, (long long)all, (long long)topology->nodes, (long long)node,
 			(long long)devices, (long long)all, (long long)ceil_div(devices, node));
 	return error_set(error, EXIT_CODE_USAGE,

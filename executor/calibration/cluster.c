@@ -62,8 +62,8 @@ bool describe_cluster(const struct launcher *launcher, const struct calibration 
 	t->nodes = nodes;
 	t->calibration = *calibration;
 	t->source = arena_printf(arena,
-		"%lld nodes of %lld ranks, started by %s; the first node's processors and the link "
-		"between the nodes were measured",
+		"%lld nodes of %lld ranks, started by %s; "
+		"the first node's processors and the link between the nodes were measured",
 		(long long)nodes, (long long)t->devices_per_node, launcher->name);
 	if (nodes > 1 && !fill_network(t, calibration, NETWORK_ETHERNET, 1))
 		return not_measured(error);
@@ -109,15 +109,15 @@ bool bench_describe_gpu_cluster(const struct bench *bench, struct topology *t, s
 
 	if (bench->ranks_per_node > t->devices_per_node)
 		return error_set(error, EXIT_CODE_USAGE,
-			"calibrate cluster: %lld ranks on this node, which has %lld GPUs; expected "
-			"one rank a GPU",
+			"calibrate cluster: %lld ranks on this node, which has %lld GPUs; "
+			"expected one rank a GPU",
 			(long long)bench->ranks_per_node, (long long)t->devices_per_node);
 	t->name = "cluster";
 	t->nodes = bench->nodes;
 	t->devices_per_node = bench->ranks_per_node;
 	t->source = arena_printf(bench->arena,
-		"%lld nodes of %lld GPUs, started by %s; the first node's first GPU and NCCL's "
-		"collectives were measured",
+		"%lld nodes of %lld GPUs, started by %s; "
+		"the first node's first GPU and NCCL's collectives were measured",
 		(long long)t->nodes, (long long)t->devices_per_node, name);
 	for (int i = 0; i < COUNT_OF(replaced); i++)
 		bench_forget_origin(t, replaced[i]);

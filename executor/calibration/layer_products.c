@@ -288,7 +288,7 @@ void calibrate_shapes(struct bench *bench)
 	speedups[1] = measure_dtype(&bf16, &parts[1]);
 	c->threads_speedup = sqrt(speedups[0] * speedups[1]);
 	bench_say(bench,
-		"products of a step: %.2f of that, %.2f in bf16; on all %d cores %.2f times as "
-		"fast",
+		"products of a step: %.2f of that, %.2f in bf16; "
+		"on all %d cores %.2f times as fast",
 		parts[0], parts[1], (int)machine_cpus(), c->threads_speedup);
 }

@@ -65,8 +65,8 @@ static bool await(const struct timer *t, struct gpu_timer *g, struct error *erro
 
 		if (waited > patience)
 			return error_set(error, EXIT_CODE_FAULT,
-				"rank %d: nccl: a collective has not ended for %.0f s: a rank that "
-				"does not come, or a network that does not answer",
+				"rank %d: nccl: a collective has not ended for %.0f s: "
+				"a rank that does not come, or a network that does not answer",
 				t->segment->rank, patience);
 		clock_nap(waited);
 	}

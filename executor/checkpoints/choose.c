@@ -60,15 +60,15 @@ bool checkpoint_find(struct arena *arena, const char *path, const struct model *
 			checkpoint_step_of(checkpoint_name(arena, path)) >= 0 &&
 					access(path, F_OK) == 0
 				? "%s/manifest.json: missing, the checkpoint needs it"
-				: "%s: no checkpoint, expected a folder with manifest.json or with "
-				  "step-*",
+				: "%s: no checkpoint, "
+				  "expected a folder with manifest.json or with step-*",
 			path);
 	bool ok = n > 0 ? find_newest(arena, path, steps, n, model, depth, &m, &notes, error)
 			: look(arena, arena_strdup(arena, path), model, depth, &m, error);
 	if (ok && !m.sealed)
 		text_printf(&notes,
-			"%s/manifest.json: written by 0.1.0, which gave it no checksum: damage to "
-			"it may go unnoticed\n",
+			"%s/manifest.json: written by 0.1.0, which gave it no checksum: "
+			"damage to it may go unnoticed\n",
 			m.folder);
 	if (ok)
 		*info = (struct checkpoint_info){.folder = m.folder,

@@ -152,8 +152,8 @@ static bool check_file(struct arena *arena, const char *folder, const struct che
 			node, error, "expected a plain file name, got \"%.60s\"", file->name);
 	if (!ranges_fit(file))
 		return node_error(node, error,
-			"expected as many ranges of %lld bytes as the data of %lld bytes has, got "
-			"%lld",
+			"expected as many ranges of %lld bytes as the data of %lld bytes has, "
+			"got %lld",
 			(long long)file->range_bytes, (long long)file->bytes,
 			(long long)file->ranges);
 	const char *path = arena_printf(arena, "%s/%s", folder, file->name);
@@ -412,7 +412,7 @@ bool manifest_continues(
 		    older->arrays == newer->arrays;
 
 	return same || error_set(error, EXIT_CODE_INPUT,
-			       "%s: trained with other settings than %s; resume from it by its "
-			       "name",
+			       "%s: trained with other settings than %s; "
+			       "resume from it by its name",
 			       older->folder, newer->folder);
 }

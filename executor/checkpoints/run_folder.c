@@ -34,12 +34,12 @@ static bool taken(const char *folder, int fd, struct error *error)
 
 	if (n <= 0 || sscanf(line, "%255s %ld", host, &pid) != 2)
 		return error_set(error, EXIT_CODE_ENVIRONMENT,
-			"%s: another job writes its checkpoints there; wait for it, or give "
-			"another folder",
+			"%s: another job writes its checkpoints there; "
+			"wait for it, or give another folder",
 			folder);
 	return error_set(error, EXIT_CODE_ENVIRONMENT,
-		"%s: process %ld on %s writes its checkpoints there; wait for it, or give another "
-		"folder",
+		"%s: process %ld on %s writes its checkpoints there; "
+		"wait for it, or give another folder",
 		folder, pid, host);
 }
 

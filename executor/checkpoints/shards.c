@@ -257,8 +257,8 @@ static bool are_alike(const struct parts *p, int64_t first, int64_t n)
 	for (int64_t r = 1; r < model_parts(w->program->model); r++)
 		if (memcmp(strip, strip + (size_t)r * bytes, bytes) != 0)
 			return error_set(p->digester->error, EXIT_CODE_FAULT,
-				"tensor ranks differ after the last step: 0 and %lld hold other %s "
-				"from element %lld on",
+				"tensor ranks differ after the last step: "
+				"0 and %lld hold other %s from element %lld on",
 				(long long)r, whole_parameter(w, p->slice)->name, (long long)first);
 	return true;
 }
@@ -413,8 +413,8 @@ static bool copy_is_alike(const struct digester *d, struct error *error)
 	       memcmp(&d->digests[table], &d->digests[model->n_parameters], sizeof(*d->digests)) ==
 		       0 ||
 	       error_set(error, EXIT_CODE_FAULT,
-		       "stages differ after the last step: the first and the last one hold other "
-		       "%s",
+		       "stages differ after the last step: "
+		       "the first and the last one hold other %s",
 		       model->parameters[table].name);
 }
 

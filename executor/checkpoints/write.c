@@ -481,8 +481,8 @@ static bool check_files(struct checkpointer *cp, const char *folder, struct erro
 		snprintf(path, sizeof(path), "%s/%s", folder, m->files[r].name);
 		if (stat(path, &facts) != 0 || facts.st_size != m->files[r].bytes)
 			return error_set(error, EXIT_CODE_FAULT,
-				"%s: rank %d has written it, the first rank does not see it; all "
-				"nodes must share the folder of checkpoints",
+				"%s: rank %d has written it, the first rank does not see it; "
+				"all nodes must share the folder of checkpoints",
 				path, r);
 	}
 	return true;

@@ -387,8 +387,8 @@ static bool tokens_were_good(const struct compute *c, struct error *error)
 
 	return fault < 0 ||
 	       error_set(error, EXIT_CODE_INTERNAL,
-		       "step %lld: the GPU met token %d, the vocabulary has %lld; the weights are "
-		       "no longer good",
+		       "step %lld: the GPU met token %d, the vocabulary has %lld; "
+		       "the weights are no longer good",
 		       (long long)c->step, fault, (long long)c->model->architecture.vocab);
 }
 
@@ -461,8 +461,8 @@ static bool check_plan(const struct compute *c, struct error *error)
 	if (plan->param_dtype > DTYPE_BF16 || plan->reduce_dtype > plan->param_dtype ||
 		plan->master_dtype > DTYPE_BF16)
 		return refuse(error, "these dtypes",
-			"use fp32 or bf16 for parameters, fp32 or the same for the reduction, and "
-			"fp32 or bf16 for the master weights");
+			"use fp32 or bf16 for parameters, fp32 or the same for the reduction, "
+			"and fp32 or bf16 for the master weights");
 	return check_frozen(c, error);
 }
 

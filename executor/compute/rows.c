@@ -101,9 +101,9 @@ static bool has_room(const struct leaf *leaf, const int64_t *elements)
 		rows += elements[s] / width;
 	return rows <= room ||
 	       error_set(&c->error, EXIT_CODE_FAULT,
-		       "step %lld: rank %d gets %lld rows for its experts, --expert-load %g has "
-		       "memory for %lld; plan with %.3g or more, or without it for all that can "
-		       "come",
+		       "step %lld: rank %d gets %lld rows for its experts, "
+		       "--expert-load %g has memory for %lld; "
+		       "plan with %.3g or more, or without it for all that can come",
 		       (long long)c->step, c->rank, (long long)rows, plan->expert_load,
 		       (long long)room, (double)rows / (double)mean + 0.005);
 }

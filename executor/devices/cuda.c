@@ -22,8 +22,8 @@ static bool patient(struct device_cuda *d, double since, int looks, struct error
 	waited = clock_now() - since;
 	if (d->patience.timeout > 0 && waited > d->patience.timeout)
 		return error_set(error, EXIT_CODE_FAULT,
-			"GPU %d has not done what it was given for %.0f s: a rank that does not "
-			"come to a collective, or a kernel that hangs",
+			"GPU %d has not done what it was given for %.0f s: "
+			"a rank that does not come to a collective, or a kernel that hangs",
 			d->ordinal, d->patience.timeout);
 	clock_nap(waited);
 	return true;

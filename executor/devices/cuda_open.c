@@ -18,8 +18,9 @@ static bool check_build(const struct cuda_api *api, struct error *error)
 	if (api->image_bytes > 0 && kernels_of(api) != NULL)
 		return true;
 	return error_set(error, EXIT_CODE_ENVIRONMENT,
-		"cuda: this program carries no CUDA kernels (it was built without nvcc); install "
-		"the CUDA toolkit and build again with -Dcuda=enabled, or use --device host");
+		"cuda: this program carries no CUDA kernels (it was built without nvcc); "
+		"install the CUDA toolkit and build again with -Dcuda=enabled, "
+		"or use --device host");
 }
 
 bool device_cuda_available(int *gpus, struct error *error)

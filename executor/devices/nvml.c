@@ -58,8 +58,9 @@ static bool load(struct nvml *nvml, struct error *error)
 
 	if (missing == nvml_file)
 		return error_set(error, EXIT_CODE_ENVIRONMENT,
-			"no NVIDIA driver here (libnvidia-ml.so.1): `local` imports machines with "
-			"GPUs; `topologies show local` describes the processors");
+			"no NVIDIA driver here (libnvidia-ml.so.1): "
+			"`local` imports machines with GPUs; "
+			"`topologies show local` describes the processors");
 	return missing == NULL ||
 	       error_set(error, EXIT_CODE_ENVIRONMENT,
 		       "the NVIDIA driver lacks %s, expected version 450 or newer", missing);

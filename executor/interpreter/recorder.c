@@ -366,8 +366,8 @@ static void fill_device(const struct measure_inputs *in, struct arena *arena, st
 	m->device_ranks = in->device_ranks;
 	m->device_used_bytes = used - max_i64(before, 0);
 	m->device_account = before < 0
-				    ? "all memory in use, of other processes too: NVML does not "
-				      "say what was in use before"
+				    ? "all memory in use, of other processes too: "
+				      "NVML does not say what was in use before"
 				    : arena_printf(arena, "less %lld bytes in use before the run",
 					      (long long)before);
 }

@@ -68,9 +68,9 @@ bool nccl_wish_parse(const char *text, struct nccl_wish *wish, struct error *err
 		snprintf(word, sizeof(word), "%.*s", (int)length, text);
 		if (!read_word(word, wish))
 			return error_set(error, EXIT_CODE_USAGE,
-				"--nccl: expected cta-policy=default|efficiency|zero, min-ctas=N, "
-				"max-ctas=N, nvls-ctas=N, cga-cluster-size=N or traffic-class=N "
-				"(1 to 1024), got \"%s\"",
+				"--nccl: expected cta-policy=default|efficiency|zero, "
+				"min-ctas=N, max-ctas=N, nvls-ctas=N, "
+				"cga-cluster-size=N or traffic-class=N (1 to 1024), got \"%s\"",
 				word);
 		text += length + (text[length] == ',');
 	}

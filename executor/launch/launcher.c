@@ -75,8 +75,8 @@ static bool meet_at_master(
 	for (int i = 0; i < COUNT_OF(needed); i++)
 		if (is_empty(needed[i]))
 			return error_set(error, EXIT_CODE_USAGE,
-				"%s: missing beside RANK and WORLD_SIZE, expected as torchrun sets "
-				"it (docs/train.md)",
+				"%s: missing beside RANK and WORLD_SIZE, "
+				"expected as torchrun sets it (docs/train.md)",
 				needed[i]);
 	launcher->host = getenv("MASTER_ADDR");
 	if (!read_number(e, "MASTER_PORT", 1, &launcher->port, error))
@@ -126,8 +126,9 @@ static bool meet_on_first_node(
 
 	if (is_empty("MASTER_ADDR") && is_empty("SLURM_STEP_NODELIST"))
 		return error_set(error, EXIT_CODE_USAGE,
-			"SLURM_STEP_NODELIST: missing beside SLURM_PROCID, expected as srun sets "
-			"it; or set MASTER_ADDR to the first rank's node (docs/train.md)");
+			"SLURM_STEP_NODELIST: "
+			"missing beside SLURM_PROCID, expected as srun sets it; "
+			"or set MASTER_ADDR to the first rank's node (docs/train.md)");
 	if (is_empty("MASTER_ADDR"))
 		first_host(getenv("SLURM_STEP_NODELIST"), host, sizeof(host));
 	launcher->host = is_empty("MASTER_ADDR") ? host : getenv("MASTER_ADDR");

@@ -154,13 +154,13 @@ static bool check_guest(const struct party *p, const struct hello *hello, struct
 
 	if (hello->ranks != with->ranks)
 		return error_set(error, EXIT_CODE_USAGE,
-			"%s: WORLD_SIZE is %d for rank %d and %d for the first one; expected one "
-			"number for all",
+			"%s: WORLD_SIZE is %d for rank %d and %d for the first one; "
+			"expected one number for all",
 			with->name, hello->ranks, hello->rank, with->ranks);
 	if (hello->rank < 1 || hello->rank >= with->ranks || p->meeting->fds[hello->rank] >= 0)
 		return error_set(error, EXIT_CODE_USAGE,
-			"%s: two processes say that they are rank %d (RANK); expected each number "
-			"once",
+			"%s: two processes say that they are rank %d (RANK); "
+			"expected each number once",
 			with->name, hello->rank);
 	return true;
 }
@@ -175,8 +175,8 @@ static bool report_missing(const struct party *p, int came, struct error *error)
 		if (p->meeting->fds[r] < 0)
 			text_printf(&names, "%s%d", named++ > 0 ? ", " : "", r);
 	error_set(error, EXIT_CODE_FAULT,
-		"%s: %d of %d ranks came to %s, port %d, within %.3g s; missing: %s%s. Are they "
-		"started, and can they reach this machine%s?",
+		"%s: %d of %d ranks came to %s, port %d, within %.3g s; missing: %s%s. "
+		"Are they started, and can they reach this machine%s?",
 		with->name, came, with->ranks, with->host, with->port, with->timeout,
 		text_string(&names), missing > named ? ", ..." : "",
 		with->secret.known ? " and know its secret" : "");
@@ -264,9 +264,9 @@ static bool find_layout(struct party *p, struct error *error)
 				p->with->name, hello->local_rank, r, per_node);
 		if (strcmp(hello->machine, first->machine) != 0)
 			return error_set(error, EXIT_CODE_USAGE,
-				"%s: ranks %d and %d are on one node by LOCAL_RANK, and on two "
-				"machines (or containers) by their kernels; expected LOCAL_RANK to "
-				"count the ranks of a machine",
+				"%s: ranks %d and %d are on one node by LOCAL_RANK, "
+				"and on two machines (or containers) by their kernels; "
+				"expected LOCAL_RANK to count the ranks of a machine",
 				p->with->name, first->rank, r);
 	}
 	layout->per_node = per_node;
@@ -331,8 +331,8 @@ static bool check_called(
 
 	if (self->called.protocol != PROTOCOL)
 		return error_set(error, EXIT_CODE_USAGE,
-			"%s: rank %d and %s are of different versions of shardplan; use one on all "
-			"nodes",
+			"%s: rank %d and %s are of different versions of shardplan; "
+			"use one on all nodes",
 			with->name, with->rank, whom);
 	if (self->called.has_secret == with->secret.known)
 		return true;
@@ -366,8 +366,8 @@ static bool call(struct party *p, const char *host, int port, struct guest *self
 			usleep((useconds_t)(1e6 * CALL_AGAIN));
 	} while (called == CALLED_HUNG_UP && clock_now() < p->deadline);
 	return error_set(error, EXIT_CODE_FAULT,
-		"%s: rank %d was connected to %s, port %d, and got no answer of %s; is something "
-		"else listening there?",
+		"%s: rank %d was connected to %s, port %d, and got no answer of %s; "
+		"is something else listening there?",
 		p->with->name, p->with->rank, host, port, whom);
 }
 
@@ -443,10 +443,9 @@ static bool call_rank(struct party *p, int rank, struct error *error)
 		  introduce_oneself(p, &self, p->deadline) &&
 		  receive_answer(p, &self, 0, &answer, p->deadline);
 	p->meeting->fds[rank] = self.fd;
-	return ok || error_set(error, EXIT_CODE_FAULT,
-			     "%s: rank %d does not reach rank %d: it "
-			     "went away",
-			     p->with->name, p->with->rank, rank);
+	return ok ||
+	       error_set(error, EXIT_CODE_FAULT, "%s: rank %d does not reach rank %d: it went away",
+		       p->with->name, p->with->rank, rank);
 }
 
 /* False when it is no guest to be seated. */
@@ -522,8 +521,8 @@ static bool open_descriptor(const struct descriptor *there, int *fd, struct erro
 	if (there->fd < 0)
 		return error_set(error, EXIT_CODE_ENVIRONMENT, "%s", "");
 	return error_set(error, EXIT_CODE_ENVIRONMENT,
-		"ranks of one node cannot share memory (%s): %s; they must see each other's "
-		"processes",
+		"ranks of one node cannot share memory (%s): "
+		"%s; they must see each other's processes",
 		path, strerror(errno));
 }
 

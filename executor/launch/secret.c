@@ -52,8 +52,8 @@ static bool make_key(struct secret *secret, const char *text, size_t bytes, stru
 {
 	(void)secret, (void)text, (void)bytes;
 	return error_set(error, EXIT_CODE_ENVIRONMENT,
-		"%s: this build has no libsodium, so ranks cannot prove that they know it; build "
-		"with libsodium-dev, or unset it",
+		"%s: this build has no libsodium, so ranks cannot prove that they know it; "
+		"build with libsodium-dev, or unset it",
 		getenv(variable) != NULL ? variable : file_variable);
 }
 
@@ -99,8 +99,8 @@ static bool take(struct secret *secret, const char *name, const char *text, size
 		bytes--;
 	if (bytes < SECRET_LEAST || bytes > SECRET_MOST)
 		return error_set(error, EXIT_CODE_USAGE,
-			"%.200s: expected a secret of %d to %d characters, got %zu; `openssl rand "
-			"-hex 32` makes one",
+			"%.200s: expected a secret of %d to %d characters, got %zu; "
+			"`openssl rand -hex 32` makes one",
 			name, SECRET_LEAST, SECRET_MOST, bytes);
 	return make_key(secret, text, bytes, error);
 }
@@ -114,8 +114,8 @@ static bool check_file(int fd, const char *path, struct error *error)
 			file_variable);
 	if ((about.st_mode & 077) != 0 || (about.st_uid != geteuid() && about.st_uid != 0))
 		return error_set(error, EXIT_CODE_INPUT,
-			"%.200s: others can read it or own it (mode %03o), expected a secret of "
-			"yours alone; chmod 600 %.200s",
+			"%.200s: others can read it or own it (mode %03o), "
+			"expected a secret of yours alone; chmod 600 %.200s",
 			path, (unsigned)about.st_mode & 0777, path);
 	return true;
 }

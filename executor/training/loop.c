@@ -115,8 +115,8 @@ static bool replicas_agree(
 		if (reports[r].digest.hex[0] != '\0' &&
 			strcmp(reports[r].digest.hex, reports[0].digest.hex) != 0)
 			return error_set(error, EXIT_CODE_FAULT,
-				"replicas differ after the last step: ranks 0 and %d hold weights "
-				"%s and %s",
+				"replicas differ after the last step: "
+				"ranks 0 and %d hold weights %s and %s",
 				r, reports[0].digest.hex, reports[r].digest.hex);
 	return true;
 }

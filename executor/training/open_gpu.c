@@ -29,8 +29,8 @@ bool gpu_choose(const char *name, int ranks, bool launched, const struct gpu_tra
 		return error_set(error, EXIT_CODE_USAGE, "no such transport: %s", name);
 	if ((*transport)->apart && !each)
 		return error_set(error, EXIT_CODE_USAGE,
-			"transport %s: %d ranks need a GPU each, this machine has %d; use "
-			"--transport device, which lets ranks share one",
+			"transport %s: %d ranks need a GPU each, this machine has %d; "
+			"use --transport device, which lets ranks share one",
 			name, ranks, *gpus);
 	return true;
 }
@@ -180,8 +180,8 @@ static const char *obstacle(
 	if (host_takes_part(gpu->device.program))
 		return "the host updates what is offloaded, in the middle of the step";
 	if (shared)
-		return "ranks that share a GPU wait for each other's events, which are in no "
-		       "graph of one rank";
+		return "ranks that share a GPU wait for each other's events, "
+		       "which are in no graph of one rank";
 	if (gpu->device.clocks != NULL)
 		return "operations are held to modelled times";
 	if (fault_needs_the_walk(fault))

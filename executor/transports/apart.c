@@ -27,8 +27,9 @@ static bool compare_names(
 				return error_set(error, EXIT_CODE_USAGE, "%s", "");
 			gpu_uuid_print(&all[r], text, sizeof(text));
 			return error_set(error, EXIT_CODE_USAGE,
-				"transport nccl: ranks %d and %d were both given %s; each needs a "
-				"GPU of its own (CUDA_VISIBLE_DEVICES, srun --gpus-per-task=1)",
+				"transport nccl: ranks %d and %d were both given %s; "
+				"each needs a GPU of its own "
+				"(CUDA_VISIBLE_DEVICES, srun --gpus-per-task=1)",
 				first, r, text);
 		}
 	return true;

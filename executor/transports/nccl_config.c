@@ -38,8 +38,8 @@ static bool knows(int version, int since, int wish, const char *name, struct err
 {
 	return wish == 0 || version >= since ||
 	       error_set(error, EXIT_CODE_ENVIRONMENT,
-		       "--nccl %s: expected NCCL %d.%d or newer, found %d.%d.%d; leave it out, or "
-		       "update libnccl2",
+		       "--nccl %s: expected NCCL %d.%d or newer, found %d.%d.%d; "
+		       "leave it out, or update libnccl2",
 		       name, since / 10000, since / 100 % 100, version / 10000, version / 100 % 100,
 		       version % 100);
 }

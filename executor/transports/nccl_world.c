@@ -19,8 +19,8 @@ bool nccl_world_settle(
 		waited = clock_now() - since;
 		if (w->patience->timeout > 0 && waited > w->patience->timeout)
 			return error_set(error, EXIT_CODE_FAULT,
-				"rank %d: nccl: %s has not ended for %.0f s: a rank that does not "
-				"come, or a network that does not answer",
+				"rank %d: nccl: %s has not ended for %.0f s: "
+				"a rank that does not come, or a network that does not answer",
 				w->rank, what, w->patience->timeout);
 		clock_nap(waited);
 		if (w->api->ncclCommGetAsyncError(comm, &result) != 0)

@@ -303,8 +303,8 @@ bool node_given(struct comm *comm, struct node_link *link, const struct collecti
 	if (splits[own + 1] - splits[own] == c->receives[index])
 		return true;
 	return segment_fault(link->control, EXIT_CODE_FAULT,
-		"rank %d has %lld elements for rank %d, which expects %lld (step %lld, operation "
-		"%d)",
+		"rank %d has %lld elements for rank %d, "
+		"which expects %lld (step %lld, operation %d)",
 		rank, (long long)(splits[own + 1] - splits[own]), comm->rank,
 		(long long)c->receives[index], (long long)c->step, c->op);
 }

@@ -96,8 +96,8 @@ bool import_wrap(struct importing *importing, const char *policy, const char *bl
 			arena_printf(importing->arena, "size:%lld", (long long)count), path);
 	} else {
 		return import_fail(importing, policy, error,
-			"expected TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP, got "
-			"\"%.60s\"",
+			"expected TRANSFORMER_BASED_WRAP, "
+			"SIZE_BASED_WRAP or NO_WRAP, got \"%.60s\"",
 			text);
 	}
 	return true;
@@ -124,6 +124,7 @@ bool import_shards_itself(const struct importing *importing, struct error *error
 
 	return import_is_unset(node) ||
 	       import_fail(importing, "deepspeed*", error,
-		       "DeepSpeed shards this model, as its own configuration says; import that "
-		       "one, with the batch of this file (--micro-batch, --grad-accum)");
+		       "DeepSpeed shards this model, "
+		       "as its own configuration says; import that one, "
+		       "with the batch of this file (--micro-batch, --grad-accum)");
 }

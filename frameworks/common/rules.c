@@ -269,8 +269,8 @@ void export_adapt_clip(struct exporting *exporting, struct plan *plan)
 	exporting->exported->leaves_clip = true;
 	if (exporting->target->clips)
 		export_change(exporting, plan, KNOB_CLIP, "1",
-			"the framework's default, which the file leaves; `plan --clip 0` says "
-			"none");
+			"the framework's default, which the file leaves; "
+			"`plan --clip 0` says none");
 }
 
 /* Without words for them there is none. */

@@ -31,8 +31,8 @@ static void load(struct error *error)
 
 	if (missing != NULL)
 		error_set(error, EXIT_CODE_ENVIRONMENT,
-			"CBLAS cannot be used here: %s was not found; install the library that "
-			"this was built with, or take the kernels `cpu`",
+			"CBLAS cannot be used here: %s was not found; "
+			"install the library that this was built with, or take the kernels `cpu`",
 			missing);
 }
 

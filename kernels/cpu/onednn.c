@@ -74,8 +74,8 @@ static void load(struct error *error)
 
 	if (missing != NULL)
 		error_set(error, EXIT_CODE_ENVIRONMENT,
-			"oneDNN cannot be used here: %s was not found; install libdnnl%s, or take "
-			"the kernels `cpu`",
+			"oneDNN cannot be used here: "
+			"%s was not found; install libdnnl%s, or take the kernels `cpu`",
 			missing, strrchr(file, '.') + 1);
 }
 

@@ -31,14 +31,14 @@ static bool load_driver(struct error *error)
 			"install it, or use --device host");
 	if (missing != NULL)
 		return error_set(error, EXIT_CODE_ENVIRONMENT,
-			"cuda: the driver is too old (no %s), expected CUDA 12 or newer "
-			"(driver 525); update it, or use --device host",
+			"cuda: the driver is too old (no %s), "
+			"expected CUDA 12 or newer (driver 525); update it, or use --device host",
 			missing);
 	int result = found.cuInit(0);
 	return result == 0 ||
 	       error_set(error, EXIT_CODE_ENVIRONMENT,
-		       "cuda: no driver that works here: cuInit failed with %d (%s); nvidia-smi "
-		       "says more, --device host trains without",
+		       "cuda: no driver that works here: cuInit failed with %d (%s); "
+		       "nvidia-smi says more, --device host trains without",
 		       result, result == 100 ? "no device" : "see CUresult");
 }
 

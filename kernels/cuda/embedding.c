@@ -138,8 +138,8 @@ static void sum_runs(struct kernel_context *context, const struct embedding_back
 		step = space.bytes / (parts * column_bytes(pieces)) / PACK * PACK;
 	if (step < least(PACK, e->width)) {
 		error_set(&context->error, EXIT_CODE_USAGE,
-			"cuda: %lld tokens are too many for the workspace of the embedding's "
-			"gradient",
+			"cuda: "
+			"%lld tokens are too many for the workspace of the embedding's gradient",
 			(long long)a->tokens);
 		return;
 	}

@@ -308,8 +308,8 @@ bool cuda_open_cublaslt(struct kernel_context *context)
 
 	if (!cuda_api_has_cublaslt(b->api))
 		return error_set(&context->error, EXIT_CODE_ENVIRONMENT,
-			"cuda: no cuBLASLt here (libcublasLt.so.13 or .12 was not found); install "
-			"it, or add its folder to LD_LIBRARY_PATH");
+			"cuda: no cuBLASLt here (libcublasLt.so.13 or .12 was not found); "
+			"install it, or add its folder to LD_LIBRARY_PATH");
 	return b->cublaslt ||
 	       check(context, b->api->cublasLtCreate(&b->cublaslt), "cublasLtCreate");
 }

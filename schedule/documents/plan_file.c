@@ -29,8 +29,8 @@ static bool check_kind(const struct node *root, struct error *error)
 	const struct node *kind = node_get(root, "shardplan");
 	if (root->kind != NODE_MAP || kind == NULL || kind->kind != NODE_SCALAR)
 		return node_error(root, error,
-			"no plan file, expected \"shardplan: %s\"; make one with `shardplan plan "
-			"-o`",
+			"no plan file, expected \"shardplan: "
+			"%s\"; make one with `shardplan plan -o`",
 			plan_file_kind);
 	if (strcmp(kind->text, plan_file_kind) != 0)
 		return node_error(kind, error, "expected %s, got %s", plan_file_kind, kind->text);

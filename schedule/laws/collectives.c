@@ -266,8 +266,7 @@ bool schedule_check_collective(
 			error, "op %d: %s of the wrong buffers", i, op_kind_name(op->kind));
 	if (!fits(program, op, group->size))
 		return law_broken(error,
-			"op %d: %s of %lld bytes over %lld ranks does not fill "
-			"its buffers",
-			i, op_kind_name(op->kind), (long long)op->bytes, (long long)group->size);
+			"op %d: %s of %lld bytes over %lld ranks does not fill its buffers", i,
+			op_kind_name(op->kind), (long long)op->bytes, (long long)group->size);
 	return true;
 }

@@ -368,8 +368,9 @@ static bool check_progress(const struct schedule *schedule, const struct program
 	if (p->covered != ranks || p->reduced_in != plan->grad_accum - 1 ||
 		p->reductions != reductions)
 		return law_broken(error,
-			"unit %d: gradient reduced over %lld of %lld ranks in %d of %lld "
-			"micro-batches, last in %d",
+			"unit %d: "
+			"gradient reduced over %lld of %lld ranks in %d of %lld micro-batches, "
+			"last in %d",
 			unit, (long long)p->covered, (long long)ranks, p->reductions,
 			(long long)reductions, p->reduced_in);
 	return true;

@@ -95,8 +95,8 @@ static bool check_pair(const struct channel *c, int k, struct error *error)
 	if (sent->bytes == received->bytes && sent->dtype == received->dtype)
 		return true;
 	return law_broken(error,
-		"op %d of class %d sends %lld bytes of %s, op %d of class %d receives %lld bytes "
-		"of %s (%s)",
+		"op %d of class %d sends %lld bytes of %s, "
+		"op %d of class %d receives %lld bytes of %s (%s)",
 		c->sent.ops[k], c->sent.class, (long long)sent->bytes, dtype_name(sent->dtype),
 		c->received.ops[k], c->received.class, (long long)received->bytes,
 		dtype_name(received->dtype), tag_of(sent, tag));
@@ -118,8 +118,8 @@ static bool tell_mismatch(const struct channel *c, int k, struct error *error)
 			sent->class);
 	if (k < sent->n && k < received->n)
 		return law_broken(error,
-			"op %d of class %d sends %s, where op %d of class %d receives %s: one "
-			"order in a group",
+			"op %d of class %d sends %s, where op %d of class %d receives %s: "
+			"one order in a group",
 			sent->ops[k], sent->class, tag_of(nth(sent, k), tag), received->ops[k],
 			received->class, tag_of(nth(received, k), other));
 	return law_broken(error, "class %d sends %d messages to class %d, which receives %d",
@@ -228,8 +228,8 @@ static bool check_against(const struct run *first, const struct run *other, stru
 		if (a->kind != b->kind || a->bytes != b->bytes || a->dtype != b->dtype ||
 			a->micro_batch != b->micro_batch)
 			return law_broken(error,
-				"op %d of class %d is %s of %lld bytes, op %d of class %d %s of "
-				"%lld bytes, each number %d of group %d",
+				"op %d of class %d is %s of %lld bytes, "
+				"op %d of class %d %s of %lld bytes, each number %d of group %d",
 				first->ops[k], first->class, op_kind_name(a->kind),
 				(long long)a->bytes, other->ops[k], other->class,
 				op_kind_name(b->kind), (long long)b->bytes, k, a->group);

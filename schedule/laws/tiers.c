@@ -121,9 +121,8 @@ bool schedule_check_home(
 		if (buffer->role == homes[k].role &&
 			buffer_in_host(buffer) != (homes[k].in_host >> offload & 1))
 			return law_broken(error,
-				"buffer %d (%s) of unit %d: not where offload %s "
-				"has it",
-				i, buffer_role_name(buffer->role), buffer->unit,
+				"buffer %d (%s) of unit %d: not where offload %s has it", i,
+				buffer_role_name(buffer->role), buffer->unit,
 				offload_names[offload]);
 	return true;
 }

@@ -29,8 +29,8 @@ bool pipeline_split_even(const struct pipeline_split *split, int *stages, struct
 
 	if (each == 0)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--pipeline %d: %d blocks, embedding and head do not fill %d stages; use "
-			"at most %d",
+			"--pipeline %d: %d blocks, embedding and head do not fill %d stages; "
+			"use at most %d",
 			split->ranks, split->blocks, n,
 			all / split->chunks > 0 ? all / split->chunks : 1);
 	if (n > 1 && heavier > each)
@@ -104,15 +104,14 @@ bool pipeline_split_listed(
 
 	if (n != count_stages(split))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--layers-per-stage: %d counts for %d stages (--pipeline %d, "
-			"--virtual-stages "
-			"%d); give one for each",
+			"--layers-per-stage: %d counts for %d stages "
+			"(--pipeline %d, --virtual-stages %d); give one for each",
 			n, count_stages(split), split->ranks, split->chunks);
 	for (int s = 0; s < n; s++) {
 		if (listed[s] < (s > 0 && s < n - 1))
 			return error_set(error, EXIT_CODE_USAGE,
-				"--layers-per-stage: stage %d has %d blocks; only the first and "
-				"the last may have 0, beside embedding and head",
+				"--layers-per-stage: stage %d has %d blocks; "
+				"only the first and the last may have 0, beside embedding and head",
 				s, listed[s]);
 		sum += listed[s];
 	}

@@ -82,8 +82,8 @@ static bool parse(const struct field *field, const char *text, void *member, str
 }
 
 const struct field_decoded libraries_decoded = {sizeof(struct libraries),
-	"versions such as pytorch:2.1.0+cuda:12.1, each once, of pytorch, cuda, nccl or "
-	"flash-attn, or compile:unknown",
+	"versions such as pytorch:2.1.0+cuda:12.1, "
+	"each once, of pytorch, cuda, nccl or flash-attn, or compile:unknown",
 	parse};
 
 bool libraries_named(const struct libraries *libraries)
@@ -318,8 +318,8 @@ static bool check_device(
 	if (device->generation < GENERATION_AMPERE && device->kind == DEVICE_GPU &&
 		libraries->version[LIBRARY_FLASH_ATTN] >= LIBRARY_VERSION(2, 0))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--libraries %.80s: flash-attn has no kernels for Volta and Turing from "
-			"2.0 on; leave it out",
+			"--libraries %.80s: "
+			"flash-attn has no kernels for Volta and Turing from 2.0 on; leave it out",
 			libraries->text);
 	return true;
 }
@@ -335,13 +335,13 @@ bool libraries_check(const struct plan *plan, const struct model *model,
 		(libraries->version[LIBRARY_PYTORCH] > 0 ||
 			libraries->version[LIBRARY_FLASH_ATTN] > 0 || libraries->compile_unknown))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--libraries %.80s: runtime shardplan has no PyTorch in it; name cuda and "
-			"nccl alone",
+			"--libraries %.80s: runtime shardplan has no PyTorch in it; "
+			"name cuda and nccl alone",
 			libraries->text);
 	if (libraries->compile_unknown && plan->compile)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--libraries %.80s: --compile on says what is unknown here; leave one of "
-			"them out",
+			"--libraries %.80s: --compile on says what is unknown here; "
+			"leave one of them out",
 			libraries->text);
 	if (library_before(libraries, LIBRARY_PYTORCH, pytorch))
 		return refuse_version(libraries, LIBRARY_PYTORCH, pytorch, what, error);

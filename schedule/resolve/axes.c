@@ -36,12 +36,13 @@ static bool check_tokens(const struct plan *plan, struct error *error)
 		return true;
 	if (plan->gradient_sums == SUMS_EXACT)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--sequence-parallel on: --gradient-sums exact needs whole sequences on "
-			"every tensor rank; use off");
+			"--sequence-parallel on: "
+			"--gradient-sums exact needs whole sequences on every tensor rank; "
+			"use off");
 	return tokens % tensor == 0 || error_set(error, EXIT_CODE_USAGE,
-					       "--sequence-parallel on: the %lld tokens of a "
-					       "micro-batch are no multiple of "
-					       "the %lld tensor ranks; use off",
+					       "--sequence-parallel on: "
+					       "the %lld tokens of a micro-batch "
+					       "are no multiple of the %lld tensor ranks; use off",
 					       (long long)tokens, (long long)tensor);
 }
 
@@ -61,14 +62,14 @@ static bool check_executed(const struct plan *plan, const struct model *model, s
 	for (int i = 0; i < COUNT_OF(lacks); i++)
 		if (lacks[i].has)
 			return error_set(error, EXIT_CODE_USAGE,
-				"--tensor %lld: runtime %s does not cut %s over tensor ranks; use "
-				"1",
+				"--tensor %lld: runtime %s does not cut %s over tensor ranks; "
+				"use 1",
 				(long long)plan->mesh.tensor, runtime_names[plan->runtime],
 				lacks[i].what);
 	if (a->kv_heads % plan->mesh.tensor != 0)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--tensor %lld: runtime %s does not repeat key and value heads; use a "
-			"divisor of the %lld of %s",
+			"--tensor %lld: runtime %s does not repeat key and value heads; "
+			"use a divisor of the %lld of %s",
 			(long long)plan->mesh.tensor, runtime_names[plan->runtime],
 			(long long)a->kv_heads, a->name);
 	return check_tokens(plan, error);
@@ -81,19 +82,19 @@ static bool check_tensor(const struct plan *plan, const struct model *model, str
 	int64_t t = plan->mesh.tensor;
 	if (plan->sequence_parallel && t == 1)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--sequence-parallel on: there is one tensor rank; leave it out, or give "
-			"--tensor");
+			"--sequence-parallel on: there is one tensor rank; "
+			"leave it out, or give --tensor");
 	if (t == 1)
 		return true;
 	if (a->encoder_layers > 0)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--tensor %lld: an encoder's decoder is not cut over tensor ranks yet; use "
-			"1",
+			"--tensor %lld: an encoder's decoder is not cut over tensor ranks yet; "
+			"use 1",
 			(long long)t);
 	if (!trainable_is_all(&plan->trainable))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--tensor %lld: frozen parameters are not cut over tensor ranks yet; use "
-			"1, or --trainable all",
+			"--tensor %lld: frozen parameters are not cut over tensor ranks yet; "
+			"use 1, or --trainable all",
 			(long long)t);
 	return check_divides("tensor", t, a->heads, "attention heads", model, error) &&
 	       (t % a->kv_heads == 0 || check_divides("tensor", t, a->kv_heads,
@@ -117,19 +118,20 @@ static bool check_context_method(
 		return true;
 	if (c == 1)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--context-method %s: there is one context rank; leave it out, or give "
-			"--context",
+			"--context-method %s: there is one context rank; "
+			"leave it out, or give --context",
 			method);
 	if (plan->attention == ATTENTION_EAGER)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--context-method %s: eager attention has none of it; use all-gather, or "
-			"--attention flash",
+			"--context-method %s: eager attention has none of it; "
+			"use all-gather, or --attention flash",
 			method);
 	if (plan->context_method == CONTEXT_RING || heads % c == 0)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
-		"--context %lld: all-to-all shares out key and value heads, and %lld ranks do not "
-		"divide the %lld of %s on a rank; use %s, or --context-method ring",
+		"--context %lld: all-to-all shares out key and value heads, "
+		"and %lld ranks do not divide the %lld of %s on a rank; "
+		"use %s, or --context-method ring",
 		(long long)c, (long long)c, (long long)heads, a->name,
 		nearest_divisors(heads, c, nearest));
 }
@@ -160,8 +162,8 @@ static bool check_without_pipeline(const struct plan *plan, struct error *error)
 	for (int i = 0; i < COUNT_OF(knobs) && ok; i++)
 		if (!knob_equal(knobs[i], plan, &none))
 			ok = error_set(error, EXIT_CODE_USAGE,
-				"--%s: there is one pipeline rank; leave it out, or give "
-				"--pipeline",
+				"--%s: there is one pipeline rank; "
+				"leave it out, or give --pipeline",
 				knob_option(knobs[i], &arena));
 	arena_finish(&arena);
 	return ok;
@@ -183,31 +185,31 @@ static bool check_parts(const struct plan *plan, const struct model *model, stru
 		{a->tied_head && a->head_bias && plan_layout(plan) != LAYOUT_WHOLE,
 			"the head has a bias beside the table that it shares with another stage; "
 			"use 1"},
-		{!trainable_is_all(&plan->trainable), "frozen parameters are not cut into stages "
-						      "yet; use 1, or --trainable all"},
-		{plan_offloads_any(plan), "offload is not cut into stages yet; use 1, or "
-					  "--cpu-offload none"},
+		{!trainable_is_all(&plan->trainable), "frozen parameters are not cut "
+						      "into stages yet; use 1, or --trainable all"},
+		{plan_offloads_any(plan), "offload is not cut into stages yet; "
+					  "use 1, or --cpu-offload none"},
 		{plan_pipeline(plan).chunks > 1 && plan->wrap.kind != WRAP_BLOCK,
-			"with several stages on each rank only blocks are wrapped; use --wrap "
-			"block"},
+			"with several stages on each rank only blocks are wrapped; "
+			"use --wrap block"},
 		{plan->grad_accum > 1 && plan->sync_each_micro_batch,
-			"gradients are reduced after the last micro-batch; use "
-			"--sync-each-micro-batch off"},
+			"gradients are reduced after the last micro-batch; "
+			"use --sync-each-micro-batch off"},
 		{plan->activation_offload != ACTIVATIONS_STAY,
 			"offload is not cut into stages yet; use 1, or --activation-offload none"},
 		{plan->reshard_after_forward.n > 0,
 			"--reshard-after-forward by unit is not cut into stages; use one value"},
 		/* torch.distributed.pipelining (docs/runtimes.md). */
 		{splits && plan->runtime == RUNTIME_PYTORCH_DDP && plan_reduce_ranks(plan) > 1,
-			"DDP does not see gradients of a backward in two parts; use --runtime "
-			"pytorch-fsdp2, or --pipeline-schedule 1f1b"},
+			"DDP does not see gradients of a backward in two parts; "
+			"use --runtime pytorch-fsdp2, or --pipeline-schedule 1f1b"},
 		{splits && plan->compile,
-			"torch compiles no stages whose backward is in two parts; use --compile "
-			"off, or --pipeline-schedule 1f1b"},
+			"torch compiles no stages whose backward is in two parts; "
+			"use --compile off, or --pipeline-schedule 1f1b"},
 		{splits && (plan_checkpoints(plan, CHECKPOINTING_FULL) ||
 				   plan_checkpoints(plan, CHECKPOINTING_SELECTIVE)),
-			"in two parts backward computes a block again for each weight; use "
-			"--activation-checkpointing none, or --pipeline-schedule 1f1b"},
+			"in two parts backward computes a block again for each weight; "
+			"use --activation-checkpointing none, or --pipeline-schedule 1f1b"},
 	};
 	for (int i = 0; i < COUNT_OF(refused); i++)
 		if (refused[i].is_so)
@@ -292,17 +294,17 @@ static bool check_capacity(const struct plan *plan, struct error *error)
 		return true;
 	if (!runtime_of(plan->runtime)->experts.drops_rows)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--capacity-factor: runtime %s drops no tokens; use --expert-load, or "
-			"--runtime megatron",
+			"--capacity-factor: runtime %s drops no tokens; "
+			"use --expert-load, or --runtime megatron",
 			runtime_names[plan->runtime]);
 	if (plan->mesh.expert == 1)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--capacity-factor: there is one expert rank; leave it out, or give "
-			"--expert");
+			"--capacity-factor: there is one expert rank; "
+			"leave it out, or give --expert");
 	return plan->expert_load == 0 ||
 	       error_set(error, EXIT_CODE_USAGE,
-		       "--expert-load: with --capacity-factor all ranks get as many rows; leave it "
-		       "out");
+		       "--expert-load: with --capacity-factor all ranks get as many rows; "
+		       "leave it out");
 }
 
 static bool check_load(const struct plan *plan, struct error *error)
@@ -320,8 +322,8 @@ static bool check_expert_tensor(
 	int64_t t = plan->mesh.tensor, each = plan->expert_tensor;
 	if (plan->mesh.expert == 1)
 		return each == 0 || error_set(error, EXIT_CODE_USAGE,
-					    "--expert-tensor %lld: there is one expert rank; leave "
-					    "it out, or give --expert",
+					    "--expert-tensor %lld: there is one expert rank; "
+					    "leave it out, or give --expert",
 					    (long long)each);
 	if (each != 1 && each != t)
 		return error_set(error, EXIT_CODE_USAGE,
@@ -341,8 +343,9 @@ static bool check_routing(const struct plan *plan, const struct model *model, st
 		!runtime_of(plan->runtime)->experts.routes_stream)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
-		"--sequence-parallel off: beside tensor ranks runtime %s trains experts with it "
-		"alone; use on, or --tensor 1",
+		"--sequence-parallel off: "
+		"beside tensor ranks runtime %s trains experts with it alone; "
+		"use on, or --tensor 1",
 		runtime_names[plan->runtime]);
 }
 
@@ -367,21 +370,21 @@ static bool check_experts(const struct plan *plan, const struct model *model, st
 		return true;
 	if (!fits_experts(plan, model, e))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--expert %lld: expected a divisor of %lld experts and of the %s of %lld "
-			"ranks%s; use %s",
+			"--expert %lld: "
+			"expected a divisor of %lld experts and of the %s of %lld ranks%s; use %s",
 			(long long)e, (long long)model->architecture.experts,
 			strategy_shards(plan->strategy) ? "shard group" : "replicas",
 			(long long)(plan_expert_domain(plan) / plan->expert_tensor),
 			expert_rows(plan), nearest_experts(plan, model, nearest));
 	if (!trainable_is_all(&plan->trainable))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--expert %lld: frozen parameters are not cut over expert ranks yet; use "
-			"1, or --trainable all",
+			"--expert %lld: frozen parameters are not cut over expert ranks yet; "
+			"use 1, or --trainable all",
 			(long long)e);
 	if (plan_reshard_group(plan) > 0)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--expert %lld: experts are sharded over other ranks than "
-			"--reshard-after-forward %.60s keeps parameters on; use true or false",
+			"--expert %lld: experts are sharded over other ranks "
+			"than --reshard-after-forward %.60s keeps parameters on; use true or false",
 			(long long)e, plan->reshard_after_forward.text);
 	return true;
 }

@@ -316,8 +316,9 @@ static bool batch_arithmetic(
 			"--micro-batch %lld: the batch is too large", (long long)plan->micro_batch);
 	if (global && plan->global_batch != product)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--global-batch %lld: micro-batch %lld x accumulation %lld x %lld ranks is "
-			"%lld; drop one of the options or use --global-batch %lld",
+			"--global-batch %lld: "
+			"micro-batch %lld x accumulation %lld x %lld ranks is %lld; "
+			"drop one of the options or use --global-batch %lld",
 			(long long)plan->global_batch, (long long)plan->micro_batch,
 			(long long)plan->grad_accum, (long long)ranks, (long long)product,
 			(long long)product);

@@ -429,8 +429,8 @@ bool kineto_end(struct kineto *kineto, struct error *error)
 		return false;
 	if (kineto->activities.n == 0)
 		return error_set(error, EXIT_CODE_INPUT,
-			"%s: a trace without a kernel of a device; record one with "
-			"ProfilerActivity.CUDA:",
+			"%s: a trace without a kernel of a device; "
+			"record one with ProfilerActivity.CUDA:",
 			kineto->stream.name);
 	join_launches(kineto);
 	choose_window(kineto);

@@ -43,8 +43,8 @@ static bool find_ranks(struct topology_import *import, struct samples *log, stru
 	}
 	if (log->ranks == 0 && log->ranks_high > log->ranks_low)
 		return error_set(error, EXIT_CODE_USAGE,
-			"%s does not say on how many GPUs it ran (its bandwidths allow %lld to "
-			"%lld): add --gpus N",
+			"%s does not say on how many GPUs it ran "
+			"(its bandwidths allow %lld to %lld): add --gpus N",
 			log->name, (long long)log->ranks_low, (long long)log->ranks_high);
 	if (log->ranks < 2)
 		return error_set(error, EXIT_CODE_USAGE,

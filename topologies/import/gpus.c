@@ -74,8 +74,8 @@ bool draft_set_gpu(
 	}
 	if (import->gpu != NULL && strcmp(import->gpu, gpu) != 0)
 		return error_set(error, EXIT_CODE_INPUT,
-			"%s: the GPU is %s here, but %s says %s; expected texts of one machine "
-			"with equal GPUs",
+			"%s: the GPU is %s here, but %s says %s; "
+			"expected texts of one machine with equal GPUs",
 			in, gpu, import->gpu_given_by, import->gpu);
 	import->gpu = gpu;
 	import->gpu_given_by = in;

@@ -43,8 +43,9 @@ bool topology_import_add(struct topology_import *import, const char *name, const
 		if (importers[i].is(text, length))
 			return importers[i].read(import, name, text, length, error);
 	return error_at(error, EXIT_CODE_INPUT, name, 1, 1,
-		"nothing that is known, expected an NCCL topology dump (XML), `nvidia-smi topo "
-		"-m`, nccl-tests output, a host file or environment variables (KEY=VALUE)");
+		"nothing that is known, expected an NCCL topology dump (XML), "
+		"`nvidia-smi topo -m`, nccl-tests output, "
+		"a host file or environment variables (KEY=VALUE)");
 }
 
 bool topology_import_environment(struct topology_import *import, const char *name, const char *text,
@@ -80,8 +81,9 @@ static bool read_network(struct topology_import *import, const char *typed, stru
 			arena_strndup(import->arena, colon + 1, (size_t)(x - colon - 1)), &nics) ||
 		nics < 1 || !unit_parse(UNIT_BANDWIDTH, x + 1, &bandwidth) || bandwidth <= 0)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--network %.100s: expected none, or KIND:NICSxBANDWIDTH such as "
-			"infiniband:8x200Gbit/s (infiniband, roce, efa, ethernet, tcpx)",
+			"--network %.100s: "
+			"expected none, or KIND:NICSxBANDWIDTH such as infiniband:8x200Gbit/s "
+			"(infiniband, roce, efa, ethernet, tcpx)",
 			typed);
 	/* No unit was typed. */
 	if (bandwidth < 1e6)
@@ -111,8 +113,8 @@ static bool read_counts(struct topology_import *import, struct error *error)
 			"the option --gpus", error);
 	if (nodes == 0 || o->devices % nodes != 0)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--gpus %lld: expected a multiple of the nodes; say how many with --nodes "
-			"N",
+			"--gpus %lld: expected a multiple of the nodes; "
+			"say how many with --nodes N",
 			(long long)o->devices);
 	return draft_set_int(import, PROPERTY_DEVICES_PER_NODE, o->devices / nodes, "--gpus",
 		"the option --gpus", error);
@@ -184,13 +186,14 @@ static bool ask_for_gpu(struct topology_import *import, struct error *error)
 	}
 	if (import->options.gpu != NULL)
 		error_set(error, EXIT_CODE_USAGE,
-			"--gpu-name %.60s: not in the catalogue, expected one of %s; or --like "
-			"FILE with a topology file that describes it",
+			"--gpu-name %.60s: not in the catalogue, expected one of %s; "
+			"or --like FILE with a topology file that describes it",
 			import->options.gpu, text_string(&known));
 	else if (import->unknown_gpu != NULL)
 		error_set(error, EXIT_CODE_USAGE,
-			"\"%.60s\" is not in the catalogue: say what it is like with --gpu-name "
-			"NAME (%s) or --like FILE with a topology file that describes it",
+			"\"%.60s\" is not in the catalogue: "
+			"say what it is like with --gpu-name NAME (%s) "
+			"or --like FILE with a topology file that describes it",
 			import->unknown_gpu, text_string(&known));
 	else
 		error_set(error, EXIT_CODE_USAGE,
@@ -308,8 +311,8 @@ static bool need_counts(struct topology_import *import, struct error *error)
 {
 	if (import->given_by[PROPERTY_DEVICES_PER_NODE] == NULL && import->options.like == NULL)
 		return error_set(error, EXIT_CODE_USAGE,
-			"nothing says how many GPUs there are: add --gpus N and --nodes N (or an "
-			"NCCL topology dump, `nvidia-smi topo -m`, a host file)");
+			"nothing says how many GPUs there are: add --gpus N and --nodes N "
+			"(or an NCCL topology dump, `nvidia-smi topo -m`, a host file)");
 	return true;
 }
 
@@ -391,8 +394,8 @@ bool topology_import_finish(struct topology_import *import, const char *name,
 		t->network = (struct network){.oversubscription = 1};
 	if (t->nodes > 1 && t->network.kind == NETWORK_NONE)
 		return error_set(error, EXIT_CODE_USAGE,
-			"nothing says what connects the %lld nodes: add --network "
-			"KIND:NICSxBANDWIDTH, such as infiniband:8x200Gbit/s",
+			"nothing says what connects the %lld nodes: "
+			"add --network KIND:NICSxBANDWIDTH, such as infiniband:8x200Gbit/s",
 			(long long)t->nodes);
 	if (!draft_curves(import, t, error))
 		return false;

@@ -219,8 +219,8 @@ static bool complete(const char *name, struct launch *l, struct error *error)
 		l->each = l->all / l->nodes;
 	if (!tasks && l->all > 0 && l->nodes > 0 && l->each > 0 && l->all != l->nodes * l->each)
 		return error_set(error, EXIT_CODE_INPUT,
-			"%s: %s says %lld ranks, but there are %lld nodes of %lld; expected one "
-			"rank for each GPU",
+			"%s: %s says %lld ranks, but there are %lld nodes of %lld; "
+			"expected one rank for each GPU",
 			name, l->all_by->name, (long long)l->all, (long long)l->nodes,
 			(long long)l->each);
 	return true;

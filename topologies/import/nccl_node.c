@@ -132,8 +132,7 @@ static void add_nvlinks(struct dump *d, struct node_links *links)
 	}
 	if (to_self)
 		draft_note(d->import,
-			"%s: NVLinks from a GPU to itself connect nothing and were "
-			"left out",
+			"%s: NVLinks from a GPU to itself connect nothing and were left out",
 			d->name);
 }
 
@@ -270,8 +269,8 @@ static bool set_nets(struct dump *d, struct error *error)
 		return true;
 	return draft_set_int(d->import, PROPERTY_NETWORK_KIND, net->kind, d->name,
 		       net->kind_sure ? by
-				      : "assumed: from the adapter's name (a Mellanox one may also "
-					"run RoCE)",
+				      : "assumed: from the adapter's name "
+					"(a Mellanox one may also run RoCE)",
 		       error) &&
 	       draft_set_int(d->import, PROPERTY_NICS_PER_NODE, count, d->name, by, error) &&
 	       draft_set_double(d->import, PROPERTY_NIC_BANDWIDTH, net->bandwidth, d->name,

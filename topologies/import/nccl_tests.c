@@ -227,8 +227,8 @@ static bool guess_collective(struct log *log, struct error *error)
 		guessed = "reduce_scatter";
 	if (guessed == NULL)
 		return error_set(error, EXIT_CODE_USAGE,
-			"%s does not say which collective it measured: add --collective "
-			"all_gather, reduce_scatter or all_reduce",
+			"%s does not say which collective it measured: "
+			"add --collective all_gather, reduce_scatter or all_reduce",
 			log->name);
 	draft_note(log->import, "%s: taken for %s, from the ratio of its bandwidths and its redop",
 		log->name, guessed);
@@ -263,17 +263,17 @@ static void count_ranks(struct log *log)
 		s->nodes = s->ranks / (log->highest_device + 1);
 	if (log->listed > 0 && log->listed != s->ranks)
 		draft_note(log->import,
-			"%s: its list of devices is not whole; %lld ranks on %lld nodes follow "
-			"from their numbers",
+			"%s: its list of devices is not whole; "
+			"%lld ranks on %lld nodes follow from their numbers",
 			log->name, (long long)s->ranks, (long long)s->nodes);
 }
 
 static bool no_rows(const struct log *log, struct error *error)
 {
 	return error_at(error, EXIT_CODE_INPUT, log->name, 0, 0,
-		"no rows of nccl-tests, expected size count type redop root time algbw busbw "
-		"#wrong; an average bus bandwidth alone tells latency and bandwidth apart from "
-		"nothing");
+		"no rows of nccl-tests, "
+		"expected size count type redop root time algbw busbw #wrong; "
+		"an average bus bandwidth alone tells latency and bandwidth apart from nothing");
 }
 
 static bool finish(struct log *log, struct error *error)

@@ -294,8 +294,8 @@ bool import_nccl_xml(struct topology_import *import, const char *name, const cha
 	(void)text;
 	(void)length;
 	return error_set(error, EXIT_CODE_ENVIRONMENT,
-		"%s: an NCCL topology dump, but this build has no XML parser; install expat "
-		"(Debian: libexpat1-dev) and build again",
+		"%s: an NCCL topology dump, but this build has no XML parser; "
+		"install expat (Debian: libexpat1-dev) and build again",
 		name);
 }
 

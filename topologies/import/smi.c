@@ -119,8 +119,8 @@ static bool check_symmetric(const struct matrix *m, struct error *error)
 			if (m->links->nvlinks[i][j] != m->links->nvlinks[j][i] ||
 				m->links->paths[i][j] != m->links->paths[j][i])
 				return error_at(error, EXIT_CODE_INPUT, m->name, 0, 0,
-					"GPU%d and GPU%d reach each other differently, expected a "
-					"symmetric matrix",
+					"GPU%d and GPU%d reach each other differently, "
+					"expected a symmetric matrix",
 					i, j);
 	return true;
 }
@@ -136,8 +136,8 @@ static bool set_matrix(struct matrix *m, struct error *error)
 		return false;
 	if (m->nics > 0)
 		draft_note(import,
-			"%s: counts all %d NICs, also those for storage and login; --network "
-			"KIND:NICSxBANDWIDTH says which carry the training",
+			"%s: counts all %d NICs, also those for storage and login; "
+			"--network KIND:NICSxBANDWIDTH says which carry the training",
 			m->name, m->nics);
 	/* An XML's links know the PCIe bandwidths. */
 	if (import->links == NULL)

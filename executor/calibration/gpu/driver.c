@@ -26,8 +26,8 @@ static bool allocate(
 
 	if (result != 0)
 		return error_set(error, EXIT_CODE_ENVIRONMENT,
-			"calibrate: no room for %s on GPU 0 (%lld MiB): is another process using "
-			"it?",
+			"calibrate: no room for %s on GPU 0 (%lld MiB): "
+			"is another process using it?",
 			what, (long long)(bytes >> 20));
 	*memory = (char *)(uintptr_t)address;
 	return true;

@@ -62,16 +62,15 @@ static bool find_layout(struct layout *layout, struct error *error)
 	MPI_Allreduce(MPI_IN_PLACE, mine, 2, MPI_INT, MPI_MAX, mpi.world);
 	if (-mine[0] != mine[1]) {
 		snprintf(message, sizeof(message),
-			"expected equally many ranks on each node, got %d on one and %d on "
-			"another",
+			"expected equally many ranks on each node, got %d on one and %d on another",
 			-mine[0], mine[1]);
 		return refuse(message, error);
 	}
 	int astray = mpi.rank % size != local;
 	MPI_Allreduce(MPI_IN_PLACE, &astray, 1, MPI_INT, MPI_MAX, mpi.world);
 	return !astray || refuse("expected ranks numbered node by node (0, 1 on the first, ...), "
-				 "got another order; use mpirun --map-by slot, or srun "
-				 "--distribution=block",
+				 "got another order; "
+				 "use mpirun --map-by slot, or srun --distribution=block",
 				  error);
 }
 
@@ -92,8 +91,9 @@ bool mpi_start(struct layout *layout, int expected, struct error *error)
 		char message[256];
 
 		snprintf(message, sizeof(message),
-			"MPI knows of %d ranks, the launcher started %d: it does not speak this "
-			"MPI's protocol; with Slurm use srun --mpi=pmix or --mpi=none",
+			"MPI knows of %d ranks, the launcher started %d: "
+			"it does not speak this MPI's protocol; "
+			"with Slurm use srun --mpi=pmix or --mpi=none",
 			ranks, expected);
 		return refuse(message, error);
 	}
@@ -127,11 +127,10 @@ bool mpi_share_descriptor(int *fd, struct error *error)
 	int failure = *fd < 0 ? errno : 0;
 	/* The first one's must stay open until all have it. */
 	MPI_Barrier(mpi.node);
-	return failure == 0 ||
-	       error_set(error, EXIT_CODE_ENVIRONMENT,
-		       "ranks of one node cannot share memory (%s): %s; they must see each "
-		       "other's processes",
-		       path, strerror(failure));
+	return failure == 0 || error_set(error, EXIT_CODE_ENVIRONMENT,
+				       "ranks of one node cannot share memory (%s): "
+				       "%s; they must see each other's processes",
+				       path, strerror(failure));
 }
 
 const char *mpi_library(void)

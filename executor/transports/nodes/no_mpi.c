@@ -4,8 +4,8 @@
 static bool lacking(struct error *error)
 {
 	return error_set(error, EXIT_CODE_ENVIRONMENT,
-		"this build has no MPI, which ranks on several nodes need: install libopenmpi-dev "
-		"and openmpi-bin and build again");
+		"this build has no MPI, which ranks on several nodes need: "
+		"install libopenmpi-dev and openmpi-bin and build again");
 }
 
 bool mpi_start(struct layout *layout, int expected, struct error *error)
