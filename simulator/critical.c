@@ -1,5 +1,5 @@
-/* The critical path: from the last operation of the last step backwards, always to what its start
- * waited for longest. */
+/* The critical path: backwards from the last operation of the last step, always to the operation
+ * for which the start waited longest. */
 #include <math.h>
 
 #include "simulator/results.h"
@@ -14,7 +14,7 @@ struct cause {
 	int instance; /* -1: none, the step begins */
 };
 
-/* The latest instance before `instance` of the same stream or engine; -1. */
+/* The latest instance before `instance` on the same stream or engine; -1: there is none. */
 static int before(const struct engine *engine, int instance, bool same_communicator)
 {
 	const struct task *task = task_of(engine, instance);
@@ -45,7 +45,7 @@ static void consider_waits(const struct engine *engine, const struct wait *waits
 		consider(engine, base + waits[i].place.first, reason, cause);
 }
 
-/* Why the host came to `instance` when it did: the operation that it last waited for. */
+/* The reason why the host issued `instance` when it did: the operation for which it waited last. */
 static struct cause host_cause(const struct engine *engine, int instance)
 {
 	int first = instance - instance % engine->n_ops;
@@ -120,7 +120,7 @@ void critical_path(const struct engine *engine, struct arena *arena, struct crit
 		struct cause cause = cause_of(engine, instance);
 
 		path->ops[path->n] = instance - first;
-		/* What the step before did is where this one begins. */
+		/* A cause in the step before counts as the start of this step. */
 		if (cause.instance >= 0 && cause.instance < first)
 			cause.reason = CRITICAL_START;
 		path->reasons[path->n++] = cause.reason;

@@ -1,4 +1,4 @@
-/* simulate: engine, memory, prediction, and on request the details. */
+/* simulate(): runs engine and memory, makes the prediction, and on request the details. */
 #include "simulator/simulator.h"
 
 #include <math.h>
@@ -25,8 +25,8 @@ static double earlier(double a, double b)
 	return a < b ? a : b;
 }
 
-/* Seconds from the start of the step. What the host issued ahead of it counts as there from its
- * beginning. */
+/* Fills the timeline in seconds from the start of the step. Operations that the host issued ahead
+ * of it count as issued at its start. */
 static void fill_timeline(const struct engines *engines, const struct engine *engine,
 	const struct ledger *ledger, struct arena *arena, struct timeline *timeline)
 {
@@ -66,7 +66,7 @@ static struct simulation_options options_for(const struct simulation_options *op
 	return wanted;
 }
 
-/* What the classes have in common. `scratch` goes away afterwards, `arena` is the caller's. */
+/* Shared by all classes. `scratch` is freed afterwards, `arena` is the caller's. */
 struct run {
 	const struct schedule *schedule;
 	const struct simulation_options *options;
@@ -81,7 +81,7 @@ static void open_engines(const struct run *run, struct engines *engines)
 	engines_init(engines, run->schedule, &options, run->scratch);
 }
 
-/* What the step takes longer than it would if a batch were always ready. */
+/* The time by which the step is longer than if every batch were ready. */
 static double waited_for_data(const struct run *run, const struct engines *engines)
 {
 	struct engines ready;
@@ -96,15 +96,15 @@ static double waited_for_data(const struct run *run, const struct engines *engin
 		return 0;
 	double step = engines_step_time(engines);
 	double longer = step - engines_last_step(&ready);
-	return longer > 1e-9 * step ? longer : 0; /* less is rounding */
+	return longer > 1e-9 * step ? longer : 0; /* a smaller difference is rounding */
 }
 
-/* What watches the engine of a class. */
+/* The meters of the engine of one class. */
 struct watch {
 	struct meter meter;
 	struct exposure_meter exposure;
 	struct ledger ledger;
-	struct shortage *shortage; /* NULL: of one without a limit */
+	struct shortage *shortage; /* NULL: the class has no limit */
 };
 
 /* One run of all classes. */
@@ -118,7 +118,7 @@ static bool measures(const struct run *run)
 	return run->options->memory != MEMORY_IGNORED;
 }
 
-/* `room`: bytes that the allocator may hold; 0: any. */
+/* `room`: bytes that the allocator may hold; 0: unlimited. */
 static void watch_class(const struct run *run, struct engine *engine, int64_t room,
 	struct watch *watch, struct simulation *simulation)
 {
@@ -136,7 +136,7 @@ static void watch_class(const struct run *run, struct engine *engine, int64_t ro
 		exposure_init(&watch->exposure, engine);
 }
 
-/* `rooms`, `simulations`: by class; `rooms` NULL: no class is short of memory. */
+/* `rooms`, `simulations`: one for each class; `rooms` NULL: no class is short of memory. */
 static bool attempt(const struct run *run, const int64_t *rooms, struct simulation *simulations,
 	struct attempt *attempt, struct error *error)
 {
@@ -160,7 +160,7 @@ static bool attempt(const struct run *run, const int64_t *rooms, struct simulati
 	return true;
 }
 
-/* The class whose buffers need most. */
+/* The class whose buffers need the most memory. */
 static int heaviest(const struct run *run, const struct attempt *attempt)
 {
 	int most = 0;
@@ -203,7 +203,7 @@ static void read_off(const struct run *run, int class, const struct common *comm
 	critical_path(engine, run->arena, &simulation->critical);
 }
 
-/* What is uncertain about a step is so by the same factor where the allocator makes it longer. */
+/* The interval keeps its relative width where the allocator makes the step longer. */
 static void stretch_interval(const struct prediction *unlimited, struct prediction *p)
 {
 	double factor = p->step_time / unlimited->step_time;
@@ -223,8 +223,8 @@ static bool any_starved(const struct engines *engines)
 	return false;
 }
 
-/* Allocators reach their limits: again, with those that have them. What a step is without limits,
- * each class says of itself. */
+/* Simulates again with limits for the classes whose allocators reach them. The figures without
+ * limits are those of each class. */
 static bool run_short(const struct run *run, struct simulation *simulations, struct error *error)
 {
 	int n = run->schedule->n_classes;
@@ -251,7 +251,8 @@ static bool run_short(const struct run *run, struct simulation *simulations, str
 				simulation->prediction.fits = FITS_NO;
 			continue;
 		}
-		limited[c].exposed = simulation->exposed; /* what the retries expose is theirs */
+		limited[c].exposed =
+			simulation->exposed; /* retries do not change what its collectives expose */
 		read_off(run, c, &common, unlimited.time.data_wait, &again,
 			rooms[c] > 0 ? &unlimited : NULL, &limited[c]);
 		stretch_interval(&unlimited, &limited[c].prediction);
@@ -260,7 +261,7 @@ static bool run_short(const struct run *run, struct simulation *simulations, str
 	return true;
 }
 
-/* What is uncertain is so of all of them. */
+/* The interval is the same for all classes. */
 static void share_interval(const struct prediction *from, struct prediction *to)
 {
 	to->step_time_low = from->step_time_low;
@@ -301,7 +302,7 @@ static bool is_worse(const struct prediction *a, const struct prediction *b)
 	return a->peak_allocated_bytes > b->peak_allocated_bytes;
 }
 
-/* The worst class stands for all. */
+/* Makes the prediction of the worst class that of the plan. */
 static void tell_worst(
 	const struct run *run, struct simulation *simulations, struct simulation *simulation)
 {

@@ -38,14 +38,15 @@ bool collective_kind_of(enum op_kind kind, enum collective_kind *collective)
 	return false;
 }
 
-/* Messages between pairs: nothing is gathered or summed on the way. */
+/* Is it an exchange of messages between pairs, in which nothing is gathered or summed on the
+ * way? */
 static bool is_exchange(enum collective_kind kind)
 {
 	return kind == COLLECTIVE_ALL_TO_ALL || kind == COLLECTIVE_SEND_RECV;
 }
 
-/* A runtime that goes inside the node first, on a group that spans nodes with several ranks each.
- */
+/* Does the runtime reduce inside the node first, and does the group span nodes with several ranks
+ * each? */
 static bool is_hierarchical(
 	const struct runtime *runtime, const struct placement *placement, enum collective_kind kind)
 {
@@ -53,18 +54,18 @@ static bool is_hierarchical(
 	       placement->ranks_per_node > 1;
 }
 
-/* Bytes that one rank sends. */
+/* The bytes that one rank sends. */
 static double sent(enum collective_kind kind, double ranks, double bytes)
 {
-	/* Of (r - 1) / r of them, by enum collective_kind. */
+	/* multiples of (r - 1) / r of the bytes, by enum collective_kind */
 	static const double passes[] = {1, 1, 2, 1};
 
 	return kind == COLLECTIVE_SEND_RECV ? bytes : passes[kind] * bytes * (ranks - 1) / ranks;
 }
 
-/* Bytes of one group that leave a node, the ranks in order: a flat ring enters and leaves every
- * node once, so what one rank forwards is what a node sends (docs/cost-model.md); of an all-to-all
- * the parts of all its ranks for other nodes do; of a chain of messages one does. */
+/* The bytes of one group that leave a node, with ranks in order. A flat ring enters and leaves
+ * every node once, so a node sends what one rank forwards (docs/cost-model.md). In an all-to-all a
+ * node sends the parts of all its ranks for other nodes; in a chain of messages, one message. */
 static double group_egress(
 	const struct placement *placement, enum collective_kind kind, double bytes)
 {
@@ -140,7 +141,8 @@ static double modelled_time(const struct machine *machine, const struct placemen
 	return network_time(machine->topology, placement, kind, (double)bytes);
 }
 
-/* The measured number of ranks nearest to `ranks` (as a ratio); 0 = none on so many nodes. */
+/* The measured number of ranks nearest to `ranks` (as a ratio); 0: none was measured on this many
+ * nodes. */
 static int64_t nearest_measured(const struct calibration *calibration, enum collective_kind kind,
 	int64_t ranks, int64_t nodes)
 {
@@ -167,7 +169,8 @@ static enum collective_kind measured_as(
 	return same ? COLLECTIVE_ALL_GATHER : kind;
 }
 
-/* Measured; for another number of ranks, scaled as the model says. Negative when never measured. */
+/* The measured time, scaled by the model for another number of ranks. Negative: it was never
+ * measured. */
 static double measured_time(const struct machine *machine, const struct placement *placement,
 	enum collective_kind asked, int64_t bytes)
 {
@@ -201,8 +204,8 @@ static double level_time(const struct machine *machine, const struct placement *
 
 /* --- levels ----------------------------------------------------------------------------------- */
 
-/* All-gather: across nodes among ranks of equal local index, then inside the node; reduce-scatter
- * the other way round; all-reduce is one after the other with an all-reduce between. */
+/* All-gather: across nodes among ranks of equal local index, then inside the node. Reduce-scatter:
+ * the other way round. All-reduce: the second, an all-reduce across nodes, then the first. */
 static double hierarchical_time(const struct machine *machine, const struct placement *placement,
 	enum collective_kind kind, int64_t bytes)
 {
@@ -261,7 +264,7 @@ static double placed_time(const struct machine *machine, const struct runtime *r
 	return modelled_time(machine, placement, kind, bytes);
 }
 
-/* Names what placed_time went by. */
+/* Sets the name of the algorithm that placed_time used. */
 static void name_choice(const struct machine *machine, const struct runtime *runtime,
 	const struct placement *placement, enum collective_kind kind, int64_t bytes,
 	struct collective_choice *choice)
@@ -304,7 +307,7 @@ struct collective_choice cost_collective_choice(const struct topology *topology,
 
 /* --- wire and loads --------------------------------------------------------------------------- */
 
-/* Of all groups of a node. Two levels send each node's part only. */
+/* The bytes that all groups of a node send. With two levels only the node's own part is sent. */
 static double placed_egress(const struct runtime *runtime, const struct placement *placement,
 	enum collective_kind kind, int64_t bytes)
 {
@@ -323,7 +326,7 @@ double collective_node_egress(const struct topology *topology, const struct runt
 	return placed_egress(runtime, &placement, kind, bytes);
 }
 
-/* Bytes that one rank sends over the links inside its node. */
+/* The bytes that one rank sends over the links inside its node. */
 static double sent_inside(
 	const struct placement *placement, enum collective_kind kind, double bytes)
 {
@@ -344,8 +347,8 @@ static double load(double bytes, double seconds, double bandwidth)
 	return fmin(1, bytes / seconds / bandwidth);
 }
 
-/* Device memory: a gather writes what it receives and reads what it forwards, as do messages; a
- * reduction reads its own data besides. */
+/* Traffic in device memory: a gather writes what it receives and reads what it forwards, as
+ * messages do; a reduction also reads its own data. */
 static double memory_passes(enum collective_kind kind)
 {
 	static const double passes[] = {2, 3, 2.5, 2, 2}; /* by enum collective_kind */
@@ -375,7 +378,7 @@ static double channels_of(const struct machine *machine, const struct placement 
 			.channels);
 }
 
-/* Measured times have it in them, and a stated congestion what flows do to each other. */
+/* Adds waits for busy links. Measured times and a stated congestion already contain them. */
 static void wait_for_links(const struct machine *machine, const struct runtime *runtime,
 	const struct placement *placement, enum collective_kind kind, int64_t bytes,
 	struct cost *cost)
@@ -435,8 +438,8 @@ void collective_cost(const struct machine *machine, const struct runtime *runtim
 		host_loads(machine, &placement, kind, bytes, cost);
 }
 
-/* The rank's own chunk is multiplied before the first copy is there, and the last one when it is.
- * Of sums the last chunk stays where it is made. Copy engines take no multiprocessors. */
+/* The rank's own chunk is multiplied before the first copy has arrived, and the last chunk when it
+ * has. Of sums the last chunk stays on its rank. Copy engines use no multiprocessors. */
 void collective_beside_cost(const struct machine *machine, const struct runtime *runtime,
 	enum collective_kind kind, const struct group *group, int64_t bytes, double chunk,
 	struct cost *cost)

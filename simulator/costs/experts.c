@@ -7,7 +7,7 @@
  * made and added up. */
 #include "simulator/costs/experts.h"
 
-/* The family's gate and up are clamped (swiglu_limit). */
+/* Does the model's family clamp gate and up projections (swiglu_limit)? */
 static bool clamps(const struct architecture *a, enum module_kind kind)
 {
 	return kind == MODULE_EXPERTS_ACTIVATION && a->family == FAMILY_GPT_OSS;

@@ -1,18 +1,19 @@
 #include "simulator/costs/fp8.h"
 
-/* One operand: bytes read and written an element, of two bytes; kernels. */
+/* The cast of one operand: bytes read and written for each element of two bytes, and kernels. */
 struct cast {
 	double bytes, kernels;
 };
 
 struct casts {
-	struct cast input, normed, weight; /* of forward; `normed`: an input that a norm writes */
+	struct cast input, normed, weight; /* for forward; `normed`: an input written by a norm */
 	struct cast gradient;              /* dY, for both products of backward */
 	struct cast weight_again, input_again; /* the weight for dX, the input for dW */
-	struct cast scaled;                    /* what a product of backward made */
-	/* Of what tensor ranks gather, a rank's own rows: of dY, and of a norm's result. */
+	struct cast scaled;                    /* the result of a product in backward */
+	/* Operands that tensor ranks gather, of which a rank casts its own rows: dY, and the result
+	 * of a norm. */
 	struct cast rows, normed_rows;
-	struct cast turned; /* what was gathered, for dW */
+	struct cast turned; /* a gathered operand, for dW */
 };
 
 /* Compiled: the largest element is found in a pass (2 bytes; two kernels), scaling, clamping and
@@ -124,7 +125,7 @@ static void add(struct fp8_casts *sum, const struct cast *cast, double elements,
 	sum->kernels += times * cast->kernels;
 }
 
-/* Of dY for both products. */
+/* Adds the casts of dY for both products. */
 static void add_gradient(struct fp8_casts *sum, const struct casts *casts, double elements,
 	double part, enum pass pass, bool is_gathered)
 {
@@ -134,14 +135,15 @@ static void add_gradient(struct fp8_casts *sum, const struct casts *casts, doubl
 		add(sum, &casts->turned, elements, 1);
 }
 
-/* FSDP2 brings weights in fp8: in the order that forward reads, and backward's product not
- * (float8_ops.py, preprocess_addmm). */
+/* FSDP2 gathers weights in fp8, in the order that the product of forward reads and that of backward
+ * does not (float8_ops.py, preprocess_addmm). */
 static bool torch_gathers_fp8(const struct plan *plan)
 {
 	return plan->fp8_param_gather && !runtime_of(plan->runtime)->keeps_fp8_copies;
 }
 
-/* Forward's; what is kept in fp8 is turned once a step, where products need both orders. */
+/* Adds the casts of a weight for forward. A weight kept in fp8 is transposed once a step, if
+ * products need both orders. */
 static void add_weight(struct fp8_casts *sum, const struct plan *plan, const struct casts *casts,
 	double elements, double times)
 {
@@ -159,7 +161,7 @@ struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model
 	double weights =
 		runtime_of(plan->runtime)->keeps_fp8_copies ? 1 / (double)plan->grad_accum : 1;
 	double inputs = fp8_shares_input(plan, model, module) ? 0 : 1;
-	/* Cast before they are gathered: a rank's own. */
+	/* Operands are cast before they are gathered, so each rank casts its own part. */
 	double part = 1 / (double)plan->mesh.tensor;
 	enum module_kind kind = model->modules[module].kind;
 	bool is_row = fp8_is_row_parallel(kind), gathers = fp8_is_gathered(plan);
@@ -180,7 +182,8 @@ struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model
 	if (pass != PASS_BACKWARD_WEIGHT)
 		add(&sum, torch_gathers_fp8(plan) ? &casts->turned : &casts->weight_again, out * in,
 			1);
-	/* Compiled, what other layers make of their input is scaled where it is read. */
+	/* In compiled code, the gradients of other layers' inputs are scaled where they are
+	 * read. */
 	if (pass != PASS_BACKWARD_WEIGHT && kind == MODULE_ATTENTION_OUTPUT)
 		add(&sum, &casts->scaled, tokens * in, 1);
 	if (pass != PASS_BACKWARD_INPUT) {

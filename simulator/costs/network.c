@@ -1,6 +1,6 @@
-/* What collectives between nodes take longer in a step than when they run alone on an idle network,
- * as tables of collectives show them: others use the fabric too, and flows meet in it. A ring or
- * tree is as slow as the slowest of its links, so all of this grows with the nodes. */
+/* Slowdowns of collectives between nodes in a step, compared with tables of collectives that run
+ * alone on an idle network: other tenants use the fabric, and flows share links. A ring or tree is
+ * as slow as its slowest link, so all slowdowns grow with the nodes. */
 #include <math.h>
 
 #include "simulator/costs/collectives.h"
@@ -17,7 +17,7 @@ static const struct {
 	 * queue pairs (SIGCOMM 2024); Tolly report 225112 has 10 to 23 % between eight nodes.
 	 * InfiniBand routes adaptively. */
 	double collisions;
-	double steady; /* what is left from step to step without either, as of one node */
+	double steady; /* spread from step to step that remains without either, as on one node */
 } networks[] = {
 	[NETWORK_NONE] = {0, 0, 0.03},
 	[NETWORK_INFINIBAND] = {0, 0, 0.03},
@@ -27,7 +27,7 @@ static const struct {
 	[NETWORK_TCPX] = {0, 0, 0.03},
 };
 
-/* What is shared is measured up to so many doublings of nodes; beyond them it does not grow. */
+/* Sharing was measured up to this many doublings of nodes; beyond them it does not grow. */
 enum { DOUBLINGS_MEASURED = 5, COLLISIONS_NODES = 32 };
 
 static double doublings(int64_t nodes)
@@ -40,15 +40,16 @@ static double deviation(enum network_kind kind, int64_t nodes)
 	return networks[kind].shared * doublings(nodes);
 }
 
-/* The percentiles are of runs at many times and places: half of the variance is taken to be from
- * one step to the next, half between runs [U]. */
+/* The percentiles are of runs at many times and places. Half of the variance is assumed to be
+ * between steps, half between runs [U]. */
 double network_jitter(enum network_kind kind, int64_t nodes)
 {
 	return fmax(networks[kind].steady, deviation(kind, nodes) / sqrt(2));
 }
 
-/* A step waits for the sum of its collectives, so for the mean of each, and tables show medians:
- * for a log-normal time the mean is exp(deviation^2 / 2) of the median. */
+/* The factor from the median to the mean. A step waits for the sum of its collectives, so for their
+ * means, while tables show medians; for a log-normal time the mean is exp(deviation^2 / 2) times
+ * the median. */
 static double mean_of_shared(enum network_kind kind, int64_t nodes)
 {
 	double d = deviation(kind, nodes);
@@ -56,9 +57,9 @@ static double mean_of_shared(enum network_kind kind, int64_t nodes)
 	return exp(d * d / 2);
 }
 
-/* How far flows meet: not at all between two nodes, which have one path each way, and from there on
- * as the load of the busiest of n paths exceeds the mean one, where a hash deals the flows out.
- * That goes on growing, slowly, however many there are. */
+/* The degree to which flows share links. It is 0 between two nodes, which have one path each way;
+ * from there it grows as the load of the busiest of n paths exceeds the mean, where a hash assigns
+ * flows to paths. It goes on growing slowly. */
 static double meeting(int64_t nodes)
 {
 	double pair = expected_maximum(2);
@@ -76,7 +77,7 @@ double network_late(enum network_kind kind, int64_t nodes, double seconds, doubl
 	       fmin(wire, seconds) * networks[kind].collisions * meeting(nodes);
 }
 
-/* The busiest of many differs less from one hash to the next, not more. */
+/* The load of the busiest path varies less from one hash to the next the more paths there are. */
 double network_spread(enum network_kind kind, int64_t nodes)
 {
 	return networks[kind].collisions * fmin(1, meeting(nodes)) / 2;

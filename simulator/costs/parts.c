@@ -1,4 +1,5 @@
-/* Parts of the model, switched off one by one: what an operation costs without them. */
+/* Parts of the cost model that can be switched off one by one, and the cost of an operation without
+ * them. */
 #include "simulator/costs/costs.h"
 
 const char *const cost_part_names[] = {

@@ -1,4 +1,4 @@
-/* How far off predicted times of collectives are. */
+/* The error of predicted times of collectives. */
 #include "simulator/costs/costs.h"
 
 enum { LEVEL_NODE, LEVEL_DOMAIN, LEVEL_NETWORK, LEVEL_COUNT };

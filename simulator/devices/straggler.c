@@ -38,7 +38,7 @@ double straggler_slowdown(const struct topology *topology)
 	return topology->device.kind == DEVICE_GPU ? slowdown_of(topology_devices(topology)) : 1;
 }
 
-/* Parameters that a token meets in products, of which it has a gradient too. */
+/* The parameters that a token uses in products and that have gradients too. */
 static double work_of(const struct model *model)
 {
 	double work = (double)model->active_parameter_count;
@@ -50,7 +50,7 @@ static double work_of(const struct model *model)
 	return work;
 }
 
-/* Of the stages that have at least so much to do. */
+/* The number of stages with at least this much work. */
 static int stages_with(const struct schedule *schedule, double least)
 {
 	int n = 0;
@@ -72,7 +72,7 @@ static double most_below(const struct schedule *schedule, double bound)
 	return most;
 }
 
-/* Some schedules have one class alone: of these the others' are not known. */
+/* Are all stages known? Some schedules have only one class. */
 static bool has_all_stages(const struct schedule *schedule)
 {
 	for (int c = 0; c < schedule->n_classes; c++)
@@ -81,8 +81,8 @@ static bool has_all_stages(const struct schedule *schedule)
 	return true;
 }
 
-/* A pipeline goes as fast as its slowest stage: the slowest device of those with most to do, or of
- * more of them, whose stages have less. */
+/* A pipeline is as slow as its slowest stage. That has the slowest device of the stages with most
+ * work, or the slowest of more devices whose stages have less. */
 double straggler_of_stages(const struct schedule *schedule)
 {
 	int64_t ranks = plan_ranks(&schedule->plan) / schedule->n_classes;

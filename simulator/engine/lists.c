@@ -1,4 +1,4 @@
-/* Walking through a list whose loops come round again. */
+/* Walks through a list with loops that are repeated. */
 #include "simulator/engine/lists.h"
 
 static int count(const int *member, int n, int value)
@@ -10,7 +10,7 @@ static int count(const int *member, int n, int value)
 	return found;
 }
 
-/* Loops are listed with the outer ones first: the last one that fits is the innermost. */
+/* Outer loops are listed first, so the last loop that contains the position is the innermost. */
 static void find_loops(const struct program *program, struct list *list)
 {
 	for (int l = 0; l < program->n_loops; l++) {
@@ -58,7 +58,7 @@ static int depth_of(const struct program *program, int loop)
 	return program->loops[loop].outer >= 0;
 }
 
-/* The loop round `loop`, if it also ends here. */
+/* The loop around `loop`, if it ends at the same operation. */
 static int closed_outside(
 	const struct list *list, const struct program *program, int loop, int place)
 {

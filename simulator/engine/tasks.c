@@ -1,10 +1,9 @@
-/* Operations as the engine needs them: costs, where they stand, what they wait for. */
+/* Prepares operations for the engine: their costs, positions, and waits. */
 #include "simulator/engine/inside.h"
 
-/* --- places ------------------------------------------------------------------------------------
- */
+/* --- positions -------------------------------------------------------------------------------- */
 
-/* Loops round an operation, innermost first; -1. */
+/* The loops around an operation, the innermost first; -1: none. */
 struct round {
 	int inner, outer;
 };
@@ -26,7 +25,7 @@ static struct round loops_round(const struct program *program, int op)
 	return round;
 }
 
-/* Operations that one iteration carries out. */
+/* The number of operations that one iteration executes. */
 static int iteration_length(const struct program *program, int loop)
 {
 	int length = program->loops[loop].n;
@@ -60,7 +59,7 @@ static void init_loops(struct engine *engine, int index)
 	task->place.outer = iteration_length(program, round.outer);
 }
 
-/* Where each operation stands in its first iteration. */
+/* Sets the position of each operation in its first iteration. */
 static void init_places(struct engine *engine)
 {
 	const struct program *program = engine->program;
@@ -77,8 +76,7 @@ static void init_places(struct engine *engine)
 	engine->n_carried_out = position;
 }
 
-/* --- what an operation is ----------------------------------------------------------------------
- */
+/* --- kinds of operations ---------------------------------------------------------------------- */
 
 /* On a CPU the issuing thread computes, and one communication thread carries out the rest: the
  * collectives and what follows them on their streams, in issue order. */
@@ -108,7 +106,7 @@ static void init_task(struct engine *engine, int index)
 
 	task->meeting = -1;
 	task->communicates = class == OP_CLASS_COLLECTIVE || class == OP_CLASS_MESSAGE;
-	/* What the host does beside a GPU takes none of its units. */
+	/* Work of the host beside a GPU takes none of its units. */
 	task->computes = (class == OP_CLASS_COMPUTE || class == OP_CLASS_TRAFFIC) &&
 			 (inline_host || op->stream != STREAM_HOST);
 	task->blocks_host =
@@ -129,7 +127,7 @@ static void init_costs(struct engine *engine, const struct engine_options *optio
 			cost->host_before += options->exchange_wait;
 			cost->host += options->exchange_wait;
 		}
-		/* A share of time spent on memory is a share of its bandwidth. */
+		/* The share of time spent on memory is taken as the share of its bandwidth. */
 		if (task->computes && cost->device > 0)
 			cost->memory_load = cost->memory / cost->device;
 	}
@@ -152,7 +150,8 @@ static void fill_waits(struct engine *engine, struct slice slice, struct wait *w
 	}
 }
 
-/* Each may wait for one thing more: the batch. Those of a pipeline do not. */
+/* A schedule of one class has room for one more wait per operation, for the batch. Pipelines wait
+ * otherwise. */
 static void init_waits(struct engine *engine)
 {
 	int more = engine->schedule->n_classes == 1, n = more * engine->n_ops;
@@ -175,8 +174,9 @@ static void init_waits(struct engine *engine)
 	}
 }
 
-/* `.to(device)` without non_blocking returns when the compute stream has come to the copy, behind
- * all that was issued before: `last`, of the micro-batch before. */
+/* Makes the host wait: `.to(device)` without non_blocking returns when the compute stream has
+ * reached the copy, behind everything issued before, which ends with `last` of the micro-batch
+ * before. */
 static void wait_for_stream(struct engine *engine, int index, int last)
 {
 	struct task *task = &engine->tasks[index];
@@ -190,7 +190,7 @@ static void wait_for_stream(struct engine *engine, int index, int last)
 	task_host_waits(task)[task->n_host_waits++] = (struct wait){place, before->queue};
 }
 
-/* A pipeline is fed with the batches of all its micro-batches at once. */
+/* A pipeline gets the batches of all its micro-batches at once. */
 static void feed_pipeline(struct engine *engine)
 {
 	engine->tasks[0].takes_batch = true;
@@ -223,8 +223,7 @@ static void init_batches(struct engine *engine)
 	engine->batch_interval = plan_loader_time(plan) / (double)plan->grad_accum;
 }
 
-/* --- all of it ---------------------------------------------------------------------------------
- */
+/* --- all tasks -------------------------------------------------------------------------------- */
 
 void engine_init_tasks(struct engine *engine, int class, const struct engine_options *options)
 {

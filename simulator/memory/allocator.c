@@ -42,7 +42,7 @@ void allocator_init(
 	}
 }
 
-/* Of any content. */
+/* A block whose contents are not set. */
 static inline struct allocator_block *block_new(struct allocator *a)
 {
 	struct allocator_block *block = a->unused;
@@ -67,8 +67,8 @@ static inline void block_drop(struct allocator *a, struct allocator_block *block
 /* --- free blocks --------------------------------------------------------------------------------
  */
 
-/* The first size that is not smaller. There are about ten, and blocks repeat: a processor foresees
- * how far a walk goes, while a search by halves waits for each step. */
+/* The first size that is not smaller. There are about ten sizes and requests repeat, so the
+ * processor predicts the length of a linear search, while a bisection would wait for each step. */
 static inline struct free_size *size_from(const struct free_list *list, int64_t bytes)
 {
 	struct free_size *size = list->sizes;
@@ -91,7 +91,7 @@ static inline void size_drop(struct free_list *list, struct free_size *size)
 		size[0] = size[1];
 }
 
-/* The first of a size goes, and `next` follows it. */
+/* Takes the first block of a size out of its list; `next` follows it. */
 static inline void pop(struct free_list *list, struct free_size *size, struct allocator_block *next)
 {
 	size->first = next;
@@ -101,7 +101,7 @@ static inline void pop(struct free_list *list, struct free_size *size, struct al
 		size_drop(list, size);
 }
 
-/* One more of its size. */
+/* Adds a block to its size. */
 static inline void push(struct free_size *size, struct allocator_block *block)
 {
 	block->is_free = true;
@@ -111,7 +111,7 @@ static inline void push(struct free_size *size, struct allocator_block *block)
 	size->first = block;
 }
 
-/* The only block of its size. */
+/* Makes a block the only one of its size. */
 static inline void stand_alone(struct free_size *size, struct allocator_block *block)
 {
 	block->is_free = true;
@@ -146,8 +146,8 @@ static inline void list_cut(struct allocator_block *block)
 		block->free_after->free_before = block->free_before;
 }
 
-/* The first of a size goes, `next` follows it there, and a smaller block comes: the sizes between
- * the two make way. */
+/* Takes out the first block of a size, which `next` follows, and puts in a smaller one, by moving
+ * the sizes between them. */
 static inline void list_sink(struct allocator *a, struct free_size *from,
 	struct allocator_block *next, struct allocator_block *block)
 {
@@ -165,7 +165,7 @@ static inline void list_sink(struct allocator *a, struct free_size *from,
 	stand_alone(to, block);
 }
 
-/* The same for a larger one. */
+/* The same for a larger block. */
 static inline void list_rise(struct allocator *a, struct free_size *from,
 	struct allocator_block *next, struct allocator_block *block)
 {
@@ -194,7 +194,7 @@ static int64_t segment_bytes(int64_t bytes)
 
 static void release_list(struct allocator *a, const struct free_list *list)
 {
-	/* Blocks of a size go one by one, and the size with the last of them. */
+	/* Blocks of a size are removed one by one, and the size with its last block. */
 	for (int i = list->n - 1; i >= 0; i--) {
 		for (struct allocator_block *block = list->sizes[i].first, *next; block != NULL;
 			block = next) {
@@ -214,7 +214,8 @@ static int64_t page_of(const struct free_list *list)
 	return list->small ? SMALL_SEGMENT : LARGE_SEGMENT;
 }
 
-/* What follows an unmapped stretch: the rest of a free block, or the block behind it. */
+/* Makes the rest of a free block behind an unmapped stretch a block of its own, followed by the
+ * next block. */
 static void cut_behind(struct allocator *a, const struct allocator_block *block, int64_t offset)
 {
 	int64_t bytes = block->offset + block->bytes - offset;
@@ -231,8 +232,8 @@ static void cut_behind(struct allocator *a, const struct allocator_block *block,
 		next->previous = rest;
 }
 
-/* The pages that are wholly in a free block go back. Their addresses are used again only at the end
- * of the segment; the real one fills holes first. */
+/* Gives back the pages that are wholly in a free block. Their addresses are reused only at the end
+ * of the segment; the real allocator fills holes first. */
 static void unmap(struct allocator *a, struct allocator_block *block)
 {
 	struct free_list *list = block->list;
@@ -260,7 +261,7 @@ static void unmap(struct allocator *a, struct allocator_block *block)
 	block_drop(a, block);
 }
 
-/* What is made meanwhile has no whole page. */
+/* Blocks that unmap makes meanwhile contain no whole page. */
 static void unmap_free(struct allocator *a)
 {
 	for (struct block_chunk *chunk = a->chunks; chunk != NULL; chunk = chunk->next)
@@ -269,7 +270,8 @@ static void unmap_free(struct allocator *a)
 				unmap(a, &chunk->blocks[i]);
 }
 
-/* All segments that are wholly free go back to the device; of expandable ones, all pages. */
+/* Gives back to the device all segments that are wholly free; of expandable segments, all free
+ * pages. */
 static void release_cached(struct allocator *a)
 {
 	a->retries++;
@@ -307,8 +309,8 @@ static struct allocator_block *segment_new(
 	return block;
 }
 
-/* What a segment must grow by, in whole pages, to hold the request behind what is free at its end.
- */
+/* The bytes, in whole pages, by which a segment must grow to hold the request behind the free block
+ * at its end. */
 static int64_t growth_for(const struct free_list *list, int64_t bytes)
 {
 	bool free_tail = list->tail != NULL && list->tail->is_free;
@@ -316,7 +318,7 @@ static int64_t growth_for(const struct free_list *list, int64_t bytes)
 	return round_up(max_i64(segment_bytes(bytes) - there, 1), page_of(list));
 }
 
-/* The last block of the segment, in no list and large enough. */
+/* Grows a segment. Returns its last block, which is in no list and large enough. */
 static struct allocator_block *segment_grow(
 	struct allocator *a, struct free_list *list, int64_t bytes)
 {
@@ -348,7 +350,7 @@ static struct allocator_block *segment_grow(
 /* --- requests -----------------------------------------------------------------------------------
  */
 
-/* Makes the last `left` bytes of a block a block of their own, which is in no list. */
+/* Makes the last `left` bytes of a block a block of their own, in no list. */
 static inline struct allocator_block *split(
 	struct allocator *a, struct allocator_block *block, int64_t left)
 {
@@ -384,7 +386,7 @@ static inline void count_taken(struct allocator *a, int64_t bytes)
 	a->peak_active = max_i64(a->peak_active, a->active);
 }
 
-/* Of the smallest size that is large enough, the one freed last; or a new one. */
+/* Takes the block that was freed last of the smallest size that is large enough; or a new one. */
 static inline struct allocator_block *take_of(
 	struct allocator *a, struct free_list *list, struct free_size *size, int64_t bytes)
 {
@@ -405,7 +407,8 @@ static inline struct allocator_block *take_of(
 	return block;
 }
 
-/* What is kept in front of a free block takes its first bytes. */
+/* Takes blocks that are kept. If the block before a free one is kept too, it grows by the bytes
+ * instead. */
 void allocator_keep(struct allocator *a, int stream, int64_t bytes, int n)
 {
 	bytes = allocator_rounded(bytes);
@@ -436,8 +439,8 @@ struct allocator_block *allocator_take(struct allocator *a, int stream, int64_t 
 	return take_of(a, list, size_from(list, bytes), bytes);
 }
 
-/* While a size has more than one block that need not be split, the next request finds it again. The
- * last one is left. */
+/* Takes blocks of one size while there are several that need not be split, since the next request
+ * would find that size again. The last one is left. */
 static inline int take_alike(struct allocator *a, const struct free_list *list,
 	struct free_size *size, int64_t bytes, int n, struct allocator_block **blocks)
 {
@@ -468,7 +471,7 @@ void allocator_take_all(
 	}
 }
 
-/* `second` follows `first`. */
+/* Merges two blocks; `second` follows `first`. */
 static inline void merge(
 	struct allocator *a, struct allocator_block *first, struct allocator_block *second)
 {
@@ -482,7 +485,7 @@ static inline void merge(
 	block_drop(a, second);
 }
 
-/* Makes two neighbours one free block; `listed`, one of the two, is free already. */
+/* Makes two neighbours one free block. `listed` is the one of them that is free already. */
 static inline void join(struct allocator *a, struct allocator_block *first,
 	struct allocator_block *second, struct allocator_block *listed)
 {
@@ -522,7 +525,7 @@ void allocator_give(struct allocator *a, struct allocator_block *block)
 		list_put(a, block);
 }
 
-/* Where the size of one was found is where that of the next one is looked for first. */
+/* The size of each block is looked for first where that of the one before was found. */
 void allocator_give_all(struct allocator *a, int n, struct allocator_block **blocks)
 {
 	int64_t at = 0;

@@ -1,9 +1,9 @@
-/* NCCL's own performance model, by which it chooses algorithm and protocol. What they really take
- * is in time.c and steps.c.
+/* NCCL's own performance model, by which it chooses algorithm and protocol. Their real times are in
+ * time.c and steps.c.
  *
  * Re-implemented from the facts in NVIDIA/nccl, commit 5067397 (June 2026): src/graph/tuning.cc
  * (ncclTopoTuneModel, ncclTopoGetAlgoTime, the tuner constants), src/graph/search.cc (channel
- * speeds). Units there and here: GB/s and microseconds. All constants stand in one block. */
+ * speeds). Units there and here: GB/s and microseconds. All constants are in one block. */
 #include "simulator/nccl/nccl.h"
 
 #include <math.h>
@@ -29,18 +29,19 @@ enum { SPEEDS_MAX = 20, TREE_SIZES = 24 };
 static const struct {
 	double base_latency[NCCL_ALGORITHM_COUNT][NCCL_PROTOCOL_COUNT];
 	double latency[HARDWARE_COUNT][NCCL_ALGORITHM_COUNT][NCCL_PROTOCOL_COUNT];
-	double ll_max_node[COMPUTE_COUNT]; /* one node, by GPU */
+	double ll_max_node[COMPUTE_COUNT]; /* on one node, by GPU */
 	double ll_max_cpu[2][2];           /* [Intel, AMD][2 nodes, more] */
 	/* per channel: [compute][1, 2, more nodes] */
 	double ring_ll128[COMPUTE_COUNT];
 	double tree_ll128[COMPUTE_COUNT][3], tree[COMPUTE_COUNT][3], nvls_tree[COMPUTE_COUNT][3];
 	double nvls_efficiency[COMPUTE_COUNT];
-	double plateau[COMPUTE_COUNT]; /* ring all-reduce, Simple, across nodes: latency times it */
+	double plateau[COMPUTE_COUNT]; /* ring all-reduce by Simple across nodes: factor of the
+					  latency */
 	/* bandwidth factor of tree all-reduce by log2(bytes / 64) */
 	double tree_correction[NCCL_PROTOCOL_COUNT][TREE_SIZES];
-	/* what one channel may be given, descending */
+	/* possible speeds of one channel, descending */
 	double node_speeds[COMPUTE_COUNT][SPEEDS_MAX], network_speeds[COMPUTE_COUNT][SPEEDS_MAX];
-	double usual_channel; /* GB/s, when a topology does not say how many channels there are */
+	double usual_channel; /* GB/s, if a topology does not state the number of channels */
 } facts = {
 	.base_latency = {[NCCL_RING] = {6.6, 14.0, 8.4},
 		[NCCL_TREE] = {6.8, 14.0, 8.4},
@@ -110,23 +111,23 @@ static const int compute_of[] = {
 	[GENERATION_BLACKWELL] = COMPUTE_BLACKWELL,
 };
 
-/* One group of ranks as NCCL's graph search would see it. */
+/* One group of ranks as NCCL's graph search sees it. */
 struct graph {
 	int compute, hardware; /* COMPUTE_, HARDWARE_ inside the node */
-	int size;              /* index by nodes: 1, 2, more */
+	int size;              /* index by number of nodes: 1, 2, more */
 	bool amd, nvswitch;
 	int64_t ranks, nodes, ranks_per_node;
-	enum network_protocols protocols; /* that the environment leaves */
-	bool has[NCCL_ALGORITHM_COUNT];   /* in this version */
-	double ring_ll128;                /* GB/s of a channel at most, as this version has it */
-	bool capped;                      /* which is a named version */
+	enum network_protocols protocols; /* allowed by the environment */
+	bool has[NCCL_ALGORITHM_COUNT];   /* exists in this version */
+	double ring_ll128;                /* GB/s of a channel at most in this version */
+	bool capped;                      /* the version is known and limits it */
 	double channels;
-	double bus;                       /* of all channels together, GB/s */
+	double bus;                       /* GB/s of all channels together */
 	double node_bus;                  /* the same inside one node */
-	double node_extra, network_extra; /* latency beyond what the tables assume, us */
+	double node_extra, network_extra; /* latency beyond that of the tables, us */
 };
 
-/* The largest speed a channel may have; below the list there is no quantum. */
+/* The largest speed that a channel may have. Below the list any speed is possible. */
 static double quantised(const double *speeds, double bandwidth)
 {
 	for (int i = 0; i < SPEEDS_MAX && speeds[i] > 0; i++)
@@ -151,8 +152,8 @@ static void init_node(struct graph *graph, const struct topology *topology)
 		fabric->latency * 1e6 - facts.latency[graph->hardware][NCCL_RING][NCCL_SIMPLE];
 }
 
-/* A ring enters and leaves a node once a channel; groups that share the NICs share their channels.
- */
+/* A ring enters and leaves a node once in each channel. Groups that share NICs share their
+ * channels. */
 static void init_network(
 	struct graph *graph, const struct topology *topology, const struct placement *placement)
 {
@@ -191,7 +192,7 @@ static struct graph graph_of(const struct topology *topology, const struct place
 	return graph;
 }
 
-/* What came with which version; NVLink SHARP's multicast also needs CUDA 12.1. */
+/* The algorithms of each version. NVLink SHARP's multicast also needs CUDA 12.1. */
 static void init_versions(struct graph *graph, const struct libraries *libraries)
 {
 	static const int first[NCCL_ALGORITHM_COUNT] = {[NCCL_NVLS] = LIBRARY_VERSION(2, 17),
@@ -223,7 +224,7 @@ static double steps_of(const struct graph *graph, enum collective_kind kind)
 	return kind == COLLECTIVE_ALL_REDUCE ? 2 * once : once;
 }
 
-/* Algorithm bandwidth (bytes over time), GB/s; 0 = NCCL does not use it here. */
+/* Algorithm bandwidth (bytes / time) in GB/s; 0: NCCL does not use the algorithm here. */
 
 static double ring_bandwidth(
 	const struct graph *graph, enum collective_kind kind, enum nccl_protocol protocol)
@@ -244,8 +245,8 @@ static double tree_bandwidth(
 {
 	double ll_max = graph->nodes == 1 ? facts.ll_max_node[graph->compute]
 					  : facts.ll_max_cpu[graph->amd][graph->nodes > 2];
-	/* Between two nodes a tree is one link, over which each node sends everything once: half of
-	 * what a ring sends. */
+	/* Between two nodes a tree is one link, over which each node sends everything once, which
+	 * is half of what a ring sends. */
 	double links = graph->nodes == 2 ? fmin(2 * graph->bus, graph->node_bus) : graph->bus;
 	double bus = fmin(links * 0.92, graph->channels * facts.tree[graph->compute][graph->size]);
 
@@ -259,8 +260,8 @@ static double tree_bandwidth(
 	return bus / 2;
 }
 
-/* NVLink SHARP: all-reduce only, among more than two GPUs (ncclNvlsInit). On one node as many heads
- * as GPUs; across nodes as a tree. */
+/* NVLink SHARP: only all-reduce, among more than two GPUs (ncclNvlsInit). On one node there are as
+ * many heads as GPUs; across nodes it is a tree. */
 static double nvls_bandwidth(
 	const struct graph *graph, enum collective_kind kind, enum nccl_algorithm algorithm)
 {
@@ -318,8 +319,9 @@ static double bandwidth_of(const struct graph *graph, enum collective_kind kind,
 	return 0;
 }
 
-/* One hop inside the node, and between nodes. A NIC's own latency counts twice for Simple, which
- * flushes. One rank per node exposes the network fully: the tree's figure then holds for rings. */
+/* The latency of one hop inside the node and between nodes. A NIC's own latency counts twice for
+ * Simple, which flushes. With one rank per node the network is fully exposed, and the tree's figure
+ * also holds for rings. */
 static double node_latency(
 	const struct graph *graph, enum nccl_algorithm algorithm, enum nccl_protocol protocol)
 {
@@ -382,7 +384,7 @@ static int log2_of_64(int64_t bytes)
 	return log;
 }
 
-/* us; negative = not possible. */
+/* us; negative: not possible. */
 static double time_of(const struct graph *graph, enum collective_kind kind,
 	enum nccl_algorithm algorithm, enum nccl_protocol protocol, int64_t bytes)
 {
@@ -401,7 +403,8 @@ static double time_of(const struct graph *graph, enum collective_kind kind,
 	return latency + (double)bytes / (1000 * bandwidth);
 }
 
-/* The protocol that NCCL would take with this algorithm; us, negative = it does not use it here. */
+/* The time in us by the protocol that NCCL would take with this algorithm; negative: NCCL does not
+ * use it here. */
 static double tuned_time(const struct graph *graph, enum collective_kind kind,
 	enum nccl_algorithm algorithm, int64_t bytes, enum nccl_protocol *protocol)
 {
@@ -418,7 +421,7 @@ static double tuned_time(const struct graph *graph, enum collective_kind kind,
 	return best;
 }
 
-/* What steps.c needs of a ring. */
+/* The figures of a ring for steps.c. */
 static struct nccl_ring ring_of(const struct graph *graph, enum collective_kind kind)
 {
 	struct graph table = *graph, usual = *graph;
@@ -443,7 +446,7 @@ static struct nccl_ring ring_of(const struct graph *graph, enum collective_kind 
 	return ring;
 }
 
-/* NCCL means to take the fastest; its estimate of each is coarse, so what was measured decides. */
+/* Chooses by measured times: NCCL intends to take the fastest, but its own estimates are coarse. */
 struct nccl_choice nccl_choose(const struct topology *topology, const struct libraries *libraries,
 	const struct placement *placement, enum collective_kind kind, int64_t bytes)
 {

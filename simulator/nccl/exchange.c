@@ -13,7 +13,7 @@
 
 #include "simulator/nccl/time.h"
 
-/* init.cc: what moves at once. */
+/* init.cc: the bytes that move at once. */
 static const double chunk_inside = 512 << 10, chunk_across = 128 << 10;
 /* enqueue.cc: what one channel carries of a message inside a node, at least and at most: more
  * channels are taken rather than pass the latter. */
@@ -47,7 +47,8 @@ static int64_t local_of(const struct placement *placement)
 	return ceil_div(placement->ranks, placement->nodes);
 }
 
-/* NICs that the ranks use which send to another node at the same time: one rank of each group. */
+/* The NICs that are used by ranks which send to another node at the same time: one rank of each
+ * group. */
 static double nics_reached(const struct topology *topology, const struct placement *placement)
 {
 	int64_t nics = topology->network.nics_per_node;
@@ -56,7 +57,8 @@ static double nics_reached(const struct topology *topology, const struct placeme
 	return (double)min_i64(nics, max_i64(1, near));
 }
 
-/* Of one rank that sends to another node: ranks that send share the NICs that they are next to. */
+/* The bandwidth of one rank that sends to another node: sending ranks share the NICs nearest to
+ * them. */
 static double flow_bandwidth(const struct topology *topology, const struct placement *placement,
 	const struct nccl_links *group)
 {
@@ -64,7 +66,8 @@ static double flow_bandwidth(const struct topology *topology, const struct place
 	       (double)topology->network.nics_per_node;
 }
 
-/* Channels that every message of the group gets at least: as many as leave one for each. */
+/* The least number of channels for every message of the group: as many as leave one for each
+ * message. */
 static double channels_each(double ranks)
 {
 	double each = CHANNELS_MAX;
@@ -74,9 +77,9 @@ static double channels_each(double ranks)
 	return each;
 }
 
-/* What `bytes` in messages of `message` take inside a node: the links, or the channel that carries
- * a part of one of them. NCCL doubles the channels where a part would grow beyond its most; times
- * would fall there, ours wait as long as for the largest part. */
+/* The time of `bytes` in messages of `message` inside a node: that of the links, or that of the
+ * channel with a part of one message. NCCL doubles the channels where a part would exceed its
+ * limit, so its times fall there; ours stay at the time of the largest part. */
 static double inside_time(const struct topology *topology, const struct nccl_links *group,
 	double bandwidth, double bytes, double message)
 {
@@ -91,7 +94,7 @@ static double inside_time(const struct topology *topology, const struct nccl_lin
 
 /* --- send and receive ------------------------------------------------------------------------- */
 
-/* The slowest pair of the group: the one that lies on two nodes, where there is one. */
+/* The time of the slowest pair of the group: one on two nodes, if there is one. */
 static double send_time(const struct topology *topology, const struct placement *placement,
 	const struct nccl_links *group, double bytes)
 {
@@ -106,14 +109,13 @@ static double send_time(const struct topology *topology, const struct placement 
 
 /* --- all-to-all ------------------------------------------------------------------------------- */
 
-/* GB/s of a node's ranks. */
+/* GB/s of all ranks of a node. */
 static double many_bandwidth(const struct nccl_links *group, double local)
 {
 	return fmin(group->flow, fmin(group->node * many_share, local * many_posted));
 }
 
-/* Each rank's parts for its own node pass its port, those for others the NICs; the two go side by
- * side. */
+/* A rank's parts for its own node pass its port, those for others the NICs, at the same time. */
 static double all_to_all_time(const struct topology *topology, const struct placement *placement,
 	const struct nccl_links *group, double bytes)
 {
@@ -134,8 +136,8 @@ double nccl_exchange_seconds(const struct topology *topology, const struct place
 	struct nccl_links group = nccl_links_of(topology, placement);
 	double time;
 
-	/* Messages get all of the links between hosts of an NVLink domain: 685 GB/s of bus
-	 * bandwidth over 8 GB300 and 667 over 64 (oracle-quickstart's guide). */
+	/* Messages get the full links between hosts of an NVLink domain: 685 GB/s of bus bandwidth
+	 * over 8 GB300 and 667 over 64 (oracle-quickstart's guide). */
 	group.port /= nccl_links_share(placement);
 	time = kind == COLLECTIVE_SEND_RECV
 		       ? send_time(topology, placement, &group, (double)bytes)
@@ -146,8 +148,8 @@ double nccl_exchange_seconds(const struct topology *topology, const struct place
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
-/* Copy engines fill the links both ways at once: 374 GB/s each way on H100, whose figure here is
- * 371 (NVIDIA/nccl issue 1264). Of a mesh, the links to one other rank. */
+/* Copy engines use the links in both directions at once: 374 GB/s each way on H100, whose figure
+ * here is 371 (NVIDIA/nccl issue 1264). In a mesh these are the links to one other rank. */
 double nccl_copies_seconds(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, int64_t bytes)
 {
@@ -168,7 +170,7 @@ double nccl_exchange_channels(const struct topology *topology, const struct plac
 	double needed = ceil(fmax(1, nics) * network->nic_bandwidth / 1e9 / channel_network);
 	double messages = kind == COLLECTIVE_SEND_RECV ? 1 : (double)placement->ranks - 1;
 
-	/* One message each way: on the channels that one message gets. */
+	/* One message each way, on the channels of one message. */
 	if (placement->nodes <= 1 && kind == COLLECTIVE_SEND_RECV)
 		return channels_each((double)placement->ranks);
 	if (placement->nodes <= 1)

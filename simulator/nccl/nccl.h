@@ -1,10 +1,10 @@
-/* Which algorithm and protocol NCCL takes. */
+/* The choice of algorithm and protocol by NCCL. */
 #ifndef SIMULATOR_NCCL_NCCL_H
 #define SIMULATOR_NCCL_NCCL_H
 
 #include "schedule/schedule.h"
 
-/* X(suffix, name) */
+/* X(suffix, name). */
 #define NCCL_ALGORITHMS(X)                                                                         \
 	X(RING, "ring") X(TREE, "tree") X(NVLS, "nvls") X(NVLS_TREE, "nvls-tree") X(PAT, "pat")
 #define NCCL_PROTOCOLS(X) X(LL, "LL") X(LL128, "LL128") X(SIMPLE, "Simple")
@@ -32,8 +32,8 @@ struct nccl_choice {
 	double channels;      /* of the graph; each runs on one multiprocessor */
 };
 
-/* The fastest of what NCCL of that version would consider; `bytes` is the full (gathered) size,
- * ranks > 1. */
+/* The fastest algorithm and protocol that this version of NCCL would consider; `bytes` is the full
+ * (gathered) size, ranks > 1. */
 struct nccl_choice nccl_choose(const struct topology *topology, const struct libraries *libraries,
 	const struct placement *placement, enum collective_kind kind, int64_t bytes);
 
@@ -52,11 +52,11 @@ double nccl_exchange_seconds(const struct topology *topology, const struct place
 double nccl_copies_seconds(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, int64_t bytes);
 
-/* Channels that run meanwhile, one multiprocessor each. */
+/* The channels that run meanwhile, each on one multiprocessor. */
 double nccl_exchange_channels(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind);
 
-/* One rank's `bytes` to all: chunks follow one another around a ring. */
+/* One rank's `bytes` to all others: chunks follow one another around a ring. */
 double nccl_broadcast_seconds(
 	const struct topology *topology, const struct placement *placement, int64_t bytes);
 

@@ -1,14 +1,13 @@
 /* Gathers and reduce-scatters by rings. Published times show the protocols as steps, at the sizes
- * where NCCL's tables change from one to the next: LL, LL128 and Simple each take a latency of
- * their own and their share of the links. docs/cost-model.md says what was fitted to what. us,
- * GB/s. */
+ * where NCCL's tables change from one to the next: LL, LL128 and Simple each have a latency and a
+ * share of the links. docs/cost-model.md lists the fitted constants and their sources. us, GB/s. */
 #include "simulator/nccl/steps.h"
 
 #include <math.h>
 
 #include "simulator/nccl/time.h"
 
-/* Across nodes: what a protocol takes of the latency in NCCL's tables (least median error over the
+/* Across nodes: the share of NCCL's latency that a protocol takes (least median error over the
  * calibrating sources; flat from 1.75 to 1.9), and its share of the slowest link. */
 static const double across_latency = 1.85;
 static const double across_share[NCCL_PROTOCOL_COUNT] = {0.5, 0.92, 1};
@@ -17,7 +16,8 @@ static const double across_share[NCCL_PROTOCOL_COUNT] = {0.5, 0.92, 1};
  * rows; eight H100 agree (simumax-h100). Simple is time.c's. */
 static const double inside_latency[NCCL_PROTOCOL_COUNT] = {1.39, 0.83};
 static const double inside_share[NCCL_PROTOCOL_COUNT] = {0.86, 0.84};
-static const double ll128_of_bus = 0.92; /* 120 of 128 bytes are data, less what waits */
+static const double ll128_of_bus =
+	0.92; /* 120 of 128 bytes are data, and some time is lost to waiting */
 
 /* Below this many bytes a channel and rank NCCL takes fewer channels, so that each moves as much:
  * 512 threads of 8 bytes (enqueue.cc; tuning.cc, threadThresholds). */
@@ -32,7 +32,7 @@ static bool inside(const struct topology *topology, const struct placement *plac
 	       (generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL);
 }
 
-/* Over EFA, of which one size is published, gathers keep time.c's law. */
+/* Over EFA, where only one size is published, gathers follow the law of time.c. */
 bool nccl_shows_steps(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, enum nccl_algorithm algorithm)
 {
@@ -45,8 +45,8 @@ bool nccl_shows_steps(const struct topology *topology, const struct placement *p
 
 /* --- across nodes ----------------------------------------------------------------------------- */
 
-/* What a byte takes longer by LL128 than by Simple, as NCCL believes: releases that cap LL128 below
- * what the graph has leave it early. */
+/* The additional time of a byte by LL128 over Simple, by NCCL's estimate. Releases that limit LL128
+ * below the graph's bandwidth leave it earlier. */
 static double ll128_loss(const struct nccl_ring *ring, double bandwidth)
 {
 	if (ring->ll128 < across_share[NCCL_LL128] * ring->bus)
@@ -73,8 +73,8 @@ static enum nccl_protocol across_protocol(
 	return NCCL_SIMPLE;
 }
 
-/* The overhead that the tables give a hop on AMD hosts moves the choice only: B200 beside EPYC
- * (b200-slurm) change from LL to LL128 where it says and take what they take beside Xeon. */
+/* The overhead that the tables give a hop on AMD hosts changes only the choice: B200 beside EPYC
+ * (b200-slurm) change from LL to LL128 where the tables say, but take as long as beside Xeon. */
 static double across_time(const struct nccl_ring *ring, const struct topology *topology,
 	const struct placement *placement, double moved, enum nccl_protocol *protocol)
 {
@@ -84,7 +84,8 @@ static double across_time(const struct nccl_ring *ring, const struct topology *t
 	*protocol = across_protocol(ring, moved, bandwidth);
 	latency = across_latency * ring->usual[*protocol] + ring->stated[*protocol];
 	transfer = moved / (1e3 * across_share[*protocol] * bandwidth);
-	/* A message through the kernel waits long and occupies nothing: others pass meanwhile. */
+	/* A message through the kernel waits long but occupies nothing, so others pass
+	 * meanwhile. */
 	if (topology->network.kind == NETWORK_TCPX)
 		return hypot(latency, transfer);
 	return latency + transfer;
@@ -92,7 +93,7 @@ static double across_time(const struct nccl_ring *ring, const struct topology *t
 
 /* --- inside a node ---------------------------------------------------------------------------- */
 
-/* What a protocol gets of links with that bus bandwidth. */
+/* The bandwidth of a protocol on links with this bus bandwidth. */
 static double bandwidth_on(const struct nccl_ring *ring, enum nccl_protocol protocol, double bus)
 {
 	if (protocol == NCCL_LL)
@@ -100,7 +101,7 @@ static double bandwidth_on(const struct nccl_ring *ring, enum nccl_protocol prot
 	return bus * (protocol == NCCL_LL128 ? ll128_of_bus : 1);
 }
 
-/* What NCCL believes of each protocol's bandwidth. */
+/* NCCL's own estimate of each protocol's bandwidth. */
 static double believed_bandwidth(const struct nccl_ring *ring, enum nccl_protocol protocol)
 {
 	double bandwidth = bandwidth_on(ring, protocol, ring->bus);
@@ -108,7 +109,7 @@ static double believed_bandwidth(const struct nccl_ring *ring, enum nccl_protoco
 	return protocol == NCCL_LL128 ? fmin(ring->ll128, bandwidth) : bandwidth;
 }
 
-/* Moved bytes from which NCCL believes the second protocol to be the faster; never, where a release
+/* The bytes from which on NCCL estimates the second protocol to be faster; infinite if a release
  * leaves it no more bandwidth. */
 static double overtakes(
 	const struct nccl_ring *ring, enum nccl_protocol first, enum nccl_protocol second)
@@ -119,7 +120,7 @@ static double overtakes(
 	return gain > 0 ? fmax(0, wait) * 1e3 / gain : INFINITY;
 }
 
-/* `share`: of the links, what a ring gets. */
+/* `share`: of the links, for a ring. */
 static double inside_protocol_time(const struct nccl_ring *ring, enum nccl_protocol protocol,
 	double share, double moved, double full)
 {
@@ -129,8 +130,8 @@ static double inside_protocol_time(const struct nccl_ring *ring, enum nccl_proto
 	       fmax(moved, protocol == NCCL_LL ? full : 0) / (1e3 * bandwidth);
 }
 
-/* NCCL keeps LL for longer than it is the fastest, so a larger gather may take less; here it takes
- * as long as the largest by LL, and by Simple as the largest by LL128. */
+/* NCCL keeps LL longer than it is the fastest, so a larger gather may take less time. Here it takes
+ * as long as the largest one by LL, and by Simple as the largest one by LL128. */
 static double inside_time(const struct nccl_ring *ring, double share, double moved, double simple,
 	double ranks, enum nccl_protocol *protocol)
 {

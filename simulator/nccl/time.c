@@ -1,14 +1,15 @@
-/* How long NCCL's algorithms take: launch + hops * latency + bytes / bandwidth, where the latency
- * of a hop grows with what one step moves: small steps go by the LL protocol, larger ones by LL128
- * and Simple, which synchronise more and fill larger chunks.
+/* The times of NCCL's algorithms: launch + hops * latency + bytes / bandwidth. The latency of a hop
+ * grows with the bytes of one step: small steps use the LL protocol, larger ones LL128 and Simple,
+ * which synchronise more and fill larger chunks.
  *
- * Constants belong to generations of interconnects, never to a node of the catalogue. Fitted to the
- * calibrating sources of bench/collectives; docs/cost-model.md says how and how well. us, GB/s. */
+ * Constants belong to generations of interconnects, never to a node of the catalogue. They are
+ * fitted to the calibrating sources of bench/collectives; docs/cost-model.md says how, and how well
+ * they fit. us, GB/s. */
 #include "simulator/nccl/time.h"
 
 #include <math.h>
 
-/* Nodes that a congestion is stated for, and the most that are published. */
+/* The nodes for which a congestion is stated, and the most that are published. */
 enum { CONGESTION_NODES = 32, CONGESTION_MOST = 64 };
 static const double congestion_growth = 0.55;
 /* Of one all-reduce, what meets the traffic of others. Congestion is published for 1 GiB alone, and
@@ -33,8 +34,8 @@ static const struct {
 	double launch;     /* of the kernel, us */
 	double hop;        /* of a small step */
 	double growth;     /* of a hop, per doubling of the step beyond step_inside */
-	double efficiency; /* of the link figure, many ranks */
-	double pair_loss;  /* of it between two ranks; over r - 1 with r */
+	double efficiency; /* of the link figure, with many ranks */
+	double pair_loss;  /* of it between two ranks; divided by r - 1 with r */
 	double sharp;      /* all-reduce bandwidth of NVLink SHARP over the link figure; 0 = none */
 } links[LINK_COUNT] = {
 	[LINK_NVLINK_2] = {9, 0.95, 1.5, 1.0, 0, 0},
@@ -47,9 +48,9 @@ static const struct {
 
 /* Networks. */
 static const struct {
-	double latency; /* of topologies that state none, us */
+	double latency; /* if the topology states none, us */
 	double growth, tree_growth;
-	double ring, tree; /* efficiency of what the NICs deliver */
+	double ring, tree; /* efficiency of the NICs' bandwidth */
 	/* What is left of the NICs over 32 nodes is 1 / this, where others use the fabric too;
 	 * it falls with about the square root of the nodes. */
 	double congestion;
@@ -62,21 +63,23 @@ static const struct {
 	[NETWORK_TCPX] = {449, 12.4, 20, 0.72, 0.72, 1},
 };
 
-/* A hop as NCCL's tables have it (ring, Simple): what `latency` of a topology is relative to. */
+/* The latency of a hop in NCCL's tables (ring, Simple), to which a topology's `latency` is
+ * relative. */
 static const double reference_nvlink = 3.4, reference_pcie = 5.7, reference_network = 14;
-/* RDMA by NICs of 200 Gbit/s and less; a ring gets less of faster ones, down to `ring` at 400. */
+/* RDMA by NICs of 200 Gbit/s and less. The share that a ring gets falls with faster ones, down to
+ * `ring` at 400. */
 static const double ring_of_slow_nic = 0.95, slow_nic = 25, fast_nic = 50;
 static const double network_hop = 9.5;      /* of a small step at that latency */
 static const double step_inside = 177e3;    /* bytes: larger steps take longer than small ones */
 static const double step_across = 7.8e3;    /* the same over a network */
 static const double tree_parts = 8;         /* of the bytes that one step of a tree moves */
-static const double tree_efficiency = 0.82; /* of a tree's link bandwidth to a ring's */
+static const double tree_efficiency = 0.82; /* link bandwidth of a tree / that of a ring */
 static const double sharp_start = 16.9, sharp_growth = 10.26; /* from 1 MiB, per doubling */
-static const double sharp_across = 0.906; /* of NVLink SHARP's bandwidth when nodes follow */
+static const double sharp_across = 0.906; /* bandwidth of NVLink SHARP across nodes / on one node */
 static const double pat_efficiency = 0.75;
 
-/* What a ring over several hosts of one NVLink domain gets of its links: the median of six
- * calibrating rows (torchtitan-gb300; each alone says 0.56 to 0.78). */
+/* The share of its links that a ring over several hosts of one NVLink domain gets: the median of
+ * six calibrating rows (torchtitan-gb300; single rows give 0.56 to 0.78). */
 static const double over_hosts_share = 0.66;
 
 /* A chunk goes by Simple in two slices (collectives.h: CHUNKSTEPS, SLICESTEPS), and the next rank
@@ -122,7 +125,7 @@ static double port_bandwidth(const struct topology *topology, int link, int64_t 
 
 	if (topology->fabric.kind == FABRIC_NVLINK_CUBE_MESH && local < COUNT_OF(cube_rings))
 		port *= cube_rings[local] / 6;
-	/* Of a mesh, some of the ranks have only the links between themselves. */
+	/* In a mesh, some of the ranks use only the links between themselves. */
 	if (topology->fabric.kind == FABRIC_NVLINK_MESH && local > 1)
 		port *= (double)(local - 1) / (double)(topology->devices_per_node - 1);
 	if (local > 1)
@@ -206,7 +209,7 @@ struct nccl_links nccl_links_of(const struct topology *topology, const struct pl
 	return group;
 }
 
-/* Doublings of a step beyond the size up to which it is small. */
+/* The doublings of a step beyond the largest small size. */
 static double doublings(double step, double small)
 {
 	double ratio = step / small;
@@ -260,21 +263,21 @@ static double ring_time(const struct nccl_links *group, enum collective_kind kin
 	       across * nccl_hop_across(group, step) + step * steps / (1e3 * bus);
 }
 
-/* Hops from a leaf to the root across nodes. */
+/* The hops from a leaf to the root across nodes. */
 static double tree_depth(const struct nccl_links *group)
 {
 	return group->nodes > 1 ? ceil(log2(group->nodes)) : 0;
 }
 
-/* What the NICs carry of an all-reduce up and down a tree: between two nodes everything once a
- * direction, else twice. */
+/* The bytes that NICs carry for an all-reduce up and down a tree: between two nodes all bytes once
+ * in each direction, else twice. */
 static double tree_network(const struct nccl_links *group)
 {
 	return group->node * networks[group->network].tree * (group->nodes > 2 ? 0.5 : 1);
 }
 
 /* Up to the root and down again. Chunks follow one another through the tree, so filling them counts
- * once each way and only the small hop at each level. */
+ * once each way, and each level adds only a small hop. */
 static double tree_across(const struct nccl_links *group, double step)
 {
 	double growth = networks[group->network].tree_growth;
@@ -307,7 +310,7 @@ static double sharp_time(
 	       bytes / (1e3 * fmin(bandwidth * sharp_across, tree_network(group)));
 }
 
-/* One rank a node: halving distances, log2 of them. */
+/* One rank in each node: halving distances, log2 of them. */
 static double pat_time(const struct nccl_links *group, double bytes)
 {
 	double share = (group->ranks - 1) / group->ranks;
@@ -335,7 +338,7 @@ static double algorithm_time(const struct nccl_links *group, const struct topolo
 	return INFINITY;
 }
 
-/* What the bytes behind the first take: as where nobody else uses the fabric. */
+/* The time of the bytes after the first ones, as on a fabric that nobody else uses. */
 static double rest_time(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, enum nccl_algorithm algorithm, double first, double bytes)
 {
@@ -373,7 +376,7 @@ double nccl_simple_seconds(const struct topology *topology, const struct placeme
 		1e-6 * (group.launch + sliced));
 }
 
-/* The last rank has everything when the chunks have filled the ring and passed by. */
+/* The last rank has everything when the chunks have filled the ring and passed through. */
 static double broadcast_time(const struct nccl_links *group, double bytes)
 {
 	double across = group->nodes > 1 ? fmin(group->nodes, group->ranks - 1) : 0;

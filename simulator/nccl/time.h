@@ -1,5 +1,5 @@
-/* Private to nccl/: how long NCCL's algorithms take, as measured; choice.c has the model by
- * which NCCL chooses among them. */
+/* Private to nccl/: measured times of NCCL's algorithms. choice.c has the model by which NCCL
+ * chooses among them. */
 #ifndef SIMULATOR_NCCL_TIME_H
 #define SIMULATOR_NCCL_TIME_H
 
@@ -11,35 +11,35 @@
 double nccl_seconds(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, enum nccl_algorithm algorithm, int64_t bytes);
 
-/* A gather or reduce-scatter by a ring inside a node that goes by Simple, at the first sizes that
- * do too. */
+/* The time of a gather or reduce-scatter by a ring inside a node that uses Simple, also at the
+ * first sizes that do. */
 double nccl_simple_seconds(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, int64_t bytes);
 
-/* One group of ranks and its links, as published times show them. us, GB/s. */
+/* One group of ranks and its links, with figures of published times. us, GB/s. */
 struct nccl_links {
 	int link, network;          /* rows of time.c's tables */
 	double launch;              /* of the kernel */
 	double ranks, nodes, local; /* local: ranks in a node */
-	double port;                /* one rank's link, as a ring gets it */
-	double node;                /* a node's NICs, this group's share */
-	double ring, flow;          /* of it, what a ring and one message get */
+	double port;                /* of one rank's link, for a ring */
+	double node;                /* of a node's NICs, this group's share */
+	double ring, flow;          /* of that, for a ring and for one message */
 	double inside, across;      /* latency of a small hop */
 };
 struct nccl_links nccl_links_of(const struct topology *topology, const struct placement *placement);
 
-/* What one hop waits that moves `step` bytes at once, us. */
+/* The latency of one hop that moves `step` bytes at once, us. */
 double nccl_hop_inside(const struct nccl_links *group, double step);
 double nccl_hop_across(const struct nccl_links *group, double step);
 
-/* GB/s of a port's links that lead to one other device. */
+/* GB/s of a port's links to one other device. */
 double nccl_pair_bandwidth(const struct topology *topology, const struct nccl_links *group);
 
-/* Of the links inside a node, what a ring gets: less than 1 over several hosts of an NVLink domain.
- */
+/* The share of the links inside a node that a ring gets: less than 1 over several hosts of an
+ * NVLink domain. */
 double nccl_links_share(const struct placement *placement);
 
-/* GB/s that a ring over the group gets of its slowest link. */
+/* GB/s that a ring over the group gets from its slowest link. */
 double nccl_ring_bandwidth(const struct topology *topology, const struct placement *placement);
 
 #endif
