@@ -1,6 +1,6 @@
-/* What one changed knob does: rows of a source that differ in nothing else, compared with the
- * ratio that is predicted. Errors that both rows share cancel, which is what a choice between two
- * strategies rests on. */
+/* The effect of one changed knob: rows of a source that differ in nothing else, compared with the
+ * predicted ratio. Errors that both rows share cancel, as they do in a choice between two
+ * strategies. */
 #include "accuracy.h"
 
 #include <math.h>
@@ -10,11 +10,11 @@
 
 enum { CHANGES_MAX = 64 };
 
-/* A knob may be several columns that go together; the first says what changed. */
+/* A knob may be several columns that change together; the first one names the change. */
 static const struct ablation {
 	const char *name;
 	const char *columns[3];
-	bool by_size; /* a line for each number of GPUs */
+	bool by_size; /* one line for each number of GPUs */
 } ablations[] = {
 	{"activation checkpointing", {"activation_checkpointing"}},
 	{"micro-batch", {"micro_batch"}},
@@ -29,7 +29,7 @@ static const struct ablation {
 	{"sequence length", {"seq_len", "model"}},
 };
 
-/* Pairs with the same two values. */
+/* The pairs with the same two values. */
 struct change {
 	const char *label;
 	struct sample errors, measured, predicted;
@@ -51,7 +51,7 @@ static bool compared(const char *column)
 	       strcmp(column, "topology") == 0;
 }
 
-/* The same in all but the knob, and not in that. */
+/* Are the two rows equal in all columns but the knob's, and different there? */
 static bool is_pair(const struct row *a, const struct row *b, const struct ablation *knob)
 {
 	bool differs = false;
@@ -76,7 +76,7 @@ static const char *value_of(const struct row *row, const struct ablation *knob)
 	return cell[0] != '\0' ? cell : "all";
 }
 
-/* Which row's value comes first in the label: the larger number, else the earlier word. */
+/* Does this row's value come first in the label? The larger number does, else the earlier word. */
 static bool comes_first(const struct row *a, const struct row *b, const struct ablation *knob)
 {
 	const char *of_a = value_of(a, knob), *of_b = value_of(b, knob);
@@ -98,7 +98,7 @@ static const char *label_of(const struct row *first, const struct row *second,
 	return arena_printf(arena, "%s: %s instead of %s%s", knob->name, a, b, size);
 }
 
-/* Seconds a token, so that batches of different sizes compare. */
+/* Uses seconds per token, so that batches of different sizes can be compared. */
 static double log_ratio(const struct row *a, const struct row *b, double time_a, double time_b)
 {
 	return log(time_a / a->measured_step * (1 / a->measured_tokens)) -

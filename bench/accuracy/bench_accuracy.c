@@ -54,7 +54,7 @@ static void read_files(const char *folder, enum set set, struct arena *arena, st
 	}
 }
 
-/* Apart: they have no times. */
+/* Reads ratios, which have no times and are kept apart. */
 static void read_ratios(const char *folder, struct arena *arena, struct row_list *rows)
 {
 	struct error error = {0};
@@ -115,7 +115,7 @@ void report_rows(const struct row_list *rows)
 	}
 }
 
-/* Takes the option out of the arguments. */
+/* Is the option among the arguments? Removes it from them. */
 static bool has_option(int *argc, char **argv, const char *option)
 {
 	if (*argc < 2 || strcmp(argv[1], option) != 0)

@@ -69,7 +69,7 @@ bool catalogue_model(const struct catalogue *catalogue, struct arena *arena, con
 	return model_load_preset(arena, name, model, error);
 }
 
-/* "16xname" -> 16 and "name"; 0 when there is no such number. */
+/* Splits "16xname" into 16 and "name"; 0: there is no number. */
 static int64_t split_nodes(const char *name, const char **node)
 {
 	char *end;

@@ -17,13 +17,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* s, a tensor rank, before each exchange: of groups inside a node and over several. The calibrating
- * rows over 4 and 8 ranks say 0.21 and 0.21 ms, over 16 and 32 0.26 and 0.24. */
+/* s for each tensor rank before each exchange, in groups inside a node and over several nodes. The
+ * calibrating rows give 0.21 and 0.21 ms for 4 and 8 ranks, 0.26 and 0.24 ms for 16 and 32. */
 static const double check_inside = 0.21e-3, check_across = 0.25e-3;
-/* s; between two stages, of a micro-batch: 3 tensors, 2 messages, 0.1 s. */
+/* s for a micro-batch between two stages: 3 tensors, 2 messages, 0.1 s. */
 static const double polls_of_a_link = 0.6;
 
-/* An inner stage waits on both sides; the first micro-batch passes all links. */
+/* An inner stage waits on both sides. The first micro-batch passes all links. */
 static double polls(const struct plan *plan)
 {
 	double links = (double)plan->mesh.pipeline - 1, sides = fmin(2, links);

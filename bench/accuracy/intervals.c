@@ -1,4 +1,4 @@
-/* How often the truth lies in the 80 % interval, and what chance alone would allow. */
+/* The share of measurements in the 80 % interval, and the range that chance alone allows. */
 #include "accuracy.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 enum { PERCENT = 80 };
 
-/* The most and the least hits of n tries at 80 % that a fair interval shows 95 % of the time. */
+/* The least and the most hits of n tries that a correct 80 % interval has in 95 % of cases. */
 static void binomial_band(int n, int *least, int *most)
 {
 	double log_p = log(PERCENT / 100.0), log_q = log(1 - PERCENT / 100.0), below = 0;
@@ -25,7 +25,7 @@ static void binomial_band(int n, int *least, int *most)
 		*most = n;
 }
 
-/* Which row is least certain, and what of its step that comes from. */
+/* Prints the row with the widest interval, and the sources of its uncertainty. */
 static void print_widest(const struct row_list *rows)
 {
 	const struct row *widest = NULL;

@@ -1,4 +1,5 @@
-/* Memory: peaks where a source prints them, and whether what ran fits and what did not does not. */
+/* Memory: peaks that sources print, and whether a run that fitted is predicted to fit and one that
+ * did not is not. */
 #include "accuracy.h"
 
 #include <math.h>
@@ -90,7 +91,7 @@ static bool predict_at(const struct catalogue *catalogue, const struct row *row,
 	return row_predict_with(catalogue, row, "micro_batch", value, scratch, prediction);
 }
 
-/* Twice the largest micro-batch that somebody ran: activations scale, states do not. */
+/* Doubles the largest micro-batch that was run: activations grow with it, states do not. */
 static void print_doubled(
 	const struct catalogue *catalogue, const struct row_list *rows, struct arena *scratch)
 {

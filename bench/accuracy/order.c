@@ -1,4 +1,5 @@
-/* Is the faster of two runs told? Of pairs whose measured times are more than 5 % apart. */
+/* Is the faster of two runs predicted to be faster? Pairs count if their measured times differ by
+ * more than 5 %. */
 #include "accuracy.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@
 
 static const double apart = 1.05;
 
-/* How alike the two runs of a pair are; each kind is part of the one before. */
+/* How similar the two runs of a pair are. Each kind is a part of the one before. */
 enum kind { KIND_MODEL, KIND_GPUS, KIND_QUESTION, KIND_COUNT };
 static const char *const kinds[KIND_COUNT] = {
 	[KIND_MODEL] = "one model",
@@ -31,7 +32,7 @@ static bool is_pair(const struct row *a, const struct row *b, enum kind kind)
 	       (kind < KIND_QUESTION || step_tokens(a) == step_tokens(b));
 }
 
-/* GPU seconds a token. */
+/* Seconds of one GPU per token. */
 static double measured(const struct row *row)
 {
 	return 1 / row->measured_tokens;

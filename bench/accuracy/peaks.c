@@ -1,4 +1,4 @@
-/* Bytes where a source prints them exactly: the peak, and what lives between steps. */
+/* Bytes that a source prints exactly: the peak, and buffers that live between steps. */
 #include "accuracy.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* One row through the product: choices, plan, schedule, simulation. */
+/* Predicts one row with the program: question, plan, schedule, simulation. */
 #include "accuracy.h"
 #include "schedule/memory/memory.h"
 #include "schedule/resolve/resolve.h"
 
 #include <string.h>
 
-/* Another value for one column; column NULL: the row as it is. */
+/* Another value for one column; column NULL: the row is not changed. */
 struct change {
 	const char *column, *value;
 };
@@ -27,7 +27,7 @@ static bool resolve(const struct row *row, struct change change, const struct mo
 	return plan_resolve(&question, arena, plan, error);
 }
 
-/* Of a part of a node. */
+/* Uses a part of a node. */
 static bool use_gpus(const struct row *row, struct topology *topology, struct error *error)
 {
 	int64_t gpus;
@@ -56,8 +56,9 @@ bool row_read(const struct catalogue *catalogue, const struct row *row, struct a
 	return read_changed(catalogue, row, (struct change){NULL, NULL}, arena, read, error);
 }
 
-/* nanotron's table is written by the first rank, which is of the first stage (helpers.py,
- * log_throughput; parallel/context.py); of others what the worst stage reserves is compared. */
+/* nanotron's table is written by the first rank, which is in the first stage (helpers.py,
+ * log_throughput; parallel/context.py). For other sources the stage that reserves most is compared.
+ */
 static int64_t printed_reserved_bytes(const struct row *row, const struct prediction *p)
 {
 	bool first = strcmp(row_cell(row, "runtime"), "nanotron") == 0 && p->n_classes > 1;

@@ -1,11 +1,11 @@
-/* What a source prints as a ratio of two speeds only, without the configuration that would make a
- * row of it: is the sign right, and the order of size? Each row is predicted twice. */
+/* Ratios of two speeds whose source does not give the full configuration: are sign and order of
+ * magnitude right? Each row is predicted twice. */
 #include "accuracy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Seconds of a step with the row's knob at `value`; 0 where it cannot be predicted. */
+/* Seconds of a step with the row's knob at `value`; 0: it cannot be predicted. */
 static double step_with(const struct catalogue *catalogue, const struct row *row, const char *value,
 	struct arena *scratch)
 {

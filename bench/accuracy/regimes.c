@@ -1,5 +1,5 @@
-/* Where communication decides: errors by its exposed share of the predicted step, by the number of
- * nodes, by both; and row families (same source, same model) that err to one side. */
+/* Errors where communication decides: by its exposed share of the predicted step, by the number of
+ * nodes, and by both; and families of rows (same source, same model) with errors of one sign. */
 #include "accuracy.h"
 
 #include <math.h>
@@ -66,7 +66,7 @@ static void print_head(const char *title)
 		title);
 }
 
-/* What a row is put together by, and where the set stands in its table (then by name). */
+/* The group of a row, and the position of that group in its table (then by name). */
 struct key {
 	const char *name;
 	int order;
@@ -236,7 +236,7 @@ void report_families(const struct row_list *rows)
 
 enum { SETS = REGIMES + NODE_CLASSES };
 
-/* Sets are those of the whole model, whatever the errors are of. */
+/* Groups are made by the whole model, whatever the errors belong to. */
 static void fill_sets(const struct row_list *rows, const struct row_list *errors_of,
 	struct set sets[SETS], struct arena *arena)
 {

@@ -1,4 +1,4 @@
-/* Measurements in, from CSV. */
+/* Reads measurements from CSV. */
 #include "accuracy.h"
 
 #include <stdlib.h>

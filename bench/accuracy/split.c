@@ -1,4 +1,5 @@
-/* Which rows may be fitted to: a rule over sources and models that no measurement can sway. */
+/* Which rows may be fitted to: a rule that uses sources and models only, so that no measurement can
+ * influence it. */
 #include "accuracy.h"
 
 #include <stdlib.h>
@@ -63,7 +64,8 @@ void row_list_split(struct row_list *rows)
 			at = n++;
 			members[at] = (struct member){row->source, row->family, 0};
 		}
-		/* The position table grows with the sequence: the smallest stands for the model. */
+		/* A learned position table grows with the sequence, so the smallest count stands
+		 * for the model. */
 		if (members[at].parameters == 0 ||
 			(row->parameters > 0 && row->parameters < members[at].parameters))
 			members[at].parameters = row->parameters;

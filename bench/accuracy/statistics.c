@@ -1,4 +1,4 @@
-/* Errors and what a set of them says. */
+/* Statistics of the errors of a set of rows. */
 #include "accuracy.h"
 
 #include <math.h>
@@ -40,9 +40,9 @@ double row_half_width(const struct row *row)
 	return (p->step_time_high - p->step_time_low) / (2 * p->step_time);
 }
 
-/* Which of the predicted peaks a source's figure is. PyTorch counts a tensor as allocated from the
- * host's call that makes it to the one that frees it, so in the order in which operations are
- * issued, whatever the device has reached: that is the ledger's. */
+/* The predicted peak that corresponds to a source's figure. PyTorch counts a tensor as allocated
+ * between the host's calls that make and free it, in the order in which operations are issued,
+ * whatever the device has done; that is the ledger's peak. */
 static double predicted_peak(const struct row *row)
 {
 	const struct prediction *p = &row->prediction;

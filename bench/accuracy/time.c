@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A set smaller than this is listed, not averaged. */
+/* A smaller set is listed, not averaged. */
 enum { LEAST = 10, WORST = 12 };
 
-/* The name of the set a row belongs to. */
+/* The name of the set to which a row belongs. */
 typedef const char *key_fn(const struct row *row, struct arena *arena);
 
 static const char *by_part(const struct row *row, struct arena *arena)
@@ -43,7 +43,7 @@ static const char *by_gpus(const struct row *row, struct arena *arena)
 	return arena_printf(arena, "%s, %lld GPUs", row->source, (long long)row->gpus);
 }
 
-/* Powers of two up to `value`. */
+/* The largest power of two up to `value`. */
 static long long bin(int64_t value)
 {
 	long long low = 1;
@@ -148,7 +148,7 @@ static int compare_errors(const void *left, const void *right)
 	return (a < b) - (a > b);
 }
 
-/* What takes the predicted time, for a reader who wonders about an error. */
+/* Prints the parts of the predicted time, which may explain an error. */
 static void print_worst(const struct row *row)
 {
 	const struct prediction *p = &row->prediction;
@@ -181,7 +181,7 @@ static void print_worst_rows(const struct row_list *rows, enum part part, struct
 		print_worst(sorted[i]);
 }
 
-/* Rows whose source leaves out something that decides the time: shown, not judged. */
+/* Rows whose source does not state what decides the time are shown but not judged. */
 static void print_incomplete(const struct row_list *rows)
 {
 	printf("\nNot judged, because the source leaves out what decides the time:\n\n"

@@ -1,5 +1,6 @@
-/* Rows of the same configuration, measured at different times or below other libraries: how far the
- * others are off where they are taken as the prediction, which is what a model can hope for. */
+/* Rows of the same configuration, measured at different times or with other libraries. Their
+ * differences, with one taken as the prediction of another, are the best that a model can achieve.
+ */
 #include "accuracy.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 enum { TWINS_MAX = 32 };
 
-/* Columns that say nothing of what was run. */
+/* Columns that do not describe what was run. */
 static bool column_of_twins(const char *name)
 {
 	static const char *const others[] = {"libraries", "date", "reference", "notes", "row"};
@@ -36,7 +37,7 @@ static int compare(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* The median step of the others; 0: there are none, or all are the same figure, printed again. */
+/* The median step of the others; 0: there are none, or all repeat one figure. */
 static double step_of_twins(const struct row_list *rows, const struct row *row)
 {
 	double steps[TWINS_MAX];

@@ -1,5 +1,5 @@
-/* The judge of the collective model: every published measurement beside what is predicted for it.
- * Run: bench_collectives [--rows] [FOLDER]   (FOLDER: bench/published) */
+/* Compares every published measurement of a collective with its prediction. Run: bench_collectives
+ * [--rows] [FOLDER]   (FOLDER: bench/published) */
 #include "bench/collectives/collectives.h"
 
 #include <stdio.h>

@@ -4,24 +4,24 @@
 
 #include "bench/accuracy/accuracy.h"
 
-/* What is judged: sizes that training uses. */
+/* The sizes that are judged, which are those of training. */
 static const int64_t judged_from = (int64_t)64 << 10, judged_to = (int64_t)8 << 30;
 
-/* Sources that were found after the constants had been fixed, so that none was fitted to them:
- * collectives_later.csv. They stand beside the two parts and in no other table, but for a batch
- * that was handed to the split (measurements.c). */
+/* Sources that were found after the constants had been fixed, so that nothing is fitted to them:
+ * collectives_later.csv. They are shown beside the two parts and in no other table, except for a
+ * batch that was added to the split (measurements.c). */
 enum { PART_LATER = PART_COUNT };
 
-/* One row of collectives.csv or collectives_later.csv: what was run, what was measured, what is
- * predicted. */
+/* One row of collectives.csv or collectives_later.csv: the run, the measurement and the
+ * prediction. */
 struct published {
 	const char *source, *topology, *device, *links, *statistic, *status, *origin, *libraries,
 		*notes;
 	int64_t nodes, gpus, bytes, gpus_per_process;
 	bool domain;      /* over several hosts of an NVLink domain, which counts as one node */
 	bool found_later; /* in collectives_later.csv */
-	bool handed;      /* and yet in one of the two parts */
-	bool first;       /* stands for its source where sources take turns */
+	bool handed;      /* but belongs to one of the two parts */
+	bool first;       /* the row that represents its source in the split */
 	enum collective_kind collective;
 	int part;                          /* PART_CALIBRATION, PART_TEST, PART_LATER */
 	double measured, predicted, plain; /* s; plain: bytes over the datasheet's links */
@@ -37,18 +37,18 @@ struct published_set {
 /* Both files of `folder`. */
 bool measurements_read(
 	struct arena *arena, const char *folder, struct published_set *rows, struct error *error);
-/* Sources in the order of their names take turns: the first, third, ... test, the others calibrate;
- * those of a handed batch among one another. */
+/* Splits sources in the order of their names: the first, third, ... test, the others calibrate.
+ * Those of the added batch are split among themselves. */
 void measurements_split(struct published_set *rows);
 bool measurements_predict(const struct catalogue *catalogue, struct arena *arena,
 	struct published_set *rows, struct error *error);
 double measurement_error(const struct published *row);
 
-/* What is judged together. */
+/* Groups that are judged together. */
 enum collective_bar { BAR_GATHERS, BAR_ALL_REDUCE, BAR_MESSAGES, BAR_COUNT };
 enum collective_bar collective_bar(enum collective_kind kind);
 
-/* The report, as Markdown on stdout; and one CSV line a row. */
+/* The report, as Markdown on stdout; and one line of CSV for each row. */
 void report_collectives(const struct published_set *rows, struct arena *arena);
 void report_measurements(const struct published_set *rows);
 

@@ -1,4 +1,4 @@
-/* Measurements in, predictions beside them. */
+/* Reads measurements and predicts them. */
 #include "bench/collectives/collectives.h"
 
 #include <math.h>
@@ -6,15 +6,15 @@
 #include <string.h>
 
 /* A process that drives several GPUs launches their kernels one after the other, each collective of
- * a run while the one before is under way; so it takes at least this long for each GPU: the median
- * of the nine judged rows of calibrating sources that launches decide (thanos-a100 to 1 MiB,
- * simumax-h100 to 2: 5.1 to 6.6; 8 bytes take 4.9, and 2.6 by one process a GPU). Training has one
- * process a GPU, so the model itself has no such term. */
+ * a run while the one before is still running, so each GPU takes at least this time. It is the
+ * median of the nine judged rows of calibrating sources that launches decide (thanos-a100 up to 1
+ * MiB, simumax-h100 up to 2: 5.1 to 6.6; 8 bytes take 4.9, and 2.6 with one process for each GPU).
+ * Training has one process for each GPU, so the model itself has no such term. */
 static const double launch_of_one_gpu = 5.6e-6;
 
-/* Sources found later that were handed to the split as one batch: tables over several hosts of one
- * NVLink domain, and the first of messages. In the order of their names those of a bar take turns.
- * What is found after is not in it. */
+/* Sources found later that were added to the split as one batch: tables over several hosts of one
+ * NVLink domain, and the first ones of messages. They are split in the order of their names within
+ * each bar. Sources found after them are not in it. */
 static const struct {
 	const char *source;
 	bool messages;
@@ -137,14 +137,15 @@ static bool same_bar(const struct published *a, const struct published *b)
 	return collective_bar(a->collective) == collective_bar(b->collective);
 }
 
-/* Those of the split take turns among one another, those of the batch by bar. */
+/* Are both in the same sequence of the split? Sources of the batch are split within their bar, the
+ * others together. */
 static bool take_turns(const struct published *a, const struct published *b)
 {
 	return a->handed == b->handed && a->found_later == b->found_later &&
 	       (!a->handed || same_bar(a, b));
 }
 
-/* Whether no row before it stands for its source. */
+/* Is no earlier row of the same source? */
 static bool is_first(const struct published_set *rows, int i)
 {
 	for (int j = 0; j < i; j++)
@@ -154,7 +155,7 @@ static bool is_first(const struct published_set *rows, int i)
 	return true;
 }
 
-/* How many sources that it takes turns with have a name that comes before its own. */
+/* The number of sources in the same sequence whose names come before this one's. */
 static int sources_before(const struct published_set *rows, const struct published *row)
 {
 	int before = 0;
@@ -182,7 +183,7 @@ void measurements_split(struct published_set *rows)
 	}
 }
 
-/* A rank's own share of the NICs, and for what of an all-to-all goes to other nodes. */
+/* A rank's own share of the NICs, for the part of an all-to-all that goes to other nodes. */
 static double plain_messages(
 	const struct topology *topology, const struct published *row, double sent)
 {
@@ -196,7 +197,7 @@ static double plain_messages(
 	return others * sent * local / topology_node_bandwidth(topology);
 }
 
-/* What a look at the datasheet gives: the bytes of a ring over the slowest link, no latency. */
+/* The time by the datasheet alone: the bytes of a ring over the slowest link, without latency. */
 static double plain_time(const struct topology *topology, const struct published *row)
 {
 	double ranks = (double)row->gpus;
@@ -213,9 +214,9 @@ static double plain_time(const struct topology *topology, const struct published
 	return sent / bandwidth;
 }
 
-/* Of messages, which take more of the host's time, rows that launches decide say nothing of the
- * model; and one process that has 64 messages for another node posts them one after the other: two
- * nodes of eight B200 take 861 us for 1 MiB (orcd-b200-rocky). */
+/* Leaves out rows of messages that launches decide, which take more of the host's time and say
+ * nothing about the model; one process that has 64 messages for another node posts them one after
+ * the other: two nodes of eight B200 take 861 us for 1 MiB (orcd-b200-rocky). */
 static void launch_one_by_one(struct published *row)
 {
 	double launches = (double)row->gpus_per_process * launch_of_one_gpu;

@@ -1,4 +1,4 @@
-/* The tables. */
+/* The tables of the report. */
 #include "bench/collectives/collectives.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 enum { LISTED_BELOW = 10, WORST = 12, KEYS_MAX = 256 };
 
-/* What a row is grouped by, as text. */
+/* The group of a row, as text. */
 typedef const char *(*key_function)(struct arena *arena, const struct published *row);
 
 static const char *key_source(struct arena *arena, const struct published *row)
@@ -45,7 +45,7 @@ static const char *key_size(struct arena *arena, const struct published *row)
 	return names[decade];
 }
 
-/* Which bar a row belongs to. */
+/* The bar to which a row belongs. */
 static const char *key_bar(struct arena *arena, const struct published *row)
 {
 	static const char *const names[] = {[BAR_GATHERS] = "all-gather, reduce-scatter",
@@ -78,7 +78,7 @@ static const char *part_name(const struct published *row)
 	return row->part == PART_LATER ? "later" : part_names[row->part];
 }
 
-/* A source of the batch has a part by bar. */
+/* A source of the batch has a part for each bar. */
 static const char *source_part(const struct published *row)
 {
 	return row->handed ? "handed" : part_name(row);
@@ -89,7 +89,7 @@ static const char *key_part(struct arena *arena, const struct published *row)
 	return arena_printf(arena, "%s: %s", part_name(row), key_bar(arena, row));
 }
 
-/* What decides the time: latency, both, or the links. */
+/* What decides the time of a row: latency, both, or the links. */
 static const char *key_regime(struct arena *arena, const struct published *row)
 {
 	static const char *const names[] = {
@@ -111,7 +111,7 @@ static const char *key_kind(struct arena *arena, const struct published *row)
 		arena, "%s: %s", part_name(row), collective_kind_names[row->collective]);
 }
 
-/* The split as it was before the batch, and the batch. */
+/* Groups rows by the split without the batch, and the batch. */
 static const char *key_handed(struct arena *arena, const struct published *row)
 {
 	return arena_printf(
@@ -227,9 +227,9 @@ static int residual_cell(struct arena *arena, const struct published *row)
 	       key_size(arena, row)[0] - '1';
 }
 
-/* What an interval needs: log(measured / predicted), its median, and as its spread 1.4826 times the
- * median of its absolute value (the standard deviation, for a normal one; a few rows that are far
- * off do not sway it). simulator/costs/spread.c holds these figures. */
+/* Prints the residual for an interval: the median of log(measured / predicted), and as its spread
+ * 1.4826 times the median of the absolute value (the standard deviation, for a normal distribution;
+ * a few outliers do not change it). simulator/costs/spread.c contains these figures. */
 static void print_residual(const struct published_set *rows, int cell, struct arena *arena)
 {
 	struct sample sample = {0};
@@ -260,7 +260,7 @@ static void print_residuals(const struct published_set *rows, struct arena *aren
 		print_residual(rows, cell, arena);
 }
 
-/* --- what machines of the same kind differ by ------------------------------------------------- */
+/* --- differences between machines of the same kind -------------------------------------------- */
 
 static bool same_case(const struct published *a, const struct published *b)
 {
@@ -268,7 +268,7 @@ static bool same_case(const struct published *a, const struct published *b)
 	       a->gpus == b->gpus && a->bytes == b->bytes && strcmp(a->topology, b->topology) == 0;
 }
 
-/* The median of what other sources measured of the same case, s; 0 = none did. */
+/* The median of the measurements of the same case by other sources, s; 0: there are none. */
 static double others_measured(
 	const struct published_set *rows, const struct published *row, struct arena *arena)
 {
@@ -280,8 +280,8 @@ static double others_measured(
 	return sample.n > 0 ? sample_summary(&sample).bias : 0;
 }
 
-/* A prediction that knows neither machine nor software beyond their names cannot do better than
- * this by much: other machines of the same name, measured, as predictions of each one. */
+/* Prints the errors of measurements of other machines of the same name, taken as predictions. A
+ * model that knows only the names of machine and software cannot be much better. */
 static void print_equals(const struct published_set *rows, struct arena *arena)
 {
 	const char *keys[KEYS_MAX];
@@ -347,7 +347,7 @@ static void print_sources(const struct published_set *rows, struct arena *arena)
 			}
 }
 
-/* The rows of the split, or the later ones. */
+/* The rows of the split, or those found later. */
 static struct published_set rows_of(
 	const struct published_set *rows, bool later, struct arena *arena)
 {

@@ -1,7 +1,9 @@
-/* "Fit your cluster" on published sources: three rows of a source and node type in, the others
- * predicted, with what was known before and with the fitted topology; Markdown on stdout.
- * Usage: bench_cluster [--rows | --datasheet] [FOLDER of the measurements]. `--datasheet`: nothing
- * was known of the devices but their datasheets, as of a topology that somebody wrote by hand. */
+/* `topologies fit` on published sources: fits to three rows of a source and node type and predicts
+ * the others, with the catalogue's topology and with the fitted one. Markdown on stdout.
+ * Usage: bench_cluster [--rows
+ * --datasheet] [FOLDER of the measurements].
+ * `--datasheet`: only the datasheets of devices are known, as for a topology that a user has
+ * written. */
 #include "fit.h"
 
 #include <math.h>
@@ -11,7 +13,7 @@
 
 #include "planner/planner.h"
 
-/* Rows that a cluster must have, and those of them that are fitted to. */
+/* The least rows of a cluster, and the number of those that are fitted to. */
 enum { LEAST_ROWS = 6, RUNS = 3 };
 
 struct cluster {
@@ -29,13 +31,13 @@ struct bench {
 	struct arena *arena;
 };
 
-/* Of the rows that were not fitted to. */
+/* The rows that are not fitted to. */
 struct judged {
 	struct sample before, after;
 	int inside_before, inside_after;
 };
 
-/* "16xname" -> "name" */
+/* Example: "16xname" gives "name". */
 static const char *node_type(const struct row *row)
 {
 	const char *digits = row->topology + strspn(row->topology, "0123456789");
@@ -58,7 +60,7 @@ static int by_cluster(const void *left, const void *right)
 	return by != 0 ? by : strcmp(a->name, b->name);
 }
 
-/* What a fit changes, on another number of nodes of the same kind. */
+/* Applies the figures that a fit has changed to another number of nodes of the same kind. */
 static void adjust(struct topology *topology, const void *adjusting)
 {
 	const struct topology *fitted = adjusting;
@@ -74,8 +76,7 @@ static void forget(struct topology *topology, const void *nothing)
 	topology->calibration = (struct calibration){0};
 }
 
-/* From here on topologies are what was known before, or what a fit made of it (NULL: the former).
- */
+/* From here on predictions use a fitted topology, or the catalogue's (NULL). */
 static void know(struct bench *bench, const struct topology *fitted)
 {
 	bench->catalogue.adjust = fitted != NULL ? adjust : bench->datasheet ? forget : NULL;
@@ -103,7 +104,7 @@ static void sort_rows(struct bench *bench)
 	qsort(bench->sorted, (size_t)bench->n, sizeof(bench->sorted[0]), by_cluster);
 }
 
-/* The first, the middle and the last by name: no value is looked at. */
+/* Fits to the first, the middle and the last row by name, whatever their values are. */
 static bool is_fitted(const struct cluster *cluster, int i)
 {
 	return i == 0 || i == cluster->n / 2 || i == cluster->n - 1;

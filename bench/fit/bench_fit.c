@@ -1,5 +1,5 @@
-/* The compute parameters of the catalogue from published measurements, and what they leave
- * unexplained; Markdown on stdout. Usage: bench_fit [FOLDER of the measurements]. */
+/* Fits the compute parameters of the catalogue to published measurements, and prints the remaining
+ * errors as Markdown on stdout. Usage: bench_fit [FOLDER of the measurements]. */
 #include "fit.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Step time of each source, and of each GPU type, from figures that were fitted without it;
+/* Predicts the step time of each source, and of each GPU type, with figures fitted without it.
  * Markdown on stdout. Usage: bench_leave_out [FOLDER of the measurements]. */
 #include "fit.h"
 
@@ -6,38 +6,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fewer rows than FIT_LEAST make no fit; sets smaller than AVERAGE_LEAST are listed. */
+/* At least FIT_LEAST rows are needed for a fit. Sets smaller than AVERAGE_LEAST are listed. */
 enum { FIT_LEAST = 5, AVERAGE_LEAST = 10 };
 
 enum left_out { BY_SOURCE, BY_GPU };
 
-/* Where the clock of rows that are left out comes from, the nearest first. The last two are asked
- * for where only the prior is left, which was itself chosen on published steps. */
+/* The origin of the clock of rows that are left out, the nearest first. The last two are used to
+ * examine sets for which only the prior remains, because that was itself chosen on published steps.
+ */
 enum origin { SAME_GPU, SAME_GENERATION, PRIOR, FEW_ROWS, OTHER_GENERATION };
 
 struct bench {
 	struct catalogue catalogue;
 	struct row_list rows;
-	struct topology **topologies; /* of each row */
-	double *catalogue_errors;     /* of each row, nothing left out */
-	double *left_out_errors;      /* of each row, when its set was last left out */
-	struct row **chosen;          /* room for all rows: those fitted to */
+	struct topology **topologies; /* of every row */
+	double *catalogue_errors;     /* of every row, with nothing left out */
+	double *left_out_errors;      /* of every row, with its set left out */
+	struct row **chosen;          /* the rows that are fitted to; room for all */
 	double *errors;               /* room for all rows */
 	struct arena *arena;
 };
 
-/* The rows of one GPU type of what is left out. */
+/* The rows of one GPU type among those that are left out. */
 struct set {
 	enum left_out by;
 	const struct row *first;
 	enum device_generation generation;
 };
 
-/* What is changed about a topology whose rows are left out. */
+/* The change to a topology whose rows are left out. */
 struct adjustment {
 	double clock; /* 0: the prior of the generation */
-	bool clear;   /* nothing measured of the device but its datasheet */
-	double gemm;  /* of the peak, with `half_k`; 0: the prior */
+	bool clear;   /* only the datasheet of the device is known */
+	double gemm;  /* share of the peak, with `half_k`; 0: the prior */
 	double half_k;
 };
 
@@ -65,8 +66,8 @@ static bool belongs(const struct bench *bench, const struct set *set, enum origi
 	return origin == OTHER_GENERATION ? !same : same;
 }
 
-/* The remaining rows that a clock may be fitted to: of the calibration part, and where it has none,
- * as for the catalogue, of both. */
+/* The remaining rows to which a clock may be fitted: those of the calibration part; if there are
+ * none, of both parts, as for the catalogue. */
 static int choose(struct bench *bench, const struct set *set, enum origin origin)
 {
 	int n = 0;
@@ -106,7 +107,7 @@ static void adjust(struct topology *topology, const void *adjusting)
 	c->sustained_clock = a->clock;
 }
 
-/* A GPU of which nothing is known takes what another generation reaches of its peak. */
+/* An unknown GPU reaches the same share of its peak as another generation. */
 static void carry_products(
 	const struct bench *bench, const struct row *from, struct adjustment *adjustment)
 {
@@ -116,7 +117,7 @@ static void carry_products(
 	adjustment->half_k = topology->calibration.gemm_half_k;
 }
 
-/* Fits without the set; *n: to how many rows, 0 = the prior. */
+/* Fits without the set. *n: number of rows fitted to; 0: the prior is used. */
 static struct adjustment refit(
 	struct bench *bench, const struct set *set, enum origin origin, int *n)
 {
@@ -191,7 +192,8 @@ static void print_heading(const char *title)
 		title);
 }
 
-/* Errors of the judged rows of `set` (NULL: of all rows of `part`, PART_COUNT = both). */
+/* Prints errors of the judged rows of `set` (NULL: of all rows of `part`, PART_COUNT: both
+ * parts). */
 static void print_errors(struct bench *bench, const struct set *set, int part)
 {
 	struct sample now = {0}, before = {0};
@@ -222,7 +224,7 @@ static void report_set(struct bench *bench, const struct set *set, enum origin o
 	print_errors(bench, set, PART_COUNT);
 }
 
-/* Whether row `at` is the first judged one of its set. */
+/* Is row `at` the first judged row of its set? */
 static bool starts_set(const struct bench *bench, const struct set *set, int at)
 {
 	for (int i = 0; i < at; i++)
@@ -231,8 +233,8 @@ static bool starts_set(const struct bench *bench, const struct set *set, int at)
 	return is_judged(set, &bench->rows.of[at]);
 }
 
-/* Each set in turn; `origin` other than PRIOR: only those that have but the prior, with a clock of
- * that origin in its place. */
+/* Reports each set. `origin` other than PRIOR: only sets for which only the prior remains, with a
+ * clock of that origin instead. */
 static void report_sets(struct bench *bench, enum left_out by, enum origin origin)
 {
 	for (int i = 0; i < bench->rows.n; i++) {

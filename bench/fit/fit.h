@@ -4,21 +4,21 @@
 
 #include "bench/accuracy/accuracy.h"
 
-/* The least of f over [low, high], by golden section: f has one valley or is nearly so. */
+/* Minimises f over [low, high] by golden section search, for a unimodal or nearly unimodal f. */
 double search_least(double (*f)(double x, void *context), void *context, double low, double high);
 double median_of(double *values, int n); /* sorts `values` */
 
-/* Kernels alone: bench/published/kernels.csv. */
+/* Measurements of single kernels: bench/published/kernels.csv. */
 enum operation { OPERATION_GEMM, OPERATION_ATTENTION_FORWARD, OPERATION_ATTENTION_BACKWARD };
 struct kernel {
 	const char *name, *source, *gpu, *topology, *notes;
 	enum operation operation;
 	enum dtype dtype;
 	struct gemm_shape gemm;
-	struct architecture architecture; /* of attention: heads and their size */
+	struct architecture architecture; /* of attention: heads and their size. */
 	struct attention_shape attention;
 	double measured; /* FLOP/s */
-	bool judged;     /* every second row of a sweep is not fitted to */
+	bool judged;     /* every second row of a sweep; it is not fitted to */
 };
 struct kernels {
 	int n;
@@ -27,9 +27,9 @@ struct kernels {
 bool kernels_read(
 	struct arena *arena, const char *folder, struct kernels *kernels, struct error *error);
 
-/* ln(predicted / measured time) of one kernel, with the clock of kernels alone. */
+/* ln(predicted / measured time) of one kernel, with the clock of single kernels. */
 double kernel_error(const struct kernel *kernel, const struct topology *topology);
-/* Fits and prints, a section a GPU. */
+/* Fits and prints one section for each GPU. */
 bool fit_kernels(const struct catalogue *catalogue, const struct kernels *kernels,
 	struct arena *arena, struct error *error);
 bool fit_steps(struct catalogue *catalogue, struct row_list *rows, struct arena *arena);
@@ -42,10 +42,12 @@ struct step_fit {
 	struct arena *keep;
 	double *errors; /* room for n */
 };
-/* Without what hides the clock: more than one node (the network), less than 8192 tokens in a
- * micro-batch (the host, the gathers). `row` has been predicted. */
+/* Can the row be used to fit the clock? Not if other effects hide it: more than one node (the
+ * network) or less than 8192 tokens in a micro-batch (the host, the gathers). `row` has been
+ * predicted. */
 bool row_shows_the_clock(const struct row *row);
-/* The clock with the least mean absolute error; the rows are left predicted with another one. */
+/* Finds the clock with the least mean absolute error. Afterwards the rows have predictions with
+ * another clock. */
 double fit_clock(struct step_fit *fit);
 
 #endif

@@ -1,5 +1,5 @@
-/* Kernels alone: gemm_flops and gemm_half_k of a device from its matrix products, the attention
- * rates from its flash kernels. */
+/* Fits to single kernels: gemm_flops and gemm_half_k of a device to its matrix products, the
+ * attention rates to its flash kernels. */
 #include "fit.h"
 
 #include <math.h>
@@ -123,7 +123,7 @@ double kernel_error(const struct kernel *kernel, const struct topology *topology
 /* --- fitting ------------------------------------------------------------------------------------
  */
 
-/* The rows of one GPU and operation, and the topology that is being changed. */
+/* The rows of one GPU and operation, and the topology that is being fitted. */
 struct fit {
 	const struct kernel **rows;
 	int n;
@@ -157,7 +157,7 @@ static double at_rate(double x, void *context)
 	return mean_error(fit, false);
 }
 
-/* Rate and depth are found in turns. */
+/* Fits rate and depth alternately. */
 static void fit_gemm(struct fit *fit)
 {
 	struct calibration *c = &fit->topology.calibration;
@@ -180,14 +180,14 @@ static void fit_gemm(struct fit *fit)
 	c->gemm_flops = search_least(at_rate, fit, 0.4 * peak, 1.1 * peak);
 }
 
-/* Nothing is fitted to these: they follow from bf16's. */
+/* Is the operation only compared? Its figures follow from those of bf16. */
 static bool is_compared(const struct fit *fit)
 {
 	return fit->rows[0]->dtype == DTYPE_FP8;
 }
 
-/* ... of the judged rows, where the others are the calibration's table of products: a CSV row is
- * one layout, so the first of a shape counts. */
+/* The error of judged rows if the others are the calibration's table of products. A row of CSV is
+ * one layout, so the first one of a shape counts. */
 static double error_with_products(const struct fit *fit, struct arena *arena)
 {
 	struct fit with = *fit;
@@ -261,7 +261,7 @@ static bool same_set(const struct kernel *a, const struct kernel *b)
 	       a->attention.kind == b->attention.kind;
 }
 
-/* The rows like row `first`; n = 0 when an earlier one has been the first of them. */
+/* Collects the rows like row `first`; n = 0: an earlier row is the first of them. */
 static void collect(const struct kernels *kernels, int first, struct fit *fit)
 {
 	fit->n = 0;

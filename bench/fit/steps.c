@@ -1,5 +1,5 @@
-/* Whole steps: sustained_clock of a GPU from the rows that may be fitted to, and what each source
- * alone would say. */
+/* Fits to whole steps: sustained_clock of a GPU from the rows that may be used, and from each
+ * source alone. */
 #include "fit.h"
 
 #include <math.h>

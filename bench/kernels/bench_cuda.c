@@ -23,7 +23,7 @@
 #include "tests/kernels/gpu.h"
 
 enum { CANDIDATES = 8, COPIES = 20, MORE_WORKSPACE = 2 * KERNELS_WORKSPACE_BYTES, ROW = 96 };
-enum { MOST_WORKSPACE = 1216 << 20 }; /* of attention's backward */
+enum { MOST_WORKSPACE = 1216 << 20 }; /* for the backward of attention */
 
 static struct gpu gpu;
 static double copied; /* bytes per second, read and written */
@@ -54,8 +54,8 @@ static double copy_rate(void)
 	return 2.0 * 4.0 * (double)n * COPIES / (milliseconds * 1e-3);
 }
 
-/* Whether the calls since the last time failed; they are forgotten, or all that follow would be
- * skipped. */
+/* Has a call failed since the last time? The error is cleared, because otherwise all later calls
+ * would be skipped. */
 static bool failed(struct error *error)
 {
 	*error = gpu.kernels.error;
@@ -63,8 +63,8 @@ static bool failed(struct error *error)
 	return error->message[0] != '\0';
 }
 
-/* Seconds of the best that cuBLASLt proposes for a workspace of so many bytes, and which it is. A
- * proposal that it then refuses does not count. */
+/* The time in s of the best candidate that cuBLASLt proposes for a workspace of `bytes`, and its
+ * index. Candidates that it then refuses do not count. */
 static double best_candidate(struct problem *problem, int64_t bytes, int *which)
 {
 	struct error ignored;
@@ -92,7 +92,7 @@ static void print_product(struct problem *problem, double seconds, const char *r
 	double best = best_candidate(problem, KERNELS_WORKSPACE_BYTES, &which);
 	double more = best_candidate(problem, MORE_WORKSPACE, &with_more);
 
-	/* What was taken is one of the candidates, measured twice. */
+	/* The product in use is one of the candidates, so it was measured twice. */
 	best = seconds < best ? seconds : best;
 	printf(" %5.1f %% of the best, candidate %d; %d MiB: %7.1f TFLOP/s, candidate %d",
 		100.0 * best / seconds, which, MORE_WORKSPACE >> 20, problem->flops / more * 1e-12,
@@ -101,8 +101,8 @@ static void print_product(struct problem *problem, double seconds, const char *r
 	tally_add(&workspace, row, 100.0 * more / best);
 }
 
-/* Seconds by that engine; none, 1e30, where it is refused, or needs more workspace than a plan
- * would set aside for all of this at once. */
+/* The time in s by that engine; 1e30: it is refused, or it needs more workspace than a plan would
+ * reserve for all attention together. */
 static double by_engine(struct problem *problem, enum attention_pass pass,
 	const struct attention_backward *b, const struct attention_algorithm *algorithm,
 	int64_t bytes)
@@ -134,8 +134,8 @@ static double by_engine(struct problem *problem, enum attention_pass pass,
 	return failed(&ignored) || !choice.taken ? 1e30 : seconds;
 }
 
-/* Beside ours, in the same rows and lengths, what cuDNN makes of it; nothing where there is none.
- */
+/* Prints the time of cuDNN for the same rows and lengths beside ours; nothing if there is no
+ * engine. */
 static void print_attention(struct problem *problem, enum attention_pass pass, double seconds)
 {
 	enum { ALGORITHMS = 3 };
@@ -204,7 +204,7 @@ static void print_case(const struct kernel_case *kernel_case)
 	if (!gpu_can_call(kernel_case) || kernel_case->bench[0] == 0)
 		return;
 	if (on_cpu) {
-		/* Heads of 8, as cuDNN takes them. */
+		/* cuDNN takes heads of 8. */
 		bool attention = strncmp(kernel_case->name, "attention", 9) == 0;
 
 		print_row(kernel_case, kernel_case->shapes[attention ? 4 : 2]);

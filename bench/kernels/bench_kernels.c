@@ -34,7 +34,7 @@ static const int64_t (*shapes_of(const struct kernel_case *kernel_case))[MOST_DI
 	return strncmp(kernel_case->name, "attention", 9) == 0 ? attentions : NULL;
 }
 
-/* Of one call, in time of this process. */
+/* The time of one call, as CPU time of this process. */
 static double call_seconds(struct problem *problem)
 {
 	double start = cpu_seconds();
@@ -87,7 +87,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The same problem by both tables, in turn: the median of the ratios of neighbours. */
+/* Measures the same problem by both tables alternately: the median of the ratios of neighbours. */
 static void compare(const struct kernel_case *kernel_case, const int64_t *shape,
 	const struct kernels *const tables[2])
 {
@@ -171,8 +171,8 @@ static void print_machine(void)
 		bandwidth * 1e-9, load[0]);
 }
 
-/* Measured again: if it moved, the machine was not ours alone and the column is not to be quoted.
- */
+/* Measures the yardstick again. If it has changed, other processes ran and the column must not be
+ * quoted. */
 static void check_yardstick(void)
 {
 	double before = peak;

@@ -6,7 +6,7 @@
 #include "tests/kernels/problem.h"
 
 struct bench_shapes {
-	const char *prefix; /* of the case's name; the first that fits counts */
+	const char *prefix; /* of the case's name; the first match counts */
 	const int64_t (*shapes)[MOST_DIMS];
 };
 
@@ -24,7 +24,7 @@ static const int64_t cuda_rmsnorms[][MOST_DIMS] = {{16384, 4096, 4}, {-1}};
 static const int64_t cuda_biases[][MOST_DIMS] = {{32768, 4800, 1}, {-1}};
 static const int64_t cuda_losses[][MOST_DIMS] = {
 	{4096, 50257, 0, 0}, {4096, 50257, 47, 0}, {4096, 32000, 0, 0}, {2048, 128256, 0, 0}, {-1}};
-/* The last: how many ids occur; bytes have 256. */
+/* The last number is the number of different ids; bytes have 256. */
 static const int64_t cuda_embeddings[][MOST_DIMS] = {{65536, 1600, 1024, 50257, 3},
 	{131072, 768, 1024, 50257, 1}, {131072, 768, 1024, 50257, 1, 256},
 	{16384, 8192, 4096, 32000, 0}, {-1}};
@@ -36,7 +36,7 @@ static const struct bench_shapes cuda_shapes[] = {
 	{"gemm", cuda_gemms}, {"attention", cuda_attentions}, {"layernorm", cuda_layernorms},
 	{"rmsnorm", cuda_rmsnorms}, {"bias", cuda_biases}, {"cross_entropy", cuda_losses},
 	{"embedding", cuda_embeddings}, {"rope", cuda_turns}, {"tree_reduce", cuda_trees},
-	{"", cuda_flats}, /* all that remain */
+	{"", cuda_flats}, /* all others */
 };
 
 #endif

@@ -4,7 +4,7 @@
 
 enum { MOST_LAUNCHES = 64, CALLS = 20 };
 
-/* One launch of a call, in all calls together. */
+/* One launch of a call, summed over all calls. */
 struct seen {
 	void *kernel, *before, *after; /* events */
 	unsigned blocks[3], threads;
@@ -68,7 +68,7 @@ static const char *name_of(const struct gpu *gpu, const void *kernel)
 	return "another";
 }
 
-/* A call whose launches are seen; their times are added up. */
+/* A call whose launches are timed; their times are added up. */
 static void call_once(struct gpu *gpu, struct problem *problem)
 {
 	n_seen = 0;

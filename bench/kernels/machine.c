@@ -67,8 +67,8 @@ double peak_flops(void)
 {
 	double (*peak)(void) = best_peak(), best = 0.0;
 
-	/* Many short tries over two seconds: a neighbour on the same core halves what a try sees.
-	 */
+	/* Many short tries over two seconds, because a neighbour on the same core halves the result
+	 * of a try. */
 	for (double end = wall_seconds() + 2.0; wall_seconds() < end;) {
 		double flops = peak();
 		best = flops > best ? flops : best;

@@ -1,4 +1,4 @@
-/* What the machine can do at best, measured: the yardsticks of the benchmark. One thread. */
+/* Measures the best that the machine can do, for comparison. One thread. */
 #ifndef BENCH_KERNELS_MACHINE_H
 #define BENCH_KERNELS_MACHINE_H
 

@@ -1,4 +1,4 @@
-/* How many rows of a benchmark reach a mark, and which do not. */
+/* Counts the rows of a benchmark that reach a mark, and lists the others. */
 #ifndef BENCH_KERNELS_TALLY_H
 #define BENCH_KERNELS_TALLY_H
 
@@ -12,10 +12,10 @@ struct tally {
 	char name[TALLY_ROWS][TALLY_NAME];
 };
 
-/* Rows beyond TALLY_ROWS end the program. */
+/* Aborts beyond TALLY_ROWS rows. */
 void tally_add(struct tally *tally, const char *name, double percent);
-/* One line of the count with the geometric mean, and one for each row below the mark; nothing
- * without rows. */
+/* Prints one line with the count and the geometric mean, and one for each row below the mark.
+ * Prints nothing without rows. */
 void tally_print(const struct tally *tally);
 
 #endif

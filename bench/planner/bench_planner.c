@@ -53,7 +53,7 @@ static struct question make_question(const struct bench *bench, struct arena *ar
 	return question;
 }
 
-/* Every plan of the space, as a search without bounds would. */
+/* Simulates every plan of the space, as a search without bounds would. */
 static double exhaustive_seconds(struct search *search)
 {
 	double start = now();
@@ -67,7 +67,7 @@ static double exhaustive_seconds(struct search *search)
 	return now() - start;
 }
 
-/* The answer with its Pareto front, as a report asks for it. */
+/* The answer with its Pareto front, as a report needs it. */
 static double front_seconds(struct question question)
 {
 	struct arena arena = {0};

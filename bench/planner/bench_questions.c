@@ -23,20 +23,20 @@ enum { ANSWER_MAX = 400, LINE_MAX = 1024 };
 
 struct figures {
 	bool asked;
-	char answer[ANSWER_MAX]; /* the plan in a line; "-": nothing fits */
-	char option[ANSWER_MAX]; /* the fastest mixed plan; "": none */
+	char answer[ANSWER_MAX]; /* the plan in one line; "-": nothing fits */
+	char option[ANSWER_MAX]; /* the fastest mixed plan; "": there is none */
 	double option_gain;
-	double memory;              /* that the plan needs, as a share of the device's */
+	double memory;              /* needed by the plan, as a share of the device's */
 	int departures;             /* from its framework's defaults */
-	int levers;                 /* worth a line */
-	double free_gain;           /* with all of them; 0: no more than the best alone */
-	double step_s, token_s;     /* of it; 0: nothing fits */
-	double gap, seconds, yards; /* yards: of the fixed loop */
+	int levers;                 /* that are worth a line */
+	double free_gain;           /* with all levers; 0: no more than the best single one */
+	double step_s, token_s;     /* of the plan; 0: nothing fits */
+	double gap, seconds, yards; /* yards: s of the fixed loop */
 	long long simulated, dropped;
-	double resident; /* bytes, at most */
+	double resident; /* bytes, at the peak */
 };
 
-/* The questions: one of the lists of questions.h. */
+/* The questions, one of the lists of questions.h. */
 static const struct asked *list;
 static int n_list;
 
@@ -99,7 +99,7 @@ static struct question make_question(const struct asked *asked, struct arena *ar
 	return question;
 }
 
-/* Always the same work: sums that wait for one another. */
+/* Does a fixed amount of work: sums that depend on one another. */
 static double yardstick(void)
 {
 	double start = now(), sum = 0;
@@ -145,7 +145,7 @@ static void ask(const struct asked *asked, struct figures *figures)
 	figures->option_gain = answer.options[0].gain;
 }
 
-/* In a process of its own. */
+/* Answers a question in a process of its own. */
 static struct figures ask_apart(const struct asked *asked)
 {
 	struct figures figures = {.asked = true};
@@ -172,7 +172,7 @@ static struct figures ask_apart(const struct asked *asked)
 /* --- every plan of the space ---------------------------------------------------------------------
  */
 
-/* Of the plans that the search has ranked, the fastest with room, or without. */
+/* The fastest plan with room, or without, of those that the search has ranked. */
 static int64_t fastest_found(const struct ranking *ranking, bool room)
 {
 	int64_t least = INT64_MAX;
@@ -182,15 +182,15 @@ static int64_t fastest_found(const struct ranking *ranking, bool room)
 	return least;
 }
 
-/* The fastest that fits with room, or without where none has any: by the search and by looking at
- * all. */
+/* Compares the fastest plan that fits with room, or without if none has any: by the search, and by
+ * simulating all. */
 static void try_all(int number, const struct asked *asked)
 {
 	struct arena arena = {0};
 	struct error error = {0};
 	struct search search;
 	struct question question = make_question(asked, &arena);
-	int64_t best[2] = {INT64_MAX, INT64_MAX}, fitting = 0; /* without room, with it */
+	int64_t best[2] = {INT64_MAX, INT64_MAX}, fitting = 0; /* without room, with room */
 	double start = now();
 	check(search_run(&question, &arena, &search, &error), error.message);
 	double seconds = now() - start;
@@ -216,7 +216,7 @@ static void try_all(int number, const struct asked *asked)
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-/* "8xdgx-a100-80gb, 1 x 10 Gbit/s, 2 devices, seq_len=4096" */
+/* Example: "8xdgx-a100-80gb, 1 x 10 Gbit/s, 2 devices, seq_len=4096". */
 static const char *where(const struct asked *asked, struct arena *arena)
 {
 	const char *text = asked->topology;
@@ -307,7 +307,7 @@ static void write_csv(const char *path, const struct figures *figures)
 	arena_finish(&arena);
 }
 
-/* The field after `*at`, without its quotes. */
+/* The field at `*at`, without its quotes. */
 static const char *next_field(char **at)
 {
 	char *start = *at, *end;
@@ -319,7 +319,7 @@ static const char *next_field(char **at)
 	return start + quoted;
 }
 
-/* Answers that differ; returns how many are slower for a token. */
+/* Compares answers that differ. Returns the number that are slower per token. */
 static int compare_row(char *line, const struct figures *figures, int *changed)
 {
 	char *at = line;

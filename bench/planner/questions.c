@@ -71,8 +71,9 @@ const struct asked asked_questions[] = {
 
 const int n_asked_questions = COUNT_OF(asked_questions);
 
-/* From 7B to 1T parameters, with experts and without, on 8 to 16,384 GPUs, 4k to 1M tokens, under
- * every runtime that divides models: what published runs trained, and what is beside it. */
+/* Models of 7B to 1T parameters, with experts and without, on 8 to 16,384 GPUs, with 4k to 1M
+ * tokens, under every runtime that divides models: configurations of published runs, and similar
+ * ones. */
 const struct asked asked_of_axes[] = {
 	{"llama-2-7b", "dgx-h100", 0, 0, 0, "global_batch=256"},
 	{"llama-2-7b", "dgx-h100", 0, 0, 0, "runtime=megatron global_batch=256"},

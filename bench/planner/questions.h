@@ -1,5 +1,5 @@
-/* The questions that the planner's speed and gaps are measured by: sixty, and forty whose models
- * are divided. */
+/* The questions on which the planner's speed and gaps are measured: sixty, and forty with divided
+ * models. */
 #ifndef BENCH_PLANNER_QUESTIONS_H
 #define BENCH_PLANNER_QUESTIONS_H
 
@@ -7,10 +7,10 @@
 
 struct asked {
 	const char *model, *topology;
-	int nics; /* of a node, and Gbit/s of each; 0: the catalogue's */
+	int nics; /* of a node, and Gbit/s of each; 0: those of the catalogue */
 	double gbit;
 	int64_t devices;     /* of the topology; 0: all */
-	const char *options; /* "seq_len=4096 global_batch=1024": knobs that the user gave */
+	const char *options; /* "seq_len=4096 global_batch=1024": knobs given by the user */
 };
 
 extern const struct asked asked_questions[];

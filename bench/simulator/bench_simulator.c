@@ -1,6 +1,6 @@
-/* How many plans a second can be judged on one core: built and simulated, whole and folded; folded
- * also without memory. What one of them takes of memory, whole and folded. A fixed loop beside them
- * says how fast the machine is. */
+/* Measures how many plans one core can judge per second: built and simulated, whole and folded;
+ * folded also without memory. Also the memory of one prediction, whole and folded. A fixed loop
+ * shows how fast the machine is. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static const struct bench {
 
 static const double seconds_each = 0.5;
 
-/* Of this process: other work on the machine does not count. */
+/* CPU time of this process, so that other work on the machine does not count. */
 static double now(void)
 {
 	struct timespec t;
@@ -80,7 +80,7 @@ static void predict(struct benched *question, bool folded, const struct simulati
 	check(simulate(schedule, options, false, arena, &simulation, &error), &error);
 }
 
-/* Plans per second, as the planner's inner loop judges them. */
+/* Plans per second, judged as in the planner's inner loop. */
 static double rate(struct benched *question, bool folded, enum memory_detail memory)
 {
 	struct arena arena = {0}, scratch = {0};
