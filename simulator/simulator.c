@@ -251,8 +251,7 @@ static bool run_short(const struct run *run, struct simulation *simulations, str
 				simulation->prediction.fits = FITS_NO;
 			continue;
 		}
-		limited[c].exposed =
-			simulation->exposed; /* retries do not change what its collectives expose */
+		limited[c].exposed = simulation->exposed; /* retries do not change it */
 		read_off(run, c, &common, unlimited.time.data_wait, &again,
 			rooms[c] > 0 ? &unlimited : NULL, &limited[c]);
 		stretch_interval(&unlimited, &limited[c].prediction);

@@ -35,8 +35,7 @@ static const struct {
 	double ring_ll128[COMPUTE_COUNT];
 	double tree_ll128[COMPUTE_COUNT][3], tree[COMPUTE_COUNT][3], nvls_tree[COMPUTE_COUNT][3];
 	double nvls_efficiency[COMPUTE_COUNT];
-	double plateau[COMPUTE_COUNT]; /* ring all-reduce by Simple across nodes: factor of the
-					  latency */
+	double plateau[COMPUTE_COUNT]; /* of the latency: ring all-reduce, Simple, across nodes */
 	/* bandwidth factor of tree all-reduce by log2(bytes / 64) */
 	double tree_correction[NCCL_PROTOCOL_COUNT][TREE_SIZES];
 	/* possible speeds of one channel, descending */

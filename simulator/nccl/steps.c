@@ -16,8 +16,7 @@ static const double across_share[NCCL_PROTOCOL_COUNT] = {0.5, 0.92, 1};
  * rows; eight H100 agree (simumax-h100). Simple is time.c's. */
 static const double inside_latency[NCCL_PROTOCOL_COUNT] = {1.39, 0.83};
 static const double inside_share[NCCL_PROTOCOL_COUNT] = {0.86, 0.84};
-static const double ll128_of_bus =
-	0.92; /* 120 of 128 bytes are data, and some time is lost to waiting */
+static const double ll128_of_bus = 0.92; /* 120 of 128 bytes are data, less waiting */
 
 /* Below this many bytes a channel and rank NCCL takes fewer channels, so that each moves as much:
  * 512 threads of 8 bytes (enqueue.cc; tuning.cc, threadThresholds). */
