@@ -1,4 +1,4 @@
-/* What the tests of base share. */
+/* Shared by the tests of base/. */
 #ifndef TESTS_BASE_SUPPORT_H
 #define TESTS_BASE_SUPPORT_H
 

@@ -1,4 +1,4 @@
-/* What holds for YAML and JSON alike: the tree, places, duplicates, limits. */
+/* YAML and JSON alike: the tree, places, duplicates, limits. */
 #include "tests/base/support.h"
 
 /* "kind line:column key=text", one line per node, indented by depth. */

@@ -1,4 +1,4 @@
-/* Messages: place, first one wins, one line, cut without overflow, and suggestions. */
+/* Messages: the place, the first one stays, one line, no overflow, suggestions. */
 #include "tests/base/support.h"
 
 static void test_set(void **state)

@@ -1,4 +1,4 @@
-/* JSON: what is read, and what is refused with which words. */
+/* JSON: valid documents, and the messages for invalid ones. */
 #include "tests/base/support.h"
 
 static const struct {

@@ -1,5 +1,5 @@
-/* JSON in pieces: the same events however it is cut, and refused where the reader of documents
- * refuses. */
+/* JSON in pieces: the same events wherever it is cut, and the same refusals as by the reader of
+ * documents. */
 #include "base/json_stream.h"
 #include "tests/base/support.h"
 

@@ -1,5 +1,5 @@
-/* Documents written to hurt: none may crash, hang, or grow out of proportion. Depth and size limits
- * are tried from both sides. */
+/* Malicious documents: none may crash, hang, or use memory out of proportion. Limits of depth and
+ * size are tested from both sides. */
 #include "tests/base/support.h"
 
 enum { MANY = 1000000 };

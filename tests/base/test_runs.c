@@ -1,4 +1,4 @@
-/* Runs of values along a row: what is accepted, what is not, normal forms. */
+/* Runs of values along a row: valid and invalid ones, and normal forms. */
 #include "base/runs.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Quantities: what is read, what is refused, exact printing, and the words for people. */
+/* Quantities: valid and invalid text, exact printing, and words for people. */
 #include "tests/base/support.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* YAML: what is refused and with which words. */
+/* YAML: invalid documents and their messages. */
 #include "tests/base/support.h"
 
 static const struct {

@@ -1,6 +1,6 @@
-/* Makes the program that it is linked into run on GPUs that are none (tests/executor/fake_cuda.h):
- * FAKE_GPUS of them, four unless it says otherwise. FAKE_RATES=1: with a clock of their own; =a100:
- * no faster than one. */
+/* Lets the program into which it is linked run on fake GPUs (tests/executor/fakes/cuda.h):
+ * FAKE_GPUS of them, by default four. FAKE_RATES=1: with a clock of their own; =a100: no faster
+ * than an A100. */
 #include <stdlib.h>
 #include <string.h>
 

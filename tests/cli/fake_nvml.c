@@ -1,4 +1,4 @@
-/* Stands in for libnvidia-ml.so.1: four A100 on NVSwitches, or what FAKE_NVML says. */
+/* A fake libnvidia-ml.so.1: four A100 on NVSwitches, or the machine that FAKE_NVML names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What tests of checkpoints share: small runs that write them and go on from them. */
+/* Shared by the tests of checkpoints: small runs that write them and resume from them. */
 #ifndef TESTS_EXECUTOR_CHECKPOINT_RUNS_H
 #define TESTS_EXECUTOR_CHECKPOINT_RUNS_H
 

@@ -1,6 +1,6 @@
-/* What every transport must do, checked by one of its ranks: every element against a sum in the
- * declared order. Each returns false at the first one that is wrong, or when the collective fails.
- */
+/* The duties of every transport, checked by one of its ranks: every element is compared with a sum
+ * in the declared order. Each function returns false at the first wrong element, or if the
+ * collective fails. */
 #ifndef TESTS_EXECUTOR_COLLECTIVE_CHECKS_H
 #define TESTS_EXECUTOR_COLLECTIVE_CHECKS_H
 

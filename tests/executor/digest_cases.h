@@ -1,5 +1,5 @@
-/* The configurations whose weights must be equal to the last bit: within one model, number of
- * ranks, micro-batch and accumulation mode, whatever else the plan says (design, level `plan`). */
+/* The configurations whose weights must be equal to the last bit, for one model, number of ranks,
+ * micro-batch and accumulation mode, whatever else the plan says (--reproducible plan). */
 #ifndef TESTS_EXECUTOR_DIGEST_CASES_H
 #define TESTS_EXECUTOR_DIGEST_CASES_H
 

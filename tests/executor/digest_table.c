@@ -1,5 +1,6 @@
-/* Prints the digest table as Markdown: what is trained against on how many ranks, and whether every
- * digest of a column is equal. Usage: digest_table STEPS TEXT; exit 1 when any differs. */
+/* Prints the digest table as Markdown: which configurations were trained on how many ranks, and
+ * whether all digests of a column are equal. Usage: digest_table STEPS TEXT; exit 1 if any differs.
+ */
 #include "digest_cases.h"
 
 #include <stdlib.h>

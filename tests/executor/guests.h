@@ -1,4 +1,4 @@
-/* Processes that come to a rendezvous, and how each of them ended. */
+/* Processes that come to a rendezvous, and how each one ended. */
 #ifndef TESTS_EXECUTOR_GUESTS_H
 #define TESTS_EXECUTOR_GUESTS_H
 

@@ -1,4 +1,4 @@
-/* What the tests of this folder share: small models, plans from options, a training run. */
+/* Shared by the tests of this folder: small models, plans from options, a training run. */
 #ifndef TESTS_EXECUTOR_SUPPORT_H
 #define TESTS_EXECUTOR_SUPPORT_H
 

@@ -1,5 +1,5 @@
-/* What `calibrate` measures of GPUs that are none: a machine whose clock takes what we say it takes
- * (fakes/cuda.h) must be found to have just these fake_some_rates. */
+/* `calibrate` on fake GPUs: it must find just the rates (fake_some_rates) by which the fake clock
+ * runs (fakes/cuda.h). */
 #include "support.h"
 
 #include <math.h>

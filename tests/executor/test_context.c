@@ -1,6 +1,6 @@
-/* Context ranks, executed: each has two chunks of every sequence. What they end with is what ranks
- * with whole sequences do but for roundings, in the same bits whatever the strategy; checkpoints go
- * from one to the other. */
+/* Context ranks, executed: each has two chunks of every sequence. The results equal those of ranks
+ * with whole sequences except for rounding, with the same bits under every strategy; a checkpoint
+ * of one can be resumed by the other. */
 #include "checkpoint_runs.h"
 #include "digest_cases.h"
 #include "tests/sampled.h"

@@ -1,4 +1,4 @@
-/* Text and token files, the order of windows, and bad files. */
+/* Text and token files, the order of windows, and invalid files. */
 #include "support.h"
 
 #include <stdlib.h>

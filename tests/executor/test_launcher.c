@@ -1,4 +1,4 @@
-/* Who started this process, as the environments of launchers say it; and what is done about it. */
+/* Recognises who started this process by the environments of launchers, and acts on it. */
 #include "support.h"
 
 #include <stdlib.h>

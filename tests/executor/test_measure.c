@@ -1,4 +1,5 @@
-/* Statistics, where a step's time went, detection and calibration of this machine, and waiting. */
+/* Statistics, the parts of a step's time, detection and calibration of this machine, and
+ * waiting. */
 #include "support.h"
 
 #include <math.h>

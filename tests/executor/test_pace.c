@@ -1,5 +1,5 @@
-/* Pacing: operations last as long as they were predicted to, at least, and overlap as the schedule
- * lets them; bits stay what they are. And how long a rank waits for others. */
+/* Pacing: operations last at least as long as predicted and overlap as the schedule allows, and
+ * bits do not change. Also how long a rank waits for others. */
 #include "support.h"
 
 #include <math.h>

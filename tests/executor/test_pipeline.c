@@ -1,6 +1,6 @@
-/* Stages of a pipeline, executed: their bits are those of data parallelism alone with the same
- * micro-batches, whatever the order, the strategy, the transport; checkpoints go from one to the
- * other. */
+/* Stages of a pipeline, executed: their bits equal those of data parallelism alone with the same
+ * micro-batches, for every schedule, strategy and transport; a checkpoint of one can be resumed by
+ * the other. */
 #include "checkpoint_runs.h"
 #include "digest_cases.h"
 #include "tests/sampled.h"

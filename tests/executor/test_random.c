@@ -1,4 +1,4 @@
-/* Philox against its published answers; streams that do not depend on who asks for them. */
+/* Philox against its published answers; streams are the same whoever draws from them. */
 #include "support.h"
 
 #include <math.h>

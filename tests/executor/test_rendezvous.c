@@ -1,5 +1,5 @@
-/* Processes that know only what torchrun tells them find each other, share memory by node, and send
- * each other messages; and what is said when somebody is missing or somebody else. */
+/* Processes that know only what torchrun tells them find one another, share memory on a node, and
+ * send messages; and the errors if one is missing or is a stranger. */
 #include "guests.h"
 
 #include <limits.h>

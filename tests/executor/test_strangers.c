@@ -1,4 +1,4 @@
-/* Who is no rank of the job: strangers of every kind, other secrets, ranks that go. */
+/* Connections from outside of the job: strangers of every kind, wrong secrets, ranks that leave. */
 #include "guests.h"
 
 #include <fcntl.h>

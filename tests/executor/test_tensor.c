@@ -1,5 +1,5 @@
-/* Tensor ranks, executed: what they end with is what one rank does but for roundings, in the same
- * bits whatever the strategy; the whole model's weights are those of any mesh. */
+/* Tensor ranks, executed: the results equal those of one rank except for rounding, with the same
+ * bits under every strategy; the whole model's weights are those of any mesh. */
 #include "checkpoint_runs.h"
 #include "digest_cases.h"
 #include "tests/sampled.h"

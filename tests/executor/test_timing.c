@@ -1,5 +1,5 @@
-/* Timing collectives ends in time where the ranks' words to each other take longer than what is
- * timed: on a busy machine, over a slow network. */
+/* Timing of collectives ends even where messages between ranks take longer than the timed
+ * operation: on a busy machine, over a slow network. */
 #include "support.h"
 
 #include <stdlib.h>

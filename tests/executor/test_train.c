@@ -1,4 +1,4 @@
-/* Whole runs: what they report, how they end when something is wrong, and that nothing is left. */
+/* Whole runs: their reports, how they end after a fault, and that they leave nothing behind. */
 #include "support.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* Whether a run of the fake GPU is what its schedule says. */
+/* Compares a run of the fake GPU with its schedule. */
 #include "trace.h"
 
 #include <stdarg.h>

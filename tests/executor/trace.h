@@ -1,5 +1,5 @@
-/* What a run asked of the fake GPU (fakes/trace.c), and whether that is what its schedule says: the
- * order of calls, the waits before each operation, and the memory that it touches. */
+/* The calls of a run to the fake GPU (fakes/trace.c), and whether they follow the schedule: their
+ * order, the waits before each operation, and the memory accessed. */
 #ifndef TESTS_EXECUTOR_TRACE_H
 #define TESTS_EXECUTOR_TRACE_H
 

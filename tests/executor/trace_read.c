@@ -1,4 +1,4 @@
-/* The file of fakes/trace.c, line by line. */
+/* Reads the file of fakes/trace.c line by line. */
 #include "trace.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A plan on its way through a target, shared by the tests of frameworks/. */
+/* Shared by the tests of frameworks/: a plan on its way through a target. */
 #ifndef TESTS_FRAMEWORKS_SUPPORT_H
 #define TESTS_FRAMEWORKS_SUPPORT_H
 

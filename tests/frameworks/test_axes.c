@@ -1,4 +1,5 @@
-/* What goes out comes back: tensor, context, expert and pipeline ranks through every target. */
+/* Exported plans read back equal: tensor, context, expert and pipeline ranks through every
+ * target. */
 #include "support.h"
 
 struct degree {

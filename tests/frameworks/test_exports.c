@@ -1,4 +1,4 @@
-/* What single targets say, and refuse to say. */
+/* Exports of single targets, and plans that they refuse. */
 #include "support.h"
 
 static void write_as(struct trip *trip, const char *target, const char *asked)

@@ -1,4 +1,4 @@
-/* Files that others wrote, as their framework understands them. */
+/* Files written by others, understood as their framework understands them. */
 #include "support.h"
 
 /* torchtitan's TOML of a pipeline; [training] is last. */

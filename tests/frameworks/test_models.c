@@ -1,4 +1,4 @@
-/* Models that files spell out: as they were written, and as people write them. */
+/* Models spelled out in files, as programs and as people write them. */
 #include "support.h"
 
 static void import_model(

@@ -1,4 +1,5 @@
-/* What goes out comes back: random plans through every target; names stay inert. */
+/* Exported plans read back equal: random plans through every target. Special characters in names
+ * have no effect. */
 #include "support.h"
 
 #include "tests/sampled.h"

@@ -1,4 +1,4 @@
-/* The lists of cases, one per cases_*.c. */
+/* The lists of cases, one for each cases_*.c. */
 #ifndef TESTS_KERNELS_CASES_H
 #define TESTS_KERNELS_CASES_H
 

@@ -1,4 +1,4 @@
-/* What the tests of models/ share. */
+/* Shared by the tests of models/. */
 #ifndef TESTS_MODELS_SUPPORT_H
 #define TESTS_MODELS_SUPPORT_H
 

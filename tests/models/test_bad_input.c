@@ -1,4 +1,4 @@
-/* One line for each mistake: where, what was expected, what stands there. */
+/* One line for each mistake, with its place, what was expected, and what was found. */
 #include "tests/models/support.h"
 
 #define OWN   "shardplan: model/1\n"

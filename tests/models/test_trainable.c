@@ -1,4 +1,4 @@
-/* What is trained: texts, names, and the adapters that peft adds. */
+/* Trained parameters: texts, names, and the adapters that peft adds. */
 #include "support.h"
 
 static bool parse(struct arena *arena, const char *text, struct trainable *trainable)

@@ -1,5 +1,4 @@
-/* Steps in which one thing goes wrong, and the traces of them as the PyTorch profiler writes them.
- */
+/* Steps in which one thing goes wrong, and their traces as the PyTorch profiler writes them. */
 #ifndef TESTS_PLANNER_SEEDS_H
 #define TESTS_PLANNER_SEEDS_H
 

@@ -1,4 +1,4 @@
-/* What the tests of planner/ share: random questions that are small enough to enumerate. */
+/* Shared by the tests of planner/: random questions small enough to enumerate. */
 #ifndef TESTS_PLANNER_SUPPORT_H
 #define TESTS_PLANNER_SUPPORT_H
 

@@ -1,4 +1,4 @@
-/* The answer: what the product says about the question that it exists for, and its laws. */
+/* The answer to the main question of the program, and the laws of answers. */
 #include "support.h"
 
 #include <math.h>

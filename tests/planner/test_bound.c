@@ -1,5 +1,5 @@
-/* Bounds never exceed what the simulator finds, and are worth having. With a number as argument: of
- * so many random questions (suite `slow`). */
+/* Bounds never exceed the simulated values, and are tight enough to be useful. With a number as
+ * argument: on that many random questions (suite `slow`). */
 #include "support.h"
 
 #include "planner/bounds/bounds.h"

@@ -1,4 +1,4 @@
-/* The user's plan beside the best one. */
+/* Comparison of the user's plan with the best one. */
 #include "support.h"
 
 #include "planner/evaluation/evaluation.h"

@@ -1,5 +1,5 @@
-/* What collectives surely take from compute beside them: never more than the placement of them that
- * takes least, and what the simulator finds of pipelines. */
+/* The time that collectives surely take from compute beside them: never more than the placement
+ * that takes least, or than the simulated time of pipelines. */
 #include "support.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Questions about limits: the answer fits, and a little more does not. */
+/* Questions about limits: the answer fits, and a slightly larger value does not. */
 #include "support.h"
 
 #include <math.h>

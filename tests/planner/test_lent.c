@@ -1,5 +1,5 @@
-/* What the caller lends: pieces of work that are done in any order, and a search that is watched
- * and stopped. */
+/* What the caller lends: threads that do pieces in any order, and a search that is watched and
+ * stopped. */
 #include "support.h"
 
 enum { WORKERS = 3 };

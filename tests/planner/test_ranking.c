@@ -1,4 +1,4 @@
-/* Order, ties, the door, and what is needed: on made-up candidates. */
+/* The ranking on made-up candidates: order, ties, insertion, and which candidates are needed. */
 #include "support.h"
 
 #include "planner/evaluation/ranking.h"

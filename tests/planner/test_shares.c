@@ -1,5 +1,5 @@
-/* Blocks over the stages of a pipeline: as fast as the best of all splits, and what fits in no
- * other way. */
+/* Blocks of a pipeline shared out over its stages: as fast as the best of all splits, also where
+ * nothing else fits. */
 #include "support.h"
 
 #include <math.h>

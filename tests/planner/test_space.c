@@ -1,4 +1,4 @@
-/* Which plans a question allows. */
+/* The plans that a question allows. */
 #include "support.h"
 
 #include <limits.h>

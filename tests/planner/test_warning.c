@@ -1,5 +1,4 @@
-/* What is said beside an answer: each warning with a question that shows it, and the nearest one
- * that does not. */
+/* Warnings: each has a question that shows it, and the most similar one that does not. */
 #include "support.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* What the reports are tried on: a real schedule, with times from a toy interpreter, so that
- * nothing here depends on the cost model. */
+/* The subject of the tests of reports: a real schedule with times from a toy interpreter, so that
+ * nothing depends on the cost model. */
 #ifndef TESTS_REPORTS_FIXTURE_H
 #define TESTS_REPORTS_FIXTURE_H
 

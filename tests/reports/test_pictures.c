@@ -1,4 +1,4 @@
-/* Patterns of communication and layouts: what course notes ask to draw by hand. */
+/* Patterns of communication and layouts, drawn as course notes ask for by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Plans in words: their axes, what is sharded, and what tells them apart. */
+/* Plans in words: their axes, what is sharded, and how they differ. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

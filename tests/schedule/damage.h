@@ -1,4 +1,4 @@
-/* Schedules changed in place, for tests that ask what the validator says of it. */
+/* Schedules changed in place, for tests of the validator. */
 #ifndef TESTS_SCHEDULE_DAMAGE_H
 #define TESTS_SCHEDULE_DAMAGE_H
 

@@ -1,4 +1,4 @@
-/* Random plans of models with many blocks: what can be folded, and what cannot. */
+/* Random plans of models with many blocks: which can be folded, and which cannot. */
 #include "schedule/resolve/resolve.h"
 #include "support.h"
 

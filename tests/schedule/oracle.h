@@ -1,5 +1,5 @@
-/* A second opinion on order, written otherwise than laws/order.c: the whole happens-before relation
- * of two steps, as one bit a pair. */
+/* A second, different implementation of laws/order.c: the whole happens-before relation of two
+ * steps, with one bit for each pair. */
 #ifndef TESTS_SCHEDULE_ORACLE_H
 #define TESTS_SCHEDULE_ORACLE_H
 

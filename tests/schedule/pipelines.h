@@ -1,4 +1,4 @@
-/* What the tests of pipeline orders share: an order in torch's words, and a run of all ranks. */
+/* Shared by the tests of pipeline schedules: an order in torch's words, and a run of all ranks. */
 #ifndef TESTS_SCHEDULE_PIPELINES_H
 #define TESTS_SCHEDULE_PIPELINES_H
 

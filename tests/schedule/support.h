@@ -1,4 +1,4 @@
-/* What the tests of schedule/ share: seeded random models and plans, presets, clusters. */
+/* Shared by the tests of schedule/: seeded random models and plans, presets, clusters. */
 #ifndef TESTS_SCHEDULE_SUPPORT_H
 #define TESTS_SCHEDULE_SUPPORT_H
 

@@ -1,4 +1,4 @@
-/* Ranks that divide the model between them: what they hold, compute and send. */
+/* Ranks that divide the model: what they hold, compute and send. */
 #include <math.h>
 
 #include "schedule/fold/fold.h"

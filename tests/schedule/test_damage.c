@@ -1,4 +1,5 @@
-/* The validator refuses what breaks a law: schedules are damaged at random places, law by law. */
+/* The validator refuses schedules that break a law: they are damaged at random places, law by
+ * law. */
 #include "damage.h"
 #include "support.h"
 

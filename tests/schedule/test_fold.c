@@ -1,5 +1,5 @@
-/* A folded schedule, carried out, is the list of schedule_emit: every operation, byte and wait; and
- * printed it has its text. */
+/* A folded schedule, executed, equals the list of schedule_emit in every operation, byte and wait;
+ * printed, it has the same text. */
 #include "schedule/fold/fold.h"
 #include "schedule/resolve/resolve.h"
 #include "support.h"

@@ -1,6 +1,5 @@
-/* Versions: how they are read, what they rule out, which attention kernel and which NCCL they
- * bring.
- */
+/* Versions of libraries: how they are read, what they exclude, and their attention kernel and
+ * NCCL. */
 #include "support.h"
 #include "tests/schedule/parse.h"
 

@@ -1,4 +1,4 @@
-/* Experts under runtime megatron: what ranks hold of them, send one another, and when. */
+/* Experts with runtime megatron: what ranks hold, when they send it, and to whom. */
 #include <math.h>
 
 #include "support.h"

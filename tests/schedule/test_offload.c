@@ -1,5 +1,6 @@
-/* CPU offload: what lies where, how often it is copied, who updates it, and the laws that refuse
- * anything else. Llama-2-7B on 2 x 8 A100 unless said otherwise; 33 units with parameters. */
+/* CPU offload: where buffers are, how often they are copied, who updates them, and the laws that
+ * refuse everything else. Llama-2-7B on 2 x 8 A100 unless stated otherwise; 33 units with
+ * parameters. */
 #include "schedule/laws/laws.h"
 #include "schedule/memory/memory.h"
 #include "schedule/resolve/resolve.h"

@@ -1,5 +1,5 @@
-/* What is refused, and what the messages say: values, what a runtime cannot honour, options that
- * would do nothing, plans from files. */
+/* Refusals and their messages: values, knobs that a runtime cannot honour, options without effect,
+ * plans from files. */
 #include "schedule/resolve/resolve.h"
 #include "support.h"
 

@@ -1,5 +1,5 @@
-/* What is saved, kept and gathered where it is not what everyone has: in fp8, at the loss, and
- * under nanotron and Megatron-LM. */
+/* Saved, kept and gathered buffers in special cases: in fp8, at the loss, and with nanotron and
+ * Megatron-LM. */
 #include "schedule/memory/memory.h"
 #include "support.h"
 

@@ -1,4 +1,4 @@
-/* Laws of what is frozen: no gradient, no reduction, no state; and never more memory for it. */
+/* Laws of frozen parameters: no gradient, no reduction, no state, and never more memory. */
 #include "schedule/memory/memory.h"
 #include "schedule/resolve/resolve.h"
 #include "support.h"

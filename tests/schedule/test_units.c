@@ -1,5 +1,5 @@
-/* Units and how they lie: FlatParameter, per-parameter shards, wrap policies, DDP's buckets,
- * against figures measured with PyTorch 2.6.0 (docs/runtimes.md). */
+/* Units and their layouts: FlatParameter, per-parameter shards, wrap policies, DDP's buckets,
+ * compared with measurements in PyTorch 2.6.0 (docs/runtimes.md). */
 #include "support.h"
 
 static void set_wrap(struct plan *plan, struct arena *arena, const char *text)

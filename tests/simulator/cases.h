@@ -1,4 +1,4 @@
-/* Real schedules: a preset, a catalogue entry, choices as a user would give them. */
+/* Real schedules: a preset, a catalogue entry, and choices as a user would give them. */
 #ifndef TESTS_SIMULATOR_CASES_H
 #define TESTS_SIMULATOR_CASES_H
 

@@ -1,4 +1,4 @@
-/* Schedules drawn by hand, with durations that can be computed in the head. */
+/* Schedules drawn by hand, with durations that are easy to compute. */
 #ifndef TESTS_SIMULATOR_SKETCH_H
 #define TESTS_SIMULATOR_SKETCH_H
 

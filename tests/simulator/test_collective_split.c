@@ -1,4 +1,4 @@
-/* Which published collectives may be fitted to: the rule of bench/collectives. */
+/* The published collectives that may be fitted to, by the rule of bench/collectives. */
 #include "sketch.h"
 
 #include "bench/collectives/collectives.h"

@@ -1,4 +1,4 @@
-/* Context ranks: what the methods of attention cost, and what runs beside it. */
+/* Context ranks: the cost of attention by each method, and the communication beside it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

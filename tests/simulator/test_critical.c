@@ -1,4 +1,4 @@
-/* The critical path: why the step is as long as it is. */
+/* The critical path: the reasons for the length of a step. */
 #include "cases.h"
 #include "sketch.h"
 

@@ -1,4 +1,4 @@
-/* A log of nccl-tests, imported, is what the simulator then says of that collective. */
+/* An imported log of nccl-tests becomes the simulated time of that collective. */
 #include "sketch.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The 80 % interval: what is uncertain widens it by as much as the step depends on it. */
+/* The 80 % interval: an uncertain rate widens it as much as the step depends on that rate. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

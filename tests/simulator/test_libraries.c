@@ -1,4 +1,4 @@
-/* What named versions change in a prediction, and that naming them narrows the interval. */
+/* Named versions of libraries change a prediction, and narrow its interval. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The data loader: what a batch costs the issuing thread, when it waits, and for how long. */
+/* The data loader: the cost of a batch on the issuing thread, when that waits, and how long. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* CPU offload, priced: laws between plans, links and hosts. */
+/* The cost of CPU offload: laws between plans, links and hosts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

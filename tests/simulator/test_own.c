@@ -1,4 +1,4 @@
-/* A GPU whose kernels were measured one by one: what our executor's operations take there. */
+/* A GPU whose kernels were measured one by one: the times of our executor's operations on it. */
 #include "cases.h"
 #include "sketch.h"
 

@@ -1,5 +1,5 @@
-/* What a calibration may state of a device and its host: rates that are taken anyway, and what the
- * issuing thread takes by its runtime's figures. */
+/* Rates that a calibration may state for a device and its host: stating a default changes nothing,
+ * and the issuing thread follows its runtime's figures. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* What lanes say of the caching allocator is what a replay of the whole list says, request by
- * request: bytes exactly, without a limit and with limits round what is reserved. */
+/* The replay of lanes equals a replay of the whole list by the caching allocator, request by
+ * request: bytes exactly, without a limit and with limits near what is reserved. */
 #include <inttypes.h>
 #include <stdlib.h>
 

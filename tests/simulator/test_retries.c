@@ -1,5 +1,5 @@
-/* An allocator at its limit: what a retry costs, who has more of them, and what more memory buys.
- */
+/* An allocator at its limit: the cost of a retry, which ranks have more of them, and the gain from
+ * more memory. */
 #include "schedule/fold/fold.h"
 #include "sketch.h"
 #include "tests/simulator/cases.h"

@@ -1,6 +1,6 @@
 /* The whole answer to a question, from text to text, in a program in which files, processes,
- * threads, clocks, locale and environment fail when they are used (stubs.c): what a web page will
- * do. Any argument calls a forbidden function on purpose, and must make the program fail. */
+ * threads, clocks, locale and environment fail when they are used (stubs.c), as in a web page. Any
+ * argument calls a forbidden function on purpose, and must make the program fail. */
 #include <stdlib.h>
 #include <string.h>
 

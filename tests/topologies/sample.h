@@ -1,4 +1,4 @@
-/* What the tests of this folder share: a detected machine in memory, and bitwise comparison. */
+/* Shared by the tests of this folder: a detected machine in memory, and bitwise comparison. */
 #ifndef TESTS_TOPOLOGIES_SAMPLE_H
 #define TESTS_TOPOLOGIES_SAMPLE_H
 

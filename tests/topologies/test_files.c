@@ -1,4 +1,4 @@
-/* Topology files: what is read, what is refused and with which words, and the way back. */
+/* Topology files: valid ones, messages for invalid ones, and writing them back. */
 #include "tests/topologies/sample.h"
 
 /* A good file; `edit` replaces the first occurrence of one text in it by another. */

@@ -1,5 +1,5 @@
-/* What other tools print, in small: what is read, what is asked for, what contradicts, and that
- * damage of any kind ends in one line. */
+/* Small outputs of other tools: how they are read, missing figures, contradictions, and one line of
+ * message for any damage. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

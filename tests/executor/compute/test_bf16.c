@@ -1,5 +1,5 @@
-/* Gradients of training in bf16 beside those of fp32, tensor by tensor, from the same weights: near
- * enough for 8 bits of mantissa, and not so near that nothing was rounded. */
+/* Gradients of training in bf16 beside those in fp32, tensor by tensor, from the same weights: as
+ * near as 8 bits of mantissa allow, but not so near that nothing was rounded. */
 #include "tests/executor/support.h"
 
 #include <math.h>

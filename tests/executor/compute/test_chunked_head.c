@@ -1,5 +1,5 @@
-/* The head with its loss in chunks of rows (--loss fused-linear): losses, weights and moments are
- * those of the head in one piece, to the last bit, and memory falls by what the plan says. */
+/* The head with its loss in chunks of rows (--loss fused-linear): losses, weights and moments equal
+ * those of the head in one piece to the last bit, and memory falls as the plan says. */
 #include "tests/executor/support.h"
 
 #include "schedule/memory/memory.h"

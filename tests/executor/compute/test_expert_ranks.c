@@ -1,5 +1,5 @@
-/* Ranks that share out experts: with exact sums they end in the bits of one rank under any strategy
- * and beside any other axis, also where all tokens go to one of them. */
+/* Ranks that share out experts: with exact sums they end with the bits of one rank, under any
+ * strategy, beside any other axis, and also if all tokens go to one of them. */
 #include "tests/executor/checkpoint_runs.h"
 #include "tests/executor/digest_cases.h"
 

@@ -1,5 +1,5 @@
-/* A mixture of experts, executed: what one rank does, several do in the same bits, beside stages
- * and context ranks but for roundings; most experts have no rows of some sequence. */
+/* A mixture of experts, executed: several ranks compute the same bits as one; beside stages and
+ * context ranks results differ by rounding only. Most experts have no rows of some sequence. */
 #include "tests/executor/checkpoint_runs.h"
 #include "tests/executor/digest_cases.h"
 

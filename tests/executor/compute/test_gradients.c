@@ -1,5 +1,5 @@
 /* Gradients of whole models against finite differences of the loss, tensor by tensor, through the
- * interpreter: what the schedule and the executor put together is judged, not single kernels. */
+ * interpreter, so that schedule and executor are tested together. */
 #include "tests/executor/support.h"
 
 #include <math.h>

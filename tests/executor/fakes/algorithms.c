@@ -1,5 +1,5 @@
-/* Ways of products that a library might have: the fake's first proposal is as fast as its clock
- * says, its second a quarter faster for what is deep, its third is refused when it is used. */
+/* Fake algorithms for products: the first proposal is as fast as the fake clock says, the second is
+ * a quarter faster for deep products, the third is refused when it is used. */
 #include <string.h>
 
 #include "tests/executor/fakes/cuda_private.h"

@@ -1,4 +1,5 @@
-/* The fake machine's time: what each kernel and copy takes, and kernels that hold a stream. */
+/* The fake machine's time: the duration of each kernel and copy, and kernels that occupy a
+ * stream. */
 #include <math.h>
 #include <string.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* What the parts of the fake GPU share. */
+/* Shared by the parts of the fake GPU. */
 #ifndef TESTS_EXECUTOR_FAKE_CUDA_PRIVATE_H
 #define TESTS_EXECUTOR_FAKE_CUDA_PRIVATE_H
 

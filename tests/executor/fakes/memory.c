@@ -1,4 +1,4 @@
-/* What lies where in the fake machine, and who has touched it: races are seen here. */
+/* The allocations of the fake machine and the accesses to each byte, by which races are found. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

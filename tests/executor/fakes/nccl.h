@@ -1,4 +1,4 @@
-/* What the files of the fake's NCCL share; all with the lock. */
+/* Shared by the files of the fake NCCL. All functions are called with the lock held. */
 #ifndef TESTS_EXECUTOR_FAKE_NCCL_H
 #define TESTS_EXECUTOR_FAKE_NCCL_H
 

@@ -1,5 +1,5 @@
-/* Collectives of the fake's NCCL between processes: each leaves a file, and goes on when those of
- * all are there. Whoever starts the processes makes the folder, looks into it and removes it. */
+/* Collectives of the fake NCCL between processes: each process leaves a file, and goes on when the
+ * files of all exist. The process that starts the others makes, checks and removes the folder. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What collectives of the fake's NCCL compute. */
+/* The sums that collectives of the fake NCCL compute. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* What threads ask of the fake GPU, a line each, for whoever compares it with a schedule (trace.h).
- * The rank is another process than the test, so the lines go to a file. */
+/* Records the calls of threads to the fake GPU, one a line, for a comparison with the schedule
+ * (trace.h). The rank and the test are different processes, so the lines are in a file. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

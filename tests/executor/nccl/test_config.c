@@ -1,5 +1,5 @@
-/* What NCCL's communicators are made with: settings as they are typed, and ncclConfig_t as each
- * version has it. */
+/* The configuration of NCCL's communicators: settings as they are typed, and ncclConfig_t in each
+ * version. */
 #include "tests/executor/support.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Ranks beside their GPUs, and the network by which they met. */
+/* Which processors are nearest to each GPU, and the network by which ranks meet. */
 #include "tests/executor/support.h"
 
 #include <arpa/inet.h>
