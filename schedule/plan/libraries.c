@@ -124,6 +124,8 @@ struct libraries plan_libraries(const struct plan *plan)
 	for (int i = 0; i < COUNT_OF(wheels) && libraries.version[LIBRARY_NCCL] == 0; i++)
 		if (pytorch >= wheels[i].pytorch)
 			libraries.version[LIBRARY_NCCL] = wheels[i].nccl;
+	if (pytorch == 0)
+		libraries.version[LIBRARY_NCCL] = runtime_of(plan->runtime)->nccl;
 	return libraries;
 }
 

@@ -273,6 +273,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			/* Over eight ranks, 32 MiB each: 4.4 ms a block whatever the GPU does
 			 * (ultrascale playbook, 8.86B, the calibrating part). */
 			.host_per_exchange = 390e-6,
+			/* README.md of 2024: PyTorch 2.1.2. */
+			.nccl = LIBRARY_VERSION(2, 18) + 1,
 			.host_per_hook = 30e-6,
 		},
 	[RUNTIME_INTERNEVO] =

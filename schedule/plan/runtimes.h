@@ -127,7 +127,8 @@ struct runtime {
 	int64_t process_bytes;      /* per process on a CPU device */
 	int64_t nccl_bytes;         /* per process with communicators, whatever they hold */
 	int64_t communicator_bytes; /* per communicator */
-	int64_t workspace_bytes;    /* matrix library workspace, a declared buffer; 0 = cuBLAS's */
+	int nccl; /* NCCL of the environment that its guide asks for (libraries.h); 0: recent */
+	int64_t workspace_bytes; /* matrix library workspace, a declared buffer; 0 = cuBLAS's */
 	/* Beside the one of the thread that runs forward: that of autograd's, which has a cuBLAS
 	 * handle of its own, and Transformer Engine's, of 4 MiB, 32 MiB from Hopper on. */
 	bool three_workspaces;

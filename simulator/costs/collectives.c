@@ -132,7 +132,8 @@ static double modelled_time(const struct machine *machine, const struct placemen
 	if (placement->ranks <= 1)
 		return 0;
 	if (machine->gpu && is_exchange(kind))
-		return nccl_exchange_seconds(machine->topology, placement, kind, bytes);
+		return nccl_exchange_seconds(
+			machine->topology, &machine->libraries, placement, kind, bytes);
 	if (machine->gpu)
 		return nccl_choose(machine->topology, &machine->libraries, placement, kind, bytes)
 			.seconds;
@@ -228,8 +229,8 @@ static double hierarchical_time(const struct machine *machine, const struct plac
 static double broadcasts_time(
 	const struct machine *machine, const struct placement *placement, int64_t bytes)
 {
-	double once = nccl_broadcast_seconds(
-		machine->topology, placement, ceil_div(bytes, placement->ranks));
+	double once = nccl_broadcast_seconds(machine->topology, &machine->libraries, placement,
+		ceil_div(bytes, placement->ranks));
 
 	return (double)placement->ranks * once;
 }
@@ -389,7 +390,7 @@ static void wait_for_links(const struct machine *machine, const struct runtime *
 
 	if (measured_time(machine, placement, kind, bytes) >= 0)
 		return;
-	cost->late = network_late(topology->network.kind, placement->nodes, cost->device, wire);
+	cost->late = network_late(machine, placement->nodes, cost->device, wire);
 	cost->device += cost->late;
 }
 
@@ -400,8 +401,8 @@ static void gpu_loads(const struct machine *machine, const struct runtime *runti
 	const struct topology *topology = machine->topology;
 
 	cost->spread = hypot(collective_spread(placement, kind, bytes),
-		network_spread(topology->network.kind, placement->nodes));
-	cost->jitter = network_jitter(topology->network.kind, placement->nodes);
+		network_spread(machine, placement->nodes));
+	cost->jitter = network_jitter(machine, placement->nodes);
 	cost->multiprocessors = channels_of(machine, placement, kind, bytes);
 	cost->fabric_load = load(sent_inside(placement, kind, (double)bytes), cost->device,
 		topology->fabric.bandwidth);
@@ -446,7 +447,8 @@ void collective_beside_cost(const struct machine *machine, const struct runtime 
 {
 	struct placement placement = topology_place(machine->topology, group->size, group->stride);
 
-	cost->device = chunk + nccl_copies_seconds(machine->topology, &placement, kind, bytes);
+	cost->device = chunk + nccl_copies_seconds(machine->topology, &machine->libraries,
+				       &placement, kind, bytes);
 	gpu_loads(machine, runtime, &placement, kind, bytes, cost);
 	cost->multiprocessors = 0;
 }

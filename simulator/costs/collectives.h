@@ -19,13 +19,13 @@ void collective_beside_cost(const struct machine *machine, const struct runtime 
 
 /* Seconds that a collective over GPUs of `nodes` nodes takes longer in a step than alone. `seconds`
  * is what it takes alone, `wire` what its bytes take on the node's NICs. */
-double network_late(enum network_kind kind, int64_t nodes, double seconds, double wire);
+double network_late(const struct machine *machine, int64_t nodes, double seconds, double wire);
 
 /* The relative standard deviation of that delay between runs: the switches' hash makes other flows
  * collide in each run, from hardly any to twice the mean. */
-double network_spread(enum network_kind kind, int64_t nodes);
+double network_spread(const struct machine *machine, int64_t nodes);
 
 /* The relative standard deviation of one operation's time from step to step. */
-double network_jitter(enum network_kind kind, int64_t nodes);
+double network_jitter(const struct machine *machine, int64_t nodes);
 
 #endif

@@ -5,27 +5,21 @@
 
 #include "simulator/costs/collectives.h"
 #include "simulator/devices/devices.h"
+#include "simulator/nccl/nccl.h"
 
-static const struct {
-	/* Shared with other tenants: the relative standard deviation of one operation's time for
-	 * each doubling of nodes. Published 5th and 95th percentiles over 2, 8 and 32 nodes of a
-	 * shared EFA cluster (hf-ultrascale-comm in bench/published/collectives.csv) are 0.12, 0.43
-	 * and 0.58; one node 0.03. Of other clouds nothing is published, and none is assumed. */
-	double shared;
-	/* Flows that a hash puts on equal paths collide (ECMP): how much longer the wire takes over
-	 * 32 nodes. Baidu sees 70 of 100 Gbit/s; Meta gains up to 40 % for all-reduces by more
-	 * queue pairs (SIGCOMM 2024); Tolly report 225112 has 10 to 23 % between eight nodes.
-	 * InfiniBand routes adaptively. */
-	double collisions;
-	double steady; /* spread from step to step that remains without either, as on one node */
-} networks[] = {
-	[NETWORK_NONE] = {0, 0, 0.03},
-	[NETWORK_INFINIBAND] = {0, 0, 0.03},
-	[NETWORK_ROCE] = {0, 1 / 0.7 - 1, 0.03},
-	[NETWORK_EFA] = {0.12, 0, 0.03},
-	[NETWORK_ETHERNET] = {0, 0, 0.03},
-	[NETWORK_TCPX] = {0, 0, 0.03},
-};
+/* Shared with other tenants: the relative standard deviation of one operation's time for each
+ * doubling of nodes. Published 5th and 95th percentiles over 2, 8 and 32 nodes of a shared EFA
+ * cluster (hf-ultrascale-comm in bench/published/collectives.csv) are 0.12, 0.43 and 0.58; one node
+ * 0.03. Of other clouds, and of EFA since NCCL takes tuners, nothing is published, and none is
+ * assumed. */
+static const double shared = 0.12;
+/* What is left from step to step without it, as of one node. */
+static const double steady = 0.03;
+/* Flows that a hash puts on equal paths collide (ECMP, so RoCE): how much longer the wire takes
+ * over 32 nodes. Baidu sees 70 of 100 Gbit/s; Meta gains up to 40 % for all-reduces by more queue
+ * pairs (SIGCOMM 2024); Tolly report 225112 has 10 to 23 % between eight nodes. InfiniBand routes
+ * adaptively. */
+static const double hashed = 1 / 0.7 - 1;
 
 /* Sharing was measured up to this many doublings of nodes; beyond them it does not grow. */
 enum { DOUBLINGS_MEASURED = 5, COLLISIONS_NODES = 32 };
@@ -35,24 +29,30 @@ static double doublings(int64_t nodes)
 	return fmin(DOUBLINGS_MEASURED, log2((double)nodes));
 }
 
-static double deviation(enum network_kind kind, int64_t nodes)
+static double deviation(const struct machine *machine, int64_t nodes)
 {
-	return networks[kind].shared * doublings(nodes);
+	return nccl_is_untuned(machine->topology, &machine->libraries) ? shared * doublings(nodes)
+								       : 0;
+}
+
+static double collisions(const struct machine *machine)
+{
+	return machine->topology->network.kind == NETWORK_ROCE ? hashed : 0;
 }
 
 /* The percentiles are of runs at many times and places. Half of the variance is assumed to be
  * between steps, half between runs [U]. */
-double network_jitter(enum network_kind kind, int64_t nodes)
+double network_jitter(const struct machine *machine, int64_t nodes)
 {
-	return fmax(networks[kind].steady, deviation(kind, nodes) / sqrt(2));
+	return fmax(steady, deviation(machine, nodes) / sqrt(2));
 }
 
 /* The factor from the median to the mean. A step waits for the sum of its collectives, so for their
  * means, while tables show medians; for a log-normal time the mean is exp(deviation^2 / 2) times
  * the median. */
-static double mean_of_shared(enum network_kind kind, int64_t nodes)
+static double mean_of_shared(const struct machine *machine, int64_t nodes)
 {
-	double d = deviation(kind, nodes);
+	double d = deviation(machine, nodes);
 
 	return exp(d * d / 2);
 }
@@ -69,16 +69,16 @@ static double meeting(int64_t nodes)
 			 : 0;
 }
 
-double network_late(enum network_kind kind, int64_t nodes, double seconds, double wire)
+double network_late(const struct machine *machine, int64_t nodes, double seconds, double wire)
 {
 	if (nodes <= 1)
 		return 0;
-	return seconds * (mean_of_shared(kind, nodes) - 1) +
-	       fmin(wire, seconds) * networks[kind].collisions * meeting(nodes);
+	return seconds * (mean_of_shared(machine, nodes) - 1) +
+	       fmin(wire, seconds) * collisions(machine) * meeting(nodes);
 }
 
 /* The load of the busiest path varies less from one hash to the next the more paths there are. */
-double network_spread(enum network_kind kind, int64_t nodes)
+double network_spread(const struct machine *machine, int64_t nodes)
 {
-	return networks[kind].collisions * fmin(1, meeting(nodes)) / 2;
+	return collisions(machine) * fmin(1, meeting(nodes)) / 2;
 }

@@ -147,8 +147,8 @@ static void init_node(struct graph *graph, const struct topology *topology)
 	graph->node_bus =
 		channels * quantised(facts.node_speeds[graph->compute], bandwidth / channels);
 	graph->bus = graph->node_bus;
-	graph->node_extra =
-		fabric->latency * 1e6 - facts.latency[graph->hardware][NCCL_RING][NCCL_SIMPLE];
+	graph->node_extra = nccl_fabric_latency(topology) -
+			    facts.latency[graph->hardware][NCCL_RING][NCCL_SIMPLE];
 }
 
 /* A ring enters and leaves a node once in each channel. Groups that share NICs share their
@@ -166,8 +166,8 @@ static void init_network(
 	graph->channels = fmax(1, floor(nics / sharing));
 	graph->bus = placement->ranks_per_node > 1 ? fmin(bus, graph->node_bus) : bus;
 	graph->protocols = network->protocols;
-	graph->network_extra =
-		network->latency * 1e6 - facts.latency[HARDWARE_NET][NCCL_RING][NCCL_SIMPLE];
+	graph->network_extra = nccl_network_latency(topology) -
+			       facts.latency[HARDWARE_NET][NCCL_RING][NCCL_SIMPLE];
 }
 
 static struct graph graph_of(const struct topology *topology, const struct placement *placement)
@@ -463,13 +463,13 @@ struct nccl_choice nccl_choose(const struct topology *topology, const struct lib
 		if (tuned < 0)
 			continue;
 		best.tuner_seconds = fmin(best.tuner_seconds, tuned * 1e-6);
-		if (nccl_shows_steps(topology, placement, kind, a)) {
+		if (nccl_shows_steps(topology, libraries, placement, kind, a)) {
 			struct nccl_ring ring = ring_of(&graph, kind);
 
 			seconds = nccl_stepped_seconds(
-				&ring, topology, placement, kind, bytes, &protocol);
+				&ring, topology, libraries, placement, kind, bytes, &protocol);
 		} else {
-			seconds = nccl_seconds(topology, placement, kind, a, bytes);
+			seconds = nccl_seconds(topology, libraries, placement, kind, a, bytes);
 		}
 		if (seconds >= best.seconds)
 			continue;

@@ -130,10 +130,10 @@ static double all_to_all_time(const struct topology *topology, const struct plac
 	       fmax(local > 1 ? inside : 0, local * others * part / (1e3 * nics));
 }
 
-double nccl_exchange_seconds(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, int64_t bytes)
+double nccl_exchange_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes)
 {
-	struct nccl_links group = nccl_links_of(topology, placement);
+	struct nccl_links group = nccl_links_of(topology, libraries, placement);
 	double time;
 
 	/* Messages get the full links between hosts of an NVLink domain: 685 GB/s of bus bandwidth
@@ -150,10 +150,10 @@ double nccl_exchange_seconds(const struct topology *topology, const struct place
 
 /* Copy engines use the links in both directions at once: 374 GB/s each way on H100, whose figure
  * here is 371 (NVIDIA/nccl issue 1264). In a mesh these are the links to one other rank. */
-double nccl_copies_seconds(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, int64_t bytes)
+double nccl_copies_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes)
 {
-	const struct nccl_links group = nccl_links_of(topology, placement);
+	const struct nccl_links group = nccl_links_of(topology, libraries, placement);
 	double pair = nccl_pair_bandwidth(topology, &group);
 	double port = pair == group.port ? topology->fabric.bandwidth / 1e9 : pair;
 	double others = group.ranks - 1, part = (double)bytes / group.ranks;

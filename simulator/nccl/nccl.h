@@ -32,6 +32,15 @@ struct nccl_choice {
 	double channels;      /* of the graph; each runs on one multiprocessor */
 };
 
+/* EFA where aws-ofi-nccl does not tell NCCL what its network is good at: before NCCL 2.19, which
+ * takes the first tuner, and on GPUs before Hopper, which the tuner does not know (its
+ * nccl_ofi_model.cpp). There collectives get a part of the NICs, less over more nodes, and differ
+ * from one to the next (hf-ultrascale-comm in bench/published, NCCL 2.18). With a tuner they get
+ * nearly all of them, over 32 nodes as over two (hyperpod-p5, 2.28). Between two nodes of p5 an
+ * all-reduce of 64 MiB takes 996 us with NCCL 2.18.5 and 602 with 2.20.3 (aws-nccl-p5-2n, -2024).
+ */
+bool nccl_is_untuned(const struct topology *topology, const struct libraries *libraries);
+
 /* The fastest algorithm and protocol that this version of NCCL would consider; `bytes` is the full
  * (gathered) size, ranks > 1. */
 struct nccl_choice nccl_choose(const struct topology *topology, const struct libraries *libraries,
@@ -41,23 +50,23 @@ struct nccl_choice nccl_choose(const struct topology *topology, const struct lib
  * all, and send and receive, in which each sends `bytes` to the next of its group (exchange.c).
  * Seconds over ranks > 1; never falls when bytes, latencies or oversubscription grow or a bandwidth
  * shrinks. */
-double nccl_exchange_seconds(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, int64_t bytes);
+double nccl_exchange_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes);
 
 /* Copies between ranks of a node by copy engines, beside products (torch/distributed/
  * _symmetric_memory): a rank fetches of each other one, one after the other, `bytes` / ranks of
  * what is gathered, or of sums; these wait for all ranks twice a copy, a gather when it begins and
  * ends.
  */
-double nccl_copies_seconds(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, int64_t bytes);
+double nccl_copies_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes);
 
 /* The channels that run meanwhile, each on one multiprocessor. */
 double nccl_exchange_channels(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind);
 
 /* One rank's `bytes` to all others: chunks follow one another around a ring. */
-double nccl_broadcast_seconds(
-	const struct topology *topology, const struct placement *placement, int64_t bytes);
+double nccl_broadcast_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, int64_t bytes);
 
 #endif

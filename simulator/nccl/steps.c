@@ -31,15 +31,15 @@ static bool inside(const struct topology *topology, const struct placement *plac
 	       (generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL);
 }
 
-/* Over EFA, where only one size is published, gathers follow the law of time.c. */
-bool nccl_shows_steps(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, enum nccl_algorithm algorithm)
+/* Over EFA without a tuner, where only one size is published, gathers follow the law of time.c. */
+bool nccl_shows_steps(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, enum nccl_algorithm algorithm)
 {
 	if (algorithm != NCCL_RING || kind == COLLECTIVE_ALL_REDUCE ||
 		placement->ranks_per_node <= 1)
 		return false;
 	return inside(topology, placement) ||
-	       (placement->nodes > 1 && topology->network.kind != NETWORK_EFA);
+	       (placement->nodes > 1 && !nccl_is_untuned(topology, libraries));
 }
 
 /* --- across nodes ----------------------------------------------------------------------------- */
@@ -75,9 +75,10 @@ static enum nccl_protocol across_protocol(
 /* The overhead that the tables give a hop on AMD hosts changes only the choice: B200 beside EPYC
  * (b200-slurm) change from LL to LL128 where the tables say, but take as long as beside Xeon. */
 static double across_time(const struct nccl_ring *ring, const struct topology *topology,
-	const struct placement *placement, double moved, enum nccl_protocol *protocol)
+	const struct libraries *libraries, const struct placement *placement, double moved,
+	enum nccl_protocol *protocol)
 {
-	double bandwidth = nccl_ring_bandwidth(topology, placement);
+	double bandwidth = nccl_ring_bandwidth(topology, libraries, placement);
 	double latency, transfer;
 
 	*protocol = across_protocol(ring, moved, bandwidth);
@@ -157,15 +158,16 @@ static double inside_time(const struct nccl_ring *ring, double share, double mov
 }
 
 double nccl_stepped_seconds(const struct nccl_ring *ring, const struct topology *topology,
-	const struct placement *placement, enum collective_kind kind, int64_t bytes,
-	enum nccl_protocol *protocol)
+	const struct libraries *libraries, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes, enum nccl_protocol *protocol)
 {
 	double ranks = (double)placement->ranks;
 	double moved = (double)bytes * (ranks - 1) / ranks;
 
 	if (placement->nodes > 1)
-		return 1e-6 * across_time(ring, topology, placement, moved, protocol);
-	return 1e-6 * inside_time(ring, nccl_links_share(placement), moved,
-			      1e6 * nccl_simple_seconds(topology, placement, kind, bytes), ranks,
-			      protocol);
+		return 1e-6 * across_time(ring, topology, libraries, placement, moved, protocol);
+	return 1e-6 *
+	       inside_time(ring, nccl_links_share(placement), moved,
+		       1e6 * nccl_simple_seconds(topology, libraries, placement, kind, bytes),
+		       ranks, protocol);
 }

@@ -16,12 +16,13 @@ struct nccl_ring {
 };
 
 /* Do published times of such groups show the steps? */
-bool nccl_shows_steps(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, enum nccl_algorithm algorithm);
+bool nccl_shows_steps(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind,
+	enum nccl_algorithm algorithm);
 
 /* Seconds, and the protocol that NCCL takes. As monotone as nccl_seconds. */
 double nccl_stepped_seconds(const struct nccl_ring *ring, const struct topology *topology,
-	const struct placement *placement, enum collective_kind kind, int64_t bytes,
-	enum nccl_protocol *protocol);
+	const struct libraries *libraries, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes, enum nccl_protocol *protocol);
 
 #endif

@@ -46,6 +46,10 @@ static const struct {
 	[LINK_PCIE] = {11.4, 1.5, 2.0, 1.0, 0, 0},
 };
 
+/* A network of its own: EFA without a tuner (nccl_is_untuned). */
+enum { NETWORK_EFA_UNTUNED = NETWORK_TCPX + 1 };
+static const int first_tuner = LIBRARY_VERSION(2, 19); /* NCCL's release notes */
+
 /* Networks. */
 static const struct {
 	double latency; /* if the topology states none, us */
@@ -54,11 +58,15 @@ static const struct {
 	/* What is left of the NICs over 32 nodes is 1 / this, where others use the fabric too;
 	 * it falls with about the square root of the nodes. */
 	double congestion;
+	/* Every level of a tree waits for a full chunk, not for a small step: over 2 to 32 nodes
+	 * one more takes 50 us each way for 32 MiB (hyperpod-p5). */
+	bool fills_levels;
 } networks[] = {
 	[NETWORK_NONE] = {14, 3.97, 4.08, 0.88, 0.97, 1},
 	[NETWORK_INFINIBAND] = {14, 3.97, 4.08, 0.88, 0.97, 1},
 	[NETWORK_ROCE] = {14, 3.97, 4.08, 0.88, 0.97, 1},
-	[NETWORK_EFA] = {29, 12.4, 20, 0.95, 0.95, 5.5},
+	[NETWORK_EFA] = {29, 3.97, 4.08, 0.95, 0.95, 1, true},
+	[NETWORK_EFA_UNTUNED] = {29, 12.4, 20, 0.95, 0.95, 5.5},
 	[NETWORK_ETHERNET] = {56, 12.4, 20, 0.95, 0.92, 1},
 	[NETWORK_TCPX] = {449, 12.4, 20, 0.72, 0.72, 1},
 };
@@ -157,53 +165,80 @@ static double ring_efficiency(const struct topology *topology)
 	return fast;
 }
 
+bool nccl_is_untuned(const struct topology *topology, const struct libraries *libraries)
+{
+	enum device_generation generation = topology->device.generation;
+	bool known = generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL;
+
+	return topology->network.kind == NETWORK_EFA &&
+	       (!known || library_before(libraries, LIBRARY_NCCL, first_tuner));
+}
+
+static int network_of(const struct topology *topology, const struct libraries *libraries)
+{
+	return nccl_is_untuned(topology, libraries) ? NETWORK_EFA_UNTUNED
+						    : (int)topology->network.kind;
+}
+
 /* Traffic that leaves a neighbourhood meets that of others on the way: published medians of a
  * shared EFA cluster over 2 to 64 nodes (1.05, 2.4, 3.8, 4.5, 5.9 and 11.5 by the all-reduces), and
  * its absence on dedicated InfiniBand. Beyond 64 nothing is known. It is what one communicator
  * gets: of several that a node is in, each takes what is left to it until the NICs are full (tensor
  * parallel rows of the ultrascale playbook: over 32 nodes a node moves some 110 GB/s for one group
  * of ranks, 300 and more for eight). */
-static double congestion_of(const struct topology *topology, int64_t nodes)
+static double congestion_of(
+	const struct topology *topology, const struct nccl_links *group, int64_t nodes)
 {
-	double far =
-		given(topology->network.congestion, networks[topology->network.kind].congestion);
+	double far = given(topology->network.congestion, networks[group->network].congestion);
 	double ratio = (double)min_i64(nodes, CONGESTION_MOST) / CONGESTION_NODES;
 
 	return far > 1 ? fmax(1, far * pow(ratio, congestion_growth)) : 1;
 }
 
+static double reference_inside(int link)
+{
+	return link == LINK_PCIE ? reference_pcie : reference_nvlink;
+}
+
+double nccl_fabric_latency(const struct topology *topology)
+{
+	return given(topology->fabric.latency * 1e6, reference_inside(link_of(topology)));
+}
+
+double nccl_network_latency(const struct topology *topology)
+{
+	return given(topology->network.latency * 1e6, networks[topology->network.kind].latency);
+}
+
 static void init_across(struct nccl_links *group, const struct topology *topology,
 	const struct placement *placement)
 {
-	double latency = given(topology->network.latency * 1e6, networks[group->network].latency);
-
-	group->node =
-		topology_node_bandwidth(topology) / 1e9 /
-		fmax((double)placement->groups_per_node, congestion_of(topology, placement->nodes));
+	group->node = topology_node_bandwidth(topology) / 1e9 /
+		      fmax((double)placement->groups_per_node,
+			      congestion_of(topology, group, placement->nodes));
 	group->ring = group->node * ring_efficiency(topology);
 	group->flow = group->node * networks[group->network].tree;
-	group->across = fmax(1, network_hop + latency - reference_network);
+	group->across = fmax(1, network_hop + nccl_network_latency(topology) - reference_network);
 }
 
-struct nccl_links nccl_links_of(const struct topology *topology, const struct placement *placement)
+struct nccl_links nccl_links_of(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement)
 {
 	int link = link_of(topology);
 	struct nccl_links group = {.link = link,
 		.launch = links[link].launch,
-		.network = topology->network.kind,
+		.network = network_of(topology, libraries),
 		.ranks = (double)placement->ranks,
 		.nodes = (double)placement->nodes,
 		.node = INFINITY,
 		.ring = INFINITY};
-	double reference = group.link == LINK_PCIE ? reference_pcie : reference_nvlink;
-	double latency = given(topology->fabric.latency * 1e6, reference);
-
 	group.local = (double)ceil_div(placement->ranks, placement->nodes);
 	group.port = placement->ranks_per_node > 1
 			     ? nccl_links_share(placement) * port_bandwidth(topology, group.link,
 								     placement->ranks_per_node)
 			     : INFINITY;
-	group.inside = fmax(0.1, links[group.link].hop + latency - reference);
+	group.inside = fmax(0.1, links[group.link].hop + nccl_fabric_latency(topology) -
+					 reference_inside(group.link));
 	if (placement->nodes > 1)
 		init_across(&group, topology, placement);
 	return group;
@@ -232,10 +267,10 @@ double nccl_hop_across(const struct nccl_links *group, double step)
 	return hop_across(group, networks[group->network].growth, step);
 }
 
-/* Over EFA the chunks of a gather or reduce-scatter follow one another through a NIC, and every
- * step waits for one: what a hop takes longer with its bytes, each step takes, up to a full chunk.
- * 16 and 32 ranks on two and four nodes wait 38 us a step, for steps of 1 to 32 MiB alike (tensor
- * parallel rows of the ultrascale playbook, 8.86B, the calibrating part). */
+/* Over EFA, untuned, the chunks of a gather or reduce-scatter follow one another through a NIC, and
+ * every step waits for one: what a hop takes longer with its bytes, each step takes, up to a full
+ * chunk. 16 and 32 ranks on two and four nodes wait 38 us a step, for steps of 1 to 32 MiB alike
+ * (tensor parallel rows of the ultrascale playbook, 8.86B, the calibrating part). */
 static const double efa_chunk = 64 << 10;
 
 static double efa_ring_time(const struct nccl_links *group, double bytes)
@@ -257,7 +292,8 @@ static double ring_time(const struct nccl_links *group, enum collective_kind kin
 	double step = bytes / group->ranks;
 	double bus = fmin(group->port, group->ring);
 
-	if (group->nodes > 1 && group->network == NETWORK_EFA && kind != COLLECTIVE_ALL_REDUCE)
+	if (group->nodes > 1 && group->network == NETWORK_EFA_UNTUNED &&
+		kind != COLLECTIVE_ALL_REDUCE)
 		return efa_ring_time(group, bytes);
 	return fmax(0, steps - across) * nccl_hop_inside(group, step) +
 	       across * nccl_hop_across(group, step) + step * steps / (1e3 * bus);
@@ -280,11 +316,13 @@ static double tree_network(const struct nccl_links *group)
  * once each way, and each level adds only a small hop. */
 static double tree_across(const struct nccl_links *group, double step)
 {
-	double growth = networks[group->network].tree_growth;
+	double chunk = hop_across(group, networks[group->network].tree_growth, step);
 
 	if (group->nodes <= 1)
 		return 0;
-	return 2 * (hop_across(group, growth, step) + (tree_depth(group) - 1) * group->across);
+	return 2 *
+	       (chunk + (tree_depth(group) - 1) *
+				(networks[group->network].fills_levels ? chunk : group->across));
 }
 
 static double tree_time(const struct nccl_links *group, double bytes)
@@ -339,40 +377,43 @@ static double algorithm_time(const struct nccl_links *group, const struct topolo
 }
 
 /* The time of the bytes after the first ones, as on a fabric that nobody else uses. */
-static double rest_time(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, enum nccl_algorithm algorithm, double first, double bytes)
+static double rest_time(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, enum nccl_algorithm algorithm,
+	double first, double bytes)
 {
 	struct topology idle = *topology;
 	struct nccl_links group;
 
 	idle.network.congestion = 1;
-	group = nccl_links_of(&idle, placement);
+	group = nccl_links_of(&idle, libraries, placement);
 	return algorithm_time(&group, &idle, kind, algorithm, bytes) -
 	       algorithm_time(&group, &idle, kind, algorithm, first);
 }
 
-double nccl_seconds(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, enum nccl_algorithm algorithm, int64_t bytes)
+double nccl_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, enum nccl_algorithm algorithm,
+	int64_t bytes)
 {
-	struct nccl_links group = nccl_links_of(topology, placement);
+	struct nccl_links group = nccl_links_of(topology, libraries, placement);
 	bool congested = kind == COLLECTIVE_ALL_REDUCE && placement->nodes > 1 &&
-			 congestion_of(topology, placement->nodes) > 1;
+			 congestion_of(topology, &group, placement->nodes) > 1;
 	double first = fmin((double)bytes, congested ? congested_bytes : INFINITY);
 	double time = algorithm_time(&group, topology, kind, algorithm, first);
 
 	if (first < (double)bytes)
-		time += rest_time(topology, placement, kind, algorithm, first, (double)bytes);
+		time += rest_time(
+			topology, libraries, placement, kind, algorithm, first, (double)bytes);
 	return 1e-6 * (group.launch + time);
 }
 
-double nccl_simple_seconds(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, int64_t bytes)
+double nccl_simple_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes)
 {
-	struct nccl_links group = nccl_links_of(topology, placement);
+	struct nccl_links group = nccl_links_of(topology, libraries, placement);
 	double chunk = (double)bytes / group.ranks / (1e3 * group.port);
 	double sliced = (group.ranks - 1) * (chunk / 2 + slice_wait);
 
-	return fmax(nccl_seconds(topology, placement, kind, NCCL_RING, bytes),
+	return fmax(nccl_seconds(topology, libraries, placement, kind, NCCL_RING, bytes),
 		1e-6 * (group.launch + sliced));
 }
 
@@ -389,17 +430,18 @@ static double broadcast_time(const struct nccl_links *group, double bytes)
 	       bytes / (1e3 * fmin(group->port, group->ring));
 }
 
-double nccl_broadcast_seconds(
-	const struct topology *topology, const struct placement *placement, int64_t bytes)
+double nccl_broadcast_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, int64_t bytes)
 {
-	struct nccl_links group = nccl_links_of(topology, placement);
+	struct nccl_links group = nccl_links_of(topology, libraries, placement);
 
 	return 1e-6 * (group.launch + broadcast_time(&group, (double)bytes));
 }
 
-double nccl_ring_bandwidth(const struct topology *topology, const struct placement *placement)
+double nccl_ring_bandwidth(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement)
 {
-	struct nccl_links group = nccl_links_of(topology, placement);
+	struct nccl_links group = nccl_links_of(topology, libraries, placement);
 
 	return fmin(group.port, group.ring);
 }

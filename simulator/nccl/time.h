@@ -8,13 +8,14 @@
 /* Seconds over ranks > 1; `bytes` is the full (gathered) size. Only for an algorithm that NCCL
  * considers for this group. Never falls when bytes, latencies or oversubscription grow or a
  * bandwidth shrinks. */
-double nccl_seconds(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, enum nccl_algorithm algorithm, int64_t bytes);
+double nccl_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, enum nccl_algorithm algorithm,
+	int64_t bytes);
 
 /* The time of a gather or reduce-scatter by a ring inside a node that uses Simple, also at the
  * first sizes that do. */
-double nccl_simple_seconds(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, int64_t bytes);
+double nccl_simple_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes);
 
 /* One group of ranks and its links, with figures of published times. us, GB/s. */
 struct nccl_links {
@@ -26,7 +27,12 @@ struct nccl_links {
 	double ring, flow;          /* of that, for a ring and for one message */
 	double inside, across;      /* latency of a small hop */
 };
-struct nccl_links nccl_links_of(const struct topology *topology, const struct placement *placement);
+struct nccl_links nccl_links_of(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement);
+
+/* As stated, else usual for the kind; us. */
+double nccl_fabric_latency(const struct topology *topology);
+double nccl_network_latency(const struct topology *topology);
 
 /* The latency of one hop that moves `step` bytes at once, us. */
 double nccl_hop_inside(const struct nccl_links *group, double step);
@@ -40,6 +46,7 @@ double nccl_pair_bandwidth(const struct topology *topology, const struct nccl_li
 double nccl_links_share(const struct placement *placement);
 
 /* GB/s that a ring over the group gets from its slowest link. */
-double nccl_ring_bandwidth(const struct topology *topology, const struct placement *placement);
+double nccl_ring_bandwidth(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement);
 
 #endif

@@ -197,11 +197,12 @@ struct topology load_topology(struct arena *arena, const char *name)
 	return *topology;
 }
 
-double collective_seconds(const struct topology *topology, const struct runtime *runtime,
-	enum op_kind kind, const struct group *group, int64_t bytes)
+double collective_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct runtime *runtime, enum op_kind kind, const struct group *group, int64_t bytes)
 {
 	enum collective_kind collective = COLLECTIVE_ALL_GATHER;
 
 	assert_true(collective_kind_of(kind, &collective));
-	return cost_collective_choice(topology, NULL, runtime, collective, group, bytes).seconds;
+	return cost_collective_choice(topology, libraries, runtime, collective, group, bytes)
+		.seconds;
 }

@@ -52,9 +52,9 @@ void make_processes(struct topology *topology);
 /* A copy of the catalogue's topology, whose insides live in `arena`; fails the test without it. */
 struct topology load_topology(struct arena *arena, const char *name);
 
-/* Seconds of one collective alone, below recent libraries. */
-double collective_seconds(const struct topology *topology, const struct runtime *runtime,
-	enum op_kind kind, const struct group *group, int64_t bytes);
+/* Seconds of one collective alone; `libraries` NULL: recent ones. */
+double collective_seconds(const struct topology *topology, const struct libraries *libraries,
+	const struct runtime *runtime, enum op_kind kind, const struct group *group, int64_t bytes);
 
 /* Equal but for rounding. */
 void assert_seconds(double got, double expected);

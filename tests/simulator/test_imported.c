@@ -51,7 +51,8 @@ static double seconds(
 {
 	struct group group = {GROUP_SHARD, ranks, 1, 0};
 
-	return collective_seconds(topology, runtime_of(RUNTIME_PYTORCH_FSDP2), kind, &group, bytes);
+	return collective_seconds(
+		topology, NULL, runtime_of(RUNTIME_PYTORCH_FSDP2), kind, &group, bytes);
 }
 
 static void test_imported_curve(void **state)
