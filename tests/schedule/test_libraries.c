@@ -162,6 +162,19 @@ static void test_nccl_of_the_wheel(void **state)
 	}
 }
 
+/* nanotron's guide asks for PyTorch 2.1; what is named instead decides. */
+static void test_nccl_of_the_runtime(void **state)
+{
+	struct plan plan = {.runtime = RUNTIME_NANOTRON, .libraries = read_libraries("unknown")};
+	(void)state;
+
+	assert_int_equal(plan_libraries(&plan).version[LIBRARY_NCCL], LIBRARY_VERSION(2, 18) + 1);
+	plan.libraries = read_libraries("pytorch:2.4");
+	assert_int_equal(plan_libraries(&plan).version[LIBRARY_NCCL], LIBRARY_VERSION(2, 20) + 5);
+	plan.libraries = read_libraries("pytorch:2.15");
+	assert_int_equal(plan_libraries(&plan).version[LIBRARY_NCCL], 0);
+}
+
 /* The buffer of a role that an operation takes, or gives; -1. */
 static int buffer_among(const struct program *program, struct slice slice, enum buffer_role role)
 {
@@ -288,6 +301,7 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_attention_kernel),
 		cmocka_unit_test(test_nccl_of_the_wheel),
+		cmocka_unit_test(test_nccl_of_the_runtime),
 		cmocka_unit_test(test_flat_gradients),
 		cmocka_unit_test(test_text_and_digest),
 	};
