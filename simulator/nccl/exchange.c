@@ -23,9 +23,10 @@ static const double part_least = 64 << 10, part_most = 16 << 20;
  * on A100 (2.17; 29.8 for two ranks), which is 2.8. */
 static const double message_post = 2;
 /* Many messages to other nodes at a time. NICs deliver 0.81 of 8 x 200 Gbit/s to two nodes of eight
- * A100 (microsoft/mscclpp, performance-ndmv4.md). Of faster NICs the thread that posts the chunks
- * of one rank keeps up with 43 (two of eight H100, NVIDIA/nccl-tests issue 355), 27 (B200,
- * orcd-b200-rocky) and 24 GB/s (128 GB300 in two racks, oracle-quickstart's guide): their mean. */
+ * A100 (microsoft/mscclpp, performance-ndmv4.md), 0.86 of 8 x 400 to two of eight H100
+ * (NVIDIA/nccl-tests issue 355). On Blackwell the thread that posts the chunks of one rank keeps up
+ * with 27 to 30 (B200, orcd-b200) and 24 GB/s (128 GB300 in two racks, oracle-quickstart's guide).
+ */
 static const double many_share = 0.81, many_posted = 30;
 
 /* paths.cc: channels of a message between nodes, 14 GB/s each. */
@@ -110,9 +111,13 @@ static double send_time(const struct topology *topology, const struct placement 
 /* --- all-to-all ------------------------------------------------------------------------------- */
 
 /* GB/s of all ranks of a node. */
-static double many_bandwidth(const struct nccl_links *group, double local)
+static double many_bandwidth(
+	const struct topology *topology, const struct nccl_links *group, double local)
 {
-	return fmin(group->flow, fmin(group->node * many_share, local * many_posted));
+	bool posted = topology->device.generation == GENERATION_BLACKWELL;
+
+	return fmin(group->flow,
+		fmin(group->node * many_share, posted ? local * many_posted : INFINITY));
 }
 
 /* A rank's parts for its own node pass its port, those for others the NICs, at the same time. */
@@ -121,7 +126,7 @@ static double all_to_all_time(const struct topology *topology, const struct plac
 {
 	double local = (double)local_of(placement), others = group->ranks - local;
 	double part = bytes / group->ranks;
-	double nics = others > 1 ? many_bandwidth(group, local) : group->flow;
+	double nics = others > 1 ? many_bandwidth(topology, group, local) : group->flow;
 	double inside = inside_time(topology, group, group->port, (local - 1) * part, part);
 
 	if (group->nodes <= 1)

@@ -324,7 +324,7 @@ static void test_tuned_efa(void **state)
 		double ms, within;
 	} tuned[] = {{OP_ALL_REDUCE, 2, 64, 0.602, 0.25}, {OP_ALL_REDUCE, 2, 1024, 4.608, 0.05},
 		{OP_ALL_REDUCE, 32, 8192, 53.3, 0.15}, {OP_ALL_GATHER, 32, 1024, 4.81, 0.05},
-		{OP_ALL_TO_ALL, 32, 256, 8.85, 0.1}};
+		{OP_ALL_TO_ALL, 32, 1024, 27.65, 0.1}};
 	enum runtime_kind r = RUNTIME_PYTORCH_FSDP2;
 	struct arena arena = {0};
 	struct topology p5 = load_topology(&arena, "p5.48xlarge");
