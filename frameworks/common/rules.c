@@ -105,7 +105,7 @@ static bool is_moot(const struct plan *plan, int knob)
 	if (knob == KNOB_PIPELINE_SCHEDULE || knob == KNOB_VIRTUAL_STAGES)
 		return plan->mesh.pipeline == 1;
 	if (knob == KNOB_SEQUENCE_PARALLEL || knob == KNOB_KEEP_GATHERED ||
-		knob == KNOB_ASYNC_TENSOR)
+		knob == KNOB_ASYNC_TENSOR || knob == KNOB_SERIAL_TENSOR)
 		return plan->mesh.tensor == 1;
 	if (knob == KNOB_CONTEXT_METHOD)
 		return plan->mesh.context == 1;

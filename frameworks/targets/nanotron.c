@@ -48,6 +48,7 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 #define TENSOR      "parallelism.tp"
 #define ENGINE      "parallelism.pp_engine"
 #define TENSOR_MODE "parallelism.tp_mode"
+#define BESIDE      "parallelism.tp_linear_async_communication"
 
 static const char *clip(struct exporting *exporting)
 {
@@ -73,6 +74,14 @@ static const char *tensor_mode(struct exporting *exporting)
 	return plan->mesh.tensor == 1 || plan->sequence_parallel ? "REDUCE_SCATTER" : "ALL_REDUCE";
 }
 
+/* Backward's exchanges run beside its products. */
+static const char *beside(struct exporting *exporting)
+{
+	const struct plan *plan = exporting->plan;
+
+	return plan->mesh.tensor > 1 && !plan->serial_tensor ? "true" : "false";
+}
+
 static const struct config_key keys[] = {
 	{"#", KEY_PLAIN, NO_KNOB,
 		"A part: general, model.model_config, tokenizer, data_stages and the learning rate "
@@ -83,7 +92,7 @@ static const struct config_key keys[] = {
 	{ENGINE, KEY_READ, KNOB_PIPELINE_SCHEDULE, "1f1b afab>gpipe", 0, engine},
 	{TENSOR_MODE, KEY_READ, KNOB_SEQUENCE_PARALLEL, "REDUCE_SCATTER>on ALL_REDUCE>off", 0,
 		tensor_mode},
-	{"parallelism.tp_linear_async_communication", KEY_PLAIN, NO_KNOB, "false"},
+	{BESIDE, KEY_READ, KNOB_SERIAL_TENSOR, "true>off false>on", 0, beside},
 	{"parallelism.tp_recompute_allgather", KEY_WORD, KNOB_KEEP_GATHERED, "true>off false>on"},
 	{"parallelism.recompute_layer", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE},
 	{"parallelism.expert_parallel_size", KEY_ONE, NO_KNOB, "1"},
@@ -112,7 +121,7 @@ static const char plain[] =
 
 #define MODEL(name) "model.model_config." name
 
-/* Without words the engine is afab, and tensor ranks sum all. */
+/* Without words the engine is afab, and tensor ranks sum all, with nothing beside it. */
 static bool finish_ranks(struct importing *importing, struct error *error)
 {
 	int64_t data, stages, tensor;
@@ -121,7 +130,8 @@ static bool finish_ranks(struct importing *importing, struct error *error)
 		!import_count(importing, STAGES, &stages, 1, error) ||
 		!import_count(importing, TENSOR, &tensor, 1, error) ||
 		(stages > 1 && !import_key(importing, ENGINE, "gpipe", error)) ||
-		(tensor > 1 && !import_key(importing, TENSOR_MODE, "off", error)))
+		(tensor > 1 && (!import_key(importing, TENSOR_MODE, "off", error) ||
+				       !import_key(importing, BESIDE, "on", error))))
 		return false;
 	if (data > 0)
 		import_set_count(importing, KEY_GPUS, data * stages * tensor, DATA);

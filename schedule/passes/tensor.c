@@ -156,7 +156,8 @@ static void add_backward(struct step *step, const struct action *action)
 {
 	const struct range *range = &step->ranges[action->range];
 	bool overlaps = runtime_of(step->plan->runtime)->overlaps_exchanges &&
-			range->leaves_stream && columns_end(step, range) > range->first_module;
+			!step->plan->serial_tensor && range->leaves_stream &&
+			columns_end(step, range) > range->first_module;
 	if (range->joins_stream && is_gathered_beside(step, range, false)) {
 		add_beside_gradient(step, action);
 		return;

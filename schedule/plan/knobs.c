@@ -465,8 +465,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.runtimes = BIT(RUNTIME_NANOTRON),
 			.refusal = "its tensor parallelism decides; use off",
 			.metavar = on_off,
-			.help = "nanotron: gathered inputs stay (tp_recompute_allgather: "
-				"false)",
+			.help = "nanotron: gathered inputs stay (tp_recompute_allgather: false)",
 		},
 	[KNOB_CONTEXT_METHOD] =
 		{
@@ -524,6 +523,16 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.help = "tensor ranks exchange tokens beside products, chunk by chunk; "
 				"fsdp2: needs --compile on",
 		},
+	[KNOB_SERIAL_TENSOR] =
+		{
+			OMITTED(serial_tensor),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_MEGATRON) | BIT(RUNTIME_NANOTRON),
+			.refusal = "its tensor parallelism decides; use off",
+			.metavar = on_off,
+			.help = "megatron, nanotron: backward's products wait for exchanges",
+		},
 	[KNOB_FP8_PARAM_GATHER] =
 		{
 			OMITTED(fp8_param_gather),
@@ -554,8 +563,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
 			.runtimes = CUTS_SEQUENCES,
 			.metavar = "N",
-			.help = "ranks that the tokens of a sequence are cut over (context "
-				"parallelism)",
+			.help = "ranks that a sequence's tokens are cut over (context parallelism)",
 			.shown = "1",
 		},
 	[KNOB_PIPELINE] =
@@ -565,8 +573,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
 			.runtimes = STAGED,
 			.metavar = "N",
-			.help = "ranks that the blocks are cut over, in stages (pipeline "
-				"parallelism)",
+			.help = "ranks that blocks are cut over, in stages (pipeline parallelism)",
 			.shown = "1",
 		},
 	[KNOB_EXPERT] =

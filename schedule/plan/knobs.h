@@ -108,6 +108,7 @@ struct plan {
 	double expert_load;     /* and rows that the fullest rank gets over the mean; else 0 */
 	double capacity_factor; /* or of every expert: more are dropped, fewer are padded; else 0 */
 	bool async_tensor;   /* tensor ranks exchange beside the products next to it, in chunks */
+	bool serial_tensor;  /* and in backward not even beside dX and dW */
 	bool scatter_gather; /* each tensor rank sends its part of a stage's output */
 	double clip;         /* gradient norm; 0 = no clipping */
 	double loader_rate;  /* tokens/s of a rank's data loader; 0 = it is never waited for */
@@ -162,6 +163,7 @@ enum knob_id {
 	KNOB_FP8,
 	KNOB_SCATTER_GATHER,
 	KNOB_ASYNC_TENSOR,
+	KNOB_SERIAL_TENSOR,
 	KNOB_FP8_PARAM_GATHER,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,

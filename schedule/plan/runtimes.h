@@ -80,7 +80,8 @@ struct runtime {
 	struct expert_rules experts;
 	/* In the backward of a column-parallel layer what tensor ranks exchange runs beside its
 	 * products: the gather of its input beside dX, the sum of dX beside dW (Megatron-LM,
-	 * LinearWithGradAccumulationAndAsyncCommunication; flash-attn, FusedDenseFunc). */
+	 * LinearWithGradAccumulationAndAsyncCommunication; flash-attn, FusedDenseFunc), unless
+	 * KNOB_SERIAL_TENSOR. */
 	bool overlaps_exchanges;
 	/* Asynchronous exchanges (KNOB_ASYNC_TENSOR) are the layers' own, not torch.compile's, and
 	 * go beside products with a bias, too (Transformer Engine's userbuffers): each of a block's

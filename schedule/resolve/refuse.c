@@ -469,6 +469,8 @@ static bool check_async_tensor(
 			? "every rank has all tokens; use off, or --sequence-parallel on"
 		: !plan->compile && !runtime_of(plan->runtime)->layers_exchange
 			? "torch.compile makes it; use off, or --compile on"
+		: plan->serial_tensor
+			? "products wait for exchanges; use off, or --serial-tensor off"
 		: apart ? "GPUs of one node copy from one another; use off, or fewer tensor ranks"
 			: NULL;
 	return !plan->async_tensor || why == NULL ||

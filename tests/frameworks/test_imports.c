@@ -149,11 +149,15 @@ static const struct foreign files[] = {
 		"expert_parallel_size: 2: not predicted of this framework", NULL},
 	{"{\"zero_optimization\": {\"stage\": 1}, \"pipeline\": {\"stages\": 4}}", NULL,
 		"stages: 4: not predicted of this framework", NULL},
-	/* Without words, nanotron's engine is afab, and its tensor ranks have whole sequences. */
+	/* Without words nanotron's engine is afab; tensor ranks have whole sequences and wait. */
 	{"parallelism: {dp: 4, tp: 2, pp: 2}\noptimizer: {zero_stage: 1}\n", "nanotron",
-		"gpus=16 tensor=2 pipeline=2 pipeline-schedule=gpipe sequence-parallel=off", NULL},
-	{"parallelism: {dp: 4, tp: 2, pp: 2, pp_engine: 1f1b, tp_mode: REDUCE_SCATTER}\n",
-		"nanotron", "gpus=16 pipeline-schedule=1f1b sequence-parallel=on", NULL},
+		"gpus=16 tensor=2 pipeline=2 pipeline-schedule=gpipe sequence-parallel=off "
+		"serial-tensor=on",
+		NULL},
+	{"parallelism: {dp: 4, tp: 2, pp: 2, pp_engine: 1f1b, tp_mode: REDUCE_SCATTER, "
+	 "tp_linear_async_communication: true}\n",
+		"nanotron", "gpus=16 pipeline-schedule=1f1b sequence-parallel=on serial-tensor=off",
+		NULL},
 	{"parallelism: {dp: 4, tp: 2, tp_mode: REDUCE_SCATTER, tp_recompute_allgather: false}\n",
 		"nanotron", "gpus=8 sequence-parallel=on keep-gathered=on", NULL},
 	{"parallelism: {dp: 4, tp: 1, pp: 2, pp_engine: zbv}\n", NULL,

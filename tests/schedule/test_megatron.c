@@ -287,6 +287,8 @@ static void test_beside(void **state)
 			2},
 		{"runtime=nanotron tensor=4", true, OP_REDUCE_SCATTER, 2},
 		{"runtime=nanotron tensor=4 keep_gathered=on", false, OP_REDUCE_SCATTER, 2},
+		{"runtime=megatron tensor=4 serial_tensor=on", false, OP_REDUCE_SCATTER, 0},
+		{"runtime=nanotron tensor=4 serial_tensor=on", false, OP_REDUCE_SCATTER, 0},
 		{"runtime=pytorch-fsdp2 tensor=4", false, OP_REDUCE_SCATTER, 0},
 	};
 	(void)state;
