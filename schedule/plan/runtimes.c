@@ -114,21 +114,22 @@ static const struct ring_rules own_ring = {
 	.fused = {8, 8, 1},
 };
 
+/* Members are in the order of struct runtime, which groups them by subject. */
 static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_FSDP1] =
 		{
 			PYTORCH,
+			.values[KNOB_STRATEGY] = FSDP_STRATEGIES,
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_PARAMETERS),
 			.layout = LAYOUT_FLAT,
 			.alignment_bytes = 16,
-			.values[KNOB_STRATEGY] = FSDP_STRATEGIES,
 			.one_rank_is_unsharded = true,
 			.reshards_per_unit = true,
 			.casts_shard = true,
-			.flattens_gradients = true,
 			.defers_frees = true,
+			.flattens_gradients = true,
 			.delays_post_backward = true,
 			.divides_separately = true,
-			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_PARAMETERS),
 			.stages_again = true,
 			.keeps_host_gradient = true,
 			.recomputes_by_unit = true,
@@ -138,86 +139,86 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 		{
 			PYTORCH,
 			.values[KNOB_FP8] = CAST_RECIPES,
-			.layout = LAYOUT_PER_PARAMETER,
 			.values[KNOB_STRATEGY] = SHARDED_STRATEGIES,
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
-			.reshards_per_unit = true,
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_PARAMETERS),
+			.values[KNOB_CONTEXT_METHOD] = BIT(CONTEXT_ALL_GATHER) | BIT(CONTEXT_RING),
+			.layout = LAYOUT_PER_PARAMETER,
 			.has_reshard_group = true,
+			.reshards_per_unit = true,
 			.reshards_root = true,
 			.casts_shard = true,
 			.copies_out = true,
-			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_PARAMETERS),
 			.accumulates_on_host = true,
-			.waits_for_batch = true, /* torchtitan */
-			.values[KNOB_CONTEXT_METHOD] = BIT(CONTEXT_ALL_GATHER) | BIT(CONTEXT_RING),
-			.ring = &torch_ring,
 			.keeps_gathered_input = true,
+			.ring = &torch_ring,
 			.ends_are_blocks = true,
 			.names_stages = true, /* module_fqns_per_model_part */
 			.keeps_stage_output = true,
+			.waits_for_batch = true, /* torchtitan */
+			.host_per_hook = 150e-6,
 			/* [U]: as a hook of FSDP */
 			.host_per_exchange = 150e-6,
-			.host_per_hook = 150e-6,
 		},
 	[RUNTIME_PYTORCH_DDP] =
 		{
 			PYTORCH,
+			.values[KNOB_FP8] = CAST_RECIPES,
+			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD),
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
+			.layout = LAYOUT_WHOLE,
 			.ends_are_blocks = true,
 			.names_stages = true, /* module_fqns_per_model_part */
 			.keeps_stage_output = true,
-			.values[KNOB_FP8] = CAST_RECIPES,
-			.layout = LAYOUT_WHOLE,
-			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD),
-			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
-			.host_per_exchange = 150e-6,
 			.host_per_hook = 30e-6,
+			.host_per_exchange = 150e-6,
 		},
 	[RUNTIME_SHARDPLAN] =
 		{
-			.layout = LAYOUT_FLAT,
-			.stage3_layout = LAYOUT_FLAT,
-			.alignment_bytes = 64,
 			.values[KNOB_FP8] = CAST_RECIPES,
 			.values[KNOB_OPTIMIZER] = BIT(OPTIMIZER_ADAMW_FUSED) | BIT(OPTIMIZER_SGD),
 			.values[KNOB_ATTENTION] = BIT(ATTENTION_FLASH),
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
-			.ties_stages = true,
 			.values[KNOB_CONTEXT_METHOD] = BIT(CONTEXT_ALL_GATHER) | BIT(CONTEXT_RING) |
 						       BIT(CONTEXT_ALL_TO_ALL),
-			.ring = &own_ring,
-			.experts = {.keeps_room = true},
-			.chunk_has_window = true,
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_OPTIMIZER) |
+						    BIT(OFFLOAD_PARAMETERS),
+			.values[KNOB_LOSS] = BIT(LOSS_FUSED) | BIT(LOSS_FUSED_LINEAR),
+			.layout = LAYOUT_FLAT,
+			.stage3_layout = LAYOUT_FLAT,
+			.alignment_bytes = 64,
+			.has_reshard_group = true,
 			.reshards_per_unit = true,
 			.casts_shard = true,
 			.fp32_gradient_shards = true,
-			.exact_norm = true,
-			.two_communicators = true,
-			.needed_tensors_only = true,
-			.keeps_unread = true,
-			.keeps_backward_work = true,
-			.keeps_losses = true,
-			.adds_in_compute = true,
-			.synchronises_step = true,
-			.step_exchange_bytes = 552, /* an exact sum of losses, and a flag */
 			.measures_norm = true,
-			.optimizer_per_unit = true,
-			.host_is_compute = true,
-			.one_engine = true,
+			.exact_norm = true,
 			.clips_in_update = true,
-			.has_reshard_group = true,
-			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_OPTIMIZER) |
-						    BIT(OFFLOAD_PARAMETERS),
+			.optimizer_per_unit = true,
 			.own_copy_streams = true,
 			.accumulates_on_host = true,
+			.two_communicators = true,
+			.one_engine = true,
 			.hierarchical = true,
 			.fused_kernels = true,
 			.fused_activations = true,
+			.needed_tensors_only = true,
+			.keeps_unread = true,
+			.keeps_backward_work = true,
 			.tensor_alignment = 64,
-			.values[KNOB_LOSS] = BIT(LOSS_FUSED) | BIT(LOSS_FUSED_LINEAR),
+			.adds_in_compute = true,
+			.ring = &own_ring,
+			.experts = {.keeps_room = true},
+			.ties_stages = true,
+			.logits_row = 64,
 			.loss_in_place = true,
 			.chunks_head = true,
-			.logits_row = 64,
+			.keeps_losses = true,
 			.batch_token_bytes = 4,
+			.chunk_has_window = true,
+			.synchronises_step = true,
+			.step_exchange_bytes = 552, /* an exact sum of losses, and a flag */
+			.host_is_compute = true,
 			.host_per_kernel = 1e-6,
 			.host_per_hook = 1e-6,
 			.host_per_micro_batch = 5e-6,
@@ -230,29 +231,33 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_DEEPSPEED] =
 		{
 			PYTORCH,
-			.layout = LAYOUT_WHOLE,
-			.stage3_layout = LAYOUT_PARTITIONED,
 			.values[KNOB_STRATEGY] = ZERO_STRATEGIES,
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
-			.defers_frees = true,
-			.measures_norm = true,
-			.zero = &deepspeed_rules,
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_OPTIMIZER),
 			.values[KNOB_ACTIVATION_OFFLOAD] =
 				BIT(ACTIVATIONS_STAY) | BIT(ACTIVATIONS_CHECKPOINTS),
+			.layout = LAYOUT_WHOLE,
+			.stage3_layout = LAYOUT_PARTITIONED,
+			.zero = &deepspeed_rules,
+			.defers_frees = true,
+			.measures_norm = true,
 			.accumulates_on_host = true,
 			.host_per_hook = 60e-6,
 		},
 	[RUNTIME_NANOTRON] =
 		{
 			PYTORCH,
-			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
 			.values[KNOB_PIPELINE_SCHEDULE] = BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE),
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
-			.defers_frees = true,
+			.layout = LAYOUT_WHOLE,
 			.zero = &nanotron_rules,
+			.defers_frees = true,
+			.by_parameter = true,
+			/* README.md of 2024: PyTorch 2.1.2. */
+			.nccl = LIBRARY_VERSION(2, 18) + 1,
+			.one_launch_queue = true, /* assert_cuda_max_connections_set_to_1 */
 			.fused_kernels = true,
 			/* models/llama.py: q, k and v in the order of heads, k and v put together,
 			 * then in the order of tokens; lengths of sequences out of a mask. Backward
@@ -261,52 +266,60 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.attention_copies = {{14, 16}, {11, 3}},
 			.activation_copies = {{0, 4}, {0, 1}},
 			.keeps_products_whole = true,
-			.gather_buffers = 2, /* parallel/utils.py, MemoryBuffer */
-			.by_parameter = true,
-			.one_launch_queue = true, /* assert_cuda_max_connections_set_to_1 */
-			.parallel_loss = true,
-			.overlaps_exchanges = true,          /* tp_linear_async_communication */
-			.waits_for_messages = LINEAR_ORDERS, /* p2p.py reads their shapes */
+			.gather_buffers = 2,        /* parallel/utils.py, MemoryBuffer */
+			.overlaps_exchanges = true, /* tp_linear_async_communication */
 			.cuts_by_cost = true,
-			.ties_stages = true,
 			.keeps_stage_output = true,
+			.waits_for_messages = LINEAR_ORDERS, /* p2p.py reads their shapes */
+			.ties_stages = true,
+			.parallel_loss = true,
+			.host_per_hook = 30e-6,
 			/* Over eight ranks, 32 MiB each: 4.4 ms a block whatever the GPU does
 			 * (ultrascale playbook, 8.86B, the calibrating part). */
 			.host_per_exchange = 390e-6,
-			/* README.md of 2024: PyTorch 2.1.2. */
-			.nccl = LIBRARY_VERSION(2, 18) + 1,
-			.host_per_hook = 30e-6,
 		},
 	[RUNTIME_INTERNEVO] =
 		{
 			/* Its own checkpoint calls the whole block again, whatever PyTorch's does
 			 * (internlm/solver/activation_checkpoint.py, CheckpointFunction). */
 			PYTORCH_ITSELF,
-			.keeps_activated_gate = true,
-			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_ZERO_1),
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
-			.waits_for_messages = LINEAR_ORDERS, /* p2p.py; others are not modelled */
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
-			.measures_norm = true,
-			.zero = &internevo_rules,
+			.layout = LAYOUT_WHOLE,
 			.gathers_by_broadcast = true,
+			.zero = &internevo_rules,
+			.measures_norm = true,
 			.fused_kernels = true,
-			.loss_in_place = true,      /* flash-attn's, inplace_backward */
-			.overlaps_exchanges = true, /* its FusedDenseFunc */
-			.host_per_exchange = 150e-6,
+			.keeps_activated_gate = true,
+			.overlaps_exchanges = true,          /* its FusedDenseFunc */
+			.waits_for_messages = LINEAR_ORDERS, /* p2p.py; others are not modelled */
+			.loss_in_place = true,               /* flash-attn's, inplace_backward */
 			.host_per_hook = 30e-6,
+			.host_per_exchange = 150e-6,
 		},
 	[RUNTIME_MEGATRON] =
 		{
 			PYTORCH_ITSELF,
-			.layout = LAYOUT_WHOLE,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
+			.values[KNOB_FP8] = BIT(FP8_OFF) | BIT(FP8_TENSORWISE) | BIT(FP8_DELAYED),
+			.layout = LAYOUT_WHOLE,
 			.zero = &megatron_rules,
+			.measures_norm = true,
+			.fused_kernels = true,
+			.fused_activations = true,
+			.recomputes_attention = true,
+			.projection_keeps_input = true,
+			.softmax_in_kernel = true,
+			.keeps_fp8_copies = true,
+			.gather_buffers = 1,
+			.overlaps_exchanges = true,
+			.layers_exchange = true,
+			.sum_multiprocessors = 16, /* module/base.py, get_default_config */
 			.ring = &transformer_engine_ring,
 			.goes_by_ring = true,
 			.experts = {.routes_stream = true,
@@ -314,34 +327,22 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 				.drops_rows = true,
 				.clamp = {{8, 10}, {3, 3}},
 				.bias = {{6, 7}, {2, 4}}},
-			.measures_norm = true,
-			.fused_kernels = true,
-			.fused_activations = true,
-			.parallel_loss = true,
-			.loss_in_place = true,
-			.compiles_loss = true,
-			.gather_buffers = 1,
-			.overlaps_exchanges = true,
-			.layers_exchange = true,
-			.sum_multiprocessors = 16, /* module/base.py, get_default_config */
-			.keeps_messages = true,
+			.names_stages = true, /* --pipeline-model-parallel-layout */
 			/* batch_p2p_sync; interleaved stages overlap_p2p_comm (October 2023) */
 			.waits_for_messages = LINEAR_ORDERS,
-			.names_stages = true, /* --pipeline-model-parallel-layout */
-			.projection_keeps_input = true,
-			.recomputes_attention = true,
-			.keeps_fp8_copies = true,
-			.values[KNOB_FP8] = BIT(FP8_OFF) | BIT(FP8_TENSORWISE) | BIT(FP8_DELAYED),
-			.softmax_in_kernel = true,
 			.ties_stages = true,
+			.keeps_messages = true,
 			.vocab_multiple = 128,
+			.loss_in_place = true,
+			.compiles_loss = true,
+			.parallel_loss = true,
 			.batch_has_mask = true,
-			.three_workspaces = true,
 			/* 3.3 ms a block and micro-batch, recomputed, whatever the GPU does
 			 * (vTrain's A100, the calibrating part); an exchange adds 30 us. */
 			.host_per_kernel = 55e-6,
-			.host_per_exchange = 30e-6,
 			.host_per_hook = 30e-6,
+			.host_per_exchange = 30e-6,
+			.three_workspaces = true,
 		},
 };
 
