@@ -45,6 +45,19 @@
 	ROW(KNOB_SCATTER_GATHER, FIXED, "*>false",                                                 \
 		"stages send whole messages since 2023, whatever its option says")
 
+/* Rules of targets whose plans have the runtime megatron. */
+#define MEGATRON_RUNTIME                                                                           \
+	{KNOB_RUNTIME, FIXED}, {KNOB_RESHARD_AFTER_FORWARD, FIXED},                                \
+		{KNOB_LOSS, IN_FILE, "parallel upcast fused *>parallel",                           \
+			"the loss of models whose vocabulary is cut over tensor ranks"},           \
+		{KNOB_LAYERS_PER_STAGE, IN_FILE},                                                  \
+		{KNOB_PIPELINE_SCHEDULE, IN_FILE, "1f1b interleaved *>1f1b",                       \
+			"several stages a rank are interleaved there"},                            \
+		{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},       \
+		{KNOB_FP8, IN_FILE, "off tensorwise delayed rowwise>tensorwise",                   \
+			"Transformer Engine has no scale a row"},                                  \
+		{KNOB_FP8_PARAM_GATHER, IN_FILE}, MEGATRON_LOAD, MEGATRON_MESSAGES
+
 extern const char megatron_plain[];
 
 /* Values of keys that no word gives. */

@@ -9,19 +9,7 @@
 #include "schedule/pipeline/pipeline.h"
 
 static const struct export_rule core_rules[] = {
-	{KNOB_RUNTIME, FIXED},
-	{KNOB_RESHARD_AFTER_FORWARD, FIXED},
-	{KNOB_LOSS, IN_FILE, "parallel upcast fused *>parallel",
-		"the loss of models whose vocabulary is cut over tensor ranks"},
-	{KNOB_LAYERS_PER_STAGE, IN_FILE},
-	{KNOB_PIPELINE_SCHEDULE, IN_FILE, "1f1b interleaved *>1f1b",
-		"several stages a rank are interleaved there"},
-	{KNOB_ACTIVATION_OFFLOAD, FIXED, "*>none", "saved tensors stay on the GPU"},
-	{KNOB_FP8, IN_FILE, "off tensorwise delayed rowwise>tensorwise",
-		"Transformer Engine has no scale a row"},
-	{KNOB_FP8_PARAM_GATHER, IN_FILE},
-	MEGATRON_LOAD,
-	MEGATRON_MESSAGES,
+	MEGATRON_RUNTIME,
 	MEGATRON_COMMON,
 	{KNOB_MASTER_DTYPE, FIXED, "*>fp32", "the optimizer keeps fp32 parameters"},
 	MEGATRON_ADAM,
