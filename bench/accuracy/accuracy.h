@@ -105,6 +105,8 @@ double row_with_polls(const struct row *row, const struct plan *plan, double ste
 
 bool file_text(
 	struct arena *arena, const char *path, char **text, size_t *length, struct error *error);
+bool file_table(
+	struct arena *arena, const char *path, struct csv_table *table, struct error *error);
 
 /* Errors of a set of rows: relative and signed, predicted / measured - 1. */
 struct sample {

@@ -25,16 +25,22 @@ bool file_text(
 	return true;
 }
 
+bool file_table(struct arena *arena, const char *path, struct csv_table *table, struct error *error)
+{
+	char *text;
+	size_t length;
+
+	return file_text(arena, path, &text, &length, error) &&
+	       csv_read(arena, path, text, length, table, error);
+}
+
 bool catalogue_read(
 	struct arena *arena, const char *folder, struct catalogue *catalogue, struct error *error)
 {
 	const char *path = arena_printf(arena, "%s/models.csv", folder);
-	char *text;
-	size_t length;
 
 	*catalogue = (struct catalogue){.folder = folder};
-	return file_text(arena, path, &text, &length, error) &&
-	       csv_read(arena, path, text, length, &catalogue->models, error);
+	return file_table(arena, path, &catalogue->models, error);
 }
 
 /* A row of models.csv as a model file whose longest sequence is the row's own: a learned position

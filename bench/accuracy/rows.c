@@ -78,11 +78,8 @@ bool row_list_read(
 	struct arena *arena, const char *path, struct row_list *rows, struct error *error)
 {
 	struct csv_table *table = ARENA_ARRAY(arena, struct csv_table, 1);
-	char *text;
-	size_t length;
 
-	if (!file_text(arena, path, &text, &length, error) ||
-		!csv_read(arena, path, text, length, table, error))
+	if (!file_table(arena, path, table, error))
 		return false;
 	for (int i = 0; i < table->n_rows; i++) {
 		const struct csv_row *line = &table->rows[i];

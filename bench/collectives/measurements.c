@@ -80,11 +80,8 @@ static bool read_file(struct arena *arena, const char *path, bool later, struct 
 {
 	struct published *all;
 	struct csv_table table;
-	char *text;
-	size_t length;
 
-	if (!file_text(arena, path, &text, &length, error) ||
-		!csv_read(arena, path, text, length, &table, error))
+	if (!file_table(arena, path, &table, error))
 		return false;
 	all = ARENA_ARRAY(arena, struct published, rows->n + table.n_rows);
 	for (int i = 0; i < rows->n; i++)

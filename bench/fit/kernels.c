@@ -76,11 +76,8 @@ bool kernels_read(
 {
 	const char *path = arena_printf(arena, "%s/kernels.csv", folder);
 	struct csv_table *table = ARENA_ARRAY(arena, struct csv_table, 1);
-	char *text;
-	size_t length;
 
-	if (!file_text(arena, path, &text, &length, error) ||
-		!csv_read(arena, path, text, length, table, error))
+	if (!file_table(arena, path, table, error))
 		return false;
 	kernels->n = table->n_rows;
 	kernels->of = ARENA_ARRAY(arena, struct kernel, table->n_rows);
