@@ -50,6 +50,22 @@ static inline struct node *parse_bytes(
 	return root;
 }
 
+/* A document that is refused, and the message. */
+struct refused {
+	const char *text, *message;
+};
+
+static inline void assert_refused(const struct refused *cases, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct arena arena = {0};
+		struct error error = {0};
+		assert_null(parse_bytes(&arena, cases[i].text, strlen(cases[i].text), 0, &error));
+		assert_input_error(&error, cases[i].message);
+		arena_finish(&arena);
+	}
+}
+
 static inline struct node *parse_text(struct arena *arena, const char *text)
 {
 	struct error error = {0};

@@ -1,9 +1,7 @@
 /* JSON: valid documents, and the messages for invalid ones. */
 #include "tests/base/support.h"
 
-static const struct {
-	const char *text, *message;
-} refused[] = {
+static const struct refused refused[] = {
 	{"{\"a\": tru}", "t:1:7: expected a JSON value, got tru; text needs double quotes"},
 	{"{\"a\": NaN}", "t:1:7: expected a JSON value, got NaN; text needs double quotes"},
 	{"{\"a\": -Infinity}",
@@ -60,14 +58,7 @@ static const struct {
 static void test_refused(void **state)
 {
 	(void)state;
-	for (int i = 0; i < COUNT_OF(refused); i++) {
-		struct arena arena = {0};
-		struct error error = {0};
-		assert_null(
-			parse_bytes(&arena, refused[i].text, strlen(refused[i].text), 0, &error));
-		assert_input_error(&error, refused[i].message);
-		arena_finish(&arena);
-	}
+	assert_refused(refused, COUNT_OF(refused));
 }
 
 static void test_strings(void **state)

@@ -1,9 +1,7 @@
 /* YAML: invalid documents and their messages. */
 #include "tests/base/support.h"
 
-static const struct {
-	const char *text, *message;
-} refused[] = {
+static const struct refused refused[] = {
 	{"a: &x 1\nb: *x\n",
 		"t:1:7: anchors (&) and aliases (*) are not supported, write the value out"},
 	{"b: *x\n", "t:1:5: anchors (&) and aliases (*) are not supported, write the value out"},
@@ -29,14 +27,7 @@ static const struct {
 static void test_refused(void **state)
 {
 	(void)state;
-	for (int i = 0; i < COUNT_OF(refused); i++) {
-		struct arena arena = {0};
-		struct error error = {0};
-		assert_null(
-			parse_bytes(&arena, refused[i].text, strlen(refused[i].text), 0, &error));
-		assert_input_error(&error, refused[i].message);
-		arena_finish(&arena);
-	}
+	assert_refused(refused, COUNT_OF(refused));
 }
 
 /* Words of the core schema, and words that are none of it. */

@@ -206,3 +206,28 @@ double collective_seconds(const struct topology *topology, const struct librarie
 	return cost_collective_choice(topology, libraries, runtime, collective, group, bytes)
 		.seconds;
 }
+
+static void more_links(struct topology *t)
+{
+	t->fabric.bandwidth *= 1.3;
+}
+static void more_network(struct topology *t)
+{
+	t->network.nic_bandwidth *= 1.3;
+}
+static void more_nics(struct topology *t)
+{
+	t->network.nics_per_node *= 2;
+}
+static void less_latency(struct topology *t)
+{
+	t->fabric.latency *= 0.7;
+	t->network.latency *= 0.7;
+}
+static void less_congestion(struct topology *t)
+{
+	t->network.congestion = 1;
+}
+
+void (*const better_links[BETTER_LINKS])(struct topology *t) = {
+	more_links, more_network, more_nics, less_latency, less_congestion};

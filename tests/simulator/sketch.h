@@ -52,6 +52,10 @@ void make_processes(struct topology *topology);
 /* A copy of the catalogue's topology, whose insides live in `arena`; fails the test without it. */
 struct topology load_topology(struct arena *arena, const char *name);
 
+/* Changes that make a topology's links better: none may make a collective slower. */
+enum { BETTER_LINKS = 5 };
+extern void (*const better_links[BETTER_LINKS])(struct topology *t);
+
 /* Seconds of one collective alone; `libraries` NULL: recent ones. */
 double collective_seconds(const struct topology *topology, const struct libraries *libraries,
 	const struct runtime *runtime, enum op_kind kind, const struct group *group, int64_t bytes);

@@ -200,33 +200,8 @@ static void test_anchors(void **state)
 	arena_finish(&arena);
 }
 
-/* What a faster or a slower machine may do to a time: `change` makes it better. */
-static void more_links(struct topology *t)
-{
-	t->fabric.bandwidth *= 1.3;
-}
-static void more_network(struct topology *t)
-{
-	t->network.nic_bandwidth *= 1.3;
-}
-static void more_nics(struct topology *t)
-{
-	t->network.nics_per_node *= 2;
-}
-static void less_latency(struct topology *t)
-{
-	t->fabric.latency *= 0.7;
-	t->network.latency *= 0.7;
-}
-static void less_congestion(struct topology *t)
-{
-	t->network.congestion = 1;
-}
-
 static void test_better_links_never_slow(void **state)
 {
-	static void (*const changes[])(struct topology * t) = {
-		more_links, more_network, more_nics, less_latency, less_congestion};
 	static const enum op_kind kinds[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_ALL_REDUCE};
 	struct arena arena = {0};
 	(void)state;
@@ -234,11 +209,11 @@ static void test_better_links_never_slow(void **state)
 		struct topology t = load_topology(&arena, topology_catalogue[i].name);
 
 		t.nodes = t.network.kind == NETWORK_NONE ? 1 : 4;
-		for (int c = 0; c < COUNT_OF(changes) * COUNT_OF(kinds); c++) {
+		for (int c = 0; c < BETTER_LINKS * COUNT_OF(kinds); c++) {
 			enum op_kind kind = kinds[c % COUNT_OF(kinds)];
 			struct topology better = t;
 
-			changes[c / COUNT_OF(kinds)](&better);
+			better_links[c / COUNT_OF(kinds)](&better);
 			for (int64_t bytes = 4; bytes < INT64_C(1) << 36; bytes *= 8)
 				assert_true(ms(&better, RUNTIME_PYTORCH_FSDP1, kind,
 						    topology_devices(&t), 1, bytes) <=

@@ -197,37 +197,29 @@ static void test_random(void **state)
 	assert_true(5 * folds > 3 * n);
 }
 
-/* Of real models: what is in segments of megabytes, and launch queues that are full. */
+/* Real models: their buffers are in segments of megabytes, and their launch queues are full. */
 static void test_presets(void **state)
 {
 	static const char *const models[] = {"llama-2-7b", "llama-2-13b", "gpt2-1.5b"};
 	static const char *const runtimes[] = {
 		"pytorch-fsdp1", "pytorch-fsdp2", "shardplan", "pytorch-ddp", "deepspeed"};
-	static const struct {
-		const char *knob, *value;
-	} knobs[] = {{"micro_batch", "1"}, {"wrap", "size:100000000"}, {"wrap", "blocks:2"},
-		{"activation_checkpointing", "full"}, {"limit_all_gathers", "off"},
-		{"grad_accum", "5"}, {"strategy", "SHARD_GRAD_OP"},
-		{"activation_checkpointing", "5xselective+27xnone"}, {"allocator", "expandable"}};
+	static const char *const knobs[] = {"micro_batch=1", "wrap=size:100000000", "wrap=blocks:2",
+		"activation_checkpointing=full", "limit_all_gathers=off", "grad_accum=5",
+		"strategy=SHARD_GRAD_OP", "activation_checkpointing=5xselective+27xnone",
+		"allocator=expandable"};
 	int folds = 0, n = 0, wrong = 0;
 	(void)state;
 	for (int i = 0; i < COUNT_OF(models) * COUNT_OF(runtimes) * COUNT_OF(knobs); i++) {
-		int knob = i % COUNT_OF(knobs), model = i / COUNT_OF(knobs) % COUNT_OF(models);
-		struct question asked = {0};
 		struct arena arena = {0};
 		struct error error = {0};
-		struct model *m;
-		struct topology *t;
+		struct model *m =
+			preset_model(&arena, models[i / COUNT_OF(knobs) % COUNT_OF(models)]);
+		struct topology *t = cluster(&arena, "4xdgx-a100-80gb");
+		const char *words = arena_printf(&arena, "runtime=%s %s",
+			runtimes[i / COUNT_OF(knobs) / COUNT_OF(models)],
+			knobs[i % COUNT_OF(knobs)]);
 		struct plan plan;
-		assert_true(model_load_preset(&arena, models[model], &m, &error));
-		assert_true(topology_load_name(&arena, "4xdgx-a100-80gb", &t, &error));
-		asked.model = m;
-		asked.topology = t;
-		assert_true(question_set_by_name(&asked, "runtime", "runtime",
-			runtimes[i / COUNT_OF(knobs) / COUNT_OF(models)], &arena, &error));
-		if (question_set_by_name(&asked, knobs[knob].knob, knobs[knob].knob,
-			    knobs[knob].value, &arena, &error) &&
-			plan_resolve(&asked, &arena, &plan, &error)) {
+		if (try_words(&arena, m, t, words, &plan, &error)) {
 			n++;
 			folds += check(&plan, m, t, -i, &wrong);
 		}

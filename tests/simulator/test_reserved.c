@@ -85,35 +85,27 @@ static void test_random(void **state)
 	assert_int_equal(wrong, 0);
 }
 
-/* Of real models: requests of megabytes, which are split and joined. */
+/* Real models: their requests of megabytes are split and joined. */
 static void test_presets(void **state)
 {
 	static const char *const models[] = {"llama-2-7b", "llama-3-8b", "gpt2-1.5b"};
 	static const char *const runtimes[] = {"pytorch-fsdp2", "pytorch-ddp", "deepspeed"};
-	static const struct {
-		const char *knob, *value;
-	} knobs[] = {{"micro_batch", "3"}, {"grad_accum", "7"}, {"seq_len", "3000"},
-		{"activation_checkpointing", "full"}, {"activation_checkpointing", "selective"},
-		{"strategy", "SHARD_GRAD_OP"}, {"allocator", "expandable"}};
+	static const char *const knobs[] = {"micro_batch=3", "grad_accum=7", "seq_len=3000",
+		"activation_checkpointing=full", "activation_checkpointing=selective",
+		"strategy=SHARD_GRAD_OP", "allocator=expandable"};
 	int n = 0, wrong = 0;
 	(void)state;
 	for (int i = 0; i < COUNT_OF(models) * COUNT_OF(runtimes) * COUNT_OF(knobs); i++) {
-		int knob = i % COUNT_OF(knobs), model = i / COUNT_OF(knobs) % COUNT_OF(models);
-		struct question asked = {0};
 		struct arena arena = {0};
 		struct error error = {0};
-		struct model *m;
-		struct topology *t;
+		struct model *m =
+			preset_model(&arena, models[i / COUNT_OF(knobs) % COUNT_OF(models)]);
+		struct topology *t = cluster(&arena, "2xdgx-a100-80gb");
+		const char *words = arena_printf(&arena, "runtime=%s %s",
+			runtimes[i / COUNT_OF(knobs) / COUNT_OF(models)],
+			knobs[i % COUNT_OF(knobs)]);
 		struct plan plan;
-		assert_true(model_load_preset(&arena, models[model], &m, &error));
-		assert_true(topology_load_name(&arena, "2xdgx-a100-80gb", &t, &error));
-		asked.model = m;
-		asked.topology = t;
-		assert_true(question_set_by_name(&asked, "runtime", "runtime",
-			runtimes[i / COUNT_OF(knobs) / COUNT_OF(models)], &arena, &error));
-		if (question_set_by_name(&asked, knobs[knob].knob, knobs[knob].knob,
-			    knobs[knob].value, &arena, &error) &&
-			plan_resolve(&asked, &arena, &plan, &error)) {
+		if (try_words(&arena, m, t, words, &plan, &error)) {
 			n++;
 			wrong += check(&plan, m, t, -i);
 		}
