@@ -202,8 +202,8 @@ double lower_bound(
 
 /* --- what this plan must do ------------------------------------------------------------------- */
 
-/* What must leave each node, whatever the algorithm: every node's partial sums once, every node's
- * results once. */
+/* The bytes that must leave each node, whatever the algorithm: every node's partial sums once,
+ * every node's results once. */
 static double least_egress(const struct schedule *schedule, const struct op *op)
 {
 	const struct group *group = &schedule->groups[op->group];
@@ -235,7 +235,7 @@ static double range_flops(
 	return flops;
 }
 
-/* Of one class alone. */
+/* The bound of one class. */
 static double class_lower_bound(const struct schedule *schedule, const struct program *program,
 	const struct machine *machine)
 {

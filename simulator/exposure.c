@@ -44,7 +44,7 @@ static void account(struct exposure_meter *meter)
 	}
 }
 
-/* Of the last step. */
+/* Counts starts of the last step. */
 static void on_start(void *self, int index, const struct cursor *at)
 {
 	struct exposure_meter *meter = self;

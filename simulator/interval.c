@@ -33,7 +33,8 @@ static const struct spreads seen_prior = {{0.0569, 0.15, 0.30}, 0.0265, 0.03, tr
 	"published measurements of this device that differ by source"};
 static const struct spreads datasheet_prior = {
 	{0.12, 0.25, 0.40}, 0.0742, 0.03, true, "datasheet of the device only"};
-/* What one generation says of another misses by 16 to 24 % (bench/fit, leave out). */
+/* Predictions of one generation by the figures of another are off by 16 to 24 % (bench/fit, leave
+ * out). */
 static const struct spreads unknown_prior = {{0.17, 0.25, 0.40}, 0.0742, 0.03, true,
 	"datasheet of the device only, no step of its generation is published"};
 
@@ -197,8 +198,8 @@ static double slow_step(struct again *again, double step_time)
 	return fmax(step_time, step_with(again, be_slow, NULL));
 }
 
-/* How much shorter the step is with torch.compile, as a factor, where the plan does not say whether
- * it was on. */
+/* The factor by which torch.compile shortens the step, where the plan does not say whether it was
+ * on. */
 static double compiled(struct again *again, double step_time)
 {
 	const struct schedule *eager = again->schedule;
@@ -224,8 +225,8 @@ static double guess(const struct prediction *p, const struct spreads *spreads, e
 	return spreads->of[cause] * (cause == CAUSE_COLLECTIVE ? exposed : 1 - exposed);
 }
 
-/* Of a pipeline's many micro-batches a few more than fill it say by how much a step changes.
- * Returns how long the step is that is simulated again. */
+/* Keeps a few more of a pipeline's many micro-batches than fill it, which suffice to find how much
+ * a step changes. Returns the length of the step that is then simulated. */
 static double shorten(struct again *again, struct arena *arena, double step_time)
 {
 	const struct schedule *schedule = again->schedule;

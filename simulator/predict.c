@@ -72,7 +72,7 @@ static double recomputed_flops(const struct engines *engines)
 	return flops / engines->n;
 }
 
-/* What MFU is relative to: the datasheet; on CPUs what a product was measured to reach. */
+/* The peak to which MFU is relative: that of the datasheet; on CPUs the best measured product. */
 static void fill_peak(const struct topology *topology, enum dtype dtype, struct arena *arena,
 	struct prediction *p)
 {
@@ -126,7 +126,7 @@ int64_t device_limit(const struct topology *topology, int64_t asked)
 	return limit;
 }
 
-/* In which iterations of the loops round it. */
+/* The operation in those iterations of the loops around it. */
 static struct op op_at(const struct program *program, int index, const struct cursor *at)
 {
 	int i = 0, j = 0, depth = 0;
@@ -224,8 +224,8 @@ static void fill_host_memory(const struct engine *engine, const struct memory_pe
 		prediction->fits = FITS_NO;
 }
 
-/* Whether memory comes from PyTorch's allocator. On a GPU each buffer of ours has its place before
- * the first step, whatever is late then; on a CPU there is one heap. */
+/* Does memory come from PyTorch's allocator? In our own runtime each buffer has an address on a GPU
+ * before the first step, whatever is late later; on a CPU there is one heap. */
 static bool has_pools(const struct engine *engine)
 {
 	return engine->topology->device.kind == DEVICE_GPU &&
@@ -236,8 +236,8 @@ static bool has_pools(const struct engine *engine)
  * plans took 0 to 1.2 % more than their peak. */
 #define PLACES_WASTE 0.015
 
-/* Of a runtime without pools: what a rank takes for its buffers. On a GPU the kernels beside the
- * compute stream have a workspace that is no buffer of the schedule. */
+/* The bytes that a rank of a runtime without pools takes for its buffers. On a GPU the kernels
+ * beside the compute stream have a workspace that is not a buffer of the schedule. */
 static int64_t taken_bytes(const struct engine *engine, int64_t peak)
 {
 	if (engine->topology->device.kind != DEVICE_GPU)
@@ -246,8 +246,8 @@ static int64_t taken_bytes(const struct engine *engine, int64_t peak)
 	       runtime_of(engine->schedule->plan.runtime)->workspace_bytes;
 }
 
-/* The bytes in use without a limit are needed, unless only memory holds the issuing thread back:
- * FSDP1 without its rate limiter. */
+/* Does the class surely exceed its limit? The bytes in use without a limit are needed, unless only
+ * memory holds the issuing thread back: FSDP1 without its rate limiter. */
 static bool surely_overflows(const struct engine *engine, int64_t room, const struct prediction *p)
 {
 	const struct schedule *schedule = engine->schedule;
@@ -262,7 +262,7 @@ static void fill_reserved(struct reserved reserved, struct prediction *p)
 	p->peak_reserved_bytes = max_i64(reserved.bytes, p->peak_allocated_bytes);
 }
 
-/* An allocator that stays within the limit by itself does what it would do without one. */
+/* An allocator that stays below the limit anyway does what it would do without one. */
 static void fill_pools(const struct engine *engine, const struct simulation_options *options,
 	int64_t room, struct arena *scratch, struct prediction *p)
 {
@@ -277,8 +277,8 @@ static void fill_pools(const struct engine *engine, const struct simulation_opti
 		p->fits = reserved.within && p->peak_reserved_bytes <= room ? FITS_YES : FITS_TIGHT;
 }
 
-/* The allocator has stayed below: what it would take otherwise is what shows how much too much.
- * Collectives that a retry exposes are its doing. */
+/* The allocator stayed below the limit, so what it would reserve without one shows by how much it
+ * exceeds. Collectives that a retry exposes count as its time. */
 static void fill_short(const struct finished *finished, struct prediction *p)
 {
 	const struct prediction *unlimited = finished->unlimited;
@@ -346,7 +346,7 @@ static void fill_memory(const struct finished *finished, const struct simulation
 
 /* --- wire ------------------------------------------------------------------------------------- */
 
-/* Of an axis: a group of one communicates with nobody. */
+/* Adds bytes to an axis. A group of one rank communicates with nobody. */
 static void add_axis(const struct group *group, double bytes, struct prediction *prediction)
 {
 	struct axis_figures *axis = &prediction->axes[group->kind];
@@ -368,7 +368,8 @@ static void add_message(const struct engine *engine, const struct op *op, double
 		times * message_node_egress(engine->schedule, engine->class, op);
 }
 
-/* Of a mixture in our executor, which counts how many they are. Counts of them are not. */
+/* Are the bytes those of rows of a mixture? Our executor counts its rows; messages with these
+ * counts are not rows. */
 static bool is_of_rows(const struct schedule *schedule, const struct op *op)
 {
 	return runtime_of(schedule->plan.runtime)->experts.keeps_room && op->dtype != DTYPE_INT64 &&

@@ -12,7 +12,7 @@
 #include "schedule/schedule.h"
 #include "simulator/costs/costs.h"
 
-/* How much is found out about the memory of a device. */
+/* How much is computed about the memory of a device. */
 enum memory_detail {
 	MEMORY_FIGURES, /* everything */
 	/* Simulated as if there were no limit. FITS_TIGHT then means only that the plan does not

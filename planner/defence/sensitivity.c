@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Of a pipeline, its own bounds. Both of two plans are short of the simulator by about as much, so
- * their difference is about the simulator's. */
+/* The price of a variant: of a pipeline, its own bounds. Both plans' bounds fall short of the
+ * simulated values by about as much, so their difference is about that of the simulated values. */
 struct price {
 	double time; /* s; 0: it is not followed */
 	int64_t memory;
@@ -135,8 +135,8 @@ static void vary_strategy(struct variation *v, enum strategy strategy)
 	add_question(v, &question, "strategy", strategy_names[strategy], true);
 }
 
-/* What a list of strategies leaves out was not asked about. The stages of ZeRO belong to their
- * runtimes; elsewhere they are looked at when asked for. */
+/* Is the strategy searched without being named? Strategies that a list leaves out are not. The
+ * stages of ZeRO belong to their runtimes; elsewhere they are searched only on request. */
 static bool is_usual(struct variation *v, int strategy)
 {
 	if (v->question->strategies != 0 && !(v->question->strategies >> strategy & 1))

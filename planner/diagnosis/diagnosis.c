@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the cause costs: as measured, or as simulated where that says more. */
+/* The cost of a cause: the measured one, or the simulated one if that is larger. */
 static double weight(const struct diagnosis_cause *cause)
 {
 	return isnan(cause->gain) ? cause->seconds : fmax(cause->seconds, cause->gain);

@@ -1,4 +1,4 @@
-/* What the rules share: compares the measured step with the predicted one. */
+/* Shared by the rules: compares the measured step with the predicted one. */
 #include "planner/diagnosis/rules.h"
 
 #include <math.h>

@@ -219,7 +219,7 @@ static bool narrow_would_help(const struct evidence *p, struct diagnosis_cause *
 	cause->advice =
 		arena_printf(p->arena, "reduce_dtype %s halves their bytes, if the model bears it",
 			dtype_name(p->plan->param_dtype));
-	/* Of what is exposed now, half of the bytes are half of the time. */
+	/* Half of the bytes are taken as half of the time that is exposed now. */
 	cause->seconds = fmin(p->measured->exposed[r], p->measured->seconds[r] / 2);
 	cause->gain = -evidence_effect(p, &narrow);
 	return cause->gain > 0;

@@ -178,8 +178,8 @@ static struct linear without(const struct fit *fit, int run, struct posterior *p
 	return others;
 }
 
-/* How many standard deviations a run is from what a fit to the others predicts; 0: constants
- * explain it. */
+/* The distance of a run from the prediction of a fit to the others, in standard deviations; 0:
+ * constants explain it. */
 static double outlies(const struct fit *fit, int run)
 {
 	struct posterior posterior;

@@ -80,7 +80,7 @@ double linear_spread(const struct linear *linear, int without, const struct post
 
 /* --- advice.c --------------------------------------------------------------------------------- */
 
-/* What the fit knows when it is done. */
+/* The result of the fit, for advice. */
 struct fit_state {
 	const struct topology *topology;
 	const struct fit_run *runs;

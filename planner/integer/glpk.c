@@ -218,7 +218,7 @@ bool programme_solve_glpk(const struct programme *programme, struct solution *so
 /* --- blocks of a pipeline ---------------------------------------------------------------------
  * Columns 1 .. chunks are what each chunk takes, then the blocks of each stage. */
 
-/* Of the stage's chunk: seconds - block * blocks >= own */
+/* Adds a row for the pace of the stage's chunk: seconds - block * blocks >= own. */
 static void add_pace(struct formulation *f, const struct sharing *s, int stage, double own)
 {
 	int n = put(f, 0, 1 + stage / s->ranks, 1);

@@ -6,7 +6,7 @@
 
 enum { BESIDE_MOST = 2 };
 
-/* What each gives alone beside the chosen plan, where it has room. */
+/* Finds the gain of each lever alone beside the chosen plan, if it has room. */
 bool beside_find(const struct question *question, const struct candidate *chosen,
 	struct arena *arena, struct lever found[BESIDE_MOST], int *n, struct error *error);
 

@@ -8,16 +8,18 @@
 /* "--loss fused": the plan's value, in `arena`. */
 const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *arena);
 
-/* Of the levers that the question frees, those that the best plan can do without: at their defaults
- * it costs little more (`simplicity`), and has room as before. Changes `plan`. `known`: a plan
- * whose prediction is known; or NULL. `shown`: empty; becomes a plan that was predicted on the way
- * as it is to be shown, often the one that is left, with strings in `arena`; or NULL. */
+/* Drops the levers that the best plan can do without, of those that the question frees: at their
+ * defaults it costs little more (`simplicity`) and has room as before. Changes `plan`. `known`: a
+ * plan whose prediction is known; or NULL. `shown`: empty, or NULL; becomes a plan that was
+ * predicted on the way with all figures to be shown, often the final one, with strings in `arena`.
+ */
 bool levers_let_go(struct evaluator *evaluator, const struct ranking *ranking,
 	const struct ranked *best, const struct candidate *known, struct candidate *shown,
 	struct arena *arena, struct plan *plan, struct error *error);
 
-/* What every open lever gives alone beside the chosen plan (of `variants`), the largest gain first;
- * and the best plan of the chosen strategy with all of them free. Objective time. */
+/* Finds the gain of every open lever alone beside the chosen plan (of `variants`), the largest
+ * first; and the best plan of the chosen strategy with all levers free. Only for the objective
+ * time. */
 bool levers_find(const struct question *question, const struct candidate *chosen,
 	const struct variants *variants, struct arena *arena, struct answer *answer,
 	struct error *error);

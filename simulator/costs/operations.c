@@ -130,8 +130,8 @@ static double compute_cost(const struct costing *costing, const struct op *op, s
 		&costing->machine, costing->schedule, costing->program->model, op, cost);
 }
 
-/* Of chunks, as kernels that the issuing thread launches: a layer's library does it without Python
- * between them, in 4 us each [U]. */
+/* The launches of chunks, in kernels that the issuing thread launches: a layer's library does them
+ * without Python between them, in 4 us each [U]. */
 static double chunk_launches(const struct runtime *runtime, double launches)
 {
 	static const double launch = 4e-6;
@@ -139,8 +139,8 @@ static double chunk_launches(const struct runtime *runtime, double launches)
 	return runtime->layers_exchange ? launches * launch / runtime->host_per_kernel : launches;
 }
 
-/* Beside a product, in as many chunks as ranks: of each chunk the products of all leaves, a copy
- * and two barriers. */
+/* The communication beside a product, in as many chunks as ranks: each chunk has the products of
+ * all leaves, a copy and two barriers. */
 static double communicate_beside(const struct costing *costing, const struct op *op,
 	enum collective_kind kind, struct cost *cost)
 {
@@ -207,7 +207,8 @@ static double traffic_bandwidth(const struct machine *machine, const struct op *
 	return op->kind == OP_OPTIMIZER ? machine->optimizer_bandwidth : machine->memory_bandwidth;
 }
 
-/* What the operation reads and writes, which a schedule gives for a pass over its operands. */
+/* The bytes that the operation reads and writes, which a schedule states for a pass over its
+ * operands. */
 static double traffic_bytes(const struct costing *costing, const struct op *op)
 {
 	bool factor = op->kind == OP_CLIP_GRADIENTS && costing->runtime->clips_in_update &&

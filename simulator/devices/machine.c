@@ -36,7 +36,7 @@ static double library_rate(const struct machine *machine)
 			   ? library_before(libraries, LIBRARY_CUDA, LIBRARY_VERSION(11, 8))
 			   : library_before(libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 0));
 
-	/* What was measured on this machine was measured with its libraries. */
+	/* Measurements on this machine were made with its libraries. */
 	return machine->gpu && old && !machine->topology->calibration.measured ? old_products : 1;
 }
 
@@ -70,7 +70,7 @@ static double gemm_rate(const struct machine *machine, const struct prior *prior
 		machine->topology->calibration.gemm_flops, given(prior_rate, default_core_flops));
 }
 
-/* What was measured of bf16 products on a CPU replaces what follows from fp32's. */
+/* Measured bf16 products of a CPU replace the rates derived from fp32. */
 static void init_cpu_bf16(struct machine *machine)
 {
 	const struct calibration *calibration = &machine->topology->calibration;

@@ -8,9 +8,9 @@ struct row {
 	/* The figures of one part of the generation: its peak over its multiprocessors, FLOP/s. */
 	double per_multiprocessor;
 	double gemm;
-	/* Of the peak, at 1 W per TFLOP/s of it: what the power limit lets run of a product alone,
-	 * and in a step, which keeps the device at the limit with real numbers in its operands. It
-	 * goes with the square root. 0: not known. */
+	/* Share of the peak, at 1 W per TFLOP/s of it, that the power limit allows: for a product
+	 * alone, and in a step, which keeps the device at the limit with real numbers in its
+	 * operands. It grows with the square root. 0: not known. */
 	double alone_by_power, step_by_power;
 	double sustained_clock; /* where no power limit is given */
 	struct attention_rates attention[ATTENTION_GENERATION_COUNT];
@@ -85,9 +85,9 @@ static double beyond(const struct device *device, const struct row *row)
 	return (reference_peak(device) / count - row->per_multiprocessor) / 1e12;
 }
 
-/* What a product loses to its begin, its end and the feeding of its operands is a part of the
- * peak in proportion to the matrix units of a multiprocessor, which may be worth `times` as many.
- */
+/* The share of the peak that a product reaches alone. Its loss at the begin, at the end and in
+ * feeding operands is in proportion to the matrix units of a multiprocessor, which may be worth
+ * `times` as many. */
 static double products_alone(const struct device *device, const struct row *row, double times)
 {
 	double share = 1, limit = by_power(device, row->alone_by_power);

@@ -76,7 +76,8 @@ static double slowdown(const struct cost *cost, const struct demand *demand, dou
 	return time / cost->device;
 }
 
-/* Of the device's memory while kernels of several streams take turns: one of them at a time. */
+/* The share of the device's memory bandwidth while kernels of several streams take turns, one at a
+ * time. */
 static double memory_in_turns(const struct demand *demand)
 {
 	double turns = demand->computing > 1 ? demand->computing : 1;

@@ -197,7 +197,7 @@ static void advance_communicator(struct engine *engine, struct communicator *com
 	communicator->position = position_of(engine, task, &task->place, &communicator->next);
 }
 
-/* Of an operation that communicates. */
+/* The tally of the axis over which an operation communicates. */
 static struct axis_tally *axis_of(struct engine *engine, const struct task *task)
 {
 	int group = engine->program->ops[task - engine->tasks].group;

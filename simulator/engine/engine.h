@@ -11,7 +11,7 @@
  * may end its run earlier, when it has found a cycle of steps. */
 enum { SIMULATED_STEPS_MAX = 3, SHORT_STEPS = 8, SHORT_STEPS_COUNTED = 4 };
 
-/* What taking memory costs the issuing thread. */
+/* The cost of taking memory on the issuing thread. */
 struct stall {
 	bool drains;    /* the driver waits until the device is idle */
 	double seconds; /* that the driver then takes */

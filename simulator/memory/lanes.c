@@ -158,7 +158,7 @@ static bool play_once(struct lanes *lanes, struct stretch *s, int step, int roun
 		play(lanes, s, l, step, round);
 		changes = true;
 	}
-	/* Of lanes in which nothing happens here more may be taken. */
+	/* Lanes in which nothing happens here may hold more blocks. */
 	if (changes || active != s->active)
 		find_peak(lanes, s, active);
 	s->active = active;

@@ -19,8 +19,8 @@ struct event {
 	/* The first slot of the tape, which is `further` later in the next iteration of the run;
 	 * with bytes -1 an index of the tape's references. */
 	int slot, further;
-	/* How many operations that take memory were issued since the stretch began; with gives the
-	 * operation of the event counts too. */
+	/* The number of operations that take memory issued since the stretch began; for frees it
+	 * includes the operation of the event. */
 	int point;
 };
 
@@ -37,8 +37,8 @@ struct reference {
 	int buffer, piece;
 };
 
-/* What a stretch does to a lane. A closed tape (not `open`) gives back exactly what it takes, so
- * afterwards all is free that was free before, and all that the lane has grown by. */
+/* The effect of a stretch on a lane. A closed tape (not `open`) gives back exactly what it takes,
+ * so afterwards all blocks are free that were free before, and all that the lane has grown by. */
 struct tape {
 	int n, n_runs, n_references, n_slots;
 	struct event *events;

@@ -97,7 +97,8 @@ static void release(struct pools *pools, int buffer, int *index)
 	*index = 0;
 }
 
-/* What the operation at a position took: of this step, or, below 0, of the one before. */
+/* The blocks that the operation at a position took: of this step, or, below 0, of the one
+ * before. */
 static int *taken_at(const struct pools *pools, int step, int64_t position)
 {
 	if (position >= 0)
@@ -133,7 +134,7 @@ void pools_give(struct pools *pools, const struct cursor *at, bool issued)
 	}
 }
 
-/* Of a unit, or of all, block by block. */
+/* Takes the state of a unit, or of all units, block by block. */
 static void take_state(struct pools *pools, int index)
 {
 	const struct program *program = pools->engine->program;

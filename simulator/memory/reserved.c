@@ -88,7 +88,7 @@ static void replay(struct pools *pools)
 	struct seen seen = {0};
 	struct cursor at = {0};
 	int instance = 0;
-	/* What has finished is reusable for operations issued then. */
+	/* Blocks of operations that have finished are reusable for those issued then. */
 	while (at.step < SIMULATED_STEPS_MAX && pools->allocator.retries == 0) {
 		give_ended(pools, &ends, instance, at.step);
 		if (is_settled(pools, &seen, &at))
@@ -120,7 +120,8 @@ static struct reserved reserved_by(const struct engine *engine, int64_t limit, s
 	return memory_replay(engine, limit, arena);
 }
 
-/* Of several classes one after the other is asked for, each in the room of the one before. */
+/* With several classes one after the other is replayed, each with the memory that the ones before
+ * leave. */
 struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena)
 {
 	struct arena own = {0};

@@ -43,7 +43,7 @@ static void find_lanes(struct lanes *lanes)
 				add_lane(lanes, (int)lanes->cutter.program->buffers[b].pool, small);
 }
 
-/* Of every buffer, its slots among those of its operation, and how many that has. */
+/* Finds for every buffer its slots among those of its operation, and their number. */
 static void find_offsets(struct lanes *lanes)
 {
 	const struct program *program = lanes->cutter.program;
@@ -77,7 +77,7 @@ static int end_of_stretch(const struct program *program, int first)
 	return end;
 }
 
-/* False: a loop of micro-batches is not one stretch. */
+/* Finds the stretches of the list. False: a loop of micro-batches is not one stretch. */
 static bool find_stretches(struct lanes *lanes)
 {
 	const struct program *program = lanes->cutter.program;
@@ -110,7 +110,7 @@ static bool find_stretches(struct lanes *lanes)
 /* --- tapes --------------------------------------------------------------------------------------
  */
 
-/* Blank ones. */
+/* Makes empty tapes. */
 static void make_tapes(struct lanes *lanes, const struct stretch *s)
 {
 	for (int l = 0; l < lanes->n; l++) {
@@ -135,7 +135,7 @@ static void *grow(struct arena *arena, const void *old, int n, int *capacity, si
 	return array;
 }
 
-/* With the last event, one operation does the same with the slot behind it. */
+/* Does one operation do the same as in the last event, with the next slot? */
 static bool goes_on(const struct tape *tape, const struct event *event)
 {
 	const struct run *run = tape->n_runs > 0 ? &tape->runs[tape->n_runs - 1] : NULL;
@@ -180,13 +180,13 @@ static void end_run(struct lanes *lanes, int times, int points)
 	}
 }
 
-/* The loop of blocks that begins with an operation; -1. */
+/* The loop of blocks that begins with an operation; -1: none does. */
 static int loop_at(const struct lanes *lanes, const struct stretch *s, int op)
 {
 	return program_loop(lanes->cutter.program, op, s->loop);
 }
 
-/* Slots in the order in which they are taken: block by block. */
+/* Numbers the slots of a loop in the order in which they are taken, block by block. */
 static void number_loop(
 	struct lanes *lanes, struct tape *tape, const int *n_taken, int at, int n, int times)
 {
@@ -206,12 +206,12 @@ struct recording {
 	struct lanes *lanes;
 	const struct stretch *stretch;
 	struct cursor at;
-	int times;        /* of the loop of blocks round it */
+	int times;        /* of the loop of blocks around it */
 	int length;       /* operations in an iteration of it */
-	int place, point; /* of the operation in the stretch, when it is carried out first */
+	int place, point; /* of the operation in the stretch, when it is first executed */
 };
 
-/* What is taken at a place, and in the next iteration so many places further on. */
+/* An event that takes blocks at a place, and `step` places further on in each iteration. */
 static struct event event_of(const struct tape *tape, int64_t place, int64_t step, int point)
 {
 	int first = tape->slots[place];
@@ -219,7 +219,7 @@ static struct event event_of(const struct tape *tape, int64_t place, int64_t ste
 		.slot = first, .further = tape->slots[place + step] - first, .point = point};
 }
 
-/* Requests, in order, for good or to be given back. */
+/* Records requests in order, for good or to be given back. */
 static void record_take(struct recording *r, int buffer, bool for_good)
 {
 	struct lanes *lanes = r->lanes;
@@ -242,8 +242,8 @@ static void record_take(struct recording *r, int buffer, bool for_good)
 	}
 }
 
-/* Buffers of a slice block by block, those of blocks that an operation names at once: in a row, or,
- * where the operation is in a loop itself, one after the other. */
+/* Buffers of a slice, block by block. The blocks that an operation names at once are in a row; if
+ * the operation is in a loop itself, they come one after the other. */
 struct batch {
 	int first, end, times, in_a_row;
 };
@@ -269,7 +269,7 @@ static void end_batch(struct recording *r, const struct batch *batch)
 		end_run(r->lanes, batch->in_a_row, 0);
 }
 
-/* The optimizer's state comes into being when it is first used: block by block. */
+/* The optimizer's state is made when it is first used, block by block. */
 static void record_state(struct recording *r, const struct op *op)
 {
 	const struct program *program = r->lanes->cutter.program;
@@ -286,8 +286,8 @@ static void record_state(struct recording *r, const struct op *op)
 	}
 }
 
-/* Where what an index names was taken, in a block that the operation names at once or in that
- * iteration of the loop round it. */
+/* The operation that took what an index names, in a block that the operation names at once or in an
+ * iteration of the loop around it. */
 static int64_t taken_at(const struct recording *r, int i, int block, int round, int iteration)
 {
 	struct cursor at = r->at;
@@ -297,7 +297,7 @@ static int64_t taken_at(const struct recording *r, int i, int block, int round, 
 	return cutter_taken_at(&r->lanes->cutter, r->at.at, &at, i, block);
 }
 
-/* Taken by the stretch itself, in every micro-batch. */
+/* Does the stretch itself take it, in every micro-batch? */
 static bool is_own(const struct stretch *s, int64_t position, int64_t outer)
 {
 	return position >= s->position && position < s->position + s->length &&
@@ -313,7 +313,7 @@ static void refer(struct lanes *lanes, struct tape *tape, const struct reference
 	tape->references[tape->n_references++] = *reference;
 }
 
-/* A piece keeps its place among those of its size. */
+/* Gives back pieces. A piece keeps its place among those of its size. */
 static void give_pieces(struct recording *r, const struct reference *taken, bool own, int small)
 {
 	struct lanes *lanes = r->lanes;
@@ -336,7 +336,7 @@ static void give_pieces(struct recording *r, const struct reference *taken, bool
 	}
 }
 
-/* What the i-th index names, of one block, or of `blocks` in a row. */
+/* Records a free of what the i-th index names, of one block or of `blocks` in a row. */
 static void record_give(struct recording *r, int i, int block, int blocks)
 {
 	const struct cutter *cutter = &r->lanes->cutter;
@@ -386,7 +386,7 @@ static void record_op(struct recording *r)
 	record_gives(r, op);
 }
 
-/* Operations in a row, `times`. */
+/* Records `times` repetitions of operations in a row. */
 static void record_loop(struct recording *r, int first, int n, int times)
 {
 	struct lanes *lanes = r->lanes;
@@ -407,7 +407,7 @@ static void record_loop(struct recording *r, int first, int n, int times)
 	r->place += (times - 1) * n;
 }
 
-/* Whether any was given before. */
+/* Was any of the slots given back before? */
 static bool give_again(bool *given, const struct event *e, int turn)
 {
 	bool *slots = &given[e->slot + turn * e->further], again = false;
@@ -418,7 +418,8 @@ static bool give_again(bool *given, const struct event *e, int turn)
 	return again;
 }
 
-/* Whatever is taken is given back once, and nothing else is. */
+/* Finds tapes that are open: in a closed one everything taken is given back once, and nothing else
+ * is. */
 static void find_open(struct lanes *lanes, struct tape *tape)
 {
 	bool *given = ARENA_ARRAY(lanes->arena, bool, tape->n_slots);
@@ -452,7 +453,7 @@ static void record(struct lanes *lanes, struct stretch *s)
 /* --- stretches share tapes ----------------------------------------------------------------------
  */
 
-/* Of the same slots, whatever stands between the operations that take them. */
+/* Do two runs use the same slots? Operations between those that take them do not matter. */
 static bool run_is_alike(const struct tape *a, const struct tape *b, const struct run *run)
 {
 	for (int i = run->first; i < run->first + run->n; i++) {
@@ -476,7 +477,7 @@ static bool are_alike(const struct tape *a, const struct tape *b)
 	return true;
 }
 
-/* What is not given back in its own stretch has slots of its own. */
+/* Blocks that are not given back in their own stretch get slots of their own. */
 static void keep_tape(struct lanes *lanes, struct stretch *s, int l)
 {
 	struct tape *tape = lanes->spare[l];

@@ -18,7 +18,7 @@ static const double chunk_inside = 512 << 10, chunk_across = 128 << 10;
 /* enqueue.cc: what one channel carries of a message inside a node, at least and at most: more
  * channels are taken rather than pass the latter. */
 static const double part_least = 64 << 10, part_most = 16 << 20;
-/* What the host's thread spends on a message to another node, both ways [U]: 16 ranks on two nodes
+/* The time of the host's thread for a message to another node, both ways [U]: 16 ranks on two nodes
  * take 30.5 us up to 8 KiB where GPUs have no NVLink (NCCL 2.30), which is 1.2 a message, and 49.8
  * on A100 (2.17; 29.8 for two ranks), which is 2.8. */
 static const double message_post = 2;

@@ -12,11 +12,11 @@
 /* The nodes for which a congestion is stated, and the most that are published. */
 enum { CONGESTION_NODES = 32, CONGESTION_MOST = 64 };
 static const double congestion_growth = 0.55;
-/* Of one all-reduce, what meets the traffic of others. Congestion is published for 1 GiB alone, and
- * larger sums lose no more by it: nanotron's ZeRO-1, which sums 9 to 17 GiB at once on the same
+/* The bytes of one all-reduce that meet the traffic of others. Congestion is published only for 1
+ * GiB, and larger sums lose no more: nanotron's ZeRO-1, which sums 9 to 17 GiB at once on the same
  * cluster, would take up to half longer steps (calibrating rows of the ultrascale playbook with
  * stages, one group of ranks a node, 4 to 32 nodes), while its DDP, which sums less at a time,
- * takes longer than with it. Of gathers nothing as large is known apart. */
+ * takes longer than with it. Gathers of that size are not published separately. */
 static const double congested_bytes = 0x1p30;
 
 /* Links inside a node. */
@@ -55,8 +55,8 @@ static const struct {
 	double latency; /* if the topology states none, us */
 	double growth, tree_growth;
 	double ring, tree; /* efficiency of the NICs' bandwidth */
-	/* What is left of the NICs over 32 nodes is 1 / this, where others use the fabric too;
-	 * it falls with about the square root of the nodes. */
+	/* 1 / the share of the NICs that is left over 32 nodes where others use the fabric too; the
+	 * share falls with about the square root of the nodes. */
 	double congestion;
 	/* Every level of a tree waits for a full chunk, not for a small step: over 2 to 32 nodes
 	 * one more takes 50 us each way for 32 MiB (hyperpod-p5). */
