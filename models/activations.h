@@ -64,7 +64,7 @@ enum tensor_role {
 
 const char *tensor_role_name(enum tensor_role role);
 
-/* How an implementation (a runtime) saves: data of the runtime table. */
+/* How a runtime saves activations: data of the table of runtimes. */
 struct activation_rules {
 	enum dtype dtype; /* of the activations: the compute dtype */
 	enum attention_kind attention;
@@ -82,7 +82,7 @@ struct activation_rules {
 	/* A row is weighed where experts multiply gate and up, so their results are not kept; and
 	 * the order of rows is a sort over all tokens and experts (Megatron-LM). */
 	bool weighs_activations, keeps_row_order;
-	/* What linear layers of blocks read is kept in fp8, and attention's result beside it. */
+	/* inputs of linear layers of blocks, and attention's result, are kept in fp8 */
 	bool fp8_inputs;
 	bool dropout; /* of attention, residual stream and embedding: masks of a byte an element;
 			 eager attention keeps the probabilities before and after it */

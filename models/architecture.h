@@ -1,4 +1,4 @@
-/* What a model file says: the numbers and choices that define a transformer. */
+/* The contents of a model file: the numbers and choices that define a transformer. */
 #ifndef MODELS_ARCHITECTURE_H
 #define MODELS_ARCHITECTURE_H
 
@@ -106,7 +106,7 @@ struct architecture {
 	double norm_epsilon; /* default 1e-5 */
 	double rope_theta;   /* default 10000 */
 
-	/* What most models have not: 0 or false. */
+	/* Choices that most models do not have: 0 or false. */
 	enum block_kind block;
 	bool qk_norm_wide;       /* q and k norms have a weight for every head: a*d and kv*d */
 	bool fused_gate_up;      /* one parameter for gate and up (Phi-3) */
@@ -156,7 +156,7 @@ bool architecture_from_hugging_face(struct arena *arena, const struct node *conf
 bool architecture_is_gated(const struct architecture *architecture);        /* three matrices */
 bool architecture_has_experts(const struct architecture *a, int64_t layer); /* in that block */
 
-/* What kernels/ lacks to train it ("a mixture of experts"); NULL when nothing. */
+/* The kernels that are missing to train it ("a mixture of experts"); NULL: none. */
 const char *architecture_not_trainable(const struct architecture *architecture);
 
 #endif

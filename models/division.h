@@ -1,4 +1,4 @@
-/* What one rank has of a model that several divide between them. */
+/* The part of a model that one rank has when several divide it. */
 #ifndef MODELS_DIVISION_H
 #define MODELS_DIVISION_H
 

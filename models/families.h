@@ -33,7 +33,7 @@ typedef bool config_reader(
 	const struct node *config, struct architecture *architecture, struct error *error);
 
 struct family {
-	/* What a file may leave out; no sizes. */
+	/* Choices that a file may leave out; no sizes. */
 	struct architecture defaults;
 	enum config_dialect dialect;
 	double config_norm_epsilon; /* of a config.json without the key */

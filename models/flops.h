@@ -32,7 +32,7 @@ struct gemm_shape {
 
 enum { MODULE_GEMMS_MAX = 6 };
 
-/* What one leaf does in one pass over T = sequences * seq_len tokens. */
+/* The work of one leaf in one pass over T = sequences * seq_len tokens. */
 struct module_work {
 	int n_gemms; /* linear leaves: forward 1; backward 2 (input and weight gradient), 1 with a
 			frozen weight; an adapter: 2 and 4 more. EXPERTS leaves: `count` = experts

@@ -44,8 +44,8 @@ struct module {
 	/* LoRA: y = x W^T + alpha/r (x A^T) B^T. The index of parameter A [r, in]; B [out, r] has
 	 * the next one. -1: no adapter. */
 	int adapter;
-	/* Of a leaf. `frozen`: neither its own nor its tied parameters are trained (its adapter may
-	 * be); `weight_frozen`: its weight is not trained (its bias may be). */
+	/* For a leaf. `frozen`: neither its own nor its tied parameters are trained (its adapter
+	 * may be); `weight_frozen`: its weight is not trained (its bias may be). */
 	bool frozen, weight_frozen;
 	bool unread; /* of a leaf: no gradient of a parameter needs its result */
 };
@@ -66,7 +66,7 @@ struct model {
 	 * {0}: this is the whole model. */
 	struct division division;
 	const struct model *whole; /* the model that this is a part of; NULL: itself */
-	/* Of a stage of a pipeline: [its blocks] the number of each in the whole model. NULL: the
+	/* For a stage of a pipeline: [its blocks] the number of each in the whole model. NULL: the
 	 * numbers are the same. */
 	const int *layers;
 };

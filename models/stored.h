@@ -1,5 +1,5 @@
-/* What the weights beside a config.json hold, from the headers of their safetensors files: shapes
- * only. It tells whether the two are the same model. */
+/* The contents of weights beside a config.json, by the headers of their safetensors files: only
+ * shapes. They tell if the two are the same model. */
 #ifndef MODELS_STORED_H
 #define MODELS_STORED_H
 
