@@ -1,4 +1,4 @@
-/* What was measured of a machine, or a labelled prior. Few parameters, each with a physical
+/* Measurements of a machine, or a labelled prior. There are few parameters, each with a physical
  * meaning; zero means "not known", and the cost model then takes its prior for the device's
  * generation. */
 #ifndef TOPOLOGIES_CALIBRATION_H
@@ -118,7 +118,7 @@ double calibration_gemm_flops(const struct calibration *calibration, enum dtype 
 bool calibration_add_product(
 	struct calibration *calibration, const struct calibration_product *product);
 
-/* The same of `kernel`. */
+/* The same for `kernel`. */
 bool calibration_add_kernel(
 	struct calibration *calibration, const struct calibration_kernel *kernel);
 

@@ -1,4 +1,4 @@
-/* How products and attention are done fastest on a GPU, as calibration.h keeps it. */
+/* The fastest algorithms for products and attention on a GPU, a part of calibration.h. */
 #ifndef TOPOLOGIES_CALIBRATION_CHOICES_H
 #define TOPOLOGIES_CALIBRATION_CHOICES_H
 
@@ -58,7 +58,7 @@ int64_t calibration_attention_workspace(const struct calibration_attention *atte
 extern const struct field calibration_choice_fields[];
 extern const struct field calibration_attention_fields[];
 
-/* As calibration_add_product does. */
+/* Like calibration_add_product. */
 bool calibration_add_choice(
 	struct calibration *calibration, const struct calibration_choice *choice);
 bool calibration_add_attention(

@@ -1,4 +1,4 @@
-/* What a GPU's own kernels reach, by the width of their rows: part of calibration.h. */
+/* The rates of a GPU's own kernels by the width of their rows: a part of calibration.h. */
 #ifndef TOPOLOGIES_CALIBRATION_KERNELS_H
 #define TOPOLOGIES_CALIBRATION_KERNELS_H
 

@@ -1,4 +1,4 @@
-/* What real steps take over the rest of a calibration, and how far measurements lie apart. */
+/* The times of real steps relative to the rest of a calibration, and the spread of measurements. */
 #ifndef TOPOLOGIES_CALIBRATION_STEPS_H
 #define TOPOLOGIES_CALIBRATION_STEPS_H
 
@@ -46,20 +46,20 @@ enum { CALIBRATION_STEPS = 8 }; /* mlp x fp32 and bf16 x threads */
  * or there is no room. */
 bool calibration_add_step(struct calibration *calibration, const struct calibration_step *step);
 
-/* At most so many measurements of one thing, apart in time. */
+/* At most this many measurements of one quantity, apart in time. */
 enum { CALIBRATION_VISITS = 5 };
 /* The median of 1 to CALIBRATION_VISITS measurements of one combination: for each kind of work that
  * of the measurements that have a factor. */
 struct calibration_step calibration_step_middle(const struct calibration_step *steps, int n);
 
-/* Into compute_best and residual_spread: `levels` are the seconds of n figures, each over the
- * middle of its own visits (2 or more); they are sorted. */
+/* Sets compute_best and residual_spread from `levels`, the seconds of n figures, each divided by
+ * the median of its own visits (2 or more); sorts them. */
 void calibration_take_levels(struct calibration *calibration, double *levels, int n, int visits);
-/* Into step_p95: seconds of n steps, each over the median of its run; they are sorted. */
+/* Sets step_p95 from seconds of n steps, each divided by the median of its run; sorts them. */
 void calibration_take_steps(struct calibration *calibration, double *ratios, int n);
 
-/* What the model's seconds of that work are multiplied by. `all`: 0 for a rank of one thread, 1 for
- * one that has all, between them in proportion (of logarithms). 1 where nothing was measured. */
+/* The factor for the model's seconds of that work. `all`: 0 for a rank of one thread, 1 for one
+ * that has all; between them in proportion (of logarithms). 1 if nothing was measured. */
 double calibration_step_factor(const struct calibration *calibration, enum step_mlp mlp,
 	enum dtype dtype, enum step_work work, double all);
 

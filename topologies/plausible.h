@@ -16,10 +16,11 @@ extern const struct plausible topology_plausible[];
 extern const int n_topology_plausible;
 
 double plausible_value(const struct plausible *row, const struct topology *topology);
-/* Whether no hardware has that value; `why` then says so, with what was meant. 0 is not known. */
+/* Does no hardware have that value? Then `why` says so, with what was probably meant. 0 means not
+ * known. */
 bool plausible_refuses(
 	const struct plausible *row, const struct topology *topology, struct text *why);
-/* Within a few times of the catalogue, or not known. */
+/* Is the value within a few times of the catalogue's, or not known? */
 bool plausible_usual(const struct plausible *row, double value);
 void plausible_print(const struct plausible *row, double value, struct text *text);
 /* "70TFLOPS to 2.5PFLOPS": what the catalogue has. */

@@ -34,16 +34,16 @@ void topology_print(const struct topology *topology, enum writer_format format, 
  * numbers named. Changes `topology`. */
 bool topology_use_devices(struct topology *topology, int64_t devices, struct error *error);
 
-/* What is called otherwise here: "tcp" and "sockets" are "ethernet", not "tcpx". NULL: nothing is
- * known of that word. */
+/* The kind for another name: "tcp" and "sockets" are "ethernet", not "tcpx". NULL: the word is not
+ * known. */
 const char *network_kind_meant(const char *word);
 
 /* Invariants: counts positive, bandwidths positive, network present when nodes > 1, ... `where` is
  * the map it was read from, for positions; NULL for a topology that was detected or changed. */
 bool topology_check(const struct topology *topology, const struct node *where, struct error *error);
 
-/* What a file may well mean otherwise, a line each: far from all of the catalogue, or not what the
- * catalogue says of a device of that name. */
+/* Values that may be a mistake, one line each: far from all of the catalogue, or different from the
+ * catalogue's for a device of that name. */
 void topology_doubts(const struct topology *topology, struct arena *arena, struct text *lines);
 
 #endif

@@ -101,9 +101,8 @@ struct overheads {
 	int64_t workspace_bytes;    /* of the matrix library; counts as a temporary buffer */
 };
 
-/* Where one value came from: key "fabric.bandwidth", text "NCCL topology dump ..." or "assumed:
- * ...".
- */
+/* The origin of one value: key "fabric.bandwidth", text "NCCL topology dump ..." or "assumed:
+ * ...". */
 struct provenance {
 	const char *key, *text;
 };
@@ -151,7 +150,7 @@ double topology_rank_speedup(const struct topology *topology);
  */
 double topology_node_bandwidth(const struct topology *topology);
 
-/* Where a group of ranks {first, first + stride, ...} of `size` lies. */
+/* The places of a group of ranks {first, first + stride, ...} of `size`. */
 struct placement {
 	int64_t ranks;
 	int64_t nodes;           /* it touches */

@@ -41,7 +41,7 @@ bool topology_import_environment(struct topology_import *import, const char *nam
 bool topology_import_finish(struct topology_import *import, const char *name,
 	struct topology **topology, struct error *error);
 
-/* What a user should know of the texts, one line each ("b.log: has no footer, was it cut off?"). */
+/* Notes about the texts for the user, one line each ("b.log: has no footer, was it cut off?"). */
 int topology_import_notes(const struct topology_import *import, const char *const **notes);
 
 #endif

@@ -54,7 +54,8 @@ struct dump {
 	int n_gpus, gpus[GPUS_MAX]; /* indices of pcis, in the order of the file */
 };
 
-/* From the PCI class (`pci` may be NULL) and the adapter's name; `*sure` false: a guess. */
+/* The kind by the PCI class (`pci` may be NULL) and the adapter's name; `*sure` false: it is a
+ * guess. */
 enum network_kind nccl_net_kind(const struct pci *pci, const char *name, bool *sure);
 
 /* Says the GPUs, their links, the NICs and the CPU. */
