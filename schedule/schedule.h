@@ -10,11 +10,11 @@
 bool schedule_build(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology, struct schedule **schedule, struct error *error);
 
-/* The same without schedule_validate: for inner loops, whose winner is built again. */
+/* The same without schedule_validate, for inner loops whose winner is built again. */
 struct schedule *schedule_emit(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology);
 
-/* The same with the program of one class alone. */
+/* The same with the program of only one class. */
 struct schedule *schedule_emit_class(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology, int class);
 

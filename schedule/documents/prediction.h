@@ -13,7 +13,8 @@ struct field_part {
 	const struct field *fields;
 	size_t offset; /* of the object that the fields describe */
 };
-/* What a prediction and a measurement are written and read with; a part without fields ends it. */
+/* The parts with which a prediction and a measurement are written and read; a part without fields
+ * ends them. */
 extern const struct field_part prediction_parts[], measurement_parts[];
 
 extern const char *const fits_names[]; /* "yes", "tight", "no" */
@@ -37,7 +38,7 @@ struct time_split {
 /* Books `seconds` of an operation of that kind, as both interpreters do. */
 void time_split_add(struct time_split *split, enum op_kind kind, double seconds);
 
-/* What is told of each class of ranks beside the worst one. */
+/* Figures of each class of ranks, which are shown beside those of the worst one. */
 struct class_figures {
 	const char *name; /* "all" or "stage 0" */
 	double step_time; /* s */
@@ -100,15 +101,15 @@ struct prediction {
 /* How many axes communicate. */
 int prediction_axes(const struct prediction *prediction);
 
-/* Bytes that must be free at the peak. What the allocator has cached beside does not count, as it
- * can be given back. */
+/* The bytes that must be free at the peak. Blocks that the allocator has cached do not count, as
+ * they can be given back. */
 int64_t prediction_needed_bytes(const struct prediction *prediction);
 /* The figure to tell of a plan that does not fit: the bytes that it needs, or the peak with the
  * cache where the former would fit. */
 int64_t prediction_missing_bytes(const struct prediction *prediction);
 /* Is it host memory that does not suffice? */
 bool prediction_overflows_host(const struct prediction *prediction);
-/* Bytes that are missing for the plan to fit: on a device, or in a node's host memory. */
+/* The bytes that are missing for the plan to fit: on a device, or in a node's host memory. */
 int64_t prediction_excess_bytes(const struct prediction *prediction);
 
 /* The keys of docs/schema into the open map, and back. */
@@ -116,8 +117,8 @@ void prediction_write(const struct prediction *prediction, struct writer *writer
 bool prediction_read(struct arena *arena, const struct node *map, struct prediction *prediction,
 	struct error *error);
 
-/* What `train` measured; the prediction's keys and these. Times over all steps but the two first.
- */
+/* The measurement of `train`: the prediction's keys and these. Times are over all steps but the
+ * first two. */
 struct measurement {
 	struct prediction values; /* step_time is the mean */
 	int64_t ranks;
@@ -132,8 +133,8 @@ struct measurement {
 	const char *cuda_graphs;  /* of a GPU: "on", or "off: " and why; else NULL */
 	const char *nccl; /* its version, what was wished for, its variables; NULL without NCCL */
 	const char *nccl_buffers; /* how NCCL knows the memory of collectives; NULL without NCCL */
-	/* How many ways of products that the calibration chose were used, or why none; else NULL.
-	 */
+	/* The number of measured algorithms for products that were used, or why none was; else
+	 * NULL. */
 	const char *product_choices;
 	const char *attention_choices; /* the same of attention */
 	const char *hardware;          /* one line */
@@ -142,12 +143,13 @@ struct measurement {
 	int64_t pss_growth_bytes; /* largest over ranks: PSS at the peak minus before allocation */
 	int64_t pss_growth_mean_bytes; /* mean over ranks */
 	int64_t undeclared_bytes; /* allocated inside a step outside of the schedule; must be 0 */
-	/* Of a GPU, 0 and NULL without: in use at the end of the run by its own account, context
-	 * and all; the fullest. How many ranks share it; what the account has, one line. */
+	/* For a GPU (else 0 and NULL): bytes in use at the end of the run by its own account, with
+	 * its context, of the fullest; the number of ranks that share it; and what the account
+	 * contains, in one line. */
 	int64_t device_used_bytes, device_ranks;
 	const char *device_account;
-	/* Of a paced run, which was held to predicted times; 0 else. Times here are those of the
-	 * modelled machine: the run took slow_motion times as long. */
+	/* For a paced run, which was held to predicted times (else 0): times are those of the
+	 * modelled machine, and the run took slow_motion times as long. */
 	double slow_motion;
 	int64_t paced_operations; /* a step and rank */
 	int64_t late_operations;  /* of rank 0 in all: took longer than predicted, by `late` s */

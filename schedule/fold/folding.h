@@ -81,8 +81,8 @@ struct folding {
 	int *micro_batches;     /* per micro-batch, and behind them: its first operation */
 };
 
-/* Of blocks as many stay before and behind the repeated one as `kept` says, in periods. False:
- * nothing to take out. */
+/* The blocks that stay before and behind the repeated one, in periods. False: there is nothing to
+ * fold. */
 struct kept {
 	int head, tail;
 };
@@ -105,8 +105,8 @@ bool fold_find_uses(const struct folding *folding);
 /* Last of all. */
 void fold_join_next(const struct folding *folding);
 
-/* Behind the others, before what is folded gets its numbers: the unfolding (program.h). False: not
- * everything goes on with the loops. */
+/* Runs after the other folds, before folded operations get their numbers: makes the unfolding
+ * (program.h). False: not everything continues with the loops. */
 bool fold_list_all(
 	const struct folding *folding, const struct model *model, const struct plan *plan);
 

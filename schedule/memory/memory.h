@@ -17,8 +17,8 @@ struct ledger {
 void schedule_ledger(
 	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger);
 
-/* Bytes of a rank that no buffer of the schedule holds: what the topology says, else what the
- * runtime has. On CPU devices the process alone. */
+/* The bytes of a rank in no buffer of the schedule: those of the topology, else those of the
+ * runtime. On CPU devices they are only those of the process. */
 struct fixed_memory {
 	int64_t context;       /* or process */
 	int64_t communicators; /* all of them, one an engine that reaches another rank; and NCCL's

@@ -83,7 +83,7 @@ struct lowering {
 
 /* Adds a buffer to those that the operation uses, unless it is -1 or among them already. */
 void op_use(struct lowering *l, int buffer);
-/* The same without looking whether it is among them: for callers that add very many. */
+/* The same without a check if it is already used, for callers that add very many. */
 void op_use_another(struct lowering *l, int buffer);
 void op_take(struct lowering *l, int buffer);
 /* Gives the buffer back and sets *buffer to -1. A shared one goes when it is given a second time.

@@ -1,5 +1,5 @@
-/* How a step is built: passes over one structure, in the order that run.c lists. A pass reads
- * what the passes before it have written, and calls none of them. */
+/* Builds a step by passes over one structure, in the order of run.c. A pass reads what earlier
+ * passes have written, and calls none of them. */
 #ifndef SCHEDULE_PASSES_H
 #define SCHEDULE_PASSES_H
 
@@ -26,7 +26,7 @@ struct schedule *step_end(struct step *step);
 struct schedule *steps_run(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology);
 
-/* The same with the program of one class only, at its place. */
+/* The same with the program of only one class, at its place. */
 struct schedule *steps_run_class(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology, int class);
 

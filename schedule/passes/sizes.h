@@ -13,11 +13,11 @@ int64_t range_kept_bytes(const struct step *step, int range);
 /* Gradients of the outputs of its leaves, which the weight part of backward reads. */
 int64_t range_output_gradient_bytes(const struct step *step, int range);
 int64_t residual_bytes(const struct step *step);
-/* What one rank sends to the next stage. */
+/* The bytes that one rank sends to the next stage. */
 int64_t message_bytes(const struct step *step);
 int64_t tokens_bytes(const struct step *step);
 int64_t logits_bytes(const struct step *step);
-/* What is needed to compute the loss, beside the logits. */
+/* The bytes needed to compute the loss, beside the logits. */
 int64_t loss_work_bytes(const struct step *step);
 
 /* --- payloads of exchanges (the full size, as in struct op) --- */
@@ -37,10 +37,10 @@ int64_t ring_results_bytes(const struct step *step);
 /* All-to-all over context ranks: the input of attention, or its result, for all heads of the rank's
  * tokens. */
 int64_t exchanged_heads_bytes(const struct step *step, bool of_input);
-/* What goes that way at once: in forward (of_input) the input; in backward the gradient of the
- * result. Our own runtime sends input and result along once more, which it does not keep. */
+/* The bytes sent at once: in forward (of_input) the input; in backward the gradient of the result.
+ * Our own runtime also sends input and result again, which it does not keep. */
 int64_t cut_heads_bytes(const struct step *step, bool of_input);
-/* What attention leaves for the ranks that its tokens came from. */
+/* The bytes that attention sends back to the ranks from which its tokens came. */
 int64_t left_keys_bytes(const struct step *step, bool is_back);
 /* Rows of experts: those that a rank sends; those that come to the fullest rank from others; those
  * that its experts compute; those that there is memory for. */
@@ -63,8 +63,9 @@ struct backward_work backward_work_of(const struct step *step);
 
 /* Elements of the parameters of a range. */
 int64_t range_parameters(const struct step *step, int range);
-/* Those of them that are a tied embedding. Backward meets the head first and leaves its gradient;
- * the gradient of the embedding is added to it, so its buffer lives for one operation only. */
+/* The parameters among them of a tied embedding. Backward reaches the head first and leaves its
+ * gradient, to which that of the embedding is added, so the embedding's buffer lives for one
+ * operation only. */
 int64_t range_tied_parameters(const struct step *step, int range);
 /* Bytes of all parameters of a unit, unsharded. */
 int64_t unit_whole_bytes(const struct step *step, int unit);

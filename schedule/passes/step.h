@@ -25,7 +25,7 @@ struct range {
 	bool receives_rows; /* its experts compute tokens of other ranks */
 };
 
-/* What a forward pass meets; backward goes the same way in reverse. */
+/* The visits of a forward pass; backward makes them in reverse. */
 enum visit_kind { VISIT_ENTER, VISIT_RANGE, VISIT_EXIT };
 struct visit {
 	enum visit_kind kind;

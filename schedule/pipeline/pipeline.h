@@ -22,8 +22,8 @@ struct pipeline_slot {
 	bool with_next;
 };
 
-/* What the order depends on. Letters in formulas: p ranks, v chunks, m micro-batches, g group, k a
- * rank, 0..p-1. */
+/* The quantities on which the order depends. Letters in formulas: p ranks, v chunks, m
+ * micro-batches, g group, k a rank, 0..p-1. */
 struct pipeline {
 	enum pipeline_schedule schedule;
 	int ranks;
@@ -124,7 +124,7 @@ bool pipeline_split_even(const struct pipeline_split *split, int *stages, struct
 bool pipeline_split_by_cost(const struct pipeline_split *split, double block, double head,
 	int *stages, struct error *error);
 
-/* Whether n counts of --layers-per-stage are one for every stage and make all blocks. Only the ends
+/* Do n counts of --layers-per-stage give one for every stage and sum to all blocks? Only the ends
  * may have none. */
 bool pipeline_split_listed(
 	const struct pipeline_split *split, const int *listed, int n, struct error *error);
@@ -134,8 +134,8 @@ bool pipeline_split_listed(
 
 struct pipeline plan_pipeline(const struct plan *plan);
 
-/* How many blocks every stage has (ranks x chunks of them), as the plan lists them or as its
- * runtime cuts the model. EXIT_CODE_USAGE: it cannot. */
+/* The blocks of every stage (ranks x chunks of them), as the plan lists them or as its runtime
+ * divides the model. EXIT_CODE_USAGE: it cannot. */
 bool plan_split(
 	const struct plan *plan, const struct model *model, int *stages, struct error *error);
 

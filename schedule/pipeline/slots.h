@@ -16,7 +16,7 @@ static inline void slots_add(
 		(struct pipeline_slot){.pass = pass, .chunk = chunk, .micro_batch = micro_batch};
 }
 
-/* What one schedule writes; the list has room for 3 slots per chunk and micro-batch. */
+/* Writes one schedule; the list has room for 3 slots per chunk and micro-batch. */
 typedef void order_function(const struct pipeline *pipeline, int rank, struct slots *slots);
 order_function order_gpipe, order_1f1b, order_interleaved, order_zb_h1, order_zbv, order_dualpipev;
 

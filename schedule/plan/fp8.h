@@ -29,7 +29,7 @@ bool fp8_shares_input(const struct plan *plan, const struct model *model, int mo
  * none is cast twice (torchao, float8_tensor_parallel.py: with a scale for all of a tensor;
  * Transformer Engine, distributed.py). */
 bool fp8_is_gathered(const struct plan *plan);
-/* Its gradient is gathered, where the input of the others is. */
+/* Is the layer row-parallel? Then its gradient is gathered; of other layers the input is. */
 bool fp8_is_row_parallel(enum module_kind kind);
 
 /* Bytes of the copies that leaves in [first, end) have at a time in a pass. */

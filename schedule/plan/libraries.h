@@ -30,7 +30,7 @@ struct libraries {
 
 struct plan;
 
-/* What plan->libraries holds when nobody named any. */
+/* The value of plan->libraries if none are named. */
 extern const struct libraries libraries_unknown;
 
 /* How the knob is decoded; and the same of a text that stays where it is. */

@@ -10,7 +10,7 @@ struct topology;
 enum objective { OBJECTIVE_TIME, OBJECTIVE_MEMORY, OBJECTIVE_NETWORK };
 extern const char *const objective_names[];
 
-/* What a list says of one knob. */
+/* The list of values for one knob. */
 struct knob_list {
 	int n;
 	union knob_value *values;
@@ -28,14 +28,14 @@ struct wording {
 		const struct topology *topology, struct arena *arena, struct plan *plan);
 };
 
-/* What has to stay free of a device's memory; not given: the doubt of the prediction. */
+/* The memory of a device that must stay free; not given: the doubt of the prediction. */
 struct headroom {
 	bool given;
 	double share; /* of the device's memory */
 	int64_t bytes;
 };
 
-/* What of its plans a search is for: each wants less than the one before. */
+/* What a search is used for: each value needs less of it than the one before. */
 enum wanted {
 	WANTED_ALL,     /* runners-up, and of strategies that do not fit what misses by least */
 	WANTED_WINNERS, /* the best of each strategy */
@@ -48,12 +48,12 @@ struct question {
 	const struct topology *topology;
 	int64_t gpus;  /* that the topology was cut to; 0 = none was asked for */
 	int64_t vocab; /* words that the model was padded to; 0 = as it is */
-	/* What was fixed: the knobs of `given` (KNOB_BIT), of which `asked` has the values. The
-	 * rest takes its default, or is searched. */
+	/* The fixed knobs: those in `given` (KNOB_BIT) have their values in `asked`. The rest takes
+	 * its default, or is searched. */
 	struct plan asked;
 	uint64_t given;
-	/* Of other knobs: the only values that a search may choose from, and those that it may not;
-	 * nothing where n is 0. Values stand once. */
+	/* For other knobs: the only values that a search may choose, and those that it may not; n
+	 * is 0 if there is no restriction. Values occur once. */
 	struct knob_list only[KNOB_COUNT], forbidden[KNOB_COUNT];
 	/* Levers (KNOB_LEVER) that the search may pull where they are open (KNOB_BIT), and those of
 	 * them that some plan has to have. */
@@ -61,7 +61,7 @@ struct question {
 	unsigned strategies;        /* bit s: strategy s is allowed; 0 = all that the runtime has */
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	struct headroom headroom;
-	/* How much more a plan may cost, as a share, that is nearer to its framework's defaults. */
+	/* The share by which a plan nearer to its framework's defaults may cost more. */
 	double simplicity;
 	enum objective objective;
 	/* Plans whose blocks or units differ are wanted as options, and CPU offload where nothing
@@ -86,7 +86,8 @@ struct plan question_settle(
 /* May a wording have a value of its own? The batch and the mesh are the user's and the planner's.
  */
 bool wording_may_change(enum knob_id id);
-/* Whether it says the values that were given, of a plan of the question; else EXIT_CODE_USAGE. */
+/* Can the wording express the values that the question gives, for this plan of it? Else
+ * EXIT_CODE_USAGE. */
 bool question_is_said(const struct question *question, const struct plan *plan, struct arena *arena,
 	struct error *error);
 
@@ -101,7 +102,8 @@ void question_take(struct question *question, enum knob_id id, const struct plan
 void question_take_axes(struct question *question, const struct plan *from);
 bool question_set(struct question *question, enum knob_id id, const char *where, const char *text,
 	struct arena *arena, struct error *error);
-/* The same by the knob's name: "seq_len". EXIT_CODE_USAGE when there is none. */
+/* The same by the knob's name, for example "seq_len". EXIT_CODE_USAGE: there is none of that
+ * name. */
 bool question_set_by_name(struct question *question, const char *name, const char *where,
 	const char *text, struct arena *arena, struct error *error);
 /* Takes back what was given. */

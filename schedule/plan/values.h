@@ -27,7 +27,8 @@ enum checkpointing { CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, OFFLOAD_ALL };
 enum wrap_kind { WRAP_BLOCK, WRAP_BLOCKS, WRAP_SIZE, WRAP_MODEL };
 
-/* What becomes one unit: "block", "blocks:K", "size:N", "model"; "+embedding", "+head". */
+/* The modules that become one unit: "block", "blocks:K", "size:N", "model"; "+embedding",
+ * "+head". */
 struct wrap_policy {
 	const char *text; /* as it was typed */
 	enum wrap_kind kind;
@@ -98,9 +99,9 @@ enum pipeline_schedule {
 		PIPELINE_SCHEDULE_COUNT
 };
 
-/* How attention meets keys and values of other context ranks: all of them are gathered; they come
- * round by round from the neighbour, beside attention over those that are there; or the tokens of
- * all ranks come for a part of the heads (2309.14509). */
+/* How attention gets the keys and values of other context ranks: all of them are gathered; or they
+ * come round by round from the neighbour, beside attention over those that have arrived; or the
+ * tokens of all ranks come for a part of the heads (2309.14509). */
 #define CONTEXT_METHODS(X)                                                                         \
 	X(ALL_GATHER, "all-gather")                                                                \
 	X(RING, "ring")                                                                            \

@@ -34,9 +34,9 @@ enum stream {
 		STREAM_COUNT
 };
 
-/* What an operation costs: COMPUTE by its modules, TRAFFIC by bytes of device memory moved (of host
- * memory on the host stream), COLLECTIVE by payload and group, COPY by bytes over the host link,
- * MESSAGE by bytes over the link to another stage, MARK nothing. */
+/* The cost of an operation: COMPUTE by its modules, TRAFFIC by bytes of device memory moved (of
+ * host memory on the host stream), COLLECTIVE by payload and group, COPY by bytes over the host
+ * link, MESSAGE by bytes over the link to another stage, MARK nothing. */
 enum op_class {
 	OP_CLASS_COMPUTE,
 	OP_CLASS_TRAFFIC,
@@ -95,7 +95,8 @@ const char *op_kind_name(enum op_kind kind);
 enum op_class op_kind_class(enum op_kind kind);
 const char *stream_name(enum stream stream);
 
-/* What messages carry: activations to the next stage, gradients of them to the stage before. */
+/* The contents of messages: activations to the next stage, or gradients of them to the stage
+ * before. */
 enum direction { DIRECTION_FORWARD, DIRECTION_BACKWARD };
 extern const char *const direction_names[];
 

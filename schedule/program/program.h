@@ -60,8 +60,8 @@ struct listed_names {
 	struct going unit, layer, module;
 };
 
-/* What an operation has in the unfolded list: its names, and slices of unfolding->numbers that give
- * the numbers of its buffers. */
+/* An operation in the unfolded list: its names, and slices of unfolding->numbers with the numbers
+ * of its buffers. */
 struct listed {
 	struct listed_names names;
 	struct going cause;
@@ -77,7 +77,7 @@ struct unfolding {
 	struct position *numbers;
 };
 
-/* What all ranks of one class do in one step. */
+/* The operations of all ranks of one class in one step. */
 struct program {
 	/* The part of the model that one of them holds, whose modules and parameters the
 	 * operations, buffers and units number. NULL when read from text. */
@@ -90,7 +90,7 @@ struct program {
 	struct buffer *buffers;
 	int n_indices;
 	int *indices; /* waits, host_waits, takes, gives, uses of all operations */
-	/* Of folded programs only. Loops are sorted by `first`, an outer one before its inner ones.
+	/* Only in folded programs. Loops are sorted by `first`, an outer one before its inner ones.
 	 * `places` has for every entry of `indices` that is a wait or a give its position in the
 	 * unfolded list, which has n_carried_out operations. */
 	int n_loops;

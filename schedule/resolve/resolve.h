@@ -1,5 +1,5 @@
-/* From a question to a complete plan: defaults, the mesh, the batch arithmetic, and what is
- * refused. This needs the units of the model, which plan.h does not know. */
+/* Makes a complete plan from a question: defaults, the mesh, the batch arithmetic, and refusals.
+ * This needs the units of the model, which plan.h does not know. */
 #ifndef SCHEDULE_RESOLVE_H
 #define SCHEDULE_RESOLVE_H
 

@@ -1,5 +1,5 @@
-/* What a device did during a few steps, whoever tells: the simulator, our executor, or a profiler.
- * All are summed up by the same rules, so that they compare. */
+/* The activity of a device during a few steps, by the simulator, our executor or a profiler. The
+ * same rules sum up all of them, so that they can be compared. */
 #ifndef SCHEDULE_ACTIVITY_H
 #define SCHEDULE_ACTIVITY_H
 
@@ -32,7 +32,7 @@ struct activity {
 	int64_t bytes;   /* collectives: the full (gathered) size; copies; 0 = not known */
 };
 
-/* What the host did meanwhile that may keep the device waiting. */
+/* Activities of the host that may keep the device waiting. */
 enum host_kind { HOST_DATA, HOST_ALLOCATOR, HOST_KIND_COUNT };
 struct host_activity {
 	enum host_kind kind;
@@ -51,7 +51,7 @@ void activities_add(struct activities *activities, const struct activity *activi
 void activities_add_host(struct activities *activities, const struct host_activity *activity);
 void activities_finish(struct activities *activities);
 
-/* What a trace tells beside times; NAN = not known. */
+/* Facts of a trace other than times; NAN: not known. */
 struct trace_facts {
 	double fp32_reduced, fp32_gathered; /* shares of the bytes of reductions and gathers */
 	double fp32_products;               /* share of the time of matrix products */

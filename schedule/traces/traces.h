@@ -1,4 +1,4 @@
-/* What a device did in a step, as our own trace, PyTorch's profiler or a log tells it. */
+/* The activity of a device in a step, from our own trace, PyTorch's profiler or a log. */
 #ifndef SCHEDULE_TRACES_H
 #define SCHEDULE_TRACES_H
 

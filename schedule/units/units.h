@@ -67,7 +67,7 @@ static inline bool units_are_twins(const struct unit *frozen, const struct unit 
 int64_t unit_shard_ranks(const struct unit *unit, const struct plan *plan);
 int64_t unit_shard_stride(const struct unit *unit, const struct plan *plan);
 int64_t unit_shard_place(const struct unit *unit, const struct plan *plan, int64_t rank);
-/* How many ranks reduce its gradient. */
+/* The number of ranks that reduce its gradient. */
 int64_t unit_reduce_ranks(const struct unit *unit, const struct plan *plan);
 /* Bytes of a shard: frozen parameters in the compute dtype, the others in the master dtype. */
 int64_t unit_shard_bytes(const struct unit *unit, const struct plan *plan);
