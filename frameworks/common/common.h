@@ -1,4 +1,4 @@
-/* What the targets share: their rows, and helpers for writers and readers. */
+/* Shared by the targets: their rows, and helpers for writers and readers. */
 #ifndef FRAMEWORKS_COMMON_COMMON_H
 #define FRAMEWORKS_COMMON_COMMON_H
 

@@ -1,5 +1,5 @@
-/* What is known of one framework's configuration file, as data: a row a key, read and written by
- * the same row; what becomes of knobs that it cannot express; how it is started. `export --knobs`
+/* One framework's configuration file, as data: a row for each key, which is read and written by the
+ * same row; the treatment of knobs that it cannot express; and how it is started. `export --knobs`
  * shows all targets as one table. */
 #ifndef FRAMEWORKS_COMMON_TARGET_H
 #define FRAMEWORKS_COMMON_TARGET_H
@@ -48,7 +48,7 @@ enum key_when {
 	IF_BF16 = 1 << 15, /* of the parameters, as below */
 	IF_FP16 = 1 << 16,
 	IF_NEWEST = 1 << 17, /* of the target's versions the first */
-	IF_OTHER = 1 << 18,  /* another one */
+	IF_OTHER = 1 << 18,  /* another version */
 	AS_STRING = 1 << 19,
 	EXACT_CASE = 1 << 20,
 	EVEN_IF_LEFT = 1 << 21, /* the clip, where the file must have it */
@@ -82,7 +82,7 @@ struct config_format {
 	/* Keys of this section may leave out this prefix: "fsdp_config.", "fsdp_"; or NULL. */
 	const char *section, *prefix;
 	bool has_functions; /* each function of a file is a configuration */
-	/* Where else keys may stand: "ParallelismConfig.>parallelism. ..."; or NULL. */
+	/* Other places of keys: "ParallelismConfig.>parallelism. ..."; or NULL. */
 	const char *aliases;
 };
 
@@ -113,11 +113,11 @@ struct export_target {
 	const char *name;  /* of --to and --from */
 	const char *title; /* for people */
 	const char *file;  /* the name in a folder */
-	/* The program that reads the file, and the versions of it that are known, separated by
-	 * blanks: the newest release, then others whose files differ. */
+	/* The program that reads the file, and its known versions, separated by blanks: the newest
+	 * release, then others whose files differ. */
 	const char *program, *versions;
 	enum config_syntax syntax;
-	/* Wrap policies without their "+embedding+head" that a file can express, separated by
+	/* Wrap policies, without their "+embedding+head", that a file can express, separated by
 	 * blanks; NULL: all, with it. Others become "block". */
 	const char *wraps;
 	/* The framework wraps embedding and head apart, whatever the plan asks for. */

@@ -11,13 +11,13 @@ struct word {
 	bool rest; /* the left side ends with '*', which does not count */
 };
 
-/* The word at `*at`, which moves on; false at the end, and for NULL. */
+/* Takes the word at `*at`, and moves on; false at the end, and for NULL. */
 bool word_next(const char **at, struct word *word);
 bool word_matches(const struct word *word, const char *text, bool exact_case);
 /* The first that matches, in its case; false: none. */
 bool word_find(const char *words, const char *text, struct word *word);
 char *word_left(struct arena *arena, const struct word *word);
-/* What a text that matches becomes: the right side, or the text itself after a '*'. */
+/* The replacement of a text that matches: the right side, or the text itself after a '*'. */
 const char *word_right(struct arena *arena, const struct word *word, const char *text);
 
 #endif

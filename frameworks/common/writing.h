@@ -1,5 +1,5 @@
 /* Writing a plan as a target's file: the plan that the file can express, notes about the rest, and
- * what the writers of several targets share. */
+ * functions that several writers share. */
 #ifndef FRAMEWORKS_COMMON_WRITING_H
 #define FRAMEWORKS_COMMON_WRITING_H
 
@@ -33,11 +33,11 @@ struct exporting {
 
 /* Applies the target's rules to a copy of the plan; every change becomes a note. */
 void export_adapt(struct exporting *exporting, struct plan *plan);
-/* Clips as the target does by default, where the plan leaves it open. Only for writing a file: a
- * search compares plans with the clip that was asked for. */
+/* Sets the target's default clip if the plan leaves it open. Only for writing a file: a search
+ * compares plans with the clip that was asked for. */
 void export_adapt_clip(struct exporting *exporting, struct plan *plan);
-/* Sets one knob, mesh and resharding with it, and notes the change; nothing when it is so already,
- * or when this version has no such value. */
+/* Sets one knob, with mesh and resharding, and notes the change. Does nothing if the plan has that
+ * value already, or if this version has no such value. */
 void export_change(struct exporting *exporting, struct plan *plan, enum knob_id knob,
 	const char *value, const char *why);
 void export_add_note(
@@ -69,17 +69,17 @@ struct settings {
 
 /* Header and settings: all that most targets write. */
 void export_write(struct exporting *exporting);
-/* The target's keys with what the plan gives them. */
+/* The target's keys with the values of the plan. */
 void export_settings(struct exporting *exporting, struct settings *settings);
 /* Appends the settings in the target's syntax; in Python each line begins with `prefix`. */
 void export_add_settings(
 	struct exporting *exporting, const struct settings *settings, const char *prefix);
 
-/* Comment lines: what the file is, how to start it and what it cannot express. */
+/* Comment lines: a title, how to start it, and what it cannot express. */
 void export_header(struct exporting *exporting);
 
-/* The version of the target's program that `name` is, or begins: "0.3" is 0.3.0. Its place in
- * `versions`, or -1 with an EXIT_CODE_USAGE that names those that are known. */
+/* The index in `versions` of the version of the target's program that `name` is or begins ("0.3" is
+ * 0.3.0), or -1 with an EXIT_CODE_USAGE that names the known ones. */
 int export_find_version(const struct export_target *target, const char *name, struct error *error);
 /* "accelerate 1.15.0" */
 const char *export_version(const struct export_target *target, int version, struct arena *arena);
@@ -87,12 +87,12 @@ const char *export_version(const struct export_target *target, int version, stru
 /* --- questions about the plan ----------------------------------------------------------- */
 bool export_is_hybrid(const struct exporting *exporting);
 bool export_is_sharded(const struct exporting *exporting);
-/* Why FSDP2 through accelerate does not make these ranks, a sentence (its parallelism_config.py);
- * NULL. */
+/* Why FSDP2 through accelerate cannot make these ranks, in a sentence (its parallelism_config.py);
+ * NULL: it can. */
 const char *fsdp2_refuses(const struct plan *plan);
 /* The class to wrap; adds a note once when the family's is not known. */
 const char *export_class(struct exporting *exporting);
-/* ZeRO's stage that comes nearest: 0 nothing, 1 optimizer state, 2 + gradients, 3 + parameters. */
+/* The nearest stage of ZeRO: 0 nothing, 1 optimizer state, 2 + gradients, 3 + parameters. */
 int export_zero_stage(const struct plan *plan);
 
 /* --- values of keys; NULL: nothing is written ----------------------------------------------- */

@@ -1,4 +1,4 @@
-/* Private to the targets of Megatron-LM: what they have in common. */
+/* Private to the targets of Megatron-LM: shared by them. */
 #ifndef FRAMEWORKS_TARGETS_MEGATRON_H
 #define FRAMEWORKS_TARGETS_MEGATRON_H
 
@@ -60,16 +60,18 @@
 
 extern const char megatron_plain[];
 
-/* Values of keys that no word gives. */
+/* Values of keys that words cannot give. */
 const char *megatron_granularity(struct exporting *exporting);
 const char *megatron_recompute_method(struct exporting *exporting);
 const char *megatron_recompute_layers(struct exporting *exporting);
 
-/* What the distributed optimizer makes of a plan; for Megatron-LM and Megatron-Bridge. */
+/* Adapts a plan to the distributed optimizer, for Megatron-LM and Megatron-Bridge. */
 void megatron_adapt_core(struct exporting *exporting, struct plan *plan);
-/* The number of chunks a rank, of interleaved stages that have no layout; NULL. */
+/* The number of chunks of each rank, for interleaved stages without a layout; else NULL. */
 const char *megatron_virtual_stages(struct exporting *exporting);
-/* Of stages that are listed: Et*7|t*8|t*7L. NULL. */
+/* The layout of listed stages: Et*7
+ * t*8
+ * t*7L. NULL: none are listed. */
 const char *megatron_layout(struct exporting *exporting);
 /* How context ranks exchange keys and values. */
 const char *megatron_context_method(struct exporting *exporting);
@@ -78,22 +80,22 @@ const char *megatron_experts(struct exporting *exporting);
 const char *megatron_expert_tensor(struct exporting *exporting);
 const char *megatron_capacity(struct exporting *exporting);
 const char *megatron_pads(struct exporting *exporting);
-/* Of a model that has experts: how rows go there, and that all are one product. */
+/* For a model with experts: how rows are sent to them, and that all experts are one product. */
 const char *megatron_dispatcher(struct exporting *exporting);
 const char *megatron_grouped(struct exporting *exporting);
 const char *megatron_router_dtype(struct exporting *exporting);
-/* Where a file says what megatron_core.c reads of one as of the other. */
+/* The names of keys by which megatron_core.c reads both files. */
 struct megatron_names {
 	const char *pipeline, *chunks, *chunk_blocks, *first, *last, *layout, *instances;
 	const char *counts_embedding, *counts_loss;
 	const char *context, *context_method;
 	const char *attention_dropout, *hidden_dropout;
-	double dropout; /* where the file does not say */
+	double dropout; /* if the file does not say */
 	const char *granularity, *method, *pieces;
 	const char *tensor, *expert, *expert_tensor, *capacity, *pads, *dispatcher, *grouped;
 	bool has_recipe; /* which says what the file does not */
 };
-/* `text` in `arena`, without a character. */
+/* `text` without a character, in `arena`. */
 const char *megatron_without(struct arena *arena, const char *text, char unwanted);
 /* A recipe of fp8; `gather`: where the file says that weights stay in fp8, or NULL. */
 void megatron_set_fp8(
@@ -101,8 +103,8 @@ void megatron_set_fp8(
 /* Stages, as a layout, as the ends say or all alike. */
 bool megatron_finish_stages(
 	struct importing *importing, const struct megatron_names *names, struct error *error);
-/* Stages, context ranks, experts, groups of the distributed optimizer, dropout and recomputation.
- */
+/* Sets stages, context ranks, experts, groups of the distributed optimizer, dropout and
+ * recomputation. */
 bool megatron_finish_core(
 	struct importing *importing, const struct megatron_names *names, struct error *error);
 
@@ -116,7 +118,7 @@ void megatron_write(struct exporting *exporting, bool torch);
 /* The model's sizes, the number of ranks, and defaults of the framework. */
 bool megatron_finish(struct importing *importing, struct error *error);
 
-/* Without a distributed optimizer nothing is gathered. */
+/* Are gathers overlapped? Without a distributed optimizer nothing is gathered. */
 bool megatron_overlaps_gathers(const struct plan *plan);
 
 #endif

@@ -44,7 +44,7 @@
 #define ATTENTION_IN_SCRIPT                                                                        \
 	ROW(KNOB_ATTENTION, ELSEWHERE, NULL,                                                       \
 		"from_pretrained(attn_implementation=\"flash_attention_2\" or \"eager\")")
-/* What no configuration has, but the loss that some have; the end of every list. */
+/* Knobs that no configuration has, except for the loss, which some have; the end of every list. */
 #define OUTSIDE_OF_FILES                                                                           \
 	{KNOB_LOSS, ELSEWHERE, NULL, "the loss that the model or the script computes"},            \
 		OUTSIDE_BUT_LOSS
@@ -56,7 +56,7 @@
 
 /* --- how it is started ----------------------------------------------------------------------- */
 
-/* Of a launcher that takes the address of the first node; %[ %] on several nodes only. */
+/* A launcher that gets the address of the first node; %[ %] is only written for several nodes. */
 #define TORCHRUN                                                                                   \
 	"torchrun --nnodes %n --nproc-per-node %g "                                                \
 	"%[--rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:29500 %]"

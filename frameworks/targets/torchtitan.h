@@ -7,7 +7,7 @@
 #include "frameworks/targets/shared.h"
 
 bool titan_is_pipelined(const struct exporting *exporting);
-/* When gradients are reduced, and what a version cannot cut into stages. */
+/* Sets when gradients are reduced, and removes what a version cannot divide into stages. */
 void titan_adapt_stages(struct exporting *exporting, struct plan *plan);
 
 /* Keys and values rotate up to 0.2, and are gathered since. */
@@ -69,26 +69,26 @@ const char *titan_gathers(struct exporting *exporting);
 			titan_gathers},                                                            \
 		ROW(FLOAT8 ".filter_fqns[]", KEY_READ, NO_KNOB, NULL, AS_STRING, titan_filtered)
 
-/* Stages that these keys do not make. */
+/* Notes stages that these keys cannot make. */
 void titan_note_stages(struct exporting *exporting);
-/* Whether the plan has stages that no key makes. */
+/* Does the plan have stages that no key makes? */
 bool titan_leaves_stages(const struct exporting *exporting);
 
 /* --- import ------------------------------------------------------------------------------------
  */
 
-/* More than one pipeline rank; `layers` of the model, 0 where it is not known. */
+/* For more than one pipeline rank; `layers` of the model, 0: not known. */
 bool titan_finish_stages(
 	struct importing *importing, int64_t layers, int64_t ranks, struct error *error);
-/* Without tensor ranks it is of no consequence. */
+/* Does nothing without tensor ranks, as it then has no effect. */
 bool titan_finish_async(struct importing *importing, int64_t tensor, struct error *error);
-/* Of a file's converters; of one in Python. */
+/* The converters of a file, and of one in Python. */
 void titan_finish_converters(struct importing *importing);
 void titan_finish_float8(struct importing *importing);
 bool titan_finish_rotation(struct importing *importing, struct error *error);
 /* Where a file says the sequences of a rank: as it was called until May 2025, or since. */
 const char *titan_local_path(const struct importing *importing);
-/* Micro-batches, from the sequences of a rank or as they are. */
+/* Sets micro-batches, from the sequences of a rank or directly. */
 bool titan_finish_micro_batches(struct importing *importing, struct error *error);
 
 #endif
