@@ -18,7 +18,7 @@ bool executor_find_checkpoint(struct arena *arena, const char *path, const struc
  * names and layouts). */
 bool executor_export_safetensors(const char *checkpoint, const char *path, struct error *error);
 
-/* From the environment, whose strings stay there. EXIT_CODE_USAGE when that contradicts itself. */
+/* Reads the environment, whose strings stay there. EXIT_CODE_USAGE if it contradicts itself. */
 bool executor_launcher(struct launcher *launcher, struct error *error);
 
 /* Trains and measures. EXIT_CODE_FAULT when a rank died, hung or computed a non-finite value. Of a

@@ -8,7 +8,7 @@
 
 enum { CALIBRATE_FIGURES = 320 /* of a visit, at most */ };
 
-/* A measurement in the making. */
+/* The state of a measurement. */
 struct bench {
 	const struct calibrate_options *options;
 	struct arena *arena;
@@ -33,13 +33,13 @@ double bench_time(struct bench *bench, void (*run)(void *data), void *data);
 /* The next figure of a visit, a time or a rate: the middle of the visits so far. */
 enum figure { FIGURE_TIME, FIGURE_RATE };
 double bench_figure(struct bench *bench, enum figure what, const struct spread *spread);
-/* Into the calibration: how far figures and visits are apart. */
+/* Stores the spread of figures and of visits in the calibration. */
 void bench_conclude(struct bench *bench, int visits);
 void bench_say(const struct bench *bench, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void bench_note_spread(struct bench *bench, const struct spread *spread);
 
-/* What was timed of one collective in one group, by gathered size, smallest first. */
+/* The times of one collective in one group, by gathered size, the smallest first. */
 struct collective_point {
 	int64_t bytes;
 	double seconds;
@@ -59,9 +59,9 @@ struct product_shape {
 struct product_shape bench_layer_shape(
 	int64_t tokens, int64_t out, int64_t in, enum product_form form);
 double bench_flops(const struct product_shape *shape); /* FLOP, 2 m n k */
-/* Into the calibration's products, which have room: FLOP/s as the library proposes, and of what was
- * chosen instead (0: nothing). Two forms may have one shape: the cost model knows no layouts, and
- * gets the mean of their times. */
+/* Adds to the calibration's products, which have room: the FLOP/s of the algorithm that the library
+ * proposes, and of the one chosen instead (0: none). If two forms have one shape, the mean of their
+ * times counts, because the cost model knows no layouts. */
 void bench_keep_product(struct bench *bench, enum dtype dtype, const struct product_shape *shape,
 	double flops, double chosen_flops);
 

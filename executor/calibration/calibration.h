@@ -16,8 +16,8 @@ bool describe_cluster(const struct launcher *launcher, const struct calibration 
  * 0: it could not be measured. */
 double calibrate_yardstick(void);
 
-/* A rank that times collectives, by the host's clock or its GPU's: to the end of the job, as
- * rank_train. */
+/* A rank that times collectives, by the host's clock or its GPU's, until the end of the job, as
+ * rank_train does. */
 bool rank_time_collectives(struct segment *segment, struct error *error);
 
 #endif

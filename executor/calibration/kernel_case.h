@@ -9,7 +9,7 @@ struct bench;
 struct kernel_case {
 	struct bench *bench;
 	enum dtype dtype;
-	/* Of kernels without a struct of arguments; what is written comes first. */
+	/* for kernels without a struct of arguments; results come first */
 	void *arrays[5];
 	struct exact_sum *sum;
 	int64_t n, rows, width;

@@ -52,9 +52,9 @@ void timer_close(struct timer *timer, bool sound);
 /* time_gpus.c: NCCL's, by events on the ranks' GPUs. */
 bool rank_time_gpu_collectives(struct segment *segment, struct error *error);
 
-/* What is timed over host memory. */
+/* The operations that are timed over host memory. */
 struct timer_sizes timer_host_sizes(bool quick);
-/* What a rank's window must hold. */
+/* The bytes that a rank's window needs. */
 int64_t timer_window_bytes(bool quick, bool on_gpu);
 
 #endif

@@ -105,7 +105,7 @@ bool checkpoint_find(struct arena *arena, const char *path, const struct model *
  * names and layouts). */
 bool checkpoint_export(const char *checkpoint, const char *path, struct error *error);
 
-/* What one rank has written of a checkpoint, to be exchanged between ranks. */
+/* The part of a checkpoint that one rank has written, which ranks exchange. */
 struct checkpoint_part {
 	int64_t step;  /* 0: it has written nothing yet */
 	int64_t bytes; /* 0: other ranks write all that it holds */
@@ -148,11 +148,11 @@ struct checkpoint_options {
  * there is no room for a checkpoint. */
 bool checkpointer_open(struct checkpointer *checkpointer, const struct checkpoint_options *options,
 	const struct weights *weights, struct comm *comm, void *scratch, struct error *error);
-/* After `step` steps are done; all ranks call it after every step. EXIT_CODE_FAULT on all ranks
- * when any of them could not write; earlier checkpoints stay. */
+/* Writes a checkpoint if one is due after `step` steps; all ranks call it after every step.
+ * EXIT_CODE_FAULT on all ranks if any of them could not write; earlier checkpoints stay. */
 bool checkpointer_step(
 	struct checkpointer *checkpointer, int64_t step, bool last, struct error *error);
-/* Whether that call will read the weights. */
+/* Will that call read the weights? */
 bool checkpointer_due(const struct checkpointer *checkpointer, int64_t step, bool last);
 void checkpointer_close(struct checkpointer *checkpointer);
 

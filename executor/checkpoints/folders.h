@@ -15,21 +15,21 @@ struct store {
 
 /* All fail with EXIT_CODE_FAULT and name the path. A folder that is there already is fine. */
 bool store_make_folder(struct store *store, const char *path, struct error *error);
-/* A new or emptied file for writing; -1 on failure. */
+/* Makes or empties a file for writing; -1: it failed. */
 int store_create(struct store *store, const char *path, struct error *error);
 bool store_write(struct store *store, int fd, const char *path, const void *data, size_t bytes,
 	struct error *error);
 /* Flushes to the disk and closes, also when flushing fails. */
 bool store_close(struct store *store, int fd, const char *path, struct error *error);
-/* All of these: a new file, as a text says it. */
+/* Does all of these: makes a new file with the text. */
 bool store_write_file(
 	struct store *store, const char *path, const struct text *text, struct error *error);
 /* Makes the names in a folder durable. */
 bool store_sync_folder(struct store *store, const char *path, struct error *error);
 bool store_rename(struct store *store, const char *from, const char *to, struct error *error);
-/* A folder of plain files and all in it; not there is fine. */
+/* Removes a folder of plain files with all its contents. It may be missing. */
 bool store_remove_folder(struct store *store, const char *path, struct error *error);
-/* Whether so many bytes are free; true where that is not known. */
+/* Are that many bytes free? True if it is not known. */
 bool store_room(const char *folder, int64_t bytes, struct error *error);
 /* Reads a whole file into `arena`, with a NUL behind it. EXIT_CODE_INPUT when it cannot be read. */
 bool store_read(

@@ -20,8 +20,8 @@ bool run_folder_read(struct arena *arena, const char *folder, char run[RUN_ID_SI
 bool run_folder_write(const char *folder, const char *run, struct error *error);
 void run_folder_new_id(char run[RUN_ID_SIZE]);
 
-/* What a run that was killed left half-written goes; checkpoints of steps after `step`, which were
- * found damaged or there would be none, become step-N.damaged. */
+/* Removes what a killed run left half-written. Checkpoints of steps after `step` must be damaged,
+ * and become step-N.damaged. */
 bool run_folder_tidy(struct store *store, struct arena *arena, const char *folder, int64_t step,
 	struct error *error);
 

@@ -34,7 +34,7 @@ struct safetensors {
 int64_t safetensors_parts(const struct model *model, int parameter);
 const char *safetensors_name(
 	struct arena *arena, const struct model *model, int parameter, int64_t part);
-/* Whether files hold that parameter as [in, out]. */
+/* Do files contain that parameter as [in, out]? */
 bool safetensors_is_transposed(const struct model *model, int parameter);
 
 /* `path` is a .safetensors file, or a folder with model.safetensors or

@@ -1,10 +1,6 @@
-/* A document that ends with the checksum of all that stands before it:
- *
- *     ...,
- *       "xxh3_128": "32 hexadecimal digits"
- *     }
- *
- * Every byte counts, blanks too. */
+/* A document that ends with the checksum of everything before it:
+ * ..., "xxh3_128": "32 hexadecimal digits" }
+ * Every byte counts, also blanks. */
 #ifndef EXECUTOR_CHECKPOINTS_SEAL_H
 #define EXECUTOR_CHECKPOINTS_SEAL_H
 

@@ -47,8 +47,8 @@ int weights_buffer(const struct weights *weights, enum buffer_role role, int uni
  * own shards with `threads` threads; moments are zero already. */
 void weights_init(const struct weights *weights, int64_t seed, int threads);
 
-/* To call after the shards have changed. Gathers the parameters that every rank keeps whole (ZeRO-1
- * and -2), and copies the host's master weights to the device's shard where the optimizer is
+/* Must be called after the shards have changed. Gathers the parameters that every rank keeps whole
+ * (ZeRO-1 and -2), and copies the host's master weights to the device's shard if the optimizer is
  * offloaded. All ranks take part. */
 bool weights_spread(const struct weights *weights, struct comm *comm, struct error *error);
 

@@ -13,7 +13,7 @@
 #include "executor/memory/memory.h"
 #include "kernels/kernels.h"
 
-/* Where a parameter lies: element `offset` of its unit. */
+/* The place of a parameter: element `offset` of its unit. */
 struct location {
 	int unit;
 	int64_t offset;
@@ -115,7 +115,8 @@ struct row_exchange {
 	 * operation says. */
 	const int64_t *sends, *receives;
 };
-/* Before the exchange: puts the rows to send together. After it: adds up what has come. */
+/* Before the exchange: copies the rows to send together. After it: adds up the rows that were
+ * received. */
 bool compute_begin_rows(void *data, int op, struct row_exchange *exchange, struct error *error);
 bool compute_end_rows(void *data, int op, const struct row_exchange *exchange, struct error *error);
 
@@ -130,8 +131,8 @@ int64_t compute_staging_bytes(const struct schedule *schedule);
 /* By executor_job.kernels: NULL or "cpu" is the fastest; NULL for an unknown name. */
 const struct kernels *executor_kernels(const char *name);
 
-/* A table that does nothing: the `null` device, and (with a real prepare_gemm in place of gemm) the
- * rehearsal that prepares every shape. */
+/* A table of kernels that do nothing: for the `null` device, and (with a real prepare_gemm in place
+ * of gemm) for the rehearsal that prepares every shape. */
 extern const struct kernels kernels_null;
 extern const struct device_kernels device_kernels_null;
 

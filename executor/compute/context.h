@@ -5,7 +5,7 @@
 #include "executor/compute/leaf.h"
 
 struct context_calls {
-	/* What the rank gives in an exchange: where it lies, put together there. */
+	/* The data that the rank gives to an exchange, put together there. */
 	void *(*given)(const struct leaf *leaf);
 	void (*attention)(const struct leaf *leaf, const struct attention *attention);
 	void (*backward)(const struct leaf *leaf, const struct attention_backward *backward);

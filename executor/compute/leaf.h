@@ -1,5 +1,4 @@
-/* What the files of this room share: one leaf of an operation, its operands, and what carries
- * operations out. */
+/* Shared by the files of this folder: one leaf of an operation, its operands, and its execution. */
 #ifndef EXECUTOR_COMPUTE_LEAF_H
 #define EXECUTOR_COMPUTE_LEAF_H
 
@@ -20,9 +19,8 @@ void *operand_parameter(const struct leaf *leaf, int parameter);
 void *operand_gradient(const struct leaf *leaf, int parameter);
 void *operand_saved(const struct leaf *leaf, int module, enum tensor_role role);
 void *operand_work(const struct leaf *leaf, enum tensor_role role);
-/* With tensor ranks: the sum that they have made before the operation (the i-th one, where there
- * are several; NULL behind the last), and the part of a sum that the operation leaves to them.
- * NULL: there is none. */
+/* With tensor ranks: the sum that they have made before the operation (the i-th one, if there are
+ * several), and the part of a sum that the operation leaves to them. NULL: there is none. */
 void *operand_sum(const struct leaf *leaf);
 void *operand_sum_at(const struct leaf *leaf, int i);
 void *operand_part(const struct leaf *leaf);
@@ -138,8 +136,8 @@ void context_take_gradients(const struct leaf *leaf, const struct attention_back
 bool compute_sums_exactly(const struct compute *compute);
 /* How many pieces of the micro-batch gradients are computed in: its sequences, or 1. */
 int64_t gradient_parts(const struct compute *compute);
-/* Where this leaf writes its gradient of a parameter: in the unit's gradient, or in a scratch.
- * *more: it must add to the terms that are there; else it overwrites. */
+/* The place to which this leaf writes its gradient of a parameter: the unit's gradient, or a
+ * scratch. *more: it must add to the terms there; else it overwrites. */
 void *gradient_begin(const struct leaf *leaf, int parameter, bool *more);
 /* Adds the scratch to the unit's gradient. */
 void gradient_end(const struct leaf *leaf, int parameter);

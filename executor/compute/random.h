@@ -12,8 +12,8 @@
 void random_normal_fill(
 	int64_t seed, int64_t tensor, int64_t first, int64_t n, double deviation, float *out);
 
-/* Where element i goes in permutation number `round` of 0..n-1; a bijection for each (seed, round).
- * n >= 1, 0 <= i < n. */
+/* The place of element i in permutation number `round` of 0..n-1, which is a bijection for each
+ * (seed, round). n >= 1, 0 <= i < n. */
 int64_t random_permute(int64_t seed, int64_t round, int64_t n, int64_t i);
 
 /* For the elements of a tensor from `first` on, in step `step` (modulo 2^32): the same on any rank

@@ -4,8 +4,8 @@
 
 #include "executor/compute/leaf.h"
 
-/* Where the rank's own tokens go, over all experts. A row is one token for one of its experts; rows
- * are sorted by expert. */
+/* The experts to which the rank's own tokens go, over all experts. A row is one token for one of
+ * its experts; rows are sorted by expert. */
 struct routes {
 	int64_t experts, per_token, tokens, parts;
 	/* [tokens * per_token] For each token its experts in ascending order, and the row of each.
@@ -15,8 +15,8 @@ struct routes {
 	int32_t *token;           /* [rows] the token that a row is of */
 	/* [experts * parts + 1] The first row of each part of an expert's tokens; the end. */
 	int64_t *first;
-	/* Where the rank has only some experts: first rows of what these compute (struct pieces).
-	 */
+	/* For a rank with only some experts: the first rows of what these compute (struct
+	 * pieces). */
 	int64_t *arrived;
 };
 

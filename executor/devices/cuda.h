@@ -18,9 +18,10 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/kernels.h"
 
-/* What a step gets from the host and leaves for it, on the device and in pinned memory. */
+/* Scalars that the host sends to a step, and those that it leaves for the host, on the device and
+ * in pinned memory. */
 struct device_scalars {
-	/* From the host, before the step: [0] for parameters without weight decay, [1] with. */
+	/* From the host before the step: [0] for parameters without weight decay, [1] with. */
 	struct adamw_factors adamw[2];
 	struct sgd_factors sgd[2];
 	/* Results of the step. */
@@ -89,12 +90,12 @@ struct device_cuda {
 	double start;
 };
 
-/* Whether there is a driver, a GPU of that number, and kernels for it; how many GPUs there are.
- * EXIT_CODE_ENVIRONMENT says what is missing in one line. */
+/* Are there a driver, a GPU of that number, and kernels for it? Also the number of GPUs.
+ * EXIT_CODE_ENVIRONMENT says in one line what is missing. */
 bool device_cuda_available(int *gpus, struct error *error);
 
-/* On the calling thread, which must be the one that uses it. `staging_bytes` of pinned memory are
- * the caller's to use. EXIT_CODE_ENVIRONMENT when the memory does not suffice. */
+/* Opens a GPU on the calling thread, which must be the one that uses it. `staging_bytes` of pinned
+ * memory are for the caller. EXIT_CODE_ENVIRONMENT if the memory does not suffice. */
 bool device_cuda_open(struct device_cuda *device, int64_t staging_bytes, struct error *error);
 void device_cuda_close(struct device_cuda *device);
 
@@ -122,8 +123,8 @@ bool device_zero(const struct device_cuda *device, void *to, int64_t bytes, enum
 bool device_copy_now(
 	struct device_cuda *device, void *to, const void *from, int64_t bytes, struct error *error);
 
-/* Before the first step and after the last. EXIT_CODE_ENVIRONMENT when there is no room for `what`.
- */
+/* Must be called before the first step and after the last. EXIT_CODE_ENVIRONMENT if there is no
+ * room for `what`. */
 bool device_allocate(struct device_cuda *device, int64_t bytes, const char *what, char **memory,
 	struct error *error);
 void device_free(struct device_cuda *device, void *memory);
@@ -137,13 +138,13 @@ void stream_pool_open(struct stream_pool *pool, int ranks, struct arena *arena);
 void stream_pool_close(struct stream_pool *pool);
 bool device_streams_open(struct device_cuda *device, struct error *error);
 void device_streams_close(struct device_cuda *device);
-/* On the way through an operation on a stream that others have too: all have come this far. False
+/* For an operation on a stream that other ranks share: waits until all have come this far. False
  * without an error: another rank gave up. */
 bool device_meet(struct device_cuda *device, int op, struct error *error);
 
 /* --- cuda_pacing.c: streams are held until modelled times have passed --- */
 
-/* Before the first step of a run that is paced. */
+/* Must be called before the first step of a paced run. */
 bool device_pace_open(struct device_cuda *device, struct error *error);
 /* Notes the device's time at `clock`, in the order of the stream. */
 bool device_stamp(const struct device_cuda *device, void *clock, void *stream, struct error *error);
@@ -154,7 +155,7 @@ bool device_pace_hold(void *device, int op, double seconds, struct error *error)
 bool device_pace_fetch(struct device_cuda *device, struct error *error);
 double device_pace_late(void *device, int op);
 
-/* A kernel of the image, launched with one block of `threads`; for transports. */
+/* Launches a kernel of the image with one block of `threads`, for transports. */
 bool device_launch(const struct device_cuda *device, const char *name, int blocks, int threads,
 	void **arguments, void *stream, struct error *error);
 

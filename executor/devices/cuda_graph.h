@@ -31,9 +31,9 @@ struct device_graph {
 	bool inside[STREAM_COUNT];        /* streams that have joined the capture */
 };
 
-/* Before the first step: the second one will be captured. */
+/* Must be called before the first step: the second one will be captured. */
 bool device_graph_want(struct device_cuda *device, struct error *error);
-/* Before communicators go whose collectives it holds. */
+/* Must be called before communicators are destroyed whose collectives the graph contains. */
 void device_graph_close(struct device_cuda *device);
 
 static inline bool device_graph_writes(const struct device_graph *graph)

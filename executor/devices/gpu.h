@@ -37,7 +37,7 @@ struct rank_threads {
 	struct stream_pool streams;
 };
 
-/* What the driver says of the first GPU now; 0 and "" where it does not. */
+/* The state of the first GPU by its driver; 0 and "" if that does not say. */
 struct gpu_facts {
 	char driver[80];
 	int clock_mhz, most_mhz, watts, most_watts;

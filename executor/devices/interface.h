@@ -1,4 +1,4 @@
-/* What a device that works on its own does for the interpreter. */
+/* The functions by which a device that works on its own serves the interpreter. */
 #ifndef EXECUTOR_DEVICES_INTERFACE_H
 #define EXECUTOR_DEVICES_INTERFACE_H
 

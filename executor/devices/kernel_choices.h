@@ -15,7 +15,7 @@ struct gpu_choices {
 	struct attention_choice *attention;
 };
 
-/* Before the first kernel of `context`. What `arena` gives must outlive its kernels. */
+/* Must be called before the first kernel of `context`. `arena` must outlive its kernels. */
 void gpu_choices_use(struct gpu_choices *choices, const struct calibration *calibration,
 	const struct kernels *kernels, struct kernel_context *context, struct arena *arena);
 

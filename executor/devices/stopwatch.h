@@ -1,4 +1,4 @@
-/* A stream of its own and two events on it: seconds by the device's clock. */
+/* A stopwatch: a stream of its own with two events, in seconds by the device's clock. */
 #ifndef EXECUTOR_DEVICES_STOPWATCH_H
 #define EXECUTOR_DEVICES_STOPWATCH_H
 
@@ -9,7 +9,7 @@ struct gpu_stopwatch {
 	void *stream, *start, *end;
 };
 
-/* On the current context. What was opened is closed by the caller, also when it fails. */
+/* Opens it on the current context. The caller closes it, also after a failure. */
 bool gpu_stopwatch_open(
 	struct gpu_stopwatch *watch, const struct cuda_api *api, struct error *error);
 void gpu_stopwatch_close(struct gpu_stopwatch *watch);

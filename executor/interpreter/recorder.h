@@ -1,4 +1,4 @@
-/* From what a run recorded to struct measurement. */
+/* Makes struct measurement from the records of a run. */
 #ifndef EXECUTOR_INTERPRETER_RECORDER_H
 #define EXECUTOR_INTERPRETER_RECORDER_H
 
@@ -25,7 +25,7 @@ void recorder_open(struct recorder *recorder, int64_t steps, int n_ops, struct a
 void recorder_add(struct recorder *recorder, const struct timeline *timeline, double step_time,
 	double loss, double gradient_norm);
 
-/* What each rank tells the first one at the end. */
+/* The report of each rank to the first one at the end. */
 struct rank_report {
 	int64_t pss_growth, undeclared, wire_bytes, network_bytes, row_bytes;
 	/* Bytes of its GPU in use at the end, and before it was opened (-1 = unknown). */

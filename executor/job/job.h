@@ -1,6 +1,4 @@
-/* What is asked of the executor, and what it tells meanwhile: the words that all of its rooms
- * share.
- */
+/* The job of the executor and its reports: types shared by all its folders. */
 #ifndef EXECUTOR_JOB_H
 #define EXECUTOR_JOB_H
 
@@ -9,15 +7,15 @@
 #include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
-/* What is held to predicted times: the device's operations, what moves bytes between ranks or
- * tiers. */
+/* The operations that are held to predicted times: those of the device, or transfers between ranks
+ * or tiers. */
 enum pace { PACE_NONE = 0, PACE_COMPUTE = 1, PACE_COLLECTIVES = 2, PACE_ALL = 3 };
 
-/* After the warm-up, until the last step of the run. */
+/* The learning rate after the warm-up, until the last step of the run. */
 enum lr_schedule { LR_CONSTANT, LR_LINEAR, LR_COSINE };
 extern const char *const lr_schedule_names[];
 
-/* Whether a GPU gets a step as one CUDA graph: where that can be done, or as it was asked. */
+/* Does a GPU get a step as one CUDA graph? If it is possible, or as requested. */
 enum graph_wish { GRAPHS_AUTO, GRAPHS_ON, GRAPHS_OFF };
 
 struct training {
@@ -33,8 +31,8 @@ struct training {
 /* The defaults of docs/commands.md. */
 struct training training_defaults(void);
 
-/* Of step `step`, from 0. With s = step + 1 and w steps of warm-up out of n: rate * s / w in the
- * warm-up, then with p = (s - 1 - w) / (n - w): linear rate - (rate - min) p, cosine
+/* The learning rate of step `step`, from 0. With s = step + 1 and w steps of warm-up out of n: rate
+ * * s / w in the warm-up, then with p = (s - 1 - w) / (n - w): linear rate - (rate - min) p, cosine
  * min + (rate - min) (1 + cos(pi p)) / 2, as get_cosine_schedule_with_warmup of transformers. */
 double training_learning_rate(const struct training *training, int64_t step);
 
@@ -43,7 +41,7 @@ struct progress {
 	double loss, gradient_norm, step_time, tokens_per_s;
 };
 
-/* What a checkpoint says of the run that it was written by. */
+/* What a checkpoint records of the run that wrote it. */
 struct checkpoint_info {
 	const char *folder; /* of the checkpoint itself */
 	int64_t step;       /* so many are done */
@@ -120,7 +118,7 @@ struct executor_job {
 	void *report_data;
 };
 
-/* What argv[1] of a rank process is. */
+/* The argv[1] of a rank process. */
 #define EXECUTOR_RANK_ARGUMENT "--shardplan-rank"
 
 struct calibrate_options {

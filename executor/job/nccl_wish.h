@@ -1,4 +1,4 @@
-/* What NCCL's communicators are made with (ncclConfig_t), where that is not left to NCCL. */
+/* The configuration of NCCL's communicators (ncclConfig_t), if it is not left to NCCL. */
 #ifndef EXECUTOR_JOB_NCCL_WISH_H
 #define EXECUTOR_JOB_NCCL_WISH_H
 

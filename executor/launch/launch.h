@@ -41,7 +41,7 @@ double launcher_join_timeout(const struct launcher *launcher);
  * kill all when the first one leaves. */
 void launch_let_others_speak(void);
 
-/* In a rank process: dies with the launcher. False when the launcher is gone already. */
+/* Lets a rank process die with its launcher. False: the launcher is gone already. */
 bool launch_follow_parent(const struct segment *segment);
 
 #endif

@@ -1,6 +1,6 @@
-/* What only the ranks of one job know, and proofs of knowing it: keyed hashes (HMAC-SHA-512-256 of
- * libsodium) over what is said and over a number that each side has just drawn, so that nothing
- * that was heard before proves anything. */
+/* A secret that only the ranks of one job know, and proofs of knowing it: keyed hashes
+ * (HMAC-SHA-512-256 of libsodium) over a message and over a number that each side has just drawn,
+ * so that no earlier message proves anything. */
 #ifndef EXECUTOR_LAUNCH_SECRET_H
 #define EXECUTOR_LAUNCH_SECRET_H
 
@@ -21,9 +21,9 @@ struct proof {
 	unsigned char bytes[SECRET_BYTES];
 };
 
-/* From SHARDPLAN_SECRET or the file that SHARDPLAN_SECRET_FILE names. EXIT_CODE_USAGE: both, or too
- * short; EXIT_CODE_INPUT: a file that others can read; EXIT_CODE_ENVIRONMENT: one was given, and
- * this build has no libsodium. */
+/* Reads SHARDPLAN_SECRET, or the file that SHARDPLAN_SECRET_FILE names. EXIT_CODE_USAGE: both are
+ * given, or it is too short; EXIT_CODE_INPUT: others can read the file; EXIT_CODE_ENVIRONMENT: this
+ * build has no libsodium. */
 bool secret_find(struct secret *secret, struct error *error);
 
 /* EXIT_CODE_ENVIRONMENT when the system has no random numbers. */

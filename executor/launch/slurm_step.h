@@ -13,7 +13,7 @@
 /* The descriptor, in a rank process, through which the launcher gets the connection. */
 enum { SLURM_STEP_RANK_FD = 101 };
 
-/* Whether the job's ranks talk over MPI that Slurm has started. */
+/* Do the job's ranks use MPI that Slurm has started? */
 bool slurm_step_has_pmix(const struct segment *segment);
 
 /* Launcher: makes the pair of descriptors; `*rank_end` is for SLURM_STEP_RANK_FD. -1: none. */

@@ -52,7 +52,7 @@ void buffers_release(struct buffers *buffers, int buffer);
 
 /* NULL when it is not there. */
 void *buffers_address(const struct buffers *buffers, int buffer);
-/* What was allocated for it; 0 when it is not there. */
+/* The bytes that were allocated for it; 0: it does not exist. */
 int64_t buffers_bytes(const struct buffers *buffers, int buffer);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a rank's memory is: heaps, the buffers of a schedule in them, where they lie on a device,
- * and who sees what was not declared. */
+/* The memory of a rank: heaps, the buffers of a schedule in them, their places on a device, and a
+ * check for undeclared allocations. */
 #ifndef EXECUTOR_MEMORY_H
 #define EXECUTOR_MEMORY_H
 
@@ -17,8 +17,8 @@
 void allocations_watch(void);
 /* Ends that; the bytes that were asked for meanwhile, whether or not they were freed again. */
 int64_t allocations_seen(void);
-/* What this thread allocates from here on is a library's that keeps its own memory (MPI): it does
- * not count. */
+/* From here on allocations of this thread are those of a library that manages its own memory (MPI),
+ * and do not count. */
 void allocations_foreign(bool foreign);
 /* False where the C library does not let us look; the count is then always 0. */
 bool allocations_visible(void);
@@ -37,8 +37,8 @@ void huge_pages(void *start, int64_t bytes);
  * zero. */
 void touch_pages(void *start, int64_t bytes);
 
-/* A shared mapping of the first `bytes` of a file at an address that large pages can be mapped to;
- * MAP_FAILED with errno set. */
+/* Maps the first `bytes` of a file as shared memory, at an address for large pages; MAP_FAILED with
+ * errno set. */
 void *huge_pages_map(int fd, int64_t bytes, int protection);
 
 /* --- workspace.c --- */

@@ -1,5 +1,4 @@
-/* Whether the compiler adds AddressSanitizer or ThreadSanitizer: gcc and clang say it differently.
- */
+/* Does the compiler add AddressSanitizer or ThreadSanitizer? gcc and clang tell it differently. */
 #ifndef EXECUTOR_MEMORY_SANITIZER_H
 #define EXECUTOR_MEMORY_SANITIZER_H
 

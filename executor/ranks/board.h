@@ -1,4 +1,4 @@
-/* What a rank lets the others see of itself, in memory that all of them can write to. */
+/* The state that a rank shows to the others, in memory to which all of them can write. */
 #ifndef EXECUTOR_RANKS_BOARD_H
 #define EXECUTOR_RANKS_BOARD_H
 
@@ -45,8 +45,8 @@ struct channel {
 	struct parcel parcels[BOARD_PARCELS];
 };
 
-/* What a rank lets the others see. The last posts stay, so that a report of a hang can name them.
- */
+/* The state that a rank shows to the others. Its last posts stay, so that a report of a hang can
+ * name them. */
 struct board {
 	_Atomic int32_t state; /* enum board_state */
 	_Atomic int32_t step, op;
@@ -54,7 +54,7 @@ struct board {
 	_Atomic uint32_t beats; /* counts while it waits for other machines: no fault of its own */
 	_Atomic int32_t call;   /* enum rank_call */
 	_Atomic int64_t call_since; /* ns of clock_of_machine() */
-	/* Of an all-to-all with chunks of different sizes: the chunk for member i is elements
+	/* For an all-to-all with chunks of different sizes: the chunk for member i is elements
 	 * [splits[i], splits[i + 1]) of the input. Members read this until all are done. */
 	int64_t splits[BOARD_SPLITS + 1];
 	struct posted lanes[LANES];

@@ -13,8 +13,9 @@
 
 #include "base/base.h"
 
-/* Whether `ranks` of `threads` each are bound to cores: when there are enough for all, but not
- * for one thread more in each. Fewer leave the kernel room to place them, and other jobs room. */
+/* Are `ranks` of `threads` each bound to cores? They are if there are enough cores for all, but not
+ * for one thread more in each. With fewer threads the kernel can place them well, beside other
+ * jobs. */
 bool cores_are_bound(int cores, int ranks, int threads);
 
 /* The cores of rank `rank` (of this machine) as OpenMP's OMP_PLACES has them, one to a thread:

@@ -15,8 +15,8 @@ struct expectation {
 	double *patience; /* [n_ops] s after which a rank that does not come counts as hung */
 };
 
-/* Of one thread: operations that were to be held, those that took longer than predicted, and by how
- * much in all. */
+/* For one thread: operations that were to be held, those that took longer than predicted, and by
+ * how much in total. */
 struct pace_tally {
 	int64_t n_held, n_late;
 	double late; /* s */
@@ -40,7 +40,7 @@ void expectation_hold(const struct expectation *expectation, int op, double star
 	const _Atomic uint32_t *stop, struct pace_tally *tally);
 /* Counts an operation that was to be held, and that ended `late` s after its time (< 0: before). */
 void expectation_count(double late, struct pace_tally *tally);
-/* Whether anything is held. */
+/* Is any operation held? */
 bool expectation_paces(const struct expectation *expectation);
 /* Lets sleeps of this thread, and of those that it starts, end within microseconds of their time.
  */

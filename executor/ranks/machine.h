@@ -14,7 +14,7 @@ int64_t machine_memory(void);
 int64_t machine_available_memory(void);
 /* Hz as /proc/cpuinfo says it; 0 when it does not. */
 double machine_clock(void);
-/* Whether the CPU's list of features contains the words, blanks included (" avx2 "). */
+/* Does the CPU's list of features contain the words, with their blanks (" avx2 ")? */
 bool machine_has_flag(const char *flag);
 /* "model name" of /proc/cpuinfo, else the machine's architecture. */
 const char *machine_cpu_name(struct arena *arena);

@@ -1,4 +1,4 @@
-/* What the ranks of a machine share: a segment of memory, events, the prediction that holds them,
+/* Shared by the ranks of a machine: a segment of memory, events, the prediction that holds them,
  * and the machine itself. */
 #ifndef EXECUTOR_RANKS_H
 #define EXECUTOR_RANKS_H

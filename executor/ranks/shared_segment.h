@@ -129,7 +129,7 @@ bool segment_leave_report(struct segment *segment, const struct text *text, stru
 /* Leaves lines for people; what has no room is cut. */
 void segment_leave_notes(struct segment *segment, const struct text *lines);
 
-/* What this rank does from now on; `segment` is the one that its launcher reads. */
+/* The activity of this rank from now on; `segment` is the one that its launcher reads. */
 void segment_begin_call(struct segment *segment, enum rank_call call);
 void segment_end_call(struct segment *segment);
 

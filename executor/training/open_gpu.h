@@ -6,9 +6,9 @@
 #include "executor/launch/launch.h"
 #include "executor/transports/transports.h"
 
-/* Whether that many ranks can train here, and how; `name` is "nccl", "device", or NULL: NCCL where
- * every rank has a GPU. `launched`: each rank is a process that a launcher has started, and may
- * see no other GPU than its own. EXIT_CODE_ENVIRONMENT or EXIT_CODE_USAGE says what is missing. */
+/* Can that many ranks train here, and how? `name` is "nccl", "device", or NULL: NCCL if every rank
+ * has a GPU. `launched`: each rank is a process that a launcher has started, and may see only its
+ * own GPU. EXIT_CODE_ENVIRONMENT or EXIT_CODE_USAGE says what is missing. */
 bool gpu_choose(const char *name, int ranks, bool launched, const struct gpu_transport **transport,
 	int *gpus, struct error *error);
 
@@ -27,8 +27,8 @@ void gpu_close(struct gpu *gpu);
 bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
 	struct comm *comm, struct error *error);
 
-/* Whether steps become launches of a CUDA graph, by the wish of the job and by what the schedule
- * allows. EXIT_CODE_USAGE where the wish cannot be granted. */
+/* Do steps become launches of a CUDA graph, by the job's wish and by what the schedule allows?
+ * EXIT_CODE_USAGE if the wish cannot be granted. */
 bool gpu_choose_graphs(struct gpu *gpu, const struct segment *segment, const struct fault *fault,
 	struct error *error);
 

@@ -63,7 +63,7 @@ struct collective {
 	double patience;
 };
 
-/* From one rank to another, between stages of a pipeline. */
+/* A message from one rank to another, between stages of a pipeline. */
 struct comm_message {
 	/* A group of two, the sender first; `count` bytes go from its `input` to the receiver's
 	 * `output`. */
@@ -144,7 +144,7 @@ bool comm_exchange_within(
 	struct comm *comm, const void *input, void *output, int64_t bytes, double patience);
 bool comm_send(struct comm *comm, const struct comm_message *message);
 bool comm_receive(struct comm *comm, const struct comm_message *message);
-/* Whether ranks of the group run several programs. */
+/* Do ranks of the group run several programs? */
 bool comm_joins_programs(const struct comm *comm, const struct comm_group *group);
 /* For error messages: adds " of " and the name of the unit; adds an operation of that rank by its
  * number and name. Both add nothing for -1. */

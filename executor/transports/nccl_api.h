@@ -58,7 +58,7 @@ struct nccl_config {
 	X(ncclAllReduce, (const void *send, void *receive, size_t count, int type, int op,         \
 				 void *comm, void *stream))
 
-/* What newer versions have: 2.19, windows 2.27. NULL in others. */
+/* Functions of newer versions: 2.19, windows 2.27. NULL in others. */
 #define NCCL_NEWER_FUNCTIONS(X)                                                                    \
 	X(ncclMemAlloc, (void **memory, size_t bytes))                                             \
 	X(ncclMemFree, (void *memory))                                                             \

@@ -10,7 +10,7 @@
 #include "executor/devices/devices.h"
 #include "executor/transports/nccl_world.h"
 
-/* Where collectives find their operands, in whole pages; bytes 0: there are none. */
+/* The memory of the operands of collectives, in whole pages; bytes 0: there is none. */
 struct nccl_memory {
 	char *start;
 	int64_t bytes;
@@ -29,9 +29,9 @@ struct nccl_buffers {
 	const char *how; /* "symmetric windows", "registered", or "not registered: " and why */
 };
 
-/* Before the device is opened: where its arena comes from. */
+/* Must be called before the device is opened: sets where its arena comes from. */
 void nccl_buffers_prepare(struct device_cuda *device, const struct nccl_api *api);
-/* What of its arena the collectives of its program use. */
+/* The part of the device's arena that the collectives of its program use. */
 struct nccl_memory nccl_buffers_of(const struct device_cuda *device);
 
 /* Registers it with all communicators of the world that were split from the first, if all ranks
@@ -39,7 +39,7 @@ struct nccl_memory nccl_buffers_of(const struct device_cuda *device);
 bool nccl_buffers_open(struct nccl_buffers *buffers, const struct nccl_world *world,
 	struct nccl_memory memory, struct comm *host, struct heap *heap, struct arena *arena,
 	struct error *error);
-/* Before the communicators go, when nothing uses them any more. */
+/* Must be called before the communicators are destroyed, when nothing uses them any more. */
 void nccl_buffers_close(struct nccl_buffers *buffers, const struct nccl_world *world);
 
 #endif

@@ -22,9 +22,8 @@ struct nccl_world {
 	bool aborted;
 };
 
-/* On the thread whose GPU it is. Ranks meet over `host`, which reads what lies in `heap`; `groups`
- * and `patience`
- * must stay. After an error nccl_world_close is still due. */
+/* Opens the world on the thread that has the GPU. Ranks meet over `host`, which reads the contents
+ * of `heap`; `groups` and `patience` must stay. nccl_world_close is due even after an error. */
 bool nccl_world_open(struct nccl_world *world, struct segment *segment, struct comm *host,
 	struct heap *heap, const struct group *groups, int n_groups,
 	const struct patience *patience, struct arena *arena, struct error *error);
@@ -39,7 +38,7 @@ bool nccl_world_run(
  * when another rank's fault ended it. */
 bool nccl_world_settle(const struct nccl_world *world, void *comm, int result, const char *what,
 	struct error *error);
-/* What went wrong when all was done is a line for people: results stay good. "": nothing. */
+/* An error after everything was done is a line for people: the results are valid. "": none. */
 void nccl_world_regret(const struct nccl_world *world, const struct error *error);
 /* Asks all for asynchronous errors; one aborts all. */
 bool nccl_world_healthy(struct nccl_world *world, struct error *error);

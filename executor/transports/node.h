@@ -59,7 +59,7 @@ bool node_hangs(struct comm *comm, struct node_link *link, const struct collecti
 
 /* The input of the member at that position (or its buffer of an all-reduce), in its window. */
 const char *node_input(const struct node_link *link, const struct collective *c, int index);
-/* Its output, when that is in its window too. */
+/* The member's output, if that is in its window too. */
 const char *node_output(const struct node_link *link, const struct collective *c, int index);
 bool node_reaches(const struct node_link *link, const void *address, int64_t bytes);
 
@@ -93,7 +93,7 @@ struct slice_range node_slice(const struct collective *c, int index);
 
 /* --- shm.c --- */
 
-/* A collective whose group is on this machine. */
+/* Runs a collective whose group is on this machine. */
 bool comm_run_in_node(struct comm *comm, struct node_link *link, const struct collective *c);
 
 /* --- ordered_sum.c --- */

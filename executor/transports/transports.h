@@ -16,7 +16,7 @@ struct gpu_transport {
 	bool apart;   /* every rank has a GPU; else they are threads of one process and share one */
 	bool ordered; /* sums are made in the declared tree: bits do not depend on the transport */
 	bool paced;   /* collectives can be held to predicted times */
-	/* Before the device is opened; may be NULL. */
+	/* Called before the device is opened; may be NULL. */
 	bool (*prepare)(struct device_cuda *device, struct error *error);
 	/* Replaces `comm`, which serves host memory, by one that serves the GPU and host memory. */
 	bool (*open)(struct comm *comm, struct segment *segment, struct gpu *gpu,

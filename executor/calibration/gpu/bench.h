@@ -6,7 +6,7 @@
 #include "executor/devices/devices.h"
 #include "kernels/cuda/cuda.h"
 
-/* On the first GPU, but for collectives, which run on all. */
+/* Measurements on the first GPU; collectives run on all. */
 struct gpu_bench {
 	struct bench base; /* kernels and context are the device's */
 	struct topology *topology;
@@ -83,8 +83,8 @@ bool calibrate_gpu_choice(struct gpu_bench *gpu, struct kernel_case *c, enum pro
  * for, by cuDNN. Leaves results of its own where the backward writes. */
 bool calibrate_gpu_attention(struct gpu_bench *gpu, enum attention_pass pass,
 	const struct attention_backward *timed, double first, double *chosen, struct error *error);
-/* Whether n vectors of bf16, or n sums, are as near as rounding explains; `common`: a square that
- * each vector's own is added to. */
+/* Are n vectors of bf16, or n sums, as near as rounding explains? `common`: a square that is added
+ * to each vector's own. */
 bool gpu_attention_agrees(
 	const uint16_t *ours, const uint16_t *theirs, int64_t n, int64_t head_dim, double common);
 bool gpu_sums_agree(const float *ours, const float *theirs, int64_t n);

@@ -2,8 +2,8 @@
 #ifndef EXECUTOR_TRANSPORTS_NODES_MPI_HELP_H
 #define EXECUTOR_TRANSPORTS_NODES_MPI_HELP_H
 
-/* After MPI_Init: Open MPI's messages go to this process's stderr, and not through mpirun. Other
- * MPIs are left as they are. */
+/* Must be called after MPI_Init: Open MPI's messages then go to this process's stderr, and not
+ * through mpirun. Other MPIs are not changed. */
 void mpi_help_stay_here(void);
 
 #endif

@@ -11,7 +11,7 @@
 #include "executor/transports/nodes/wire.h"
 #include "executor/transports/transports.h"
 
-/* Where the ranks of a run are: each machine has `per_node` consecutive ones. */
+/* The places of the ranks of a run: each machine has `per_node` consecutive ones. */
 struct layout {
 	int rank, ranks;
 	int per_node;

@@ -40,7 +40,7 @@ int64_t transfer_slot_bytes(const struct transfer *t);
 
 /* Begins to send or receive `post` if it has not begun; true when that is done. */
 bool transfer_open(struct transfer *t, struct wire *wire);
-/* Whether the next piece may start now; a sender of slots fills it before transfer_start. */
+/* May the next piece start now? A sender of slots fills it before transfer_start. */
 bool transfer_may_start(const struct transfer *t);
 void transfer_start(struct transfer *t, struct wire *wire);
 /* Notes what the wire has finished. */

@@ -13,7 +13,7 @@
 
 struct wire;
 
-/* A message under way. The wire uses this struct and the data until `done`. */
+/* A message on its way. The wire uses this struct and the data until `done`. */
 struct wire_message {
 	bool done;
 	/* private */
