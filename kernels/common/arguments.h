@@ -82,13 +82,13 @@ struct rope {
  */
 struct attention {
 	int64_t sequences, length, heads, kv_heads, head_dim;
-	/* On CPUs, for context ranks; one sequence. Queries begin at position `first`, keys at 0.
-	 * With `chunks` > 0 the keys of a sequence are cut into that many chunks of `length`, and
-	 * lie in blocks of `block` rows: block i has chunk i and chunk chunks - 1 - i. */
+	/* Only on CPUs, for context ranks; one sequence. Queries begin at position `first`, keys at
+	 * 0. With `chunks` > 0 the keys of a sequence are cut into that many chunks of `length`,
+	 * and are in blocks of `block` rows: block i has chunk i and chunk chunks - 1 - i. */
 	int64_t first, chunks, block;
-	/* On CPUs, for a ring of context ranks, where keys come in rounds: this call has `keys` of
-	 * them. lse and `running` (like `out`, in fp32) hold the result of the rounds so far; the
-	 * round that `begins` starts them, the one that `ends` writes `out`. */
+	/* Only on CPUs, for a ring of context ranks, where keys come in rounds: this call has
+	 * `keys` of them. lse and `running` (like `out`, in fp32) hold the result of the rounds so
+	 * far; the round that `begins` starts them, the one that `ends` writes `out`. */
 	bool in_rounds, begins, ends;
 	int64_t keys;
 	float *running;
@@ -113,10 +113,10 @@ struct attention_backward {
 /* tanh: GPT-2's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf: x Phi(x). */
 enum gelu { GELU_TANH, GELU_ERF };
 
-/* Of y = silu(gate) * up, silu(g) = g / (1 + exp(-g)), which is computed again: all arrays are
- * [rows, width], and those that are written (=) have `stride` elements from row to row, so that
- * they may lie side by side. With stride == width they may be any of dy, gate, up (not each other).
- */
+/* The backward of y = silu(gate) * up, silu(g) = g / (1 + exp(-g)), which is computed again. All
+ * arrays are [rows, width], and those that are written (=) have `stride` elements from row to row,
+ * so that they may be side by side. With stride == width they may be any of dy, gate, up (not each
+ * other). */
 struct swiglu_backward {
 	int64_t rows, width, stride;
 	const void *dy, *gate, *up;

@@ -41,7 +41,8 @@ enum {
 
 enum { KERNELS_SOME = -1 };
 
-/* What a thread passes to each call; every thread has its own. The caller owns the workspace. */
+/* The context that a thread passes to each call; every thread has its own. The caller owns the
+ * workspace. */
 struct kernel_context {
 	void *workspace;
 	int64_t workspace_bytes; /* at least KERNELS_WORKSPACE_BYTES */

@@ -1,4 +1,4 @@
-/* What a device's table of kernels has beyond struct kernels. */
+/* The kernels of devices beyond those of struct kernels. */
 #ifndef KERNELS_COMMON_DEVICE_H
 #define KERNELS_COMMON_DEVICE_H
 
@@ -35,8 +35,8 @@ struct gemm_fp8 {
 	X(clip_scale, (struct kernel_context * context, const struct exact_sum *squares,           \
 			      double most, double *norm, float *scale))
 
-/* Of devices only. Their answers stay on the device, and what changes from step to step is read
- * there when the kernel runs, so that a launch can be repeated as it is. */
+/* Only for devices. Results stay on the device, and values that change from step to step are read
+ * there when the kernel runs, so that a launch can be repeated unchanged. */
 struct device_kernels {
 	/* C = epilogue(op(A) op(B)), or only what that needs is made ready. False, and nothing
 	 * done, where the library has no algorithm with that epilogue: always the same answer for a

@@ -23,7 +23,7 @@ static inline int64_t embedding_row(const struct embedding_backward *e, bool by_
 	return t % e->length;
 }
 
-/* Whether a token before t has its id. */
+/* Has a token before t the same id? */
 static inline bool embedding_seen(const struct embedding_backward *e, int64_t t)
 {
 	for (int64_t u = 0; u < t; u++)

@@ -27,7 +27,7 @@ void exact_sum_merge(struct exact_sum *sum, const struct exact_sum *other);
 void exact_sum_normalise(struct exact_sum *sum);
 /* Rounded to the nearest double, ties to even; inf on overflow, NaN as IEEE would say. */
 double exact_sum_value(const struct exact_sum *sum);
-/* What scales a gradient whose squares add up to `squares` to a norm of at most `most`. */
+/* The factor that scales a gradient whose squares sum to `squares` to a norm of at most `most`. */
 double exact_sum_clip_factor(const struct exact_sum *squares, double most);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the forward and the backward of attention share: tiles of one head and their sizes. */
+/* Shared by the forward and the backward of attention: tiles of one head and their sizes. */
 #ifndef KERNELS_CPU_ATTENTION_H
 #define KERNELS_CPU_ATTENTION_H
 

@@ -15,7 +15,7 @@
 #define CPU_PASTE(name, level)  cpu_##name##_##level
 #define CPU_EXPAND(name, level) CPU_PASTE(name, level)
 #define CPU(name)               CPU_EXPAND(name, KERNELS_LEVEL)
-/* What has no product of bf16: v4bf16 takes it from v4. */
+/* For levels without products of bf16: v4bf16 takes the function of v4. */
 #ifndef KERNELS_REST
 #define KERNELS_REST KERNELS_LEVEL
 #endif
@@ -84,7 +84,7 @@ void CPU(product_bf16)(const struct product_bf16 *product);
 void CPU(pack_bf16)(
 	uint32_t *packed, const uint16_t *b, int64_t ldb, bool transpose, int64_t k, int64_t n);
 
-/* Of the first rows, as pack_and_multiply. */
+/* Multiplies the first rows, as pack_and_multiply does. */
 void CPU(pack_and_multiply_bf16)(const struct product_bf16 *product, uint32_t *packed,
 	const uint16_t *b, int64_t ldb, bool transpose, int64_t k);
 

@@ -15,7 +15,7 @@ INLINE vec widen(hvec x)
 	return (vec)(__builtin_convertvector(x, uvec) << 16);
 }
 
-/* To nearest even; a NaN stays one. */
+/* Rounds to nearest even; a NaN stays one. */
 INLINE hvec narrow(vec x)
 {
 	uvec bits = (uvec)x, nan = (uvec)(x != x);
@@ -59,7 +59,7 @@ INLINE void store_as(const enum dtype dtype, void *p, int64_t i, vec v, int64_t 
 		store_some((float *)p + i, v, n);
 }
 
-/* What a value is after it has been stored. */
+/* The value after it has been stored. */
 INLINE vec round_as(const enum dtype dtype, vec v)
 {
 	return dtype == DTYPE_BF16 ? widen(narrow(v)) : v;
@@ -69,7 +69,7 @@ INLINE vec round_as(const enum dtype dtype, vec v)
 #define BY_DTYPE(function, dtype, ...)                                                             \
 	((dtype) == DTYPE_BF16 ? function(DTYPE_BF16, __VA_ARGS__)                                 \
 			       : function(DTYPE_FP32, __VA_ARGS__))
-/* Of two types; fp32 operands have fp32 results. */
+/* For two types; fp32 operands have fp32 results. */
 #define BY_DTYPES(function, first, second, ...)                                                    \
 	((first) == DTYPE_FP32 ? BY_DTYPE(function##_2, second, DTYPE_FP32, __VA_ARGS__)           \
 			       : BY_DTYPE(function##_2, second, DTYPE_BF16, __VA_ARGS__))

@@ -160,7 +160,8 @@ struct cuda_api {
  * driver ...". cuBLASLt may be missing: cuda_api_has_cublaslt says so. Safe from any thread. */
 const struct cuda_api *cuda_api(struct error *error);
 bool cuda_api_has_cublaslt(const struct cuda_api *api);
-/* Another machine in place of the driver; NULL = the driver again. Before any thread starts. */
+/* Uses another machine in place of the driver; NULL: the driver again. Must be called before any
+ * thread starts. */
 void cuda_api_use(const struct cuda_api *api);
 
 /* True for 0; else the error says what failed, and why by the driver's own words. */

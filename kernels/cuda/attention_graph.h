@@ -41,7 +41,7 @@ int attention_graph_algorithms(struct attention_graph *graph, int64_t workspace,
 bool attention_graph_plan(
 	struct attention_graph *graph, const struct attention_algorithm *algorithm);
 
-/* On the handle's stream; cuDNN's status, 0 for success. */
+/* Runs the graph on the handle's stream. Returns cuDNN's status, 0 for success. */
 int attention_graph_run(
 	const struct attention_graph *graph, const struct attention_call *call, void *workspace);
 

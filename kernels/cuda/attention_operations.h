@@ -1,5 +1,5 @@
-/* What causal attention and its backward are made of, as cuDNN knows operations and tensors. Its
- * engines look for just these, in the forms that NVIDIA's own front end gives them. */
+/* The operations and tensors of causal attention and its backward, as cuDNN defines them. Its
+ * engines look for exactly these, in the forms of NVIDIA's own front end. */
 #ifndef KERNELS_CUDA_ATTENTION_OPERATIONS_H
 #define KERNELS_CUDA_ATTENTION_OPERATIONS_H
 

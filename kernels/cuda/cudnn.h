@@ -33,8 +33,9 @@ struct cudnn_api {
 /* Looks for the library, once per process; NULL where it is not. Safe from any thread. */
 const struct cudnn_api *cudnn_find(void);
 
-/* Of one major version, beginning where minus infinity masks; 9.10 has bugs that NVIDIA names. The
- * backward begins where it repeats its bits on all GPUs of today. */
+/* Versions of one major number are used, from the first that masks with minus infinity; 9.10 has
+ * bugs that NVIDIA lists. The backward is used from the first version that repeats its bits on all
+ * GPUs of today. */
 enum { CUDNN_LEAST_VERSION = 91100, CUDNN_LEAST_BACKWARD = 91801, CUDNN_NEXT_MAJOR = 100000 };
 
 /* X(name, number): what of the enums is used. */

@@ -16,7 +16,8 @@ enum {
 
 enum { MOST_CANDIDATES = 16 };
 
-/* What the algorithm of a GEMM depends on. Compared as bytes: no padding, unused bits 0. */
+/* The properties on which the algorithm of a GEMM depends. Compared as bytes: no padding, unused
+ * bits 0. */
 struct key {
 	int64_t m, n, k, lda, ldb, ldc;
 	int32_t epilogue;

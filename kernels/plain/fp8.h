@@ -57,7 +57,8 @@ FP8_FUNCTION uint8_t fp8_round(float x, int format)
 	if (bits >= fp8_bits_of(fp8_most(format)))
 		return (uint8_t)(sign | (format == FP8_E4M3 ? 0x7e : 0x7b));
 	if (bits < normal) {
-		/* Beside this power of two an fp32 number counts in the smallest fp8 number. */
+		/* Adding this power of two rounds a number to a multiple of the smallest fp8
+		 * number. */
 		uint32_t power = (uint32_t)(127 + 1 - bias - mantissa + 23) << 23;
 
 		return (uint8_t)(sign |
@@ -67,10 +68,10 @@ FP8_FUNCTION uint8_t fp8_round(float x, int format)
 	return (uint8_t)(sign | (bits - ((uint32_t)(127 - bias) << 23)) >> drop);
 }
 
-/* What numbers are multiplied with before they are rounded, so that the largest becomes the largest
- * of the format. `largest`: the bits of its absolute value, which as integers are ordered like
- * numbers, NaN last. Products undo it by 1 / scale. The floor is torchao's (float8_utils.py): zeros
- * alone have a finite scale. */
+/* The factor by which numbers are multiplied before they are rounded, so that the largest becomes
+ * the largest of the format. `largest`: the bits of its absolute value, which as integers are
+ * ordered like numbers, NaN last. Products undo it by 1 / scale. The floor is torchao's
+ * (float8_utils.py): zeros alone have a finite scale. */
 FP8_FUNCTION float fp8_scale(uint32_t largest, int format)
 {
 	float most = fp8_of_bits(largest);

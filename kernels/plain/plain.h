@@ -1,5 +1,5 @@
-/* What kernels of devices read too: C and CUDA C++ include this file, so it has plain types of
- * fixed layout only, and short functions. */
+/* Included by kernels of devices too, in C and CUDA C++, so it has only plain types of fixed
+ * layout, and short functions. */
 #ifndef KERNELS_PLAIN_H
 #define KERNELS_PLAIN_H
 
@@ -17,8 +17,8 @@ struct rounding {
 	int64_t first;
 };
 
-/* What changes from step to step. An update multiplies with keep = 1 - lr weight_decay, step = lr /
- * c1 and root = sqrt(c2) (struct adamw); `draw` is stream[1] of its rounding. */
+/* The values that change from step to step. An update multiplies with keep = 1 - lr weight_decay,
+ * step = lr / c1 and root = sqrt(c2) (struct adamw); `draw` is stream[1] of its rounding. */
 struct adamw_factors {
 	float keep, step, root;
 	uint32_t draw;
@@ -48,7 +48,7 @@ enum { PHILOX_ROUNDS = 10 };
 
 #define PHILOX_MULTIPLIER_0 0xD2511F53u
 #define PHILOX_MULTIPLIER_1 0xCD9E8D57u
-/* What a round adds to the key: the golden ratio and sqrt(3) - 1. */
+/* The constants that a round adds to the key: the golden ratio and sqrt(3) - 1. */
 #define PHILOX_WEYL_0 0x9E3779B9u
 #define PHILOX_WEYL_1 0xBB67AE85u
 
