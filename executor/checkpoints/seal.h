@@ -1,5 +1,7 @@
 /* A document that ends with the checksum of everything before it:
- * ..., "xxh3_128": "32 hexadecimal digits" }
+ *
+ *     ..., "xxh3_128": "32 hexadecimal digits" }
+ *
  * Every byte counts, also blanks. */
 #ifndef EXECUTOR_CHECKPOINTS_SEAL_H
 #define EXECUTOR_CHECKPOINTS_SEAL_H

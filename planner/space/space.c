@@ -348,8 +348,8 @@ static bool add_strategy(
 	return add_points(e, 0, &e->strategy, error);
 }
 
-/* The strategies that are searched without being named: all of the runtime, but stages of ZeRO only
- * in runtimes that have no other. */
+/* The strategies that are searched without being named: all except stages of ZeRO, which are
+ * searched only if the user gives a runtime that has them. */
 static unsigned usual_strategies(const struct question *question)
 {
 	enum runtime_kind runtime = question->asked.runtime;
