@@ -38,7 +38,8 @@
  * everything saved for backward, the resident buffers, the parameters that are not resharded and
  * the gradients of earlier micro-batches: the first is the load's, the rest the shape's. At the
  * optimizer it is what the shape has there, whatever was saved before. Context and communicators
- * are added; what an allocator reserves beyond is not. */
+ * are added; what an allocator reserves beyond is not. In the host's memory is what is offloaded as
+ * long as the rank runs. */
 #include "planner/bounds/bounds.h"
 
 #include <math.h>
@@ -57,6 +58,7 @@ struct shape {
 	int64_t at_loss;                           /* bytes, without the load */
 	int64_t at_end;                            /* bytes at the optimizer */
 	int64_t fixed;                             /* bytes outside of buffers */
+	int64_t in_host;                           /* bytes of the host's memory */
 };
 
 static int64_t probed_micro_batches(const struct plan *plan)
@@ -162,6 +164,7 @@ static void measure_shape(struct sampler *sampler, const struct plan *plan, stru
 	const struct stands stands = bound_stands(&sample.schedule->programs[0], &sampler->arena);
 	shape->at_loss = bound_standing(&stands, bound_is_kept, OP_LOSS, &sampler->arena);
 	shape->at_end = bound_standing(&stands, is_shape, OP_OPTIMIZER, &sampler->arena);
+	shape->in_host = bound_in_host(&sample.schedule->programs[0]);
 }
 
 /* --- looking up ------------------------------------------------------------------------------- */
@@ -267,6 +270,7 @@ static struct bound bound_with_shape(
 	return (struct bound){.time = time_bound(sampler->question->topology, plan, load, shape),
 		.memory = memory_bound(load, shape),
 		.network = work_of_step(plan, shape).wire * (1 - 1e-9),
+		.host = sampler->question->topology->devices_per_node * shape->in_host,
 		.whole = true};
 }
 

@@ -14,6 +14,7 @@ struct bound {
 	double time;    /* s per step, <= step_time */
 	int64_t memory; /* bytes, <= peak_memory_bytes, and <= what `fits` looks at */
 	double network; /* bytes per step, <= what leaves a node (one node: a rank) */
+	int64_t host;   /* bytes that CPU offload keeps of a node's memory, <= host_memory_bytes */
 	bool whole;     /* else of the states or the load alone: bounds_complete says more */
 };
 

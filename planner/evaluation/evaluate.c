@@ -221,9 +221,9 @@ static bool run_longer(struct evaluator *evaluator, struct trial *trial, const s
 }
 
 /* Memory is that of a short list: where it is to fit and does not, the step time is not asked for,
- * and is 0; else a step of what does not fit is taken for steady. All other lists are without
- * memory, unless retries of the allocator are part of the time: these come when they like, and only
- * lists that are too long are taken for steady. */
+ * and is what it is at least; else a step of what does not fit is taken for steady. All other lists
+ * are without memory, unless retries of the allocator are part of the time: these come when they
+ * like, and only lists that are too long are taken for steady. */
 static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	const struct steady *steady, struct arena *kept, struct error *error)
 {
@@ -240,7 +240,7 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	*simulation = shorter.simulation;
 	keep(simulation, kept);
 	if (trial->options.memory == MEMORY_FITS && prediction->fits != FITS_YES) {
-		simulation->prediction.step_time = 0;
+		simulation->prediction.step_time += steady->more * round;
 		return true;
 	}
 	if (prediction->fits == FITS_NO) { /* nobody runs it: how long it takes is a guess */
@@ -256,6 +256,33 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	return extend(evaluator, &shorter, steady, round, simulation, error);
 }
 
+/* First without retries of the allocator, which take the most of a simulation and make no step
+ * faster: what does not fit, or is too slow without, is left at that, and its step time is what it
+ * is at least. */
+static bool run_unless_slow(struct evaluator *evaluator, struct trial *trial,
+	const struct steady *steady, struct arena *kept, struct error *error)
+{
+	struct prediction *prediction = &trial->simulation.prediction;
+	struct trial without = *trial;
+	without.options.memory = MEMORY_UNLIMITED;
+	without.options.slow = 0;
+	if (!run_plan(evaluator, &without, &steady->plans[1], true, error))
+		return false;
+	double round = steady_is(steady, without.schedule, &without.simulation);
+	trial->simulation = without.simulation;
+	keep(&trial->simulation, kept);
+	prediction->step_time += steady->more * round;
+	if (prediction->fits == FITS_TIGHT && round <= 0 && steady_may_run_all(trial->plan)) {
+		without.options.memory = MEMORY_IGNORED;
+		if (!run_plan(evaluator, &without, trial->plan, false, error))
+			return false;
+		prediction->step_time = without.simulation.prediction.step_time;
+	}
+	if (prediction->fits == FITS_NO || prediction->step_time > trial->options.slow)
+		return true;
+	return run_steady(evaluator, trial, steady, kept, error);
+}
+
 /* For a pipeline `schedule` stays empty. */
 static bool run(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
@@ -264,7 +291,9 @@ static bool run(struct evaluator *evaluator, struct trial *trial, struct error *
 	evaluator->evaluated++;
 	if (!steady_of(trial->plan, 0, &steady))
 		return run_once(evaluator, trial, error);
-	bool ok = run_steady(evaluator, trial, &steady, &kept, error);
+	bool unless_slow = trial->options.slow > 0 && trial->options.memory == MEMORY_FIGURES;
+	bool ok = (unless_slow ? run_unless_slow : run_steady)(
+		evaluator, trial, &steady, &kept, error);
 	trial->simulation.classes = NULL;
 	if (ok)
 		keep_strings(&trial->simulation.prediction, &evaluator->scratch);

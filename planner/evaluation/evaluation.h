@@ -35,7 +35,7 @@ bool evaluator_stages_overflow(
 /* A lower bound of a pipeline's step time by its own schedule (bounds.h), s; 0: there is none. */
 double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan);
 /* As evaluator_run. Of steps longer than `slow` s (0: none) only the time is filled; not counted.
- */
+ * Of a pipeline's, and where it does not fit, that is what the step takes at least. */
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,
 	struct prediction *prediction, struct error *error);
 /* The step time and the memory bound only, in a tenth of the time; does not count as evaluated. */
@@ -49,7 +49,7 @@ bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
-/* The same; without room its memory is 0, and a pipeline's step time too. */
+/* The same; without room its memory is 0, and a pipeline's step time what it is at least. */
 bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
@@ -136,6 +136,8 @@ struct known {
 	bool timed;     /* `bound` has its step time and the memory bound of its own schedule */
 	bool taken;     /* its bound of time is its step time */
 	bool is_short;  /* it does not fit, or only with retries of the allocator */
+	bool overflows; /* it was simulated, and does not fit; `bound` has what it is known to need
+			 */
 	bool is_last;   /* it lets all others go first, and has done so */
 	bool ready;     /* `fits` and `costs` are known, maybe before its turn */
 	bool simulated; /* it had its turn */

@@ -120,6 +120,14 @@ static int queue_next(struct queue *queue, struct search *search, int64_t most)
 	return -1;
 }
 
+/* What is known to overflow a device by what it has in use, or to overflow the host, is no try. */
+static int tries_of(const struct search *search, int plan)
+{
+	if (search->known[plan].overflows || overflows_host(search, plan))
+		return 0;
+	return search->space.plans[plan].mesh.pipeline > 1 ? 2 : 1;
+}
+
 /* At most CLOSEST_TRIES are simulated, of pipelines, which take longer and whose bounds are closer,
  * half as many: when their bounds are not tight, this is one of the plans
  * that miss by least, not surely the least. */
@@ -136,7 +144,7 @@ static bool find_closest(struct search *search, enum strategy strategy, struct e
 			continue;
 		if (!known->simulated) {
 			search->pruned--; /* now it is simulated after all */
-			tries += search->space.plans[plan].mesh.pipeline > 1 ? 2 : 1;
+			tries += tries_of(search, plan);
 			ok = simulate_plan(search, plan, 0, error);
 		}
 		if (ok && !known->refused && closer(search, plan, *closest))

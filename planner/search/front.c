@@ -35,7 +35,7 @@ static bool may_be_on_front(const struct search *search, struct front *front, in
 
 /* The step time in s from which on the plan is not on the front, whatever memory it needs; 0: there
  * is none. */
-static double too_slow(const struct search *search, const struct front *front, int plan)
+static double too_slow_for(const struct search *search, const struct front *front, int plan)
 {
 	const struct costs least = least_costs(search, plan);
 	int64_t time = ranking_excludes_above(&search->ranking, front->of, front->n, &least);
@@ -54,7 +54,7 @@ static bool consider_for_front(
 	take_time(search, plan);
 	if (!may_be_on_front(search, front, plan))
 		return true;
-	double slow = too_slow(search, front, plan);
+	double slow = too_slow_for(search, front, plan);
 	bool ok = simulate_plan(search, plan, slow, error);
 	search->pruned -= search->known[plan].simulated; /* it was counted as pruned before */
 	return ok;

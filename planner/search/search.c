@@ -171,17 +171,23 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 		return consider_bound(search, ticket, queue, error);
 	if (!large)
 		tighten(search, plan);
+	if (!too_large(search, plan) && known->taken && !known->ready && !known->is_last &&
+		!make_next_ready(search, false, ticket, queue, error))
+		return false;
+	take_memory(search, plan);
 	if (too_large(search, plan)) {
 		search->pruned++;
 		return true;
 	}
-	if (known->taken && !known->ready && !make_next_ready(search, false, ticket, queue, error))
-		return false;
 	if (waits_to_the_end(search, plan)) {
 		queue_last(queue, ticket);
 		return true;
 	}
-	return simulate_plan(search, plan, 0, error);
+	if (!simulate_plan(search, plan, too_slow(search, ticket), error))
+		return false;
+	if (!known->simulated)
+		drop(search, ticket);
+	return true;
 }
 
 /* Has a plan with room been found? A plan without room is worse than any plan with it. */
@@ -291,9 +297,9 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 	if (search->ranking.n > 0 || search->stopped || !question->mixes ||
 		!offload_question(question, arena, other))
 		return true;
-	bool ok = search_once(other, true, arena, &second, error) &&
-		  search_closest(question, &second, error);
+	bool ok = search_once(other, true, arena, &second, error);
 	bool fits = ok && second.ranking.n > 0;
+	ok = ok && (!fits || search_closest(question, &second, error));
 	search->stopped = second.stopped;
 	if (fits)
 		second.least_without = least_peak(search);

@@ -56,9 +56,19 @@ static void learn(
 	known->costs = costs_of(search->question, plan, prediction);
 }
 
+/* Notes what a simulation tells that says only whether the plan fits (MEMORY_FITS). A plan that does
+ * not fit needs at least what it has in use at once. */
+static void judge_memory(const struct prediction *prediction, struct known *known)
+{
+	known->is_short = prediction->fits != FITS_YES;
+	known->overflows = prediction->fits == FITS_NO;
+	if (known->overflows)
+		known->bound.memory = max_i64(known->bound.memory, prediction->peak_memory_bytes);
+}
+
 /* Simulates a plan for its costs and whether it fits. A plan that the builder refuses is not
- * counted as a plan. If a step takes longer than `slow` seconds (0: no limit), only its time is
- * noted. */
+ * counted as a plan. With a limit of `slow` seconds (0: no limit), only the time of a slower step
+ * is noted, and of a plan that does not fit only what it needs and takes at least. */
 static bool look_at_plan(struct search *search, struct evaluator *evaluator, int index, double slow,
 	struct error *error)
 {
@@ -76,7 +86,9 @@ static bool look_at_plan(struct search *search, struct evaluator *evaluator, int
 	}
 	search->bounds.of[index].time = known->bound.time = prediction.step_time;
 	known->timed = true;
-	if (slow <= 0 || prediction.step_time <= slow)
+	if (slow > 0 && prediction.fits == FITS_NO)
+		judge_memory(&prediction, known);
+	else if (slow <= 0 || prediction.step_time <= slow)
 		learn(search, index, &prediction, known);
 	return true;
 }
@@ -93,7 +105,7 @@ static bool judge_plan(
 		known->ready = known->refused = true;
 		return error_is_refusal(&mine, error);
 	}
-	known->is_short = prediction.fits != FITS_YES;
+	judge_memory(&prediction, known);
 	if (!known->is_short)
 		learn(search, index, &prediction, known);
 	return true;
@@ -193,7 +205,7 @@ static bool look_once(
 		prediction = known->look->prediction;
 	if (ok) {
 		known->bound.time = fmax(search->bounds.of[index].time, prediction.step_time);
-		known->is_short = prediction.fits != FITS_YES;
+		judge_memory(&prediction, known);
 	}
 	if (ok && !known->is_short)
 		learn(search, index, &prediction, known);
@@ -228,6 +240,12 @@ bool time_plan(struct search *search, struct evaluator *evaluator, int index, st
 	return error_is_refusal(&mine, error);
 }
 
+void take_memory(struct search *search, int index)
+{
+	int64_t *memory = &search->bounds.of[index].memory;
+	*memory = max_i64(*memory, search->known[index].bound.memory);
+}
+
 void take_time(struct search *search, int index)
 {
 	struct known *known = &search->known[index];
@@ -235,7 +253,7 @@ void take_time(struct search *search, int index)
 	if (known->refused)
 		return;
 	bound->time = known->bound.time;
-	bound->memory = max_i64(bound->memory, known->bound.memory);
+	take_memory(search, index);
 	known->tightened = known->taken = true;
 	search->pipelines += known->looked_at && known->has_room;
 }
@@ -275,9 +293,15 @@ int64_t looked_at(const struct search *search)
 	return search->evaluated + search->pruned;
 }
 
+bool overflows_host(const struct search *search, int plan)
+{
+	int64_t limit = search->question->topology->host.memory_bytes;
+	return limit > 0 && search->bounds.of[plan].host > limit;
+}
+
 bool too_large(const struct search *search, int plan)
 {
-	return search->bounds.of[plan].memory > search->limit;
+	return search->bounds.of[plan].memory > search->limit || overflows_host(search, plan);
 }
 
 /* The cost of the fastest plan so far that has room; INT64_MAX: there is none. */
@@ -340,6 +364,22 @@ bool is_needed(const struct search *search, const struct ticket *ticket)
 	if (is_one_too_many(search, ticket, &candidate) || cannot_beat(search, ticket))
 		return false;
 	return ranking_needs(&search->ranking, &candidate);
+}
+
+double too_slow(const struct search *search, const struct ticket *ticket)
+{
+	int64_t low = ticket->bound, high = INT64_MAX / 2;
+	if (search->ranking.objective != COST_TIME ||
+		is_needed(search, &(struct ticket){high, high, ticket->plan}))
+		return INFINITY;
+	while (high - low > 1) {
+		int64_t middle = low + (high - low) / 2;
+		if (is_needed(search, &(struct ticket){middle, middle, ticket->plan}))
+			low = middle;
+		else
+			high = middle;
+	}
+	return costs_step_above(&search->space.plans[ticket->plan], low);
 }
 
 /* Do as many micro-batches fill both pipelines? */
@@ -410,8 +450,7 @@ static bool is_behind(const struct search *search, int plan, bool time)
 {
 	const struct known *known = &search->known[plan];
 	if (!time)
-		return (known->is_short && !known->is_last) ||
-		       (!known->taken && search->ranking.objective == COST_TIME);
+		return known->is_short || (!known->taken && search->ranking.objective == COST_TIME);
 	return known->timed || !search->bounds.of[plan].whole ||
 	       (search->space.plans[plan].mesh.pipeline > 1 &&
 		       !(known->followed && known->tightened));
@@ -438,8 +477,6 @@ static void look_ahead(void *data, int index, int worker)
 	struct error *error = &ahead->errors[index];
 	if (ahead->time)
 		time_plan(ahead->search, evaluator, plan, error);
-	else if (ahead->search->known[plan].is_last)
-		look_at_plan(ahead->search, evaluator, plan, 0, error);
 	else
 		judge_plan(ahead->search, evaluator, plan, error);
 }

@@ -18,8 +18,11 @@ struct ticket *tickets_of(const struct search *search, enum cost_kind kind);
 
 /* Plans that were looked at so far. */
 int64_t looked_at(const struct search *search);
+bool overflows_host(const struct search *search, int plan);
 bool too_large(const struct search *search, int plan);
 bool is_needed(const struct search *search, const struct ticket *ticket);
+/* The step time in s above which the plan is not needed, whatever its memory is; may be INFINITY. */
+double too_slow(const struct search *search, const struct ticket *ticket);
 /* Does the plan surely lack room, by all that is known of it? */
 bool lacks_room(const struct search *search, int plan);
 /* Plans that lack room matter only if none has room, and the cost of the allocator's retries takes
@@ -39,9 +42,12 @@ bool time_plan(struct search *search, struct evaluator *evaluator, int index, st
 /* Makes the simulated time the plan's bound, at its turn and not before: otherwise the order of
  * plans would depend on the number of cores. */
 void take_time(struct search *search, int index);
+/* So does what was found out of its memory. */
+void take_memory(struct search *search, int index);
 /* A plan that is ready enters the ranking if it fits. */
 void take_turn(struct search *search, int index);
-/* Makes it ready, unless it takes longer than `slow` seconds (0: none), and takes its turn. */
+/* Makes it ready, unless it takes longer than `slow` seconds (0: none) or, where there is such a
+ * limit, does not fit; and takes its turn. */
 bool simulate_plan(struct search *search, int index, double slow, struct error *error);
 /* Simulates the ticket's plan, and as many of the `n` behind it as there are cores: only their step
  * times (`time`), or all that their turns need. */

@@ -250,6 +250,7 @@ static void judge_close(struct evaluator *evaluator, const struct plan *plan,
 	assert_true(fabs(alone.step_time / prediction->step_time - 1) < 1e-9);
 	assert_int_equal(alone.peak_memory_bytes, prediction->peak_memory_bytes);
 	assert_int_equal(close.fits == FITS_YES, prediction->fits == FITS_YES);
+	assert_true(close.step_time <= prediction->step_time * (1 + 1e-9));
 	if (close.fits != FITS_YES)
 		return;
 	const double *of = (const double *)&close.time,
