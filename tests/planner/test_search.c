@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "planner/search/search.h"
+#include "planner/search/turns.h"
 
 enum { FEW_QUESTIONS = 30 };
 static int questions = FEW_QUESTIONS;
@@ -278,6 +278,48 @@ static void test_few_are_close(void **state)
 	arena_finish(&arena);
 }
 
+/* Where one pipeline fits and is the first, is another one looked at that has so many departures
+ * and costs at least so much? */
+static bool needs_another(struct search *search, int departures, int64_t bound)
+{
+	search->space.departures[1] = departures;
+	return is_needed(search, &(struct ticket){bound, bound, 1});
+}
+
+/* A pipeline that cannot win is one too many. One that costs little more and departs in fewer knobs
+ * can win. */
+static void test_one_pipeline_is_enough(void **state)
+{
+	(void)state;
+	enum { COST = 1000000, CLOSE = COST + COST / 200, FAR = COST + COST / 50, FIRST = 3 };
+	struct arena arena = {0};
+	struct plan plans[2] = {{.mesh = {.pipeline = 2}}, {.mesh = {.pipeline = 2}}};
+	struct known known[2] = {{.ready = true, .simulated = true}};
+	struct bound bounds[2] = {{0}};
+	int departures[2] = {FIRST};
+	const struct ranked first = {
+		.divided = true, .departures = FIRST, .costs.of[COST_TIME] = COST};
+	struct question question = {.topology = load_topology(&arena, "dgx-h100"),
+		.headroom.given = true,
+		.simplicity = 0.01};
+	struct search search = {.question = &question,
+		.space = {.n = 2, .plans = plans, .departures = departures},
+		.bounds.of = bounds,
+		.known = known,
+		.limit = 1,
+		.pipelines = 1};
+	ranking_init(&search.ranking, question.objective, question.simplicity);
+	ranking_add(&search.ranking, &first);
+	assert_true(needs_another(&search, FIRST, COST - 1));
+	assert_true(needs_another(&search, FIRST - 1, CLOSE));
+	assert_false(needs_another(&search, FIRST, CLOSE));
+	assert_false(needs_another(&search, FIRST - 1, FAR));
+	search.pipelines = 0; /* then it shows what the best would cost */
+	assert_true(needs_another(&search, FIRST, FAR));
+	ranking_finish(&search.ranking);
+	arena_finish(&arena);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -288,6 +330,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_gives_up),
 		cmocka_unit_test(test_stages_that_do_not_fit),
 		cmocka_unit_test(test_few_are_close),
+		cmocka_unit_test(test_one_pipeline_is_enough),
 	};
 	if (argc > 1)
 		questions = atoi(argv[1]);
