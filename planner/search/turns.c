@@ -56,8 +56,8 @@ static void learn(
 	known->costs = costs_of(search->question, plan, prediction);
 }
 
-/* Notes what a simulation tells that says only whether the plan fits (MEMORY_FITS). A plan that does
- * not fit needs at least what it has in use at once. */
+/* Notes what a simulation tells that says only whether the plan fits (MEMORY_FITS). A plan that
+ * does not fit needs at least what it has in use at once. */
 static void judge_memory(const struct prediction *prediction, struct known *known)
 {
 	known->is_short = prediction->fits != FITS_YES;

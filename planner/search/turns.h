@@ -21,7 +21,8 @@ int64_t looked_at(const struct search *search);
 bool overflows_host(const struct search *search, int plan);
 bool too_large(const struct search *search, int plan);
 bool is_needed(const struct search *search, const struct ticket *ticket);
-/* The step time in s above which the plan is not needed, whatever its memory is; may be INFINITY. */
+/* The step time in s above which the plan is not needed, whatever its memory is; may be INFINITY.
+ */
 double too_slow(const struct search *search, const struct ticket *ticket);
 /* Does the plan surely lack room, by all that is known of it? */
 bool lacks_room(const struct search *search, int plan);
@@ -42,7 +43,7 @@ bool time_plan(struct search *search, struct evaluator *evaluator, int index, st
 /* Makes the simulated time the plan's bound, at its turn and not before: otherwise the order of
  * plans would depend on the number of cores. */
 void take_time(struct search *search, int index);
-/* So does what was found out of its memory. */
+/* Makes what was found out of its memory the plan's bound, at its turn too. */
 void take_memory(struct search *search, int index);
 /* A plan that is ready enters the ranking if it fits. */
 void take_turn(struct search *search, int index);

@@ -46,6 +46,9 @@ static void judge(const struct question *question, const struct plan *plan,
 			(double)(p->peak_allocated_bytes + fixed), tally);
 	if (slack * bound->network > network * (1 + 1e-9))
 		note(question, plan, "network", slack * bound->network, network, tally);
+	if (slack * (double)bound->host > (double)p->host_memory_bytes)
+		note(question, plan, "host memory", slack * (double)bound->host,
+			(double)p->host_memory_bytes, tally);
 }
 
 static void judge_question(const struct question *question, bool tighten, double slack,
