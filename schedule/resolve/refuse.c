@@ -107,12 +107,19 @@ static bool check_attention(
 		[ATTENTION_FLASH3] = {GENERATION_HOPPER, "Hopper"},
 	};
 	enum attention_kind kind = plan->attention;
-	if (kind >= COUNT_OF(from) || device->generation >= from[kind].first)
+	if (kind >= COUNT_OF(from) || from[kind].name == NULL)
 		return true;
-	return error_set(error, EXIT_CODE_USAGE,
-		"--attention %s: its kernels need a GPU of %s or later, which %s is not; use flash "
-		"or eager",
-		attention_kind_names[kind], from[kind].name, device->name);
+	if (device->generation < from[kind].first)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--attention %s: its kernels need a GPU of %s or later, which %s is not; "
+			"use flash or eager",
+			attention_kind_names[kind], from[kind].name, device->name);
+	if (plan->param_dtype == DTYPE_FP32)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--attention %s: its kernels compute in bf16 and fp16, not in fp32; use "
+			"flash or eager, or --param-dtype bf16",
+			attention_kind_names[kind]);
+	return true;
 }
 
 /* Groups of so many ranks; 0 and less: none. */

@@ -142,6 +142,9 @@ static const struct {
 	{VOLTA, "attention=flash2",
 		"--attention flash2: its kernels need a GPU of Ampere or later, which "
 		"V100-SXM2-32GB is not; use flash or eager"},
+	{GPU, "attention=flash2 param_dtype=fp32",
+		"--attention flash2: its kernels compute in bf16 and fp16, not in fp32; use flash "
+		"or eager, or --param-dtype bf16"},
 	{GPU, "fp8=tensorwise", "--fp8 tensorwise: A100-SXM4-80GB has no fp8 units; use off"},
 	{GPU, "late_all_reduce=on grad_accum=2",
 		"--late-all-reduce on: expected a hybrid strategy with replicas, several "
