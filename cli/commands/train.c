@@ -207,8 +207,8 @@ static struct question_text adapted_question(struct arena *arena, const struct p
 	return (struct question_text){file->question.model, topology, line};
 }
 
-/* Compiles for this machine what was planned for another, says what changed, and keeps the new plan
- * with its own prediction: that is what `check` compares the measurement with. */
+/* Compiles for this machine what was planned for another, and says what changed. The new plan,
+ * which is kept beside the measurement, has its own prediction: `check` compares the two. */
 static bool adapt(struct arena *arena, const struct training_options *options, const char *measured,
 	struct opened *opened, struct error *error)
 {
@@ -217,7 +217,7 @@ static bool adapt(struct arena *arena, const struct training_options *options, c
 	const char *path = adapted_path(arena, measured);
 	const struct adaptation_target target = {options->ranks, options->clip, on_gpus(options),
 		options->reproducible == LEVEL_WORLD, options->emulate};
-	struct contents contents;
+	struct text yaml = {0};
 
 	if ((on_gpus(options) && !executor_has_gpus(error)) ||
 		!adapt_plan(arena, &opened->file, &target, &adaptation, error))
@@ -231,14 +231,23 @@ static bool adapt(struct arena *arena, const struct training_options *options, c
 		output_note("  %s", adaptation.changes[i]);
 	const struct question_text question = adapted_question(arena, &opened->file,
 		options->emulate != NULL ? options->emulate : "local", &adaptation.plan);
-	if (!save_plan(arena, path, &question, opened->file.model, adaptation.topology, &evaluation,
-		    error) ||
-		!file_read(arena, path, &contents, error))
-		return false;
+	print_plan(&question, opened->file.model, adaptation.topology, &evaluation, &yaml);
 	opened->path = path;
-	opened->text = contents.text;
+	opened->text = arena_strdup(arena, text_string(&yaml));
 	opened->evaluation = evaluation;
-	return plan_file_parse(arena, path, contents.text, contents.length, &opened->file, error);
+	text_finish(&yaml);
+	return plan_file_parse(
+		arena, path, opened->text, strlen(opened->text), &opened->file, error);
+}
+
+static bool save_adapted(struct arena *arena, const struct opened *opened, struct error *error)
+{
+	struct text yaml = {0};
+
+	text_add(&yaml, opened->text);
+	bool ok = file_write(arena, opened->path, &yaml, error);
+	text_finish(&yaml);
+	return ok;
 }
 
 /* A launcher has decided where the ranks are: only the very plan that was made for that can be
@@ -474,6 +483,14 @@ static bool settle_plan(struct arena *arena, struct training_options *options, c
 	       choose_slow_motion(arena, options, opened, error);
 }
 
+/* `plan` may be NULL. */
+static bool check_writable(
+	struct arena *arena, const char *measured, const char *plan, struct error *error)
+{
+	return file_check_writable(arena, measured, error) &&
+	       (plan == NULL || file_check_writable(arena, plan, error));
+}
+
 static bool make_checkpoint_folder(struct arena *arena, const char *folder, struct error *error)
 {
 	return folder == NULL ||
@@ -485,6 +502,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	const struct arguments *arguments = &invocation->arguments;
 	struct arena *arena = invocation->arena;
 	const char *path = argument(arguments, "measured");
+	const char *folder = argument(arguments, "checkpoint");
 	struct progress_output progress;
 	struct training_options options;
 	struct opened opened;
@@ -505,18 +523,21 @@ static bool run(struct invocation *invocation, struct error *error)
 		return false;
 	if (options.resumed.folder != NULL)
 		note_differences(&options, &opened.file.plan, plan_ranks(&opened.file.plan));
+	bool adapted = strcmp(opened.path, arguments->operands[0]) != 0;
 	if (!check_level(&opened, &options, error) ||
 		!check_fits(arguments->operands[0], &opened, error) ||
-		(options.launcher.rank == 0 && !file_check_writable(arena, path, error)) ||
-		!make_checkpoint_folder(arena, argument(arguments, "checkpoint"), error) ||
+		(options.launcher.rank == 0 &&
+			!check_writable(arena, path, adapted ? opened.path : NULL, error)) ||
+		!make_checkpoint_folder(arena, folder, error) ||
 		!execute(invocation, &options, &opened, &progress, &measured, error))
 		return false;
 	/* The first rank has measured. */
 	if (options.launcher.rank > 0)
 		return true;
-	if (!save_measurement(invocation, &opened, &measured, path, error))
+	if ((adapted && !save_adapted(arena, &opened, error)) ||
+		!save_measurement(invocation, &opened, &measured, path, error))
 		return false;
-	if (strcmp(opened.path, arguments->operands[0]) != 0)
+	if (adapted)
 		output_note("its plan and prediction are in %s: shardplan check %s %s", opened.path,
 			opened.path, path);
 	return progress.lost.code == EXIT_CODE_OK ||

@@ -547,9 +547,8 @@ void opened_tell_measured(struct opened *opened)
 	opened->file.prediction = *told;
 }
 
-bool save_plan(struct arena *arena, const char *path, const struct question_text *text,
-	struct model *model, struct topology *topology, const struct evaluation *evaluation,
-	struct error *error)
+void print_plan(const struct question_text *text, struct model *model, struct topology *topology,
+	const struct evaluation *evaluation, struct text *yaml)
 {
 	const struct plan_file file = {
 		.question = *text,
@@ -559,9 +558,17 @@ bool save_plan(struct arena *arena, const char *path, const struct question_text
 		.prediction = evaluation->simulation.prediction,
 		.schedule_digest = evaluation->digest,
 	};
+
+	plan_file_write(&file, yaml);
+}
+
+bool save_plan(struct arena *arena, const char *path, const struct question_text *text,
+	struct model *model, struct topology *topology, const struct evaluation *evaluation,
+	struct error *error)
+{
 	struct text yaml = {0};
 
-	plan_file_write(&file, &yaml);
+	print_plan(text, model, topology, evaluation, &yaml);
 	bool ok = file_write(arena, path, &yaml, error);
 	text_finish(&yaml);
 	if (ok && strcmp(path, "-") != 0)

@@ -89,7 +89,10 @@ void opened_tell_measured(struct opened *opened);
 /* The data for views; `measured` may be NULL. It points into `opened`. */
 struct explained opened_explained(const struct opened *opened, const struct measurement *measured);
 
-/* Writes the plan file of an evaluated plan; a note says where it is. */
+/* Prints the plan file of an evaluated plan. */
+void print_plan(const struct question_text *text, struct model *model, struct topology *topology,
+	const struct evaluation *evaluation, struct text *yaml);
+/* Writes it to a file; a note says where it is. */
 bool save_plan(struct arena *arena, const char *path, const struct question_text *text,
 	struct model *model, struct topology *topology, const struct evaluation *evaluation,
 	struct error *error);

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import sys
 import unittest
@@ -221,6 +222,12 @@ class RoundTrip(contract.Case):
     def test_what_does_not_fit_is_not_trained(self):
         self.run_ok('predict', *LOCAL, '--memory-limit', '1MiB', '-o', 'plan.yaml', code=1)
         self.assertIn('does not fit', self.train('plan.yaml', code=1).err)
+
+    def test_what_does_not_fit_writes_nothing(self):
+        self.run_ok('predict', 'llama-3.1-405b', '64xdgx-h100', '--activation-checkpointing', 'full', '-o', 'plan.yaml')
+        before = sorted(os.listdir(self.box.folder))
+        self.assertIn('does not fit', self.train('plan.yaml', '--ranks', '1', '--checkpoint', 'runs', code=1).err)
+        self.assertEqual(sorted(os.listdir(self.box.folder)), before)
 
 
 if __name__ == '__main__':
