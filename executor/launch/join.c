@@ -203,8 +203,11 @@ static bool share(struct cluster *cluster, int64_t window_bytes, struct error *e
 		cluster->own = (struct segment){.fd = -1};
 		fd = ok ? dup(made.fd) : -1;
 	}
-	ok = cluster->world->share(cluster, &fd, error) && ok &&
-	     segment_attach(&cluster->own, fd, local, error);
+	ok = cluster->world->share(cluster, &fd, error) && ok;
+	if (ok)
+		ok = segment_attach(&cluster->own, fd, local, error);
+	else if (fd >= 0)
+		close(fd);
 	if (local == 0)
 		segment_finish(&made);
 	return ok;
