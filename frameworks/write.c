@@ -23,6 +23,25 @@ const struct export_target *export_find(const char *name, struct error *error)
 	return NULL;
 }
 
+/* One word to a shell. */
+static void add_quoted(struct text *line, const char *name, struct arena *arena)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789_-./+,:@%";
+
+	if (name[0] != '\0' && name[strspn(name, plain)] == '\0') {
+		text_add(line, name);
+		return;
+	}
+	text_add_char(line, '\'');
+	for (const char *quote; (quote = strchr(name, '\'')) != NULL; name = quote + 1) {
+		add_ascii(line, arena_strndup(arena, name, (size_t)(quote - name)));
+		text_add(line, "'\\''");
+	}
+	add_ascii(line, name);
+	text_add_char(line, '\'');
+}
+
 /* "%f": the file, "%n" nodes, "%g" devices a node, "%w" all, "%b" micro-batch, "%a" micro-batches,
  * "%s" tokens, "%m" the file as a module, "%S" the strategy, "%x" the target's own words; "%[" and
  * "%]" are not for one node what they enclose. */
@@ -31,6 +50,8 @@ static void add_placeholder(
 {
 	const struct topology *topology = exporting->topology;
 	const struct plan *plan = exporting->plan;
+	struct arena *arena = exporting->arena;
+	const char *slash = strrchr(file_name, '/'), *base = slash != NULL ? slash + 1 : file_name;
 	const struct {
 		char letter;
 		int64_t value;
@@ -39,10 +60,9 @@ static void add_placeholder(
 		{'a', plan->grad_accum}, {'s', plan->seq_len}};
 
 	if (letter == 'f')
-		add_ascii(line, file_name);
+		add_quoted(line, file_name, arena);
 	if (letter == 'm') /* as a module */
-		add_ascii(
-			line, arena_strndup(exporting->arena, file_name, strcspn(file_name, ".")));
+		add_quoted(line, arena_strndup(arena, base, strcspn(base, ".")), arena);
 	if (letter == 'x')
 		text_add(line, exporting->target->started_with(exporting));
 	if (letter == 'S')

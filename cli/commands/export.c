@@ -23,13 +23,6 @@ static const char *output_path(
 		target->file);
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash != NULL ? slash + 1 : path;
-}
-
 static void print_notes(const struct exported *exported)
 {
 	for (int i = 0; i < exported->n_notes; i++) {
@@ -166,9 +159,8 @@ static bool run(struct invocation *invocation, struct error *error)
 		return false;
 	const char *path = output_path(invocation, target);
 	bool to_stdout = path == NULL || strcmp(path, "-") == 0;
-	bool ok = export_plan(target, version, &opened.file,
-			  to_stdout ? target->file : base_name(path), invocation->arena, &exported,
-			  &text, error) &&
+	bool ok = export_plan(target, version, &opened.file, to_stdout ? target->file : path,
+			  invocation->arena, &exported, &text, error) &&
 		  file_write(invocation->arena, to_stdout ? "-" : path, &text, error);
 	text_finish(&text);
 	if (!ok)

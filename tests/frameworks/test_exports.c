@@ -65,6 +65,34 @@ static void starts_on_nodes(void **state)
 	arena_finish(&arena);
 }
 
+/* A shell reads the file's name as one word. */
+static void starts_with_any_name(void **state)
+{
+	static const struct {
+		const char *target, *file, *words;
+	} rows[] = {
+		{"accelerate", "runs/a.yaml", "--config_file runs/a.yaml "},
+		{"accelerate", "my runs/a.yaml", "--config_file 'my runs/a.yaml' "},
+		{"megatron", "it's.sh", "$(grep -v '^#' 'it'\\''s.sh')"},
+		{"torchtitan", "my runs/a b.py", "--module 'a b' "},
+	};
+	struct arena arena = {0};
+	struct trip trip = {.arena = &arena};
+	struct error error = {0};
+
+	(void)state;
+	load(&arena, "llama-2-7b", "2xdgx-h100", &trip.file);
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		text_clear(&trip.text);
+		write_as(&trip, rows[i].target, "FULL_SHARD");
+		assert_true(export_plan(target_of(rows[i].target), 0, &trip.file, rows[i].file,
+			&arena, &trip.exported, &trip.text, &error));
+		assert_non_null(strstr(trip.exported.launch, rows[i].words));
+	}
+	text_finish(&trip.text);
+	arena_finish(&arena);
+}
+
 /* torchtitan 0.3.0: models/llama3/config_registry.py; its larger two have tensor_parallel_degree 8.
  */
 static void torchtitan_configurations(void **state)
@@ -245,6 +273,7 @@ int main(void)
 		cmocka_unit_test(clipping_is_left_alone),
 		cmocka_unit_test(starts_on_nodes),
 		cmocka_unit_test(accelerate_shards),
+		cmocka_unit_test(starts_with_any_name),
 		cmocka_unit_test(torchtitan_configurations),
 		cmocka_unit_test(fsdp1_adds_no_gradients_on_the_host),
 		cmocka_unit_test(fsdp1_keeps_shared_weights_together),
