@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/help/help.h"
+#include "cli/terminal/terminal.h"
 #include "executor/executor.h"
 #include "schedule/resolve/resolve.h"
 #include "schedule/schedule.h"
@@ -26,12 +27,6 @@ static bool resolve_both(
 		&(struct question){.model = model, .topology = &machine}, arena, cpu, error);
 }
 
-static void add_row(
-	struct text *text, const char *name, const char *gpu, const char *cpu, const char *remark)
-{
-	text_printf(text, "| %-28s | %-20s | %-20s | %-54s |\n", name, gpu, cpu, remark);
-}
-
 /* The value as a user would type it. */
 static const char *value_of(enum knob_id id, const struct plan *plan, struct arena *arena)
 {
@@ -42,24 +37,44 @@ static const char *value_of(enum knob_id id, const struct plan *plan, struct are
 	return knob_typed(id, plan, arena);
 }
 
+enum { VALUE_COLUMN = 28, REMARK_COLUMN = 48 };
+
+/* `cpu` is said where it is another value. */
+static void add_row(const char *option, const char *value, const char *cpu, const char *remark,
+	struct arena *arena, struct text *text)
+{
+	const char *words = remark != NULL ? remark : "";
+
+	if (strcmp(value, cpu) != 0)
+		words = arena_printf(
+			arena, "CPUs: %s%s%s", cpu, words[0] != '\0' ? "; " : "", words);
+	text_add(text, option);
+	text_column(text, VALUE_COLUMN);
+	text_add(text, value);
+	if (words[0] != '\0') {
+		text_column(text, REMARK_COLUMN);
+		help_wrap(text, words, REMARK_COLUMN);
+	} else {
+		text_add_char(text, '\n');
+	}
+}
+
 static void add_knob(enum knob_id id, const struct plan *gpu, const struct plan *cpu,
 	struct arena *arena, struct text *text)
 {
 	const char *option = swap_dashes(knob_table[id].field.name, '_', '-', arena);
-	const char *remark = knob_table[id].remark;
 
-	add_row(text, arena_printf(arena, "`--%s`", option), value_of(id, gpu, arena),
-		value_of(id, cpu, arena), remark != NULL ? remark : "");
+	add_row(arena_printf(arena, "--%s", option), value_of(id, gpu, arena),
+		value_of(id, cpu, arena), knob_table[id].remark, arena, text);
 }
 
 static void add_knobs(
 	const struct plan *gpu, const struct plan *cpu, struct arena *arena, struct text *text)
 {
-	add_row(text, "option", "GPU topologies", "`local`, CPUs", "");
-	add_row(text, "---", "---", "---", "---");
+	add_row("option", "default", "default", NULL, arena, text);
 	for (int id = 0; id < KNOB_IN_MESH; id++)
 		add_knob((enum knob_id)id, gpu, cpu, arena, text);
-	add_row(text, "`--gpus`", "all", "cores of the machine", "");
+	add_row("--gpus", "all", "cores of the machine", NULL, arena, text);
 	for (int id = KNOB_IN_MESH; id < KNOB_COUNT; id++)
 		add_knob((enum knob_id)id, gpu, cpu, arena, text);
 }
@@ -67,23 +82,27 @@ static void add_knobs(
 static void add_training(struct text *text)
 {
 	const struct training defaults = training_defaults();
+	struct text words = {0};
 
-	text_add(text, "\n`train`: AdamW with learning rate ");
-	text_number(text, defaults.learning_rate);
-	text_add(text, ", betas ");
-	text_number(text, defaults.beta1);
-	text_add(text, " and ");
-	text_number(text, defaults.beta2);
-	text_add(text, ", epsilon ");
-	text_number(text, defaults.epsilon);
-	text_add(text, " and weight\ndecay ");
-	text_number(text, defaults.weight_decay);
-	text_printf(text,
+	text_add(&words, "`train`: AdamW with learning rate ");
+	text_number(&words, defaults.learning_rate);
+	text_add(&words, ", betas ");
+	text_number(&words, defaults.beta1);
+	text_add(&words, " and ");
+	text_number(&words, defaults.beta2);
+	text_add(&words, ", epsilon ");
+	text_number(&words, defaults.epsilon);
+	text_add(&words, " and weight decay ");
+	text_number(&words, defaults.weight_decay);
+	text_printf(&words,
 		" on matrices; %lld steps, seed %lld, %lld steps of warm-up, no clipping. Weights "
-		"start as\nN(0, 0.02), residual projections divided by sqrt(2 x layers), drawn by "
-		"Philox keyed by (seed,\ntensor, element). Sequences are windows of seq-len + 1 "
-		"tokens, permuted by the seed.\n",
+		"start as N(0, 0.02), residual projections divided by sqrt(2 x layers), drawn by "
+		"Philox keyed by (seed, tensor, element). Sequences are windows of seq-len + 1 "
+		"tokens, permuted by the seed.",
 		(long long)defaults.steps, (long long)defaults.seed, (long long)defaults.warmup);
+	text_add_char(text, '\n');
+	help_wrap(text, text_string(&words), 0);
+	text_finish(&words);
 }
 
 bool help_defaults(struct arena *arena, struct text *text, struct error *error)
@@ -92,10 +111,8 @@ bool help_defaults(struct arena *arena, struct text *text, struct error *error)
 
 	if (!resolve_both(arena, &gpu, &cpu, error))
 		return false;
-	text_add(text,
-		"# Defaults\n\n"
-		"The value of an option that was not given. Every plan file stores all of them in "
-		"full.\n\n");
+	text_add(text, "The value of an option that was not given. Every plan file stores all of "
+		       "them.\n\n");
 	add_knobs(&gpu, &cpu, arena, text);
 	add_training(text);
 	return true;

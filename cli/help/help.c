@@ -8,8 +8,7 @@
 
 enum { PAGE = 80, OPTION_COLUMN = 34 };
 
-/* Adds words broken at PAGE columns. The first line continues the text. */
-static void add_wrapped(struct text *text, const char *words, int indent)
+void help_wrap(struct text *text, const char *words, int indent)
 {
 	int column = indent;
 
@@ -49,7 +48,7 @@ static void add_option(const struct option *option, struct arena *arena, struct 
 	} else {
 		text_column(text, OPTION_COLUMN);
 	}
-	add_wrapped(text, option->help, OPTION_COLUMN);
+	help_wrap(text, option->help, OPTION_COLUMN);
 }
 
 static void add_options(enum command_index command, struct text *text)
@@ -86,7 +85,7 @@ void help_command(
 	text_printf(text, "shardplan %s: %s\n\n", command->name, command->summary);
 	text_printf(text, "usage: shardplan %s%s%s [OPTIONS]\n\n", command->name,
 		command->operands[0] != '\0' ? " " : "", command->operands);
-	add_wrapped(text, command->details, 0);
+	help_wrap(text, command->details, 0);
 	if (command->lines != NULL)
 		text_printf(text, "\n%s\n", command->lines);
 	add_options(index, text);
@@ -106,12 +105,12 @@ void help_overview(const struct command *const commands[], struct text *text)
 	for (int i = 0; i < COMMAND_COUNT; i++)
 		text_printf(text, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
 	text_add_char(text, '\n');
-	add_wrapped(text,
+	help_wrap(text,
 		"MODEL: a preset (`shardplan models`), a Hugging Face config.json or its folder, "
 		"or a model file. TOPOLOGY: a catalogue name (`shardplan topologies`), "
 		"NxNAME, a topology file, or `local`, which is this machine.",
 		0);
-	text_add(text, "\nMore: shardplan help COMMAND|TOPIC (see: shardplan help help); shardplan "
+	text_add(text, "\nMore: shardplan help COMMAND|TOPIC; shardplan help help; shardplan "
 		       "--version\n\n"
 		       "Examples:\n"
 		       "  shardplan plan llama-2-7b 2xdgx-a100-80gb\n"
@@ -125,7 +124,7 @@ static void add_lines(const struct help_line *lines, int column, struct text *te
 	for (; lines->name != NULL; lines++) {
 		text_add(text, lines->name);
 		text_column(text, column);
-		add_wrapped(text, lines->words, column);
+		help_wrap(text, lines->words, column);
 	}
 }
 

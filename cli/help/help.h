@@ -13,6 +13,10 @@ void help_command(
 bool help_topic(const struct command *const commands[], const char *topic, const char *shell,
 	struct arena *arena, struct text *text, struct error *error);
 
+/* Words broken at the width of the page; the first line continues the text, which is at `indent`.
+ */
+void help_wrap(struct text *text, const char *words, int indent);
+
 /* --- the topics --- */
 
 extern const char *const help_topics[]; /* besides commands; NULL-terminated */
@@ -24,7 +28,7 @@ extern const struct help_line help_exit_codes[], help_variables[]; /* ended by a
 /* `help completion SHELL`: "bash", "zsh" or "fish"; another name is EXIT_CODE_USAGE. */
 bool help_completion(const struct command *const commands[], const char *shell, struct arena *arena,
 	struct text *text, struct error *error);
-/* `help defaults`; also the table in docs/commands.md. */
+/* `help defaults`. */
 bool help_defaults(struct arena *arena, struct text *text, struct error *error);
 /* The manual page, for scdoc. */
 void help_man(const struct command *const commands[], struct arena *arena, struct text *text);

@@ -35,8 +35,8 @@ void version_print(struct text *text)
 		text, "  %-20s %s\n", "CUDA, NCCL", "looked for when --device cuda asks for them");
 	text_add(text, "  compiler             " __VERSION__ "\n");
 	text_add(text,
-		HAVE_GLPK ? "The sources are Apache-2.0. "
-			    "This binary is linked with GLPK and is GPL-3.0-or-later as a whole.\n"
-			  : "Apache-2.0. "
-			    "(A binary linked with GLPK is GPL-3.0-or-later as a whole.)\n");
+		HAVE_GLPK ? "The sources are Apache-2.0. This binary is linked with GLPK and is\n"
+			    "GPL-3.0-or-later as a whole.\n"
+			  : "Apache-2.0. (A binary linked with GLPK is GPL-3.0-or-later as a "
+			    "whole.)\n");
 }

@@ -133,8 +133,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.refusal = "it has one kernel; use fused or fused-linear",
 			.help = "how the script computes it: in the logits' dtype, in fp32, from "
 				"fp32 logits, in one kernel, or with the head piece by piece",
-			.remark = "as most scripts; MPT models (llm-foundry), InternEvo and ours: "
-				  "fused",
+			.remark = "as most scripts; MPT models, InternEvo and ours: fused",
 		},
 	[KNOB_COMPILE] =
 		{
@@ -247,7 +246,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.refusal = "only PyTorch on GPUs has it; use segments",
 			.help = "PyTorch's caching allocator as it is, or with "
 				"expandable_segments:True",
-			.remark = "expandable: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+			.remark = "PyTorch's unless PYTORCH_CUDA_ALLOC_CONF says otherwise",
 		},
 	[KNOB_SEQ_LEN] =
 		{

@@ -78,7 +78,7 @@ def expected(binary):
             content = LISTING.sub(listing, support.content(path))
             pages.append((path, TABLE.sub(fragment, content)))
         wanted = re.findall(r'^  ([a-z]+)  +', box.run('help').out, re.M) + [
-            'environment', 'exit-codes', 'help defaults', '--list', 'names of models',
+            'environment', 'exit-codes', 'defaults', '--list', 'names of models',
             'names of topologies']
         return [name for name in wanted if name not in listed], pages
 
