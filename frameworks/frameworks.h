@@ -53,7 +53,7 @@ bool import_config(struct arena *arena, const char *name, const char *text, size
  * typed stays: a policy with a '+', resharding with `reshards`. */
 void import_settle(const struct imported *imported, const struct model *model, bool reshards,
 	struct arena *arena, struct plan *plan);
-/* What was understood, for people. */
-void import_print(const struct imported *imported, struct text *text);
+/* What was understood, for people; with the plan that it was settled in, or NULL. */
+void import_print(const struct imported *imported, const struct plan *plan, struct text *text);
 
 #endif

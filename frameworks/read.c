@@ -203,7 +203,18 @@ void import_settle(const struct imported *imported, const struct model *model, b
 		plan->sync_each_micro_batch = true;
 }
 
-void import_print(const struct imported *imported, struct text *text)
+/* The file's, with the units that its framework adds for this model. */
+static const char *value_of(const struct import_setting *setting, const struct plan *plan)
+{
+	size_t length = strlen(setting->value);
+	bool settled = plan != NULL && strcmp(setting->option, "wrap") == 0 &&
+		       strncmp(plan->wrap.text, setting->value, length) == 0 &&
+		       plan->wrap.text[length] == '+';
+
+	return settled ? plan->wrap.text : setting->value;
+}
+
+void import_print(const struct imported *imported, const struct plan *plan, struct text *text)
 {
 	struct arena scratch = {0};
 
@@ -212,14 +223,15 @@ void import_print(const struct imported *imported, struct text *text)
 	arena_finish(&scratch);
 	for (int i = 0; i < imported->n_settings; i++) {
 		const struct import_setting *setting = &imported->settings[i];
-		text_printf(text, "  --%-26s ", setting->option);
-		add_ascii(text, setting->value);
-		text_repeat(text, ' ', (int)max_i64(1, 18 - (int64_t)strlen(setting->value)));
+		const char *value = value_of(setting, plan);
+		text_printf(text, " --%-24s ", setting->option);
+		add_ascii(text, value);
+		text_repeat(text, ' ', (int)max_i64(1, 21 - (int64_t)strlen(value)));
 		if (setting->node != NULL) {
 			text_add(text, setting->key);
 			text_printf(text, " (line %d)\n", setting->node->line);
 		} else {
-			text_add(text, "what the framework does by itself\n");
+			text_add(text, "the framework's default\n");
 		}
 	}
 }

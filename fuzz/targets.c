@@ -108,7 +108,7 @@ static bool read_framework(READER)
 	(void)target, (void)printed;
 	struct model *model;
 	if (ok)
-		import_print(&imported, &words);
+		import_print(&imported, NULL, &words);
 	/* Sizes that no model has are refused there. */
 	if (ok && imported.model != NULL && imported.model[0] == '{')
 		(void)model_parse(

@@ -309,6 +309,8 @@ static bool predict(struct invocation *invocation, struct importation *importati
 	if (!make_plan(invocation->arena, importation, &asked, &plan, error))
 		return false;
 	note_defaults(invocation->arena, importation, &plan);
+	if (!argument_given(&invocation->arguments, "json"))
+		import_print(&importation->imported, &plan, text);
 	if (!plan_evaluate(&asked.question, &plan, EVALUATION_FIGURES, invocation->arena,
 		    &evaluation, error) ||
 		!print_prediction(invocation, &asked, &evaluation, text, error))
@@ -392,11 +394,11 @@ static bool run(struct invocation *invocation, struct error *error)
 
 	if (!read_file(invocation, &importation, error))
 		return false;
-	if (!argument_given(arguments, "json"))
-		import_print(&importation.imported, &text);
 	bool enough = importation.model != NULL && importation.topology != NULL;
 	bool ok = enough ? predict(invocation, &importation, &text, error)
 			 : lacks(&importation, arguments, error);
+	if (ok && !enough)
+		import_print(&importation.imported, NULL, &text);
 	ok = ok && (aside ? output_aside(&text) : output_text(&text, error));
 	text_finish(&text);
 	return ok;
