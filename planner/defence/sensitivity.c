@@ -199,13 +199,15 @@ static void vary_micro_batch(struct variation *v, int64_t micro_batch)
 	struct question question = question_of(v->question, v->plan);
 	int64_t per_rank = v->plan->micro_batch * v->plan->grad_accum;
 	bool divides = per_rank % micro_batch == 0;
+	char batch[48];
+
 	if (!divides && question_gives(v->question, KNOB_GLOBAL_BATCH))
 		return;
 	question.asked.micro_batch = micro_batch;
 	question.asked.grad_accum = divides ? per_rank / micro_batch : v->plan->grad_accum;
 	add_question(v, &question, "micro_batch",
-		arena_printf(v->arena, "%lld x %lld", (long long)micro_batch,
-			(long long)question.asked.grad_accum),
+		arena_strdup(v->arena,
+			format_micro_batch(batch, micro_batch, question.asked.grad_accum)),
 		false);
 }
 

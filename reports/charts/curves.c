@@ -206,13 +206,14 @@ struct cloud {
 static void describe_candidate(
 	const struct candidate *candidate, const struct plan *chosen, struct text *words)
 {
-	char buffer[32];
+	const struct plan *plan = &candidate->plan;
+	char buffer[32], batch[48];
 
 	text_clear(words);
-	candidate_name(&candidate->plan, chosen, words);
-	text_printf(words, "\ncheckpointing %s, %lld x %lld\n",
-		candidate->plan.activation_checkpointing.text,
-		(long long)candidate->plan.micro_batch, (long long)candidate->plan.grad_accum);
+	candidate_name(plan, chosen, words);
+	text_printf(words, "\ncheckpointing %s, micro-batch %s\n",
+		plan->activation_checkpointing.text,
+		format_micro_batch(batch, plan->micro_batch, plan->grad_accum));
 	text_printf(words, "%s tokens/s/GPU",
 		format_tokens(buffer, candidate->prediction.tokens_per_s_per_gpu));
 	text_printf(words, ", peak %s",

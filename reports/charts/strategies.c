@@ -158,6 +158,7 @@ static void add_name(const struct bar_row *row, const struct plan *chosen, struc
 {
 	const struct plan *plan = row->plan;
 	struct text name = {0};
+	char batch[48];
 
 	if (row->name != NULL)
 		text_add(&name, row->name);
@@ -170,9 +171,9 @@ static void add_name(const struct bar_row *row, const struct plan *chosen, struc
 		candidate_name(plan, NULL, &name);
 		text_add(&name, ", ");
 	}
-	text_printf(&name, "%s, checkpointing %s, batch %lld x %lld", runtime_names[plan->runtime],
-		plan->activation_checkpointing.text, (long long)plan->micro_batch,
-		(long long)plan->grad_accum);
+	text_printf(&name, "%s, checkpointing %s, micro-batch %s", runtime_names[plan->runtime],
+		plan->activation_checkpointing.text,
+		format_micro_batch(batch, plan->micro_batch, plan->grad_accum));
 	text_add(text, " <small>");
 	add_html(text, text_string(&name));
 	text_add(text, "</small></div>");

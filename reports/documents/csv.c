@@ -118,12 +118,14 @@ static void add_plan_row(const struct report *report, const struct plan *plan,
 	const struct prediction *prediction, const char *why, struct text *text)
 {
 	struct text name = {0};
+	char batch[48];
 
 	text_add(&name, report_name(report));
 	text_add(&name, ": ");
 	candidate_name(plan, NULL, &name);
-	text_printf(&name, ", checkpointing %s, %lld x %lld", plan->activation_checkpointing.text,
-		(long long)plan->micro_batch, (long long)plan->grad_accum);
+	text_printf(&name, ", checkpointing %s, micro-batch %s",
+		plan->activation_checkpointing.text,
+		format_micro_batch(batch, plan->micro_batch, plan->grad_accum));
 	report_case_row(text_string(&name), prediction, why, NULL, text);
 	text_finish(&name);
 }

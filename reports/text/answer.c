@@ -63,6 +63,7 @@ static void add_candidate(const struct candidate *candidate, const struct plan *
 	bool reasons, struct grid *grid)
 {
 	const struct plan *plan = &candidate->plan;
+	char batch[48];
 
 	grid_row(grid, marks[candidate->outcome]);
 	add_strategy(plan, chosen, grid);
@@ -71,8 +72,8 @@ static void add_candidate(const struct candidate *candidate, const struct plan *
 			candidate->outcome == OUTCOME_CHOSEN ? "chosen"
 							     : or_empty(candidate->why_not));
 	grid_add(grid, "%s", plan->activation_checkpointing.text);
-	grid_add_value(grid, (double)plan->micro_batch, "%lld x %lld", (long long)plan->micro_batch,
-		(long long)plan->grad_accum);
+	grid_add_value(grid, (double)plan->micro_batch, "%s",
+		format_micro_batch(batch, plan->micro_batch, plan->grad_accum));
 	if (candidate->outcome == OUTCOME_IMPOSSIBLE) {
 		for (int i = 0; i < 8; i++)
 			grid_add_value(grid, i < 3 ? INFINITY : 0, "-");
@@ -129,15 +130,16 @@ static void figures_grid(const struct answer *answer, int limit, struct grid *gr
 		const struct candidate *candidate =
 			i < 0 ? answer->chosen : &answer->alternatives[i];
 		const struct prediction *p = &candidate->prediction;
-		char tokens[32];
+		char tokens[32], batch[48];
 		grid_row(grid, marks[candidate->outcome]);
 		grid_add(grid, "%d", i - from + 1);
 		add_strategy(&candidate->plan, chosen, grid);
 		if (candidate->outcome == OUTCOME_IMPOSSIBLE)
 			continue;
 		grid_add(grid, "%s", candidate->plan.activation_checkpointing.text);
-		grid_add(grid, "%lld x %lld", (long long)candidate->plan.micro_batch,
-			(long long)candidate->plan.grad_accum);
+		grid_add(grid, "%s",
+			format_micro_batch(
+				batch, candidate->plan.micro_batch, candidate->plan.grad_accum));
 		grid_add_seconds(grid, p->step_time);
 		grid_add(grid, "%s", format_tokens(tokens, p->tokens_per_s_per_gpu));
 		grid_add_bytes(grid, (double)p->peak_memory_bytes);
@@ -417,8 +419,7 @@ static void add_doubts(const struct answer *answer, const struct style *style, s
 	if (answer->n_doubts == 0)
 		return;
 	text_printf(text,
-		"What may be needed beside the peak "
-		"(80 %% sure: %s; as root of the sum of squares)\n",
+		"What may be needed beside the peak (80 %% sure: %s, by the sum of squares)\n",
 		format_bytes(bytes, (double)answer->headroom_bytes));
 	for (int i = 0; i < answer->n_doubts; i++) {
 		const struct doubt *doubt = &answer->doubts[i];

@@ -124,12 +124,12 @@ static void add_kept(const struct plan *plan, struct text *text)
 
 static void add_batch(const struct plan *plan, struct text *text)
 {
-	text_printf(text, ", micro-batch %lld", (long long)plan->micro_batch);
-	if (plan->grad_accum == 1)
-		return;
-	text_printf(text, " x %lld", (long long)plan->grad_accum);
+	char batch[48];
+
+	text_printf(text, ", micro-batch %s",
+		format_micro_batch(batch, plan->micro_batch, plan->grad_accum));
 	/* Stages reduce gradients after the last micro-batch unless told otherwise. */
-	if (plan->mesh.pipeline > 1 && !plan->sync_each_micro_batch)
+	if (plan->grad_accum == 1 || (plan->mesh.pipeline > 1 && !plan->sync_each_micro_batch))
 		return;
 	text_printf(text, " (%s)", plan_reduction(plan));
 }

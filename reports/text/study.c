@@ -281,7 +281,7 @@ void pareto_grid(const struct front *front, const struct plan *chosen, struct gr
 		{"checkpointing", GRID_LEFT}, {"batch", GRID_LEFT}, {"peak memory", GRID_RIGHT},
 		{"tokens/s/GPU", GRID_RIGHT}};
 	struct text name = {0};
-	char tokens[32];
+	char tokens[32], batch[48];
 
 	grid_init(grid, columns, COUNT_OF(columns));
 	for (int i = 0; i < front->n; i++) {
@@ -295,8 +295,8 @@ void pareto_grid(const struct front *front, const struct plan *chosen, struct gr
 			grid, point->candidate->outcome == OUTCOME_CHOSEN ? GRID_GOOD : GRID_PLAIN);
 		grid_add(grid, "%s", text_string(&name));
 		grid_add(grid, "%s", plan->activation_checkpointing.text);
-		grid_add(grid, "%lld x %lld", (long long)plan->micro_batch,
-			(long long)plan->grad_accum);
+		grid_add(
+			grid, "%s", format_micro_batch(batch, plan->micro_batch, plan->grad_accum));
 		grid_add_bytes(grid, (double)point->bytes);
 		grid_add_value(grid, point->tokens_per_s, "%s",
 			format_tokens(tokens, point->tokens_per_s));

@@ -1,6 +1,7 @@
 /* Plans as data: names, fields, and small questions about them. resolve.c fills and checks them. */
 #include "schedule/plan/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -374,8 +375,19 @@ const char *plan_reduction(const struct plan *plan)
 					     : "gradients reduced once";
 }
 
+const char *format_micro_batch(char buffer[48], int64_t micro_batch, int64_t grad_accum)
+{
+	if (grad_accum == 1)
+		snprintf(buffer, 48, "%lld", (long long)micro_batch);
+	else
+		snprintf(buffer, 48, "%lld x %lld", (long long)micro_batch, (long long)grad_accum);
+	return buffer;
+}
+
 void plan_summary(const struct plan *plan, struct text *text)
 {
+	char batch[48];
+
 	plan_add_axes(plan, text);
 	text_add(text, strategy_names[plan->strategy]);
 	if (strategy_is_hybrid(plan->strategy))
@@ -408,8 +420,8 @@ void plan_summary(const struct plan *plan, struct text *text)
 		text_add(text, ", exact gradient sums");
 	if (plan->gelu == GELU_IN_PRODUCT)
 		text_add(text, ", GELU in products");
-	text_printf(text, ", micro-batch %lld x %lld", (long long)plan->micro_batch,
-		(long long)plan->grad_accum);
+	text_printf(text, ", micro-batch %s",
+		format_micro_batch(batch, plan->micro_batch, plan->grad_accum));
 	if (plan->grad_accum > 1)
 		text_printf(text, " (%s)", plan_reduction(plan));
 	text_printf(text, ", %s", runtime_names[plan->runtime]);

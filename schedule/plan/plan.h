@@ -94,6 +94,8 @@ void plan_add_axes(const struct plan *plan, struct text *text);
 void plan_add_order(const struct plan *plan, struct text *text);
 /* In which micro-batches gradients are reduced, in words: "gradients reduced once". */
 const char *plan_reduction(const struct plan *plan);
+/* "2", with accumulation "2 x 4". Returns `buffer`. */
+const char *format_micro_batch(char buffer[48], int64_t micro_batch, int64_t grad_accum);
 /* One line for people: "FULL_SHARD, wrap block, prefetch pre, ...", only what distinguishes plans.
  */
 void plan_summary(const struct plan *plan, struct text *text);
