@@ -16,7 +16,7 @@ static void add_line(const struct topology *topology, const char *name, struct t
 	text_printf(text, "%2lldx%-2lld ", (long long)topology->nodes,
 		(long long)topology->devices_per_node);
 	text_add(text, topology->device.name);
-	text_column(text, 50);
+	text_column(text, 48);
 	text_printf(text, "%10s", format_bytes(buffer, (double)topology->device.memory_bytes));
 	text_printf(text, " %10s", format_bandwidth(buffer, topology->fabric.bandwidth));
 	double network = (double)topology->network.nics_per_node * topology->network.nic_bandwidth;
@@ -74,7 +74,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	const struct listing listing = {
 		.schema = "shardplan/topologies/1",
 		.key = "topologies",
-		.header = "name                devices                           memory  "
+		.header = "name                devices                         memory  "
 			  "in a node    network\n",
 		.footer = "\nNxNAME is N such nodes; `local` is this machine. ",
 		.embedded = topology_catalogue,

@@ -406,6 +406,7 @@ void report_prediction_text(const struct plan *plan, const struct model *model,
 	time_grid(prediction, &grid);
 	grid_text(&grid, style, text);
 	grid_finish(&grid);
-	text_add(text, " Shares are of moments and add up; "
-		       "durations of kernels and collectives overlap, on several streams.\n");
+	put_lines(" Shares are of moments and add up; durations of kernels and collectives "
+		  "overlap, on several streams.\n",
+		1, style, text);
 }

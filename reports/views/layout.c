@@ -138,7 +138,7 @@ static void add_per_parameter(const struct schedule *schedule, const struct unit
 	struct grid grid;
 
 	text_printf(text,
-		"each parameter cut along its rows over %lld ranks; %lld elements a rank, "
+		"parameters cut by rows over %lld ranks; %lld elements a rank, "
 		"padding %lld\n\n",
 		(long long)ranks, (long long)unit->chunk,
 		(long long)(unit->gathered - unit->parameters));

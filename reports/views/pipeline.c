@@ -60,8 +60,10 @@ void view_pipeline(const struct explained *explained, const struct style *style,
 	bool splits = pipeline_splits_backward(explained->schedule->plan.pipeline_schedule);
 
 	if (explained->stages == NULL) {
-		text_add(text, "There is one stage: every rank holds all blocks of the model. "
-			       "--pipeline N cuts it into\nN stages, which this view shows.\n");
+		put_lines(
+			"There is one stage: every rank holds all blocks of the model. --pipeline "
+			"N cuts it into N stages, which this view shows.\n",
+			0, style, text);
 		return;
 	}
 	n = n < 20 ? 20 : n > MAX_CELLS ? MAX_CELLS : n;

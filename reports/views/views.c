@@ -91,10 +91,12 @@ void view_summary(const struct explained *explained, const struct style *style, 
 	put_text(&grid, style, text);
 }
 
-enum { BAR_WIDTH = 12 };
+/* On narrower screens there is no room for bars. */
+enum { BAR_WIDTH = 12, FULL_WIDTH = 92 };
 
 /* Adds rows of memory. Overhead hardly changes over a step, so only the total contains it. */
-static void memory_rows(const struct memory_curve *curve, double end, struct grid *grid)
+static void memory_rows(
+	const struct memory_curve *curve, double end, int bar_width, struct grid *grid)
 {
 	struct memory_curve sampled;
 	struct arena arena = {0};
@@ -111,7 +113,7 @@ static void memory_rows(const struct memory_curve *curve, double end, struct gri
 		for (int c = 0; c < CATEGORY_RUNTIME_OVERHEAD; c++)
 			grid_add_bytes(grid, (double)sampled.bytes[i][c]);
 		grid_add_bytes(grid, (double)total);
-		text_repeat(&bar, '#', (int)(total * BAR_WIDTH / most));
+		text_repeat(&bar, '#', (int)(total * bar_width / most));
 		grid_add(grid, "%s", text_string(&bar));
 		text_finish(&bar);
 	}
@@ -121,10 +123,11 @@ static void memory_rows(const struct memory_curve *curve, double end, struct gri
 static void add_memory_curve(
 	const struct explained *explained, const struct style *style, struct text *text)
 {
-	static const struct grid_column columns[] = {{"from", GRID_RIGHT},
-		{"parameters", GRID_RIGHT}, {"gradients", GRID_RIGHT}, {"optimizer", GRID_RIGHT},
-		{"activations", GRID_RIGHT}, {"temporary", GRID_RIGHT}, {"comm.", GRID_RIGHT},
-		{"total", GRID_RIGHT}, {"", GRID_LEFT}};
+	static const struct grid_column columns[] = {{"from", GRID_RIGHT}, {"params", GRID_RIGHT},
+		{"grads", GRID_RIGHT}, {"optim.", GRID_RIGHT}, {"activ.", GRID_RIGHT},
+		{"temp.", GRID_RIGHT}, {"comm.", GRID_RIGHT}, {"total", GRID_RIGHT},
+		{"", GRID_LEFT}};
+	int bar_width = style->width > 0 && style->width < FULL_WIDTH ? 0 : BAR_WIDTH;
 	struct arena arena = {0};
 	struct memory_curve curve;
 	struct grid grid;
@@ -132,10 +135,11 @@ static void add_memory_curve(
 	if (explained->memory == NULL || explained->predicted == NULL || explained->memory->n == 0)
 		return;
 	memory_with_overhead(explained->memory, explained->prediction, &arena, &curve);
-	text_add(text, "Over the step, predicted "
-		       "(the fullest moment of each stretch; the total has the overhead in it)\n");
+	put_lines("Over the step, predicted (the fullest moment of each stretch; the total has "
+		  "the overhead in it)\n",
+		0, style, text);
 	grid_init(&grid, columns, COUNT_OF(columns));
-	memory_rows(&curve, timeline_end(explained->predicted), &grid);
+	memory_rows(&curve, timeline_end(explained->predicted), bar_width, &grid);
 	put_text(&grid, style, text);
 	arena_finish(&arena);
 }
