@@ -12,9 +12,16 @@ enum { STAGES_MAX = 1024, LETTERS_MAX = 1 << 14 };
 
 /* --- writing -------------------------------------------------------------------------------- */
 
+/* Without one Megatron-LM insists on equal stages (megatron/core/transformer/transformer_block.py,
+ * get_num_layers_to_build). */
 static bool has_layout(const struct exporting *exporting)
 {
-	return exporting->plan->mesh.pipeline > 1 && exporting->plan->layers_per_stage.text != NULL;
+	const struct pipeline pipeline = plan_pipeline(exporting->plan);
+
+	return pipeline.ranks > 1 &&
+	       (exporting->plan->layers_per_stage.text != NULL ||
+		       exporting->model->architecture.layers % (pipeline.ranks * pipeline.chunks) !=
+			       0);
 }
 
 const char *megatron_virtual_stages(struct exporting *exporting)
@@ -112,6 +119,19 @@ static int read_stages(const char *letters, int *stages)
 	return n;
 }
 
+/* Uneven stages as they are without a list: the first ones have a block more. */
+static bool is_default_cut(const int *stages, int n)
+{
+	int all = 0;
+	bool same = true;
+
+	for (int s = 0; s < n; s++)
+		all += stages[s];
+	for (int s = 0; s < n; s++)
+		same = same && stages[s] == all / n + (s < all % n);
+	return same && all % n != 0;
+}
+
 static bool finish_layout(
 	struct importing *importing, const char *path, int64_t ranks, struct error *error)
 {
@@ -133,7 +153,8 @@ static bool finish_layout(
 	import_set(importing, KNOB_PIPELINE_SCHEDULE, n > ranks ? "interleaved" : "1f1b", NULL);
 	if (n > ranks)
 		import_set_count(importing, KNOB_VIRTUAL_STAGES, n / ranks, path);
-	import_set(importing, KNOB_LAYERS_PER_STAGE, list, path);
+	if (!is_default_cut(stages, n))
+		import_set(importing, KNOB_LAYERS_PER_STAGE, list, path);
 	return true;
 }
 
