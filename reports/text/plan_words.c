@@ -16,37 +16,51 @@ static const char *const sharded[STRATEGY_COUNT] = {
 	[STRATEGY_ZERO_3] = "parameters, gradients, optimizer state sharded",
 };
 
-/* The part of the model and of its sequences that a rank has; NULL: all of both. */
-static const char *part_of(const struct plan *plan)
+/* Adds "layers split over 4 GPUs, sequences over 2". False: a rank has all of the model and of its
+ * sequences, and nothing is added. */
+static bool add_parts(const struct plan *plan, const char *devices, struct text *text)
 {
 	const struct mesh *mesh = &plan->mesh;
+	const struct {
+		const char *what;
+		int64_t ranks;
+	} parts[] = {{"blocks", mesh->pipeline}, {"layers", mesh->tensor},
+		{"sequences", mesh->context}, {"experts", mesh->expert}};
+	const struct pipeline pipeline = plan_pipeline(plan);
+	bool any = false;
 
-	if (mesh->pipeline > 1)
-		return plan_pipeline(plan).chunks > 1 ? "several stages each" : "a stage each";
-	if (mesh->context > 1)
-		return mesh->tensor > 1 || mesh->expert > 1
-			       ? "a part of the model and of every sequence each"
-			       : "a part of every sequence each";
-	if (mesh->tensor > 1)
-		return "a part of the model each";
-	return mesh->expert > 1 ? "a part of the experts each" : NULL;
+	for (int i = 0; i < COUNT_OF(parts); i++) {
+		if (parts[i].ranks == 1)
+			continue;
+		text_printf(text, any ? ", %s over %lld" : "%s split over %lld", parts[i].what,
+			(long long)parts[i].ranks);
+		if (!any)
+			text_printf(text, " %s", devices);
+		if (i == 0 && pipeline.chunks > 1)
+			text_printf(text, " in %d stages", pipeline.ranks * pipeline.chunks);
+		any = true;
+	}
+	return any;
 }
 
 /* Strategies that shard everything need no more words if a rank already has only a part of the
  * model. */
-static const char *sharded_of_part(enum strategy strategy)
+static const char *sharded_of_part(const struct plan *plan)
 {
-	return strategy_reshards(strategy) || strategy_is_hybrid(strategy) ? "sharded"
-									   : sharded[strategy];
+	const struct mesh *mesh = &plan->mesh;
+
+	if (!strategy_reshards(plan->strategy) && !strategy_is_hybrid(plan->strategy))
+		return sharded[plan->strategy];
+	return mesh->tensor * mesh->pipeline * mesh->expert > 1 ? "each part sharded"
+								: "the model sharded";
 }
 
-static void add_sharded_part(const struct plan *plan, const char *devices, struct text *text)
+static void add_sharded_part(const struct plan *plan, struct text *text)
 {
 	long long shard = plan_shard_ranks(plan), copies = (long long)plan->mesh.replicate;
 
 	if (shard > 1 && sharded[plan->strategy] != NULL)
-		text_printf(
-			text, ", %s over %lld %s", sharded_of_part(plan->strategy), shard, devices);
+		text_printf(text, ", %s over %lld", sharded_of_part(plan), shard);
 	if (copies > 1)
 		text_printf(text, ", %lld copies", copies);
 }
@@ -54,12 +68,10 @@ static void add_sharded_part(const struct plan *plan, const char *devices, struc
 static void add_sharded(const struct plan *plan, const char *devices, struct text *text)
 {
 	long long shard = plan_shard_ranks(plan), copies = (long long)plan->mesh.replicate;
-	const char *part = part_of(plan);
 
-	if (part != NULL) {
-		text_add(text, part);
-		add_sharded_part(plan, devices, text);
-	} else if (plan_ranks(plan) == 1)
+	if (add_parts(plan, devices, text))
+		add_sharded_part(plan, text);
+	else if (plan_ranks(plan) == 1)
 		text_printf(text, "the whole model on one %.*s", (int)strlen(devices) - 1, devices);
 	else if (sharded[plan->strategy] == NULL || shard == 1)
 		text_printf(text, "the whole model on each of %lld %s", shard * copies, devices);

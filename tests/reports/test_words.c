@@ -52,15 +52,16 @@ static void test_plan_words(void **state)
 	plan.mesh = (struct mesh){1, 8, 1, 1, 1, 1};
 	assert_strategy(fixture, &plan, "ZERO_1 (megatron): optimizer state sharded over 8 ");
 	plan.mesh.tensor = 2;
-	assert_strategy(
-		fixture, &plan, ": a part of the model each, optimizer state sharded over 8 ");
+	assert_strategy(fixture, &plan, ": layers split over 2 ");
+	assert_strategy(fixture, &plan, ", optimizer state sharded over 8");
 	plan.mesh.pipeline = 4;
-	assert_strategy(fixture, &plan, ", 1f1b): a stage each, optimizer state sharded over 8 ");
+	assert_strategy(fixture, &plan, ", layers over 2, optimizer state sharded over 8");
 	plan.pipeline_schedule = PIPELINE_INTERLEAVED;
-	assert_strategy(fixture, &plan, ", interleaved): several stages each, ");
+	assert_strategy(fixture, &plan, ", interleaved): blocks split over 4 ");
 	plan.mesh = (struct mesh){2, 8, 1, 1, 1, 8};
 	plan.strategy = STRATEGY_HYBRID_SHARD;
-	assert_strategy(fixture, &plan, ": a part of the experts each, sharded over 8 ");
+	assert_strategy(fixture, &plan, ": experts split over 8 ");
+	assert_strategy(fixture, &plan, ", each part sharded over 8");
 	assert_strategy(fixture, &plan, ", 2 copies");
 }
 
