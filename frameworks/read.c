@@ -43,6 +43,13 @@ static bool is_toml_section(const char *line)
 	return name > 0 && line[name + 1] == ']' && strchr("\r\n \t#", line[name + 2]) != NULL;
 }
 
+static bool is_named_toml(const char *name)
+{
+	size_t length = strlen(name);
+
+	return length > 5 && strcmp(name + length - 5, ".toml") == 0;
+}
+
 /* "#!/usr/bin/env python3", against "#!/bin/bash". */
 static bool is_python_script(const char *text)
 {
@@ -77,7 +84,7 @@ static enum config_syntax syntax_of(const struct source *source)
 	}
 	if ((strncmp(line, "--", 2) == 0 && line[2] != '-' && line[2] != '\n') || is_command(line))
 		return SYNTAX_ARGUMENTS;
-	return is_toml_section(line) ? SYNTAX_TOML : SYNTAX_YAML;
+	return is_toml_section(line) || is_named_toml(source->name) ? SYNTAX_TOML : SYNTAX_YAML;
 }
 
 static bool same_syntax(enum config_syntax a, enum config_syntax b)

@@ -66,10 +66,10 @@ static bool unknown_family(const struct node *node, const char *got, struct erro
 			reason);
 	return node_error(node, error,
 		"expected a known family (`shardplan help models` lists them), "
-		"got \"%.60s\"%s%s%s; when its blocks are made of the same parts, "
+		"got \"%.60s\"%s%s%s its blocks are made of the same parts, "
 		"describe it in a model file (edit what `shardplan models show llama-2-7b` prints)",
 		got, near != NULL ? ", did you mean \"" : "", near != NULL ? near : "",
-		near != NULL ? "\"?" : "");
+		near != NULL ? "\"? If" : "; if");
 }
 
 static bool is_alias(const struct family *family, const char *type)

@@ -223,6 +223,11 @@ static bool read_value(struct reader *reader, const char *path, int depth)
 	bool quoted = *reader->at == '"' || *reader->at == '\'';
 	if (quoted ? !read_string(reader, &value) : !read_plain(reader, &value))
 		return false;
+	const struct node *before = source_find(reader->source, path);
+	/* Elements of a list have one path. */
+	if (before != NULL && strstr(path, "[]") == NULL)
+		return error_at(reader->error, EXIT_CODE_INPUT, reader->source->name, line, column,
+			"%.80s: given twice, first in line %d; remove one", path, before->line);
 	source_add(reader->arena, reader->source, path, value, quoted, line, column);
 	return true;
 }

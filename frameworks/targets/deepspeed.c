@@ -370,6 +370,9 @@ static bool set_dtypes(struct importing *importing, struct error *error)
 			return false;
 		if (!on)
 			continue;
+		if (given && i == COUNT_OF(paths) - 1)
+			return import_fail(importing, paths[i], error,
+				"DeepSpeed stops when bf16 is on too; expected one of both");
 		import_set(importing, KNOB_PARAM_DTYPE, dtypes[i], paths[i]);
 		given = true;
 	}

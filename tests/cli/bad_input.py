@@ -208,6 +208,12 @@ USAGE = [
      ['import', 'x.yaml']),
     (3, 'import: a bad value', given('x.json', '{"zero_optimization": {"stage": 4}}'),
      ['import', 'x.json']),
+    (3, 'import: TOML with an open bracket', given('x.toml', '[training\nseq_len = 8\n'), ['import', 'x.toml']),
+    (3, 'import: TOML with a key twice', given('x.toml', '[training]\nseq_len = 8\nseq_len = 9\n'),
+     ['import', 'x.toml']),
+    (3, 'import: DeepSpeed with bf16 and fp16', given(
+        'x.json', '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}, "fp16": {"enabled": true}}'),
+     ['import', 'x.json']),
     (3, 'import: bad TOML', given('x.toml', '[training]\nseq_len = \n'), ['import', 'x.toml']),
     (3, 'import: more ranks than there are',
      given('x.yaml', 'distributed_type: MULTI_GPU\nnum_processes: 64\n'),
