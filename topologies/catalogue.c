@@ -108,9 +108,13 @@ static bool suggest_nodes(
 					others[0] != '\0' ? "; other nodes with it: " : "", others);
 }
 
-/* "; did you mean A or B?": every name that starts like this, else the nearest one. */
-static const char *suggest(struct arena *arena, const char *word)
+/* "; did you mean A or B?": every name that starts like this, else the nearest one, of as many
+ * nodes as were typed, with or without the x. */
+static const char *suggest(struct arena *arena, const char *name)
 {
+	int digits = (int)strspn(name, "0123456789");
+	const char *x = digits > 0 ? "x" : "";
+	const char *word = name + digits + (digits > 0 && name[digits] == 'x');
 	const char **names = ARENA_ARRAY(arena, const char *, n_topology_catalogue + 2);
 	const char *list = "";
 
@@ -119,11 +123,13 @@ static const char *suggest(struct arena *arena, const char *word)
 	names[n_topology_catalogue] = "local";
 	for (int i = 0; word[0] != '\0' && names[i] != NULL; i++)
 		if (strncmp(names[i], word, strlen(word)) == 0)
-			list = arena_printf(
-				arena, "%s%s%s", list, list[0] != '\0' ? " or " : "", names[i]);
-	if (list[0] == '\0')
-		list = nearest_name(word, names);
-	return list != NULL ? arena_printf(arena, "; did you mean %s?", list) : "";
+			list = arena_printf(arena, "%s%s%.*s%s%s", list,
+				list[0] != '\0' ? " or " : "", digits, name, x, names[i]);
+	if (list[0] != '\0')
+		return arena_printf(arena, "; did you mean %s?", list);
+	list = nearest_name(word, names);
+	return list != NULL ? arena_printf(arena, "; did you mean %.*s%s%s?", digits, name, x, list)
+			    : "";
 }
 
 static bool unknown(struct arena *arena, const char *name, const char *word, struct error *error)
@@ -133,7 +139,7 @@ static bool unknown(struct arena *arena, const char *name, const char *word, str
 	return error_set(error, EXIT_CODE_INPUT,
 		"topology \"%.100s\": unknown name, "
 		"expected one of the catalogue, NxNODE (2xdgx-h100), local or a file%s",
-		name, suggest(arena, word));
+		name, suggest(arena, name));
 }
 
 static bool read_count(const char *name, const char *node_name, int64_t *nodes, struct error *error)

@@ -29,8 +29,8 @@ static bool check_kind(const struct node *root, struct error *error)
 	const struct node *kind = node_get(root, "shardplan");
 	if (root->kind != NODE_MAP || kind == NULL || kind->kind != NODE_SCALAR)
 		return node_error(root, error,
-			"no plan file, expected \"shardplan: "
-			"%s\"; make one with `shardplan plan -o`",
+			"no plan file, expected \"shardplan: %s\"; `shardplan plan -o` makes one, "
+			"`shardplan import` reads files of other tools",
 			plan_file_kind);
 	if (strcmp(kind->text, plan_file_kind) != 0)
 		return node_error(kind, error, "expected %s, got %s", plan_file_kind, kind->text);
@@ -83,7 +83,11 @@ static bool read_sections(
 bool plan_file_parse(struct arena *arena, const char *name, const char *text, size_t length,
 	struct plan_file *file, struct error *error)
 {
+	const char *suffix = strrchr(name, '.');
 	*file = (struct plan_file){0};
+	if (suffix != NULL && strcmp(suffix, ".toml") == 0)
+		return error_set(error, EXIT_CODE_INPUT,
+			"%s: no plan file; `shardplan import` reads files of other tools", name);
 	struct node *root = document_parse(arena, name, text, length, 0, error);
 	return root != NULL && check_kind(root, error) && read_sections(arena, root, file, error);
 }

@@ -363,6 +363,11 @@ static void test_contradictions(void **state)
 	}
 	check_message(&arena, "", "");
 	check_message(&arena, "- a\n- b\n", "no plan file, expected \"shardplan: plan/1\"");
+	check_message(&arena, "- a\n- b\n", "`shardplan import` reads files of other tools");
+	struct error error = {0};
+	assert_false(plan_file_parse(&arena, "a.toml", "[model]\n", 8, &file, &error));
+	assert_string_equal(error.message,
+		"a.toml: no plan file; `shardplan import` reads files of other tools");
 	check_message(&arena, "shardplan: plan/1\n", "model: missing, expected a section");
 	check_message(&arena, "{\"shardplan\": \"plan/1\", \"model\": 1}", "missing");
 	text_finish(&text);

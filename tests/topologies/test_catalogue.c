@@ -226,7 +226,10 @@ static void refused_names(void **state)
 			     "dgx-a100-80gb?"},
 		{"2xdgx-a100-80g",
 			"topology \"2xdgx-a100-80g\": unknown name, expected one of the catalogue, "
-			"NxNODE (2xdgx-h100), local or a file; did you mean dgx-a100-80gb?"},
+			"NxNODE (2xdgx-h100), local or a file; did you mean 2xdgx-a100-80gb?"},
+		{"4dgx-h100",
+			"topology \"4dgx-h100\": unknown name, expected one of the catalogue, "
+			"NxNODE (2xdgx-h100), local or a file; did you mean 4xdgx-h100?"},
 		{"somewhere", "topology \"somewhere\": unknown name, expected one of the "
 			      "catalogue, NxNODE (2xdgx-h100), local or a file"},
 		{"", "topology \"\": unknown name, expected one of the catalogue, NxNODE "
