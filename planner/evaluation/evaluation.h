@@ -136,8 +136,7 @@ struct known {
 	bool timed;     /* `bound` has its step time and the memory bound of its own schedule */
 	bool taken;     /* its bound of time is its step time */
 	bool is_short;  /* it does not fit, or only with retries of the allocator */
-	bool overflows; /* it was simulated, and does not fit; `bound` has what it is known to need
-			 */
+	bool overflows; /* it was simulated, and does not fit: `bound` has what it surely needs */
 	bool is_last;   /* it lets all others go first, and has done so */
 	bool ready;     /* `fits` and `costs` are known, maybe before its turn */
 	bool simulated; /* it had its turn */
@@ -172,8 +171,7 @@ struct search {
 	double unshared; /* s of the best plan's step with its framework's stages; 0: has them */
 	/* [strategies] The plan that misses by least, where none of the strategy fits; else -1. */
 	int closest[STRATEGY_COUNT];
-	/* The least objective among plans that were not simulated; INT64_MAX: all were. */
-	int64_t least_skipped;
+	int64_t least_skipped; /* least objective of plans not simulated; INT64_MAX: all were */
 };
 
 /* Asks lent.go_on, and is false from its first no on. `plans`, `of`: as in struct looked. */

@@ -120,7 +120,7 @@ static const struct {
 		"encoder without a decoder is not modelled; causal models and T5 are"},
 	{"{\"model_type\": \"qwen3_mo\", \"hidden_size\": 64}",
 		"f:1:16: model_type: expected a known family (`shardplan help models` lists them), "
-		"got \"qwen3_mo\", did you mean \"qwen3_moe\"?; when its blocks are made of the "
+		"got \"qwen3_mo\", did you mean \"qwen3_moe\"? If its blocks are made of the "
 		"same parts, describe it in a model file (edit what `shardplan models show "
 		"llama-2-7b` prints)"},
 	{"{\"model_type\": \"wizard\", \"text_config\": {\"model_type\": \"jamba\"}}",
@@ -156,7 +156,7 @@ static const struct {
 		"f:1:16: model_type: expected a string, got a list"},
 	{"{\"architectures\": [\"WizardForCausalLM\"], \"hidden_size\": 64}",
 		"f:1:19: architectures: expected a known family (`shardplan help models` lists "
-		"them), got \"WizardForCausalLM\"; when its blocks are made of the same parts, "
+		"them), got \"WizardForCausalLM\"; if its blocks are made of the same parts, "
 		"describe it in a model file (edit what `shardplan models show llama-2-7b` "
 		"prints)"},
 	{"{\"architectures\": [], \"hidden_size\": 64}",
