@@ -260,31 +260,6 @@ static int find_others(
 	return n;
 }
 
-/* "0.2 % slower: 3.01 s more of compute, less all-gather": without what makes up for it, a large
- * part of a small difference would be no reason. What there is no room for is in the tables. */
-static void add_reason(const char *why, int columns, struct text *line)
-{
-	static const char mark[] = " less ";
-	const char *against = strstr(why, ", against ");
-	const char *less = against != NULL ? strstr(against, mark) : NULL;
-	struct text shorter = {0};
-
-	add_clauses(why, columns, line);
-	if (less == NULL || (size_t)(against - why) < line->length)
-		return;
-	less += sizeof(mark) - 1;
-	less += strncmp(less, "of ", 3) == 0 ? 3 : 0;
-	const char *end = strstr(less, " exposed on ");
-	text_add_bytes(&shorter, why, strcspn(why, ","));
-	text_add(&shorter, ", less ");
-	text_add_bytes(&shorter, less, end != NULL ? (size_t)(end - less) : strcspn(less, ";"));
-	if (shorter.length <= (size_t)columns) {
-		text_clear(line);
-		text_add_bytes(line, shorter.data, shorter.length);
-	}
-	text_finish(&shorter);
-}
-
 static void put_others(struct screen *screen)
 {
 	const struct candidate *others[OTHERS_MAX];
@@ -301,7 +276,7 @@ static void put_others(struct screen *screen)
 		text_printf(&label, "%-*s%s", SCREEN_INDENT, i == 0 ? "Others" : "",
 			text_string(&names[i]));
 		int indent = SCREEN_INDENT + width + 2;
-		add_reason(or_empty(others[i]->why_not), SCREEN_COLUMNS - indent, &line);
+		add_clauses(or_empty(others[i]->why_not), SCREEN_COLUMNS - indent, &line);
 		put_line(text_string(&label), indent, text_string(&line), width_of(screen),
 			screen->text);
 		screen->left--;
@@ -454,8 +429,8 @@ static void put_further(struct screen *screen)
 		text_add(&line, "--explain: every table; --find min-gpus; --find max-seq-len");
 	else
 		text_printf(&line,
-			"--explain: "
-			"every table; -o plan.yaml, then explain, train, export --to %s; report",
+			"--explain: every table; -o plan.yaml, then explain, train, export "
+			"--to %s; report",
 			screen->question->wording != NULL ? screen->question->wording->name
 							  : "TARGET");
 	put_labelled(screen, "More", &line);

@@ -125,7 +125,7 @@ struct libraries plan_libraries(const struct plan *plan)
 		if (pytorch >= wheels[i].pytorch)
 			libraries.version[LIBRARY_NCCL] = wheels[i].nccl;
 	if (pytorch == 0)
-		libraries.version[LIBRARY_NCCL] = runtime_of(plan->runtime)->nccl;
+		libraries.version[LIBRARY_NCCL] = runtime_of(plan->runtime)->nccl_version;
 	return libraries;
 }
 

@@ -256,7 +256,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.defers_frees = true,
 			.by_parameter = true,
 			/* README.md of 2024: PyTorch 2.1.2. */
-			.nccl = LIBRARY_VERSION(2, 18) + 1,
+			.nccl_version = LIBRARY_VERSION(2, 18) + 1,
 			.one_launch_queue = true, /* assert_cuda_max_connections_set_to_1 */
 			.fused_kernels = true,
 			/* models/llama.py: q, k and v in the order of heads, k and v put together,

@@ -52,7 +52,8 @@ struct runtime {
 	/* --- collectives and their streams --- */
 	bool two_communicators; /* gathers and reductions have one each */
 	bool one_engine;        /* on CPU devices one thread executes all collectives */
-	int nccl; /* NCCL of the environment that its guide asks for (libraries.h); 0: recent */
+	/* NCCL of the environment that its guide asks for, as LIBRARY_VERSION; 0: a recent one. */
+	int nccl_version;
 	bool hierarchical; /* collectives over several nodes run inside each node first */
 	/* CUDA_DEVICE_MAX_CONNECTIONS=1: exchanges of tensor ranks take places in the queue into
 	 * which the host launches compute. */

@@ -379,7 +379,7 @@ static double channels_of(const struct machine *machine, const struct placement 
 			.channels);
 }
 
-/* Adds waits for busy links. Measured times and a stated congestion already contain them. */
+/* Adds waits for busy links, which measured times already contain. */
 static void wait_for_links(const struct machine *machine, const struct runtime *runtime,
 	const struct placement *placement, enum collective_kind kind, int64_t bytes,
 	struct cost *cost)

@@ -313,7 +313,7 @@ static double tree_network(const struct nccl_links *group)
 }
 
 /* Up to the root and down again. Chunks follow one another through the tree, so filling them counts
- * once each way, and each level adds only a small hop. */
+ * once each way, and each level adds only a small hop, unless it waits for a chunk. */
 static double tree_across(const struct nccl_links *group, double step)
 {
 	double chunk = hop_across(group, networks[group->network].tree_growth, step);
