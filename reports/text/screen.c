@@ -1,7 +1,6 @@
 /* The first screen of an answer: 24 lines of 100 columns. `--explain`, the report and JSON have the
  * rest. */
 #include <math.h>
-#include <string.h>
 
 #include "reports/text/screen.h"
 
