@@ -131,12 +131,32 @@ static double sharded_bytes(const struct plan *plan)
 	return (master + moment_bytes(plan) + gradient) / most_shards(plan);
 }
 
+/* Has each stage of the rank gradients of a micro-batch before any of them has those of its last
+ * one? With few micro-batches a rank is done with a stage before it begins the next. */
+static bool all_have_gradients(const struct pipeline *pipeline, int rank, struct arena *arena)
+{
+	struct pipeline_slot *slots;
+	int n = pipeline_order(pipeline, rank, arena, &slots);
+	int *left = ARENA_ARRAY(arena, int, pipeline->chunks), begun = 0;
+	for (int i = 0; i < n; i++) {
+		bool ends = slots[i].pass != PIPELINE_FORWARD &&
+			    slots[i].pass != PIPELINE_BACKWARD_INPUT;
+		int *of_stage = &left[slots[i].chunk];
+		begun += ends && *of_stage == 0;
+		*of_stage += ends;
+		if (*of_stage == pipeline->micro_batches)
+			return begun == pipeline->chunks;
+	}
+	return false;
+}
+
 /* FSDP2 keeps gradients whole until it reduces them, in the last micro-batch. What is sharded of
  * them comes afterwards. */
-static double whole_gradient_bytes(const struct plan *plan)
+static double whole_gradient_bytes(
+	const struct plan *plan, const struct pipeline *pipeline, int rank, struct arena *arena)
 {
 	bool waits = plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->grad_accum > 1 &&
-		     !plan->sync_each_micro_batch;
+		     !plan->sync_each_micro_batch && all_have_gradients(pipeline, rank, arena);
 	double shard = (double)dtype_bytes(plan_gradient_shard_dtype(plan)) / most_shards(plan);
 	return waits ? fmax(0, (double)dtype_bytes(plan->reduce_dtype) - shard) : 0;
 }
@@ -261,8 +281,11 @@ int64_t bound_stages_memory(
 	const int *stages = stages_of(plan, part, &arena);
 	double held = most_held(&pipeline, stages, slots, n) / (double)blocks;
 	double parameters = (double)part->parameter_count / pipeline.ranks;
-	double each = state_bytes(plan) + bucket_bytes(plan) + whole_gradient_bytes(plan), most;
-	bounds_heaviest_stage(plan, part, &most);
+	double each = state_bytes(plan) + bucket_bytes(plan), most;
+	int heaviest = bounds_heaviest_stage(plan, part, &most);
+	double whole = whole_gradient_bytes(plan, &pipeline, 0, &arena);
+	double of_heaviest = whole_gradient_bytes(plan, &pipeline, heaviest, &arena);
 	arena_finish(&arena);
-	return (int64_t)fmax(0.95 * (load->saved * held + each * parameters), 0.99 * each * most);
+	return (int64_t)fmax(0.95 * (load->saved * held + (each + whole) * parameters),
+		0.99 * (each + of_heaviest) * most);
 }

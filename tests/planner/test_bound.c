@@ -286,6 +286,7 @@ static void test_pipelines(void **state)
 		const char *schedule; /* NULL: those that are searched */
 		const char *runtime, *strategy, *context, *length;
 		bool asynchronous;
+		const char *batch; /* NULL: 512, which is many micro-batches */
 	} cuts[] = {
 		{"2", "1", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP", "1", "4096"},
 		{"4", "1", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP", "1", "4096"},
@@ -298,6 +299,14 @@ static void test_pipelines(void **state)
 		{"4", "8", NULL, "megatron", "ZERO_1", "1", "4096"},
 		{"2", "2", NULL, "megatron", "ZERO_1", "4", "16384"},
 		{"4", "8", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP", "1", "4096", true},
+		/* as few micro-batches as ranks, and few more */
+		{"4", "2", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP", "1", "4096", false, "16"},
+		{"4", "2", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP", "1", "4096", false, "24"},
+		{"4", "2", NULL, "pytorch-fsdp2", "SHARD_GRAD_OP", "1", "4096", false, "32"},
+		{"4", "2", "gpipe", "pytorch-fsdp2", "SHARD_GRAD_OP", "1", "4096", false, "8"},
+		{"4", "2", "gpipe", "pytorch-fsdp2", "SHARD_GRAD_OP", "1", "4096", false, "32"},
+		{"4", "2", "zbv", "pytorch-fsdp2", "SHARD_GRAD_OP", "1", "4096", false, "32"},
+		{"4", "2", "dualpipev", "pytorch-fsdp2", "SHARD_GRAD_OP", "1", "4096", false, "32"},
 	};
 	struct tally tally = {0}, own = {0};
 	(void)state;
@@ -315,8 +324,9 @@ static void test_pipelines(void **state)
 			cuts[i].tensor, "context", cuts[i].context, "seq_len", cuts[i].length);
 		if (cuts[i].schedule != NULL)
 			set_choice(&question, &arena, "pipeline_schedule", cuts[i].schedule);
-		SET_CHOICES(&question, &arena, "global_batch", "512", "micro_batch", "1", "runtime",
-			cuts[i].runtime, "strategy", cuts[i].strategy, "compile",
+		SET_CHOICES(&question, &arena, "global_batch",
+			cuts[i].batch != NULL ? cuts[i].batch : "512", "micro_batch", "1",
+			"runtime", cuts[i].runtime, "strategy", cuts[i].strategy, "compile",
 			cuts[i].asynchronous ? "on" : "off", "async_tensor",
 			cuts[i].asynchronous ? "on" : "off");
 		assert_true(space_build(&question, &arena, &space, &error));
