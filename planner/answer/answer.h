@@ -70,8 +70,8 @@ struct answer {
 					   order, those that do not by how much, impossible ones),
 					   then runners-up (docs/planner.md) */
 	/* question->pareto: plans that no other of the space beats by more than 1 % in any of step
-	 * time, device memory, host memory and bytes on the network without losing another; by
-	 * the objective. */
+	 * time, device memory, host memory and bytes on the network without losing another. They
+	 * have room where any has it, and cost at most twice the best; by the objective. */
 	int n_front;
 	struct candidate *front;
 	int n_options; /* under the objective time; the fastest first */

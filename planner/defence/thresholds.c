@@ -9,11 +9,15 @@
 
 #include "planner/search/search.h"
 
-enum { PROPERTIES_MAX = 8, TRIALS_MAX = 10, BISECTED_FROM = 4, LENGTH_MAX = 1 << 20 };
-#define REACH 32.0 /* the range of a property is its value / REACH to its value * REACH */
-#define SIDE  0.03 /* how far beside a threshold both sides are searched again, as a share of it */
-#define GBIT  (1e9 / 8)
-#define GIB   ((double)(INT64_C(1) << 30))
+enum { PROPERTIES_MAX = 8, TRIALS_MAX = 10, BISECTED_FROM = 6, LENGTH_MAX = 1 << 20 };
+/* The range of a property is its value / REACH to its value * REACH; of a device's memory it is
+ * smaller, as other devices hardly have less, or more. */
+#define REACH        32.0
+#define MEMORY_REACH 4.0
+#define SIDE         0.03 /* both sides are searched again so far beside a threshold, as a share */
+#define WIDE         0.25 /* ln of the ratio of a bracket that is halved by one look */
+#define GBIT         (1e9 / 8)
+#define GIB          ((double)(INT64_C(1) << 30))
 
 /* A question with one property moved. */
 struct moved {
@@ -29,6 +33,7 @@ struct property {
 	bool whole;       /* a count: values are whole numbers */
 	double now;       /* 0: the question has no such property */
 	double low, high; /* the values that the model allows and machines have */
+	double reach;     /* how many times less or more is looked at */
 	double step;      /* values are rounded to three digits in this unit */
 	void (*apply)(double value, struct moved *moved);
 	void (*print)(struct text *text, double value);
@@ -125,27 +130,28 @@ static int find_properties(const struct question *question, const struct candida
 	double accumulated = (double)plan->grad_accum, sequences = (double)plan->micro_batch;
 	const struct property all[] = {
 		{"node link, per NIC", "B/s", " per NIC", " per NIC", false,
-			network ? topology->network.nic_bandwidth : 0, GBIT, 1600 * GBIT, GBIT,
-			set_nic, print_gbit},
+			network ? topology->network.nic_bandwidth : 0, GBIT, 1600 * GBIT, REACH,
+			GBIT, set_nic, print_gbit},
 		{"network latency", "s", " of network latency", " of network latency", false,
-			network ? topology->network.latency : 0, 1e-7, 1e-2, 1, set_network_latency,
-			print_time},
+			network ? topology->network.latency : 0, 1e-7, 1e-2, REACH, 1,
+			set_network_latency, print_time},
 		{"link inside a node", "B/s", " inside a node", " inside a node", false,
-			fabric ? topology->fabric.bandwidth : 0, 1e9, 1e12, 1, set_fabric,
+			fabric ? topology->fabric.bandwidth : 0, 1e9, 1e12, REACH, 1, set_fabric,
 			print_bandwidth},
 		{"number of nodes", "nodes", " nodes", " node", true,
-			grows ? (double)topology->nodes : 0, 1, 65536, 1, set_nodes, print_count},
+			grows ? (double)topology->nodes : 0, 1, 65536, REACH, 1, set_nodes,
+			print_count},
 		{"sequence length", "tokens", " tokens per sequence", " token per sequence", false,
-			(double)plan->seq_len, 128, longest, 1, set_length, print_count},
+			(double)plan->seq_len, 128, longest, REACH, 1, set_length, print_count},
 		{"micro-batch", "sequences", " sequences per micro-batch",
 			" sequence per micro-batch", true, batch ? sequences : 0, sequences,
-			PLAN_MAX_GRAD_ACCUM, 1, set_micro_batch, print_count},
+			PLAN_MAX_GRAD_ACCUM, REACH, 1, set_micro_batch, print_count},
 		{"gradient accumulation", "micro-batches", " micro-batches per step",
 			" micro-batch per step", true, batch ? accumulated : 0, accumulated,
-			PLAN_MAX_GRAD_ACCUM, 1, set_accumulation, print_count},
+			PLAN_MAX_GRAD_ACCUM, REACH, 1, set_accumulation, print_count},
 		{"device memory", "bytes", " of device memory", " of device memory", false,
-			(double)chosen->prediction.memory_limit_bytes, GIB, 512 * GIB, GIB,
-			set_memory, print_bytes},
+			(double)chosen->prediction.memory_limit_bytes, GIB, 512 * GIB, MEMORY_REACH,
+			GIB, set_memory, print_bytes},
 	};
 	int n = 0;
 	for (int i = 0; i < COUNT_OF(all); i++)
@@ -214,7 +220,8 @@ static void find_lead(const struct scan *scan, const struct search *search, stru
 	int64_t mine = 0, others = 0;
 	for (int s = 0; s < STRATEGY_COUNT; s++) {
 		const struct ranked *best = ranking_best(ranking, s);
-		if (best == NULL || best->tight)
+		if (best == NULL || best->tight ||
+			!ranking_is_rival(ranking, best->costs.of[ranking->objective]))
 			continue;
 		struct decision decision = decision_of(&search->space.plans[best->plan]);
 		int64_t cost = best->costs.of[ranking->objective];
@@ -242,7 +249,7 @@ static bool look_at(const struct scan *scan, double at, struct look *look, struc
 	moved->model = *scan->question->model;
 	moved->question.model = &moved->model;
 	moved->question.pareto = false;
-	moved->question.wanted = WANTED_WINNERS;
+	moved->question.wanted = WANTED_RIVALS;
 	scan->property->apply(at, moved);
 	bool ok = search_run(&moved->question, &arena, &search, &mine);
 	if (ok && !search.stopped) {
@@ -278,13 +285,19 @@ static double side_of(const struct scan *scan, double at, bool today)
 	return scan->property->step == 1 && side > 100 ? round(side) : side;
 }
 
-/* The next value to try, between one with today's decision (`stays`) and one with another
- * (`leaves`): the secant's zero of `lead`, if both are known; later trials bisect. */
+/* Has `lead` a zero between a value with today's decision (`stays`) and one with another
+ * (`leaves`)? Later trials do without. */
+static bool has_secant(const struct look *stays, const struct look *leaves, int trial)
+{
+	return trial < BISECTED_FROM && stays->lead > 0 && leaves->lead < 0;
+}
+
+/* The next value to try: the secant's zero of `lead`, or the middle. */
 static double guess(
 	const struct scan *scan, const struct look *stays, const struct look *leaves, int trial)
 {
 	double part = 0.5;
-	if (trial < BISECTED_FROM && stays->lead > 0 && leaves->lead < 0)
+	if (has_secant(stays, leaves, trial))
 		part = fmin(0.9, fmax(0.1, stays->lead / (stays->lead - leaves->lead)));
 	double value = stays->at * pow(leaves->at / stays->at, part);
 	if (scan->property->whole) {
@@ -319,34 +332,51 @@ static bool closed(const struct scan *scan, const struct look *stays, const stru
 				     : fabs(log(stays->at / leaves->at)) < SIDE / 2;
 }
 
+/* Looks at a value, which becomes the side of the bracket whose decision it has. */
+static bool narrow(const struct scan *scan, double at, struct look *stays, struct look *leaves,
+	struct look *look, struct error *error)
+{
+	if (!look_at(scan, at, look, error))
+		return false;
+	if (look->decision.kind != REFUSED)
+		*(same(&look->decision, &scan->today) ? stays : leaves) = *look;
+	return true;
+}
+
+/* Is one look enough for now? Two beside a secant's zero often end the search, but in the middle
+ * of a wide bracket the second says nothing new. */
+static bool is_halved(
+	const struct scan *scan, const struct look *stays, const struct look *leaves, int trial)
+{
+	return !scan->property->whole && !has_secant(stays, leaves, trial) &&
+	       fabs(log(stays->at / leaves->at)) > WIDE;
+}
+
 static bool close_in(struct scan *scan, struct look stays, struct look leaves, struct error *error)
 {
 	double at = leaves.at;
 	for (int trial = 0; trial < TRIALS_MAX && !closed(scan, &stays, &leaves); trial++) {
-		struct look look, before;
+		struct look before, beyond;
+		bool halved = is_halved(scan, &stays, &leaves, trial);
 		at = guess(scan, &stays, &leaves, trial);
-		if (!look_at(scan, side_of(scan, at, true), &before, error))
+		if (!narrow(scan, halved ? at : side_of(scan, at, true), &stays, &leaves, &before,
+			    error))
 			return false;
 		if (before.decision.kind == REFUSED)
 			return true;
-		if (!same(&before.decision, &scan->today)) {
-			leaves = before;
+		if (halved || !same(&before.decision, &scan->today))
 			continue;
-		}
-		stays = before;
-		if (!look_at(scan, side_of(scan, at, false), &look, error))
+		if (!narrow(scan, side_of(scan, at, false), &stays, &leaves, &beyond, error))
 			return false;
-		if (look.decision.kind == REFUSED)
+		if (beyond.decision.kind == REFUSED)
 			return true;
-		if (same(&look.decision, &scan->today)) {
-			stays = look;
+		if (same(&beyond.decision, &scan->today))
 			continue;
-		}
-		if (is_close(&before) && is_close(&look))
+		if (is_close(&before) && is_close(&beyond))
 			break;
 		scan->outcome = CHANGES;
 		scan->at = at;
-		scan->becomes = look.decision;
+		scan->becomes = beyond.decision;
 		return true;
 	}
 	return look_for_tie(scan, at, error);
@@ -470,8 +500,8 @@ static void add_same(
 static struct scan scan_new(const struct question *question, const struct property *property,
 	const struct plan *chosen, bool up)
 {
-	double end = up ? fmin(property->high, property->now * REACH)
-			: fmax(property->low, property->now / REACH);
+	double end = up ? fmin(property->high, property->now * property->reach)
+			: fmax(property->low, property->now / property->reach);
 	return (struct scan){.question = question,
 		.property = property,
 		.today = decision_of(chosen),

@@ -1,6 +1,7 @@
 /* The order of candidates and what it says about those that were not simulated. */
 #include "planner/evaluation/ranking.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,6 +214,13 @@ static bool covers(const struct costs *a, const struct costs *b)
 	return true;
 }
 
+/* The most that a plan of the front costs in the objective. */
+static double most_on_front(const struct ranking *ranking)
+{
+	const struct ranked *first = ranking_first(ranking);
+	return first != NULL ? RANKING_PARETO_WINDOW * (double)cost_of(ranking, first) : INFINITY;
+}
+
 /* Surely: whatever `plan` costs from `bounds` on. */
 static bool comes_before(const struct ranking *ranking, const struct ranked *entry, int plan,
 	const struct costs *bounds)
@@ -228,6 +236,8 @@ bool ranking_excludes(const struct ranking *ranking, const struct ranked *const 
 	int plan, const struct costs *bounds)
 {
 	const struct ranked least = {.costs = *bounds};
+	if ((double)cost_of(ranking, &least) > most_on_front(ranking))
+		return true;
 	for (int i = 0; i < n; i++)
 		if (comes_before(ranking, front[i], plan, bounds) && dominates(front[i], &least))
 			return true;
@@ -238,19 +248,25 @@ int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranke
 	int n, const struct costs *bounds)
 {
 	struct ranked least = {.costs = *bounds};
+	double most = most_on_front(ranking);
 	least.costs.of[ranking->objective] = INT64_MAX;
 	for (int i = 0; i < n; i++)
 		if (dominates(front[i], &least))
 			return cost_of(ranking, front[i]); /* they are in order */
-	return INT64_MAX;
+	return most < (double)INT64_MAX ? (int64_t)most : INT64_MAX;
 }
 
 int ranking_pareto(const struct ranking *ranking, const struct ranked **front, int most)
 {
+	const struct ranked *first = ranking_first(ranking);
 	int n = 0;
-	for (int i = 0; i < ranking->n && n < most; i++)
-		if (!is_dominated(&ranking->entries[i], front, n))
-			front[n++] = &ranking->entries[i];
+	for (int i = 0; i < ranking->n && n < most; i++) {
+		const struct ranked *entry = &ranking->entries[i];
+		if ((double)cost_of(ranking, entry) > most_on_front(ranking))
+			break;
+		if (entry->tight <= first->tight && !is_dominated(entry, front, n))
+			front[n++] = entry;
+	}
 	return n;
 }
 
@@ -283,10 +299,23 @@ static bool may_enter_front(const struct ranking *ranking, const struct ranked *
 	return within(bound, cost_of(ranking, ranking_first(ranking)), ranking->window);
 }
 
+bool ranking_is_rival(const struct ranking *ranking, int64_t cost)
+{
+	const struct ranked *first = ranking_first(ranking);
+	return first == NULL || within(cost, cost_of(ranking, first), RANKING_RIVALS);
+}
+
+static bool wants_winners(const struct ranking *ranking, const struct ranked *candidate)
+{
+	return ranking->wanted == WANTED_ALL ||
+	       (ranking->wanted == WANTED_RIVALS &&
+		       ranking_is_rival(ranking, cost_of(ranking, candidate)));
+}
+
 bool ranking_needs(const struct ranking *ranking, const struct ranked *candidate)
 {
 	return may_win(ranking, STRATEGY_COUNT, candidate) ||
-	       (ranking->wanted <= WANTED_WINNERS &&
+	       (wants_winners(ranking, candidate) &&
 		       may_win(ranking, (int)candidate->strategy, candidate)) ||
 	       (ranking->wanted == WANTED_ALL && may_enter_front(ranking, candidate));
 }

@@ -14,6 +14,7 @@
 
 #define RANKING_FUZZ   1.01 /* costs that are this close are no advantage */
 #define RANKING_WINDOW 1.10 /* runners-up cost at most this much more than the first */
+#define RANKING_RIVALS 1.03 /* rivals cost at most this much more (WANTED_RIVALS) */
 enum { RANKING_RUNNERS_UP = 5 };
 
 struct ranked {
@@ -63,7 +64,9 @@ int ranking_front(
 	const struct ranking *ranking, const struct ranked *front[1 + RANKING_RUNNERS_UP]);
 
 /* The Pareto front: in order, those that are better by more than the fuzz in some cost than
- * everything listed before them. Returns their number. */
+ * everything listed before them; with room, where the first has it; and of at most so many times
+ * its cost. Returns their number. */
+#define RANKING_PARETO_WINDOW 2.0
 enum { RANKING_PARETO_MAX = 256 };
 int ranking_pareto(const struct ranking *ranking, const struct ranked **front, int most);
 /* Whether the Pareto front of the entries lists one that comes before `plan`, and is as good up to
@@ -75,6 +78,9 @@ bool ranking_excludes(const struct ranking *ranking, const struct ranked *const 
  * rest. INT64_MAX: none. */
 int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranked *const *front,
 	int n, const struct costs *bounds);
+
+/* Is that cost of the objective close to that of the first? */
+bool ranking_is_rival(const struct ranking *ranking, int64_t cost);
 
 /* Could a candidate whose objective costs at least costs.of[objective], and whose other costs are
  * not known, still be the winner of all; change that, the winner of its strategy, or the front? */

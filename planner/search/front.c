@@ -24,7 +24,9 @@ static struct costs least_costs(const struct search *search, int plan)
 static bool may_be_on_front(const struct search *search, struct front *front, int plan)
 {
 	const struct costs least = least_costs(search, plan);
-	if (search->known[plan].simulated || too_large(search, plan))
+	const struct ranked *first = ranking_first(&search->ranking);
+	if (search->known[plan].simulated || too_large(search, plan) ||
+		(first != NULL && !first->tight && lacks_room(search, plan)))
 		return false;
 	if (front->entries != search->ranking.n) {
 		front->n = ranking_pareto(&search->ranking, front->of, RANKING_PARETO_MAX);
@@ -44,10 +46,24 @@ static double too_slow_for(const struct search *search, const struct front *fron
 	return costs_step_above(&search->space.plans[plan], time);
 }
 
+/* Raises a pipeline's bounds, where they do not exclude it yet, to those by its own schedule: the
+ * simulation takes several times as long. */
+static bool may_be_after_bounds(struct search *search, struct front *front, int plan)
+{
+	void (*const raise[])(struct search *, int) = {tighten, follow};
+	for (int i = 0; i < COUNT_OF(raise); i++) {
+		if (!may_be_on_front(search, front, plan))
+			return false;
+		if (search->space.plans[plan].mesh.pipeline > 1 && !search->known[plan].timed)
+			raise[i](search, plan);
+	}
+	return may_be_on_front(search, front, plan);
+}
+
 static bool consider_for_front(
 	struct search *search, struct front *front, int plan, struct error *error)
 {
-	if (!may_be_on_front(search, front, plan))
+	if (!may_be_after_bounds(search, front, plan))
 		return true;
 	if (!search->known[plan].timed && !time_plan(search, &search->evaluator, plan, error))
 		return false;

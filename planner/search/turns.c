@@ -439,6 +439,8 @@ void follow(struct search *search, int index)
 {
 	struct known *known = &search->known[index];
 	struct bound *bound = &search->bounds.of[index];
+	if (known->followed)
+		return;
 	known->path = evaluator_bound_time(&search->evaluator, &search->space.plans[index]);
 	known->followed = true;
 	bound->time = fmax(bound->time, known->path);

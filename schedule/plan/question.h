@@ -37,10 +37,10 @@ struct headroom {
 
 /* What a search is used for: each value needs less of it than the one before. */
 enum wanted {
-	WANTED_ALL,     /* runners-up, and of strategies that do not fit what misses by least */
-	WANTED_WINNERS, /* the best of each strategy */
-	WANTED_BEST,    /* the best of all */
-	WANTED_ANY      /* whether any has room */
+	WANTED_ALL,    /* runners-up, and of strategies that do not fit what misses by least */
+	WANTED_RIVALS, /* the best of each strategy that is close to the best of all */
+	WANTED_BEST,   /* the best of all */
+	WANTED_ANY     /* whether any has room */
 };
 
 struct question {

@@ -156,7 +156,7 @@ static void test_plain(void **state)
 	(void)state;
 	struct ranking ranking;
 	ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
-	ranking.wanted = WANTED_WINNERS;
+	ranking.wanted = WANTED_RIVALS;
 	add(&ranking, make_divided(0, 1000, 1));
 	add(&ranking, make_simple(1, 1021, 0)); /* too slow */
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
@@ -180,21 +180,23 @@ static void test_plain(void **state)
 	ranking_finish(&ranking);
 }
 
-/* The best of a strategy that has none yet, a runner-up of one that has, and a faster plan. */
+/* The best of a strategy that has none yet, far from the best of all and near it; a runner-up of
+ * one that has; and a faster plan. */
 static void test_wanted(void **state)
 {
 	static const struct {
 		enum wanted wanted;
-		bool other, runner_up;
-	} cases[] = {{WANTED_ALL, true, true}, {WANTED_WINNERS, true, false},
-		{WANTED_BEST, false, false}};
+		bool far, near, runner_up;
+	} cases[] = {{WANTED_ALL, true, true, true}, {WANTED_RIVALS, false, true, false},
+		{WANTED_BEST, false, false, false}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct ranking ranking;
 		ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
 		ranking.wanted = cases[i].wanted;
 		add(&ranking, make_simple(0, 1000, 0));
-		assert_int_equal(needs(&ranking, STRATEGY_NO_SHARD, 1500, false), cases[i].other);
+		assert_int_equal(needs(&ranking, STRATEGY_NO_SHARD, 1500, false), cases[i].far);
+		assert_int_equal(needs(&ranking, STRATEGY_NO_SHARD, 1025, false), cases[i].near);
 		assert_int_equal(needs_simple(&ranking, 1020, 0), cases[i].runner_up);
 		assert_true(needs_simple(&ranking, 900, 0));
 		ranking_finish(&ranking);
@@ -210,8 +212,10 @@ static void test_pareto(void **state)
 	struct ranking ranking;
 	ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
 	add(&ranking, make(3, STRATEGY_FULL_SHARD, 1000, 1000, 1000, false));
-	add(&ranking, make(4, STRATEGY_FULL_SHARD, 9000, 1000, 980, false));
-	add(&ranking, make(5, STRATEGY_FULL_SHARD, 9000, 995, 995, false)); /* within fuzz */
+	add(&ranking, make(4, STRATEGY_FULL_SHARD, 2000, 1000, 980, false));
+	add(&ranking, make(5, STRATEGY_FULL_SHARD, 2000, 995, 995, false)); /* within fuzz */
+	add(&ranking, make(6, STRATEGY_FULL_SHARD, 2001, 10, 10, false));   /* too slow */
+	add(&ranking, make(7, STRATEGY_FULL_SHARD, 900, 10, 10, true));     /* no room */
 	assert_int_equal(ranking_pareto(&ranking, front, 8), 2);
 	assert_int_equal(front[1]->plan, 4);
 	assert_int_equal(ranking_pareto(&ranking, front, 1), 1);
@@ -232,6 +236,12 @@ static void test_pareto(void **state)
 	assert_false(ranking_excludes(&ranking, front, n, 2, &bounds));
 	bounds.of[COST_NETWORK] = 1001;
 	assert_true(ranking_excludes(&ranking, front, n, 2, &bounds));
+	/* better in the rest, but too slow */
+	bounds = (struct costs){{2000, 10, 10, 0}};
+	assert_false(ranking_excludes(&ranking, front, n, 9, &bounds));
+	assert_int_equal(ranking_excludes_above(&ranking, front, n, &bounds), 2000);
+	bounds.of[COST_TIME] = 2001;
+	assert_true(ranking_excludes(&ranking, front, n, 9, &bounds));
 	ranking_finish(&ranking);
 }
 
