@@ -1,4 +1,4 @@
-/* schedule_build: the passes, and the laws that their product keeps. */
+/* Runs the passes, and checks that their product keeps the laws. */
 #include "schedule/laws/laws.h"
 #include "schedule/passes/passes.h"
 #include "schedule/schedule.h"

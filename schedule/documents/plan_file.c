@@ -1,4 +1,4 @@
-/* plan.yaml, written and read. */
+/* Reads and writes plan.yaml. */
 #include "schedule/documents/plan_file.h"
 
 #include <string.h>
@@ -37,8 +37,8 @@ static bool check_kind(const struct node *root, struct error *error)
 	return node_only_keys(root, keys, error);
 }
 
-/* The digest stands twice, here for people and in the prediction: a file that was cut short or
- * patched together from two shows. */
+/* The digest is written twice, once for people and once in the prediction, so that a file which was
+ * cut short or put together from two others is found. */
 static bool check_digest(const struct node *node, const struct plan_file *file, struct error *error)
 {
 	const char *digest = file->schedule_digest;

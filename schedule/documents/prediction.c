@@ -46,7 +46,7 @@ static const struct field peak_fields[] = {COUNT(peak_allocated_bytes, "peak_all
 	FIELD_STRING(struct prediction, peak_at, "peak_at", 0),
 	FIELD_INT32(struct prediction, peak_op, "peak_op", 0), FIELD_END};
 
-/* Of an int64_t[CATEGORY_COUNT]. */
+/* These are the members of an int64_t[CATEGORY_COUNT]. */
 static const struct field category_fields[] = {
 #define X(suffix, key)                                                                             \
 	{key, FIELD_TYPE_INT, CATEGORY_##suffix * sizeof(int64_t), FIELD_NOT_NEGATIVE, NULL},
@@ -218,7 +218,7 @@ static void write_classes(const struct prediction *prediction, struct writer *wr
 	writer_end_list(writer);
 }
 
-/* One alone says nothing that the figures do not. */
+/* A single class says nothing that the figures do not say already. */
 static bool read_classes(struct arena *arena, const struct node *map, struct prediction *prediction,
 	struct error *error)
 {
@@ -294,7 +294,7 @@ void prediction_write(const struct prediction *prediction, struct writer *writer
 	write_axes(prediction, writer);
 }
 
-/* Every key that the surrounding map may have, so that an unknown one is found. */
+/* Holds every key that the surrounding map may have, so that an unknown one is found. */
 struct key_list {
 	const char *keys[96];
 	int n;
@@ -324,7 +324,8 @@ static void add_keys(struct key_list *list, const char *const *keys, int n)
 		add_key(list, keys[i]);
 }
 
-/* `known`: keys of the surrounding map. An absent inner map leaves its fields as they are. */
+/* `known` has the keys of the surrounding map. If an inner map is absent, its fields stay as they
+ * are. */
 static bool read_parts(const struct field_part *parts, const struct key_list *known,
 	const struct node *map, void *object, struct arena *arena, struct error *error)
 {

@@ -1,9 +1,10 @@
-/* Where the time of an operation is booked: one table for both interpreters. */
+/* Says which part of the step an operation's time is booked on. Both interpreters use this
+ * table. */
 #include <stddef.h>
 
 #include "schedule/documents/prediction.h"
 
-/* What is not here counts as compute. */
+/* A kind of operation that is not listed counts as compute. */
 static const struct booking {
 	enum op_kind kind;
 	size_t member;

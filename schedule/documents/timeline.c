@@ -45,7 +45,8 @@ void timeline_write(const struct timeline *timeline, struct writer *writer)
 	writer_end_list(writer);
 }
 
-/* `node` must be a list of `n` elements; `what` they are, for the message. n < 0: any number. */
+/* Checks that `node` is a list of `n` elements, or of any number if n < 0. `what` names the
+ * elements in the message. */
 static bool check_list(const struct node *node, const struct node *map, const char *key, int n,
 	const char *what, struct error *error)
 {

@@ -1,5 +1,5 @@
-/* A schedule that says once what a step repeats: the passes build the list of a shorter question,
- * and what is left of it is numbered as the one that was asked. */
+/* Makes a schedule that says only once what a step repeats. The passes build the list of a shorter
+ * question; what is kept of that list is numbered as in the question that was asked. */
 #include "schedule/fold/folding.h"
 #include "schedule/passes/passes.h"
 
@@ -13,8 +13,7 @@ static struct schedule *build_short(struct arena *arena, const struct shorter *s
 	return step_end(step);
 }
 
-/* --- numbers of what was asked -------------------------------------------------------------------
- */
+/* --- the numbers of the question -------------------------------------------------------------- */
 
 static int end_of_modules(const struct shorter *shorter, int end)
 {
@@ -85,7 +84,7 @@ static void keep_loops(const struct folding *f)
 	}
 }
 
-/* NULL: it does not repeat exactly. */
+/* Returns NULL if the step does not repeat exactly. */
 static struct schedule *fold(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology, struct kept kept, bool lists)
 {
@@ -110,9 +109,9 @@ static struct schedule *fold(struct arena *arena, const struct plan *plan,
 	return f.schedule;
 }
 
-/* As few as are different at the ends, by what hooks reach over: the host waits for what was freed
- * two blocks ago, prefetching gathers for the next one. One more shows that neighbours are alike.
- */
+/* At either end we keep as few blocks as differ there, which depends on how far hooks reach: the
+ * host waits for what was freed two blocks ago, and prefetching gathers for the next block. One
+ * more block shows that neighbours are alike. */
 static struct kept kept_by(const struct plan *plan)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);

@@ -41,7 +41,7 @@ struct lap {
 	int neighbour; /* where its copy is that it was compared with: n or -n */
 };
 
-/* Where an operation is: in which sweep, among the operations of which group; -1. */
+/* Says in which sweep an operation is, and to which group it belongs there; -1 if to none. */
 struct region {
 	int sweep, group;
 };
@@ -92,7 +92,7 @@ int shorter_layer(const struct shorter *shorter, int layer);   /* in the model t
 int shorter_module(const struct shorter *shorter, int module); /* likewise */
 int shorter_parameter(const struct shorter *shorter, int parameter);
 
-/* False: a copy is not as its neighbour. */
+/* These return false when a copy is not like its neighbour. */
 bool fold_find_loops(struct folding *folding);
 bool fold_find_places(struct folding *folding);
 

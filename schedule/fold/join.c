@@ -1,10 +1,10 @@
-/* The micro-batch behind the repeated one has shown that neighbours are alike: it goes, and the
- * repeated one is carried out once more. */
+/* The micro-batch behind the repeated one has shown that neighbours are alike. It is removed here,
+ * and the repeated one is carried out once more in its place. */
 #include "schedule/fold/folding.h"
 
 #include <string.h>
 
-/* Of an operation that goes: the one that stands for it. */
+/* Returns the operation that stands for one that is removed. */
 static int joined_op(const struct folding *f, int op)
 {
 	return op >= f->body_first + f->body_n ? op - f->body_n : op;
@@ -16,8 +16,8 @@ static int joined_target(const struct folding *f, int op)
 	return op < 0 ? joined_op(f, op + n_ops) - n_ops + f->body_n : joined_op(f, op);
 }
 
-/* Per buffer: its number when those of the operations that go are gone; of one of these, the
- * number of the one that stands for it. */
+/* Returns the new number of each buffer. A buffer of a removed operation gets the number of the
+ * buffer that stands for it. */
 static int *joined_buffers(const struct folding *f)
 {
 	const struct program *program = f->program;
@@ -55,7 +55,7 @@ static void join_indices(const struct folding *f, const int *numbers)
 	}
 }
 
-/* In their new places, each but those that have the number of one before them. */
+/* Moves buffers to their new places. Those that share the number of an earlier one are dropped. */
 static void join_buffers(const struct folding *f, const int *numbers)
 {
 	struct program *program = f->program;

@@ -4,7 +4,7 @@
 
 #include "schedule/fold/folding.h"
 
-/* What has numbers of its own, which go on with the blocks. */
+/* Each of these has numbers of its own, which go on with the blocks. */
 enum space { UNITS, LAYERS, MODULES, RESIDENTS };
 enum { SPACE_COUNT = RESIDENTS + 1 };
 
@@ -34,7 +34,7 @@ struct named {
 };
 
 bool listing_find_spaces(struct listing_work *w);
-/* In the iterations of the lap round it. False: the list does not say. */
+/* Finds the name in the iterations of the lap round it. False when the list does not say. */
 bool listing_name(const struct listing_work *w, int op, struct named named, struct going *going);
 
 #endif

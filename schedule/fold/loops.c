@@ -1,5 +1,6 @@
-/* What repeats in the list of the shorter question: sweeps over its blocks, and in each the
- * operations of the block that stands for others, which must be as those of its neighbour. */
+/* Finds what repeats in the list of the shorter question: the sweeps over its blocks, and in each
+ * sweep the operations of the block that stands for others. These must be like the operations of
+ * its neighbour. */
 #include "schedule/fold/folding.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@ static bool is_repeated(const struct shorter *shorter, int layer)
 	return shorter->times[layer] > 1;
 }
 
-/* A group begins with every block, or every period-th of a run and of those beside it. */
+/* A group begins with every period-th block. */
 static void make_groups(struct folding *f)
 {
 	const struct shorter *shorter = f->shorter;
@@ -51,7 +52,8 @@ static bool is_backward(const struct op *op)
 	return op_kind_is_backward(op->kind) || op->kind == OP_RECOMPUTE;
 }
 
-/* The group that an operation belongs to by the block that it computes, or whose hook issued it. */
+/* An operation belongs to the group of the block that it computes, or of the block whose hook
+ * issued it. */
 static int group_of_op(const struct folding *f, const struct op *op)
 {
 	if (op->layer >= 0)
@@ -59,8 +61,8 @@ static int group_of_op(const struct folding *f, const struct op *op)
 	return group_of_unit(f, op->cause >= 0 ? op->cause : op->unit);
 }
 
-/* What follows the last group of the last sweep belongs to no block: a group is as long as the one
- * before it. */
+/* What follows the last group of the last sweep belongs to no block, so this group is taken to be
+ * as long as the one before it. */
 static void end_sweep(struct folding *f, int group, int end)
 {
 	const struct sweep *sweep = &f->sweeps[f->n_sweeps - 1];
@@ -104,7 +106,7 @@ static void find_sweeps(struct folding *f)
 /* --- laps ----------------------------------------------------------------------------------------
  */
 
-/* A number that goes on with the block, or one that stays. */
+/* A number either goes on with the block or stays the same. */
 static bool goes_on(int one, int two, int step)
 {
 	return two == one || two == one + step;
@@ -137,7 +139,7 @@ static bool ops_are_alike(const struct folding *f, const struct op *one, const s
 	       buffers_are_alike(f, one->gives, two->gives);
 }
 
-/* As often as blocks go on, or not at all. */
+/* Units and causes must go on exactly as blocks do, or not at all. */
 static bool blocks_go_on(
 	const struct folding *f, const struct op *one, const struct op *two, int by)
 {
@@ -209,8 +211,8 @@ static bool find_laps(struct folding *f)
 	return true;
 }
 
-/* Tensor ranks add up what they have alike leaf by leaf, behind all blocks of a unit: of a unit
- * that holds several, this is no part of a block's sweep, and blocks are not folded. */
+/* Tensor ranks add up the gradients that they have alike leaf by leaf, behind all blocks of a unit.
+ * If a unit holds several blocks, this is no part of a block's sweep, and blocks are not folded. */
 static bool leaves_are_in_laps(const struct folding *f)
 {
 	const struct shorter *shorter = f->shorter;
@@ -240,7 +242,7 @@ static void find_bases(struct folding *f)
 /* --- micro-batches -------------------------------------------------------------------------------
  */
 
-/* And what follows the last of them. */
+/* Also finds what follows the last of them. */
 static void find_first_of_micro_batches(struct folding *f)
 {
 	int n = 0, end = (int)f->shorter->plan.grad_accum;
@@ -294,7 +296,8 @@ static void find_takers(struct folding *f)
 			f->takers[slice_of(program, program->ops[x].takes)[i]] = x;
 }
 
-/* What lives between steps is there for every unit, what a loop takes for every iteration. */
+/* A buffer that lives between steps exists once for every unit, and one that a loop takes once for
+ * every iteration. */
 static void find_times(struct folding *f)
 {
 	for (int b = 0; b < f->program->n_buffers; b++) {

@@ -1,9 +1,8 @@
-/* Units, layers, modules and what lives between steps, by their numbers in the whole step: those of
- * a group of blocks go on with it. */
+/* Numbers units, layers, modules and the buffers that live between steps as in the whole step.
+ * Numbers of a repeated group of blocks go on with the group. */
 #include "schedule/fold/listing.h"
 
-/* --- where the whole step has them ---------------------------------------------------------------
- */
+/* --- their numbers in the whole step ---------------------------------------------------------- */
 
 static int group_of_unit(const struct listing_work *w, int unit)
 {
@@ -33,7 +32,7 @@ static int group_of(const struct listing_work *w, enum space space, int value)
 	case LAYERS:
 		break;
 	}
-	return layer / f->shorter->period; /* one behind the last block has a number too */
+	return layer / f->shorter->period; /* the end of the last block has a number too */
 }
 
 static bool is_run(const struct folding *f, int group)
@@ -46,7 +45,7 @@ static int times_of(const struct folding *f, int group)
 	return is_run(f, group) ? f->shorter->times[group * f->shorter->period] : 1;
 }
 
-/* In the whole step; of a repeated group the first. */
+/* Returns the group's number in the whole step; for a repeated group that of its first copy. */
 static int whole_group(const struct folding *f, int group)
 {
 	int whole = group;
@@ -55,7 +54,7 @@ static int whole_group(const struct folding *f, int group)
 	return whole;
 }
 
-/* Numbers of [0, n): those of a repeated group stand side by side, and for all of its copies. */
+/* Gives numbers to [0, n). The copies of a repeated group get numbers one after the other. */
 static bool number_all(struct listing_work *w, enum space space, int n)
 {
 	struct numbering *numbering = &w->spaces[space];
@@ -103,7 +102,7 @@ bool listing_find_spaces(struct listing_work *w)
 /* --- what an operation names ---------------------------------------------------------------------
  */
 
-/* In the shorter list; -1: nothing. */
+/* Returns the value in the shorter list, or -1 if the operation names nothing. */
 static int value_of(const struct listing_work *w, int op, struct named named)
 {
 	const struct program *program = w->f->program;
@@ -134,7 +133,8 @@ static struct going stays(const struct listing_work *w, enum space space, int va
 	return (struct going){numbering->first[value] + last, 0};
 }
 
-/* In an iteration: as many groups from the repeated one as in the shorter list. */
+/* Finds the name in each iteration: it is as many groups away from the repeated one as in the
+ * shorter list. */
 static bool name_in_lap(
 	const struct listing_work *w, int op, struct named named, int value, struct going *going)
 {
@@ -157,7 +157,8 @@ static bool name_in_lap(
 	return true;
 }
 
-/* The repeated group between two groups, or the second itself; -1. */
+/* Returns the repeated group between two groups, or the second one if that is repeated itself; else
+ * -1. */
 static int repeated_between(const struct folding *f, int from, int to)
 {
 	for (int g = to; g != from; g += to < from ? 1 : -1)
@@ -166,8 +167,8 @@ static int repeated_between(const struct folding *f, int from, int to)
 	return -1;
 }
 
-/* Of another group than its own: the same operation of the block beside it names the one beside.
- */
+/* True when the operation names another group than its own, and the same operation of the block
+ * beside it names the group beside that one. */
 static bool is_moving(
 	const struct listing_work *w, int op, struct named named, int value, int repeated)
 {

@@ -1,5 +1,5 @@
-/* Buffers by their numbers in the whole list, where they are taken, given back and used: what the
- * text form of the whole list needs beside the folded one. */
+/* Numbers buffers as in the whole list where they are taken, given back and used. The text form of
+ * the whole list needs this beside the folded list. */
 #include "schedule/fold/listing.h"
 
 #include <string.h>
@@ -52,7 +52,8 @@ static bool find_taken(struct listing_work *w)
 	return next == program->n_buffers;
 }
 
-/* The last operation that is carried out first at this position or before. */
+/* Returns the last operation that is carried out for the first time at this position or before
+ * it. */
 static int operation_at(const struct folding *f, int position)
 {
 	int low = 0, high = f->program->n_ops - 1;
@@ -71,8 +72,9 @@ static int offset_of(const struct folding *f, int buffer)
 	return buffer - slice_of(f->program, f->program->ops[f->takers[buffer]].takes)[0];
 }
 
-/* The number of what the operation at a position takes as the buffer was taken; -1: nothing like
- * it, as a block of another kind does. */
+/* Returns the number of the buffer that the operation at this position takes in the same place as
+ * `buffer` was taken. Returns -1 if that operation takes nothing like it, because its block is of
+ * another kind. */
 static int number_at(const struct listing_work *w, int position, int buffer)
 {
 	const struct folding *f = w->f;
@@ -95,7 +97,7 @@ static int number_at(const struct listing_work *w, int position, int buffer)
 	if (offset >= takes.count ||
 		buffers[slice_of(f->program, takes)[offset]].role != buffers[buffer].role)
 		return -1;
-	/* Behind the repeated micro-batch taken[] counts all of them already. */
+	/* Behind the repeated micro-batch taken[] already counts all of them. */
 	if (f->body_n > 0 && op >= f->body_first + f->body_n)
 		j = 0;
 	return w->taken[op] + i * (lap >= 0 ? w->taken_in_lap[lap] : 0) +
@@ -116,9 +118,9 @@ static void add_number(struct listing_work *w, struct position number)
 	w->unfolding->numbers[w->n_numbers++] = number;
 }
 
-/* From one of `times` iterations to the next, `by` positions on. False: there is none, or not
- * evenly far on, as where the first iteration names what was taken before the loop, among more or
- * fewer. */
+/* Finds by how much the number grows from one of `times` iterations to the next, which is `by`
+ * positions later. False when nothing like it is taken there, or when it does not grow evenly: the
+ * first iteration may name what was taken before the loop, among more buffers or fewer. */
 static bool find_step(
 	const struct listing_work *w, int position, int by, int buffer, int times, int *step)
 {
@@ -132,7 +134,7 @@ static bool find_step(
 	return next >= 0 && end >= 0 && end - first == last * *step;
 }
 
-/* A buffer that is given back or used, by where it was taken. */
+/* Finds the number of a buffer that is given back or used from where it was taken. */
 static bool number_of_taken(
 	const struct listing_work *w, int op, int index, struct position *number)
 {
@@ -163,10 +165,10 @@ static bool number_of(
 /* --- operations of all blocks at once ------------------------------------------------------------
  */
 
-/* Their buffers come block by block: a row has those of a group, and the repeated one of a column
- * stands for all of its copies. */
+/* The buffers of these operations are listed block by block. A row has those of one group, and the
+ * repeated row of a column stands for all of its copies. */
 struct column {
-	struct position first; /* `inner` is from one copy to the next */
+	struct position first; /* `inner` is the distance between copies */
 	int times;
 };
 
@@ -208,7 +210,8 @@ static bool find_column(
 	return true;
 }
 
-/* The group of blocks that a buffer is of, else -1: a part of the root unit may be of one. */
+/* Returns the group of blocks that a buffer belongs to, or -1. A part of the root unit may belong
+ * to a block. */
 static int group_of_item(const struct listing_work *w, struct slice slice, int i)
 {
 	const struct folding *f = w->f;
@@ -225,17 +228,17 @@ static int end_of_row(const struct listing_work *w, struct slice slice, int firs
 	return end;
 }
 
-/* Rows of `width` from `first` on, up to `end`. They go up or down the blocks. */
+/* Rows of `width` items lie in [first, end). They go up or down the blocks. */
 struct table {
 	int op;
 	enum fold_list list;
 	int first, end, width;
 	bool is_down;
-	struct position *items; /* `n` rows, with all copies */
+	struct position *items; /* `n` rows, including all copies */
 	int n;
 };
 
-/* False: it is not as long as the others. */
+/* False when the column is not as long as the others. */
 static bool expand_column(const struct listing_work *w, struct table *table, int c)
 {
 	int n = 0;
@@ -341,8 +344,7 @@ static void number_takes(struct listing_work *w, int op, struct slice *numbers)
 				   inside ? w->taken_in_micro_batch : 0});
 }
 
-/* --- all of it -----------------------------------------------------------------------------------
- */
+/* --- the whole list --------------------------------------------------------------------------- */
 
 static bool list_op(struct listing_work *w, int op)
 {
@@ -370,7 +372,7 @@ static bool list_taken(struct listing_work *w, int op)
 	return true;
 }
 
-/* The unit goes on with the copies of the buffer. */
+/* The unit goes on with the copies of its buffer. */
 static void list_residents(struct listing_work *w)
 {
 	const struct program *program = w->f->program;

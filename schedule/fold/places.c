@@ -1,5 +1,5 @@
-/* What operations wait for, in positions of the list that is carried out: by meaning, as the index
- * of the shorter list says it only for one iteration. */
+/* Finds what operations wait for, as positions in the list that is carried out. An index of the
+ * shorter list is right for one iteration only, so we find out what it means. */
 #include "schedule/fold/folding.h"
 
 static const struct lap *lap_of(const struct folding *f, int op)
@@ -10,8 +10,8 @@ static const struct lap *lap_of(const struct folding *f, int op)
 /* --- blocks --------------------------------------------------------------------------------------
  */
 
-/* One of an operation's indices: an operation that it waits for, or where what it gives back or
- * uses was taken. */
+/* Asks about one index of an operation: an operation that it waits for, or the place where a buffer
+ * that it gives back or uses was taken. */
 struct asking {
 	int op;
 	enum fold_list list;
@@ -43,7 +43,7 @@ static int index_asked(const struct folding *f, struct asking asking)
 	return slice_asked(f, asking).first + asking.i;
 }
 
-/* Negative: of the step before. */
+/* A negative target is an operation of the step before. */
 static int target_of(const struct folding *f, struct asking asking)
 {
 	int item = f->program->indices[index_asked(f, asking)];
@@ -53,7 +53,8 @@ static int target_of(const struct folding *f, struct asking asking)
 	return taker > asking.op ? taker - f->program->n_ops : taker;
 }
 
-/* The same of the block beside it waits for the same of another block, as far away. */
+/* True when the same operation of the neighbouring block waits for the same operation of another
+ * block, as far away. */
 static bool is_moving(const struct folding *f, struct asking asking, int target, int repeated)
 {
 	const struct region *region = &f->regions[asking.op], *at = &f->regions[target];
@@ -71,7 +72,8 @@ static bool is_moving(const struct folding *f, struct asking asking, int target,
 	       next - there[at->group + by] == target - there[at->group];
 }
 
-/* The repeated group between two groups, or the second itself; -1. */
+/* Returns the repeated group between two groups, or the second one if that is repeated itself; else
+ * -1. */
 static int repeated_between(const struct folding *f, int from, int to)
 {
 	for (int g = to; g != from; g += to < from ? 1 : -1)
@@ -86,7 +88,8 @@ static int position_of_last(const struct folding *f, int target)
 	return f->bases[target] + (lap != NULL ? (lap->times - 1) * lap->n : 0);
 }
 
-/* Both are groups of blocks: of what is left out the target is as far as the list says. */
+/* Both operations belong to groups of blocks. If the target moves with the block, it is as far away
+ * in the whole list as the shorter list says. */
 static int position_across(const struct folding *f, struct asking asking, int target)
 {
 	int from = f->regions[asking.op].group, to = f->regions[target].group;
@@ -105,7 +108,7 @@ static int position_across(const struct folding *f, struct asking asking, int ta
 	return f->bases[lap->first] + (iteration + d) * lap->n + target - sweep->start[to];
 }
 
-/* For an operation outside of laps: what is repeated was carried out last. */
+/* To an operation outside of laps, what is repeated is where it was carried out last. */
 static int position_from_outside(const struct folding *f, struct asking asking, int target)
 {
 	if (f->regions[asking.op].group >= 0 && f->regions[target].group >= 0)
@@ -113,7 +116,8 @@ static int position_from_outside(const struct folding *f, struct asking asking, 
 	return position_of_last(f, target);
 }
 
-/* The last lap between a target and the operation that asks, in which anything is freed; NULL. */
+/* Returns the last lap between a target and the operation that waits for it in which anything is
+ * freed, or NULL. */
 static const struct lap *lap_between(const struct folding *f, int op, int target, bool is_before)
 {
 	const struct lap *before = NULL;
@@ -129,8 +133,8 @@ static const struct lap *lap_between(const struct folding *f, int op, int target
 	return before;
 }
 
-/* The host waits for what was freed so many frees ago: behind a lap, for what the lap freed. False:
- * the list does not say which. */
+/* The host waits for what was freed a fixed number of frees ago, so behind a lap it waits for what
+ * the lap freed. False when the list does not say which free that is. */
 static bool find_freed(const struct folding *f, struct asking asking, int target, struct law *law)
 {
 	const struct lap *lap = lap_between(f, asking.op, target, law->is_before);
@@ -146,7 +150,7 @@ static bool find_freed(const struct folding *f, struct asking asking, int target
 	       f->program->ops[lap->first + target - start].kind == f->program->ops[target].kind;
 }
 
-/* The target is `d` groups from the one that waits, in each iteration. */
+/* The target is `d` groups away from the operation that waits, in each iteration. */
 static bool law_of_moving(
 	const struct folding *f, const struct lap *lap, int target, int next, struct law *law)
 {
@@ -172,7 +176,7 @@ static bool law_of_moving(
 	return true;
 }
 
-/* An operation of no block gives back for all of them: from the first on. */
+/* An operation of no block gives back the buffers of all blocks, from the first one on. */
 static int position_of_taken(const struct folding *f, struct asking asking, int target)
 {
 	int buffer = f->program->indices[index_asked(f, asking)];
@@ -181,7 +185,7 @@ static int position_of_taken(const struct folding *f, struct asking asking, int 
 	return for_all ? f->bases[target] : position_from_outside(f, asking, target);
 }
 
-/* What lives between steps is taken by nobody. */
+/* No operation takes a buffer that lives between steps, so there is no place to find. */
 static bool is_asked(const struct folding *f, struct asking asking)
 {
 	if (asking.i >= slice_asked(f, asking).count)
@@ -225,7 +229,7 @@ static int micro_batches_behind(const struct folding *f)
 	return (f->shorter->micro_batch_times - 1) * f->micro_n;
 }
 
-/* Seen from outside of the repeated micro-batch, or from the next step: the last of them. */
+/* From outside of the repeated micro-batch, and from the next step, the last one is meant. */
 static int position_of(const struct folding *f, int base)
 {
 	return base >= f->micro_first && f->micro_n > 0 ? base + micro_batches_behind(f) : base;
@@ -236,7 +240,7 @@ static bool is_in_body(const struct folding *f, int op)
 	return op >= f->body_first && op < f->body_first + f->body_n;
 }
 
-/* Both ends of an inner law lie on the same side. */
+/* True when the first and the last target are on the same side of the repeated micro-batch. */
 static bool place_from_outside(
 	const struct folding *f, const struct law *law, int times, struct position *place)
 {
@@ -245,7 +249,7 @@ static bool place_from_outside(
 	return position_of(f, last) - first == last - law->first;
 }
 
-/* The same of the micro-batch before; op < 0: there is none. */
+/* Asks the same of the micro-batch before. `op` is -1 if there is none. */
 static struct asking of_micro_batch_before(const struct folding *f, struct asking asking)
 {
 	const struct op *ops = f->program->ops;
@@ -262,14 +266,14 @@ static struct asking of_micro_batch_before(const struct folding *f, struct askin
 	return before;
 }
 
-/* An operation behind the repeated micro-batch that waits for one before it: for the same one as in
- * the micro-batch before, or for one as far back. */
+/* An operation behind the repeated micro-batch waits for one before it. It is either the operation
+ * that the micro-batch before waits for, or one that lies as far back. */
 static bool find_place_far_back(const struct folding *f, struct asking asking)
 {
 	int index = index_asked(f, asking);
 	struct asking before = of_micro_batch_before(f, asking);
 	if (before.op < 0)
-		return asking.list == WAITS; /* what was gathered once and stays */
+		return asking.list == WAITS; /* it was gathered once and stays */
 	int distance = f->laws[index].first - f->laws[index_asked(f, before)].first;
 	if (distance == f->micro_n)
 		f->program->places[index].first += micro_batches_behind(f);
@@ -314,7 +318,7 @@ static bool find_place(const struct folding *f, struct asking asking)
 	return true;
 }
 
-/* What is asked, for all that operations have in the lists from `first` to `last`. */
+/* Calls `find` for every index in the lists from `first` to `last`. */
 static bool find_all(const struct folding *f, enum fold_list first, enum fold_list last,
 	bool (*find)(const struct folding *f, struct asking))
 {

@@ -1,4 +1,4 @@
-/* The shorter question: alike blocks and micro-batches are left out. */
+/* Makes the shorter question by leaving out alike blocks and micro-batches. */
 #include "schedule/fold/folding.h"
 
 /* --- which blocks are alike ----------------------------------------------------------------------
@@ -11,7 +11,7 @@ struct blocks {
 	int n;
 	const struct unit *units; /* NULL: every block has the same */
 	int n_units;
-	int *first_units; /* per block, and behind the last one: its first unit */
+	int *first_units; /* per block, and one more: its first unit */
 };
 
 static int end_of(const struct blocks *blocks, int block)
@@ -35,7 +35,8 @@ static bool modules_are_alike(const struct model *model, int one, int two, int n
 	return true;
 }
 
-/* With the same choices, as far from the beginning of the block. */
+/* Two blocks' units are alike if they have the same choices and lie as far from the beginning of
+ * the block. */
 static bool units_are_alike(const struct blocks *blocks, int one, int two)
 {
 	int n = blocks->first_units[one + 1] - blocks->first_units[one];
@@ -54,7 +55,7 @@ static bool units_are_alike(const struct blocks *blocks, int one, int two)
 	return true;
 }
 
-/* And nothing between them but blocks. */
+/* Nothing but blocks may lie between them. */
 static bool are_alike(const struct blocks *blocks, int one, int two)
 {
 	int first = blocks->modules[one], second = blocks->modules[two];
@@ -85,14 +86,14 @@ static void find_first_units(struct blocks *blocks, struct arena *arena)
 	blocks->first_units[blocks->n] = u;
 }
 
-/* Buckets and traces cut blocks differently. */
+/* Buckets and traces cut the model without regard to blocks, so those plans are not folded. */
 static bool may_cut(const struct plan *plan)
 {
 	enum layout_kind layout = plan_layout(plan);
 	return layout != LAYOUT_WHOLE && layout != LAYOUT_PARTITIONED;
 }
 
-/* Every unit holds blocks whole, and all of them have the same choices. */
+/* True when every unit holds whole blocks, and all of these have the same choices. */
 static bool has_plain_units(const struct plan *plan)
 {
 	return (plan->wrap.kind == WRAP_BLOCK || plan->wrap.kind == WRAP_BLOCKS) &&
@@ -122,7 +123,8 @@ static struct blocks blocks_of(
 /* --- what is taken out ---------------------------------------------------------------------------
  */
 
-/* Blocks [first, end) repeat: those behind the repeated one, but for the last. */
+/* Blocks [first, end) are alike. Those behind the repeated one go, except that the last ones
+ * stay. */
 static void cut_run(
 	struct shorter *shorter, const struct blocks *blocks, struct kept kept, int first, int end)
 {
@@ -245,7 +247,7 @@ static void make_model(struct shorter *shorter, struct arena *arena, const struc
 	}
 }
 
-/* Without those inside of what was taken out. */
+/* Leaves out the units inside of what was taken out. */
 static void make_units(struct shorter *shorter, struct arena *arena, const struct blocks *blocks)
 {
 	const struct cut *cut = shorter->cuts, *end = cut + shorter->n_cuts;
@@ -282,10 +284,11 @@ static void make_times(struct shorter *shorter, struct arena *arena)
 /* --- the plan ------------------------------------------------------------------------------------
  */
 
-/* The first micro-batch leaves gradients, to which later ones are added: where each reduces them,
- * that takes more operations, and what the second one waits for is not as far back. With a single
- * unit what is waited for is a micro-batch further back. Behind the repeated one stays the last,
- * and where only that one reduces all the way, one more that shows that neighbours are alike. */
+/* The first micro-batch leaves gradients, to which later ones are added. Where each micro-batch
+ * reduces its gradients, that takes more operations, and what the second one waits for is not as
+ * far back. With a single unit, what is waited for is one micro-batch further back. The last
+ * micro-batch stays behind the repeated one. Where only the last one reduces over all ranks, one
+ * more stays, which shows that neighbours are alike. */
 static void make_plan(struct shorter *shorter, struct arena *arena, const struct plan *plan)
 {
 	int first = 1 + plan->sync_each_micro_batch + (plan->wrap.kind == WRAP_MODEL);
@@ -325,8 +328,7 @@ bool shorter_make(struct shorter *shorter, struct arena *arena, const struct pla
 	return shorter->n_cuts > 0 || shorter->first_micro_batch >= 0;
 }
 
-/* --- back ----------------------------------------------------------------------------------------
- */
+/* --- numbers of the question ------------------------------------------------------------------ */
 
 int shorter_layer(const struct shorter *shorter, int layer)
 {

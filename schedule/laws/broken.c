@@ -1,4 +1,4 @@
-/* How a broken law is told. */
+/* Writes the message about a broken law. */
 #include <stdarg.h>
 #include <stdio.h>
 

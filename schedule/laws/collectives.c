@@ -1,10 +1,10 @@
-/* The laws of collectives: over which groups, of which buffers, of how many bytes. */
+/* Checks over which groups a collective runs, which buffers it uses and how many bytes it moves. */
 #include "schedule/laws/laws.h"
 
 #define BIT(x) (1u << (x))
 
-/* Groups that a kind may run over; [1]: without a unit (the gradient norm). Operands: the roles of
- * uses[0] and, where there are two, of uses[1]. */
+/* groups[0] has the groups that a kind may run over for a unit, and groups[1] those without one
+ * (the gradient norm). Operands are the roles of uses[0] and, where there are two, of uses[1]. */
 static const struct collective_law {
 	enum op_kind kind;
 	unsigned groups[2];
@@ -38,7 +38,8 @@ static bool is_operand(const struct program *program, const struct op *op, int i
 	return (mask >> buffer->role & 1) && buffer->unit == op->unit && !buffer_in_host(buffer);
 }
 
-/* The payload fills its buffers exactly: `whole` on one side, a rank's part of it on the other. */
+/* The payload must fill its buffers exactly: `whole` on one side, and a rank's part of it on the
+ * other. */
 static bool fits(const struct program *program, const struct op *op, int64_t ranks)
 {
 	const int *uses = slice_of(program, op->uses);
@@ -51,8 +52,9 @@ static bool fits(const struct program *program, const struct op *op, int64_t ran
 	return whole == op->bytes && op->bytes % ranks == 0 && part == op->bytes / ranks;
 }
 
-/* A rank's part lies in the whole already: ZeRO's gathers of parameters that all ranks keep, and
- * sums of gradients of which it needs its part alone; which replicas of it then sum. */
+/* True when a rank's part already lies in the whole: ZeRO gathers parameters that all ranks keep,
+ * sums gradients of which a rank needs its part alone, and then sums that part over its replicas.
+ */
 static bool is_in_place(const struct program *program, const struct op *op)
 {
 	static const unsigned wholes[OP_KIND_COUNT] = {
@@ -82,14 +84,14 @@ static bool check_in_place(const struct schedule *schedule, const struct program
 		i, op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
 }
 
-/* What a rank gives to a gather, and keeps of a sum. */
+/* True for what a rank gives to a gather or keeps of a sum. */
 static bool is_part_of(const struct op *op, int use)
 {
 	return op->uses.count > 1 && ((op->kind == OP_ALL_GATHER && use == 0) ||
 					     (op->kind == OP_REDUCE_SCATTER && use == 1));
 }
 
-/* Saved tensors, and gradients of parameters that tensor ranks have alike. */
+/* True for saved tensors, and for gradients of parameters that tensor ranks have alike. */
 static bool is_among(const struct op *op, const struct buffer *buffer)
 {
 	enum category category = buffer_role_category(buffer->role);
@@ -97,7 +99,7 @@ static bool is_among(const struct op *op, const struct buffer *buffer)
 	       (category == CATEGORY_GRADIENTS && op->kind == OP_ALL_REDUCE);
 }
 
-/* Such gradients may lie in several buckets. */
+/* Gradients that tensor ranks have alike may lie in several buckets. */
 static bool gradients_hold(const struct program *program, const struct op *op)
 {
 	const int *uses = slice_of(program, op->uses);
@@ -111,9 +113,8 @@ static bool gradients_hold(const struct program *program, const struct op *op)
 	return held >= op->bytes;
 }
 
-/* Tokens between the ranks that divide the model, or the norm of their gradients. What a rank gives
- * or keeps lies among its saved tensors, of which it is a part; the whole is a buffer of its own,
- * or among them too. */
+/* Ranks that divide the model exchange tokens, or the norm of their gradients. What a rank gives or
+ * keeps is a part of its saved tensors; the whole is a buffer of its own or lies among them too. */
 static bool check_tokens(
 	const struct program *program, const struct group *group, int i, struct error *error)
 {
@@ -134,20 +135,21 @@ static bool check_tokens(
 		       op_kind_name(op->kind), (long long)op->bytes, (long long)group->size);
 }
 
-/* Who exchanges rows how. */
+/* Says which groups exchange rows by which collective. */
 static bool exchanges_rows(enum op_kind kind, enum group_kind group)
 {
 	static const unsigned groups[OP_KIND_COUNT] = {
 		[OP_ALL_TO_ALL] = BIT(GROUP_EXPERT),
 		[OP_ALL_GATHER] = BIT(GROUP_EXPERT_TENSOR) | BIT(GROUP_EXPERT_ALL),
 		[OP_REDUCE_SCATTER] = BIT(GROUP_EXPERT_TENSOR),
-		[OP_ALL_REDUCE] = BIT(GROUP_EXPERT), /* what the norm is of */
+		[OP_ALL_REDUCE] = BIT(GROUP_EXPERT), /* the row counts that the norm is taken of */
 	};
 	return groups[kind] >> group & 1;
 }
 
-/* Rows between the ranks that have other experts, or parts of the same, as many as the fullest gets
- * or sends; others have fewer. What comes back may lie among the saved tensors. */
+/* Ranks that have other experts, or parts of the same ones, exchange as many rows as the fullest of
+ * them gets or sends. The others exchange fewer. What comes back may lie among the saved tensors.
+ */
 static bool check_rows(
 	const struct program *program, const struct group *group, int i, struct error *error)
 {
@@ -189,7 +191,7 @@ static bool check_bucket(const struct program *program, int i, int64_t ranks, st
 		op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
 }
 
-/* The gradient of a table that two stages have: it lies in a bucket. */
+/* Two stages have the same table, whose gradient lies in a bucket. */
 static bool check_table(const struct program *program, int i, struct error *error)
 {
 	const struct op *op = &program->ops[i];
@@ -212,8 +214,8 @@ static bool is_given(const struct program *program, const struct op *op, int buf
 	return false;
 }
 
-/* To the next rank of a ring: what comes from the one before fills buffers that it leaves behind.
- */
+/* Each rank sends to the next one of a ring, and what comes from the one before fills buffers that
+ * the message leaves behind. */
 static bool check_rotation(
 	const struct program *program, const struct group *group, int i, struct error *error)
 {

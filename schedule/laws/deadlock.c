@@ -1,14 +1,14 @@
-/* The joint graph of all classes has no cycle: it is walked without times. What meets others (a
- * message, a collective over classes) ends when all have come to it, as if nothing were buffered:
- * buffers only take edges away. What an operation starts after is in docs/schedule.md; the step
- * before has ended. */
+/* Checks that the joint graph of all classes has no cycle, by walking it without times. An
+ * operation that meets others (a message, or a collective over classes) ends when all of them have
+ * come to it. We assume that nothing is buffered, since buffers only take edges away.
+ * docs/schedule.md says what an operation starts after. The step before has ended. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "schedule/laws/laws.h"
 
-/* Where several classes meet: two that exchange messages, or all that carry out a collective. By
- * class: the operation that is there. */
+/* Several classes meet here: two that exchange a message, or all that carry out a collective. The
+ * members are by class and give the operation that is there. */
 struct meeting {
 	int n, needs;
 	int *ops;
@@ -17,17 +17,19 @@ struct meeting {
 struct walker {
 	const struct program *program;
 	int class;
-	int host;                /* the next to be issued */
-	int heads[STREAM_COUNT]; /* the first that has not ended; -1 */
-	int *stream_next;        /* by operation: the one behind it on its stream, -1 */
-	int *engine_before;      /* collectives: the one before it on its communicator, -1 */
-	bool *waits, *ended;     /* by operation: others are still to come to it */
+	int host;                /* the next operation to be issued */
+	int heads[STREAM_COUNT]; /* the first operation that has not ended, or -1 */
+	int *stream_next;        /* by operation: the next one on its stream, or -1 */
+	int *engine_before;  /* by operation: the collective before it on its communicator, or -1 */
+	bool *waits, *ended; /* by operation; one that waits is at its meeting, where others are
+				missing */
 };
 
 struct joint {
 	const struct schedule *schedule;
 	struct walker *walkers;
-	struct meeting *meetings; /* by group and: sender and receiver, or (both 0) a collective */
+	struct meeting *meetings; /* by group and by sender and receiver, which are both 0 for a
+				     collective */
 	int n_ended, n_ops;
 	struct arena arena;
 };
@@ -63,7 +65,7 @@ static void end(struct joint *j, struct walker *w, int i)
 	j->n_ended++;
 }
 
-/* The last one to come ends it for all. */
+/* The last class that comes to a meeting ends it for all. */
 static void come(struct joint *j, struct walker *w, int i)
 {
 	const struct op *op = &w->program->ops[i];
@@ -87,7 +89,7 @@ static void come(struct joint *j, struct walker *w, int i)
 	meeting->n = 0;
 }
 
-/* Of this step; those of the step before are over. */
+/* Looks at operations of this step only, because those of the step before are over. */
 static bool are_over(const struct walker *w, struct slice slice)
 {
 	const int *ops = slice_of(w->program, slice);
@@ -97,7 +99,8 @@ static bool are_over(const struct walker *w, struct slice slice)
 	return true;
 }
 
-/* Blocked by what it waits for, or by what it carries out itself. */
+/* The host issues its next operation, unless that has to wait or the host is still carrying out the
+ * one before. */
 static bool issue(struct walker *w)
 {
 	int before = w->host - 1;
@@ -123,7 +126,7 @@ static bool start(struct joint *j, struct walker *w, int i)
 	return true;
 }
 
-/* As far as it goes by itself. */
+/* Lets one class go on as far as it can by itself. */
 static bool go_on(struct joint *j, struct walker *w)
 {
 	bool moved = false, any;
@@ -164,8 +167,7 @@ static void walker_init(struct joint *j, int class)
 	j->n_ops += n;
 }
 
-/* --- what it is stuck in -------------------------------------------------------------------------
- */
+/* --- where it is stuck ------------------------------------------------------------------------ */
 
 static int first_that_waits(const struct walker *w)
 {
@@ -175,7 +177,7 @@ static int first_that_waits(const struct walker *w)
 	return -1;
 }
 
-/* "op 3 (send to class 1, micro-batch 0, forward)" */
+/* Writes for example "op 3 (send to class 1, micro-batch 0, forward)". */
 static void tell_op(const struct walker *w, int i, char *buffer, size_t size)
 {
 	const struct op *op = &w->program->ops[i];

@@ -1,6 +1,6 @@
-/* The laws about meaning: groups fit the mesh, collectives fit their buffers, a buffer comes from
- * the operation that fills it, a unit is gathered when it is computed, and its gradient is reduced
- * over all data-parallel ranks, in the right order, before the optimizer updates it. */
+/* Checks what a schedule means: groups fit the mesh, collectives fit their buffers, a buffer comes
+ * from the operation that fills it, a unit is gathered when it is computed, and its gradient is
+ * reduced over all data-parallel ranks, in the right order, before the optimizer updates it. */
 #include <stdlib.h>
 
 #include "schedule/laws/laws.h"
@@ -35,7 +35,7 @@ static bool check_plan(const struct schedule *schedule, struct error *error)
 	return true;
 }
 
-/* Ranks of one class. */
+/* Returns how many ranks one class has. */
 static int64_t ranks_of_class(const struct mesh *mesh)
 {
 	return mesh->replicate * mesh->shard * mesh->context * mesh->tensor;
@@ -45,8 +45,8 @@ struct shape {
 	int64_t size, stride;
 };
 
-/* The size and the stride that the mesh gives to groups of a kind. A reshard group may be any part
- * of the shard group. */
+/* Returns the size and the stride that the mesh gives to groups of a kind. A reshard group may be
+ * any part of the shard group. */
 static struct shape shape_of(const struct schedule *schedule, const struct group *group)
 {
 	const struct plan *plan = &schedule->plan;
@@ -146,8 +146,9 @@ bool schedule_check_tables(
 /* --- who fills and who ends a buffer -------------------------------------------------------------
  */
 
-/* Kinds of operations that may take a buffer of a role, because they fill it (zeros count for
- * gradients); 0: only resident ones exist. `ends`: who may give it; 0 = anybody. */
+/* For each role: the kinds of operations that may take a buffer because they fill it (zeros count
+ * for gradients), where 0 means that only resident ones exist; and the kinds that may give it back,
+ * where 0 means any. */
 static const struct {
 	unsigned takes, ends;
 } roles[BUFFER_ROLE_COUNT] = {
@@ -224,9 +225,9 @@ static bool check_owners(const struct program *program, int index, struct error 
 /* --- units ---------------------------------------------------------------------------------------
  */
 
-/* A unit is gathered when it is computed: compute reads its unsharded parameters, or a whole copy.
- * Only the probabilities of attention are recomputed without parameters, and gradients of weights
- * are made without these. */
+/* Compute must find its unit gathered: it reads the unit's unsharded parameters, or a whole copy.
+ * Two passes read none: the recomputation of attention's probabilities, and the part of backward
+ * that makes gradients of weights. */
 static bool check_gathered(
 	const struct schedule *schedule, const struct program *program, int i, struct error *error)
 {
@@ -248,17 +249,17 @@ static bool check_gathered(
 		op_kind_name(op->kind), op->unit);
 }
 
-/* How far a unit's gradient has come. */
+/* Says how far a unit's gradient has come. */
 struct progress {
-	int micro_batch, stage; /* of the last operation on it */
-	int reduced_in;         /* the last micro-batch with a reduction, -1 */
-	int reductions;         /* micro-batches with one */
-	int64_t covered;        /* ranks that the last one sums over */
-	int updates;            /* optimizer operations */
-	int landed_in;          /* the last micro-batch whose gradient the host has, -1 */
+	int micro_batch, stage; /* those of the last operation on it */
+	int reduced_in;         /* the last micro-batch with a reduction, or -1 */
+	int reductions;         /* how many micro-batches have one */
+	int64_t covered;        /* how many ranks the last one sums over */
+	int updates;            /* how many optimizer operations */
+	int landed_in;          /* the last micro-batch whose gradient the host has, or -1 */
 };
 
-/* The order inside one micro-batch; 0 = not a stage. */
+/* The order inside of one micro-batch; 0 means that the kind is no stage. */
 static const int stages[OP_KIND_COUNT] = {
 	[OP_FLATTEN_GRADIENTS] = 1,
 	[OP_CAST_GRADIENTS] = 2,
@@ -267,7 +268,7 @@ static const int stages[OP_KIND_COUNT] = {
 	[OP_ACCUMULATE_GRADIENTS] = 5,
 	[OP_COPY_D2H] = 6,
 };
-enum { STAGE_ON_HOST = 7 }; /* accumulation there */
+enum { STAGE_ON_HOST = 7 }; /* the host adds gradients up */
 
 static bool note_reduction(const struct schedule *schedule, const struct unit *units,
 	const struct op *op, int unit, struct progress *progress, struct error *error)
@@ -296,13 +297,14 @@ static bool note_stage(const struct schedule *schedule, const struct program *pr
 	const struct op *op = &program->ops[index];
 	int stage = op->stream == STREAM_HOST && stages[op->kind] > 0 ? STAGE_ON_HOST
 								      : stages[op->kind];
-	/* Parts of a tied table's gradient, of other tokens' no more than before. */
+	/* These are parts of a tied table's gradient, from other tokens, so they cover no more
+	 * ranks. */
 	if (op->group >= 0 && group_joins_classes(&schedule->groups[op->group]))
 		return true;
-	/* Partial sums are added before the replicas are reduced, and after. */
+	/* Partial sums are added up both before and after replicas are reduced. */
 	if (schedule->plan.late_all_reduce && stage == stages[OP_ACCUMULATE_GRADIENTS])
 		return true;
-	/* A pipeline adds the last micro-batch's to the others' before they are reduced. */
+	/* A pipeline adds the last micro-batch's gradient to the others before they are reduced. */
 	if (schedule->n_classes > 1 && op->kind == OP_ACCUMULATE_GRADIENTS &&
 		op->stream == STREAM_COMPUTE)
 		return true;

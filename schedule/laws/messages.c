@@ -1,20 +1,20 @@
-/* The laws between classes: every send has its receive, with the same tag, bytes and dtype;
- * messages between two classes over one group are received in the order in which they are sent,
- * because that is all that NCCL tells them apart by; collectives over several classes come in one
+/* The laws between classes. Every send has its receive, with the same tag, bytes and dtype.
+ * Messages between two classes over one group are received in the order in which they are sent,
+ * because NCCL tells them apart by nothing else. Collectives over several classes come in one
  * order. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "schedule/laws/laws.h"
 
-/* Operations of one class, in list order. */
+/* Lists operations of one class in the order of its list. */
 struct run {
 	const struct program *program;
 	int class, n;
 	int *ops;
 };
 
-/* From one class to another over one group. */
+/* Connects one class with another over one group. */
 struct channel {
 	const struct schedule *schedule;
 	int group;
@@ -40,7 +40,7 @@ static bool has_tag(const struct run *run, const struct op *op)
 	return false;
 }
 
-/* "micro-batch 1, chunk 0, forward" */
+/* Writes for example "micro-batch 1, chunk 0, forward". */
 static const char *tag_of(const struct op *op, char buffer[64])
 {
 	snprintf(buffer, 64, "micro-batch %d, chunk %d, %s", op->micro_batch, op->message.chunk,
@@ -102,7 +102,7 @@ static bool check_pair(const struct channel *c, int k, struct error *error)
 		dtype_name(received->dtype), tag_of(sent, tag));
 }
 
-/* The k-th message is not the one that is received k-th. */
+/* Says that the k-th message sent is not the k-th received. */
 static bool tell_mismatch(const struct channel *c, int k, struct error *error)
 {
 	const struct run *sent = &c->sent, *received = &c->received;
@@ -153,7 +153,7 @@ static bool check_sent_once(const struct channel *c, struct error *error)
 	return ok;
 }
 
-/* Streams order what is sent, and what is received. */
+/* One stream must order all that is sent, and one all that is received. */
 static bool check_stream(const struct run *run, const char *what, struct error *error)
 {
 	for (int k = 1; k < run->n; k++)
@@ -176,7 +176,8 @@ static bool check_channel(const struct channel *c, struct error *error)
 	       check_stream(&c->received, "receive", error);
 }
 
-/* Of `class`: messages over the group with the other one, or (peer < 0) collectives. */
+/* Returns the messages of `class` with the other class over the group or, if peer < 0, its
+ * collectives. */
 static struct run run_of(
 	const struct schedule *schedule, int class, enum op_class kind, int group, int peer)
 {
@@ -195,7 +196,7 @@ static struct run run_of(
 	return run;
 }
 
-/* Those that are sent, or received. */
+/* Keeps only operations of one kind: those that send, or those that receive. */
 static void keep_kind(struct run *run, enum op_kind kind)
 {
 	int n = run->n;

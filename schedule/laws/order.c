@@ -17,10 +17,10 @@ struct validation {
 	const struct schedule *schedule;
 	const struct program *program;
 	struct clock *clocks;
-	int *taker, *giver;        /* per buffer: operation, -1 */
-	int *first_use, *last_use; /* per buffer, list order */
-	int *sent_by;              /* per buffer: the last ring's message that reads it; -1 */
-	int *beside;               /* per buffer: what uses it beside the last one */
+	int *taker, *giver;        /* per buffer: the operation, or -1 */
+	int *first_use, *last_use; /* per buffer, in list order */
+	int *sent_by;              /* per buffer: the last message of a ring that reads it, or -1 */
+	int *beside;               /* per buffer: the operation that uses it beside the last one */
 	struct error *error;
 };
 
@@ -70,7 +70,7 @@ static bool check_op(struct validation *v, int i)
 		return broken(v, "op %d: group %d with %s", i, op->group, op_kind_name(op->kind));
 	if (op->bytes < 0)
 		return broken(v, "op %d: %lld bytes", i, (long long)op->bytes);
-	/* waits point backwards: into this step before i, or into the step before */
+	/* Waits point backwards: into this step before i, or into the step before. */
 	return check_slice(v, i, op->waits, -ops, i, "waits") &&
 	       check_slice(v, i, op->host_waits, -ops, i, "host_waits") &&
 	       check_slice(v, i, op->takes, 0, buffers, "takes") &&
@@ -98,7 +98,7 @@ static void clock_merge(struct clock *into, const struct clock *from, int shift)
 	}
 }
 
-/* After `op` has finished: what it knew at its start, and itself. */
+/* Adds what `op` knew at its start, and `op` itself, because it has finished. */
 static void clock_wait(struct validation *v, struct clock *clock, int op, bool first_round)
 {
 	int n = v->program->n_ops, shift = op < 0 ? n : 0, index = op + shift;
@@ -110,7 +110,7 @@ static void clock_wait(struct validation *v, struct clock *clock, int op, bool f
 		*own = op;
 }
 
-/* Two rounds: the second knows the step before by the first. */
+/* There are two rounds, because the second knows the step before from the first. */
 static void clocks_round(struct validation *v, bool first_round)
 {
 	int n = v->program->n_ops;
@@ -135,12 +135,13 @@ static void clocks_round(struct validation *v, bool first_round)
 			clock_wait(v, &clock, waits[w], first_round);
 		v->clocks[i] = clock;
 		last_on_stream[op->stream] = i;
-		if (op->stream == STREAM_HOST) /* the issuing thread has carried it out itself */
+		if (op->stream == STREAM_HOST) /* the issuing thread has already carried it out */
 			clock_wait(v, &host, i, first_round);
 	}
 }
 
-/* Has `before` (negative: of the step before) finished when `after` starts? */
+/* True when `before`, which belongs to the step before if negative, has finished when `after`
+ * starts. */
 static bool happens_before(const struct validation *v, int before, int after)
 {
 	int n = v->program->n_ops;
@@ -171,14 +172,15 @@ static bool is_among(const struct validation *v, struct slice slice, int buffer)
 	return false;
 }
 
-/* Neither made nor ended by it: of what a ring sends on, it is read. */
+/* True when the operation reads the buffer, but neither makes nor ends it. A message of a ring does
+ * so. */
 static bool only_uses(const struct validation *v, const struct op *op, int buffer)
 {
 	return !is_among(v, op->takes, buffer) && !is_among(v, op->gives, buffer);
 }
 
-/* A ring's message reads a block while a round does: both behind who wrote it, and before who ends
- * it. */
+/* A message of a ring reads a block while a round computes with it. Both must come after the
+ * operation that wrote the block and before the one that ends it. */
 static bool check_sent(struct validation *v, int op, int buffer)
 {
 	int sent = v->sent_by[buffer];
@@ -191,8 +193,8 @@ static bool check_sent(struct validation *v, int op, int buffer)
 		       only_uses(v, op_at(v, op), buffer));
 }
 
-/* Tensor ranks copy chunks beside the product that reads or makes them, its neighbour in the list:
- * both touch a buffer at once, and what touches it then comes after both. */
+/* Tensor ranks copy chunks beside the product that reads or makes them, its neighbour in the list.
+ * Both touch a buffer at once, and whatever touches the buffer next comes after both. */
 static bool is_beside(const struct validation *v, int op, int next)
 {
 	if (next != op + 1 || next >= v->program->n_ops)
@@ -252,7 +254,7 @@ static bool walk_op(struct validation *v, int i)
 	return true;
 }
 
-/* What one step leaves in a resident buffer, the next must not touch too early. */
+/* What one step leaves in a resident buffer must not be touched too early by the next one. */
 static bool check_across_steps(struct validation *v, int buffer)
 {
 	int n = v->program->n_ops;
@@ -291,8 +293,8 @@ static int *int_array(int n)
 	return items;
 }
 
-/* All ranks of a class run one program, so that its own collectives come in one order, and list
- * order is a topological order of its graph (waits point backwards). */
+/* All ranks of a class run one program, so its own collectives come in one order. Waits point
+ * backwards, so the order of the list is a topological order of its graph. */
 static bool validate_program(
 	const struct schedule *schedule, const struct program *program, struct error *error)
 {

@@ -1,14 +1,14 @@
-/* The laws of the two tiers: what lies on the device and what in host memory, who may touch it, and
- * what a copy between them must do. */
+/* The laws of the two tiers say what lies on the device and what in host memory, who may touch it,
+ * and what a copy between the two must do. */
 #include "schedule/laws/laws.h"
 
 #define BIT(x) (1u << (x))
 
-/* Kinds that the issuing thread can carry out on the host. */
+/* The issuing thread can carry these out on the host. */
 static const unsigned host_kinds = BIT(OP_ACCUMULATE_GRADIENTS) | BIT(OP_GRADIENT_NORM) |
 				   BIT(OP_CLIP_GRADIENTS) | BIT(OP_OPTIMIZER);
 
-/* Where a copy starts and ends: roles, and which of the two is in host memory. */
+/* Says from which role to which a copy goes, and which of the two buffers is in host memory. */
 static const struct copy_law {
 	enum op_kind kind;
 	unsigned from, to;
@@ -22,7 +22,7 @@ static const struct copy_law {
 		BIT(BUFFER_GRADIENT_SHARD) | BIT(BUFFER_REDUCE_OUTPUT), false},
 };
 
-/* What activation offload moves: of no unit's operation, and two buffers alike. */
+/* Activation offload copies between two buffers of equal size, and the copy belongs to no unit. */
 static bool is_saved(const struct buffer *buffer)
 {
 	return buffer->role == BUFFER_RESIDUAL || buffer->role == BUFFER_ACTIVATIONS;
@@ -62,7 +62,7 @@ static bool check_copy(const struct program *program, int i, struct error *error
 		op_kind_name(op->kind), (long long)op->bytes);
 }
 
-/* The scalars of the norm are all that both sides read. */
+/* Both sides may read only the scalars of the norm. */
 static bool check_touch(
 	const struct program *program, int i, struct slice slice, struct error *error)
 {
@@ -92,7 +92,7 @@ bool schedule_check_tier(const struct program *program, int i, struct error *err
 	       check_touch(program, i, op->gives, error);
 }
 
-/* Of a unit's resident states: on the host with which kinds of offload. */
+/* Says which resident states of a unit lie on the host under which kind of offload. */
 static const struct {
 	enum buffer_role role;
 	unsigned in_host;

@@ -1,4 +1,4 @@
-/* The ledger: live bytes in list order. */
+/* The ledger adds up live bytes in the order of the list. */
 #include <string.h>
 
 #include "schedule/memory/memory.h"
@@ -69,7 +69,8 @@ static void skip(struct live *live, const struct live *before, int times)
 	live->host += times * (live->host - before->host);
 }
 
-/* What is live grows by as much in every iteration: it is most in the first or in the last. */
+/* In every iteration what is live grows by the same amount, so it is largest in the first or in the
+ * last one. */
 static void carry_out_all(struct walk *walk, int first, int end, int outer)
 {
 	for (int i = first; i < end; i++) {
@@ -104,7 +105,8 @@ void schedule_ledger(
 	carry_out_all(&walk, 0, program->n_ops, -1);
 }
 
-/* On the device, and to stay: an offloaded unit's gradient only passes through. */
+/* Counts buffers on the device that stay there: the gradient of an offloaded unit only passes
+ * through. */
 static int64_t role_bytes(const struct program *program, enum buffer_role role)
 {
 	int64_t total = 0;
@@ -118,7 +120,7 @@ static int64_t role_bytes(const struct program *program, enum buffer_role role)
 	return total;
 }
 
-/* Copies of the parameters that are there between steps. */
+/* Counts the copies of parameters that exist between steps. */
 static int64_t resident_parameters(const struct program *program)
 {
 	int64_t total = 0;
@@ -129,8 +131,8 @@ static int64_t resident_parameters(const struct program *program)
 	return total;
 }
 
-/* ZeRO-1 holds gradients of all parameters until the last micro-batch ends. What lives for
- * one operation only (a tied weight's second part) is not among them. */
+/* ZeRO-1 holds gradients of all parameters until the last micro-batch ends. A buffer that lives for
+ * one operation only (the second part of a tied weight's gradient) is not counted. */
 static int64_t whole_gradients(const struct program *program)
 {
 	int64_t total = role_bytes(program, BUFFER_GRADIENT);

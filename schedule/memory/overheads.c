@@ -1,4 +1,4 @@
-/* Memory outside of the schedule's buffers (docs/runtimes.md). */
+/* Counts memory outside of the schedule's buffers (docs/runtimes.md). */
 #include "schedule/memory/memory.h"
 
 static int64_t given_or(int64_t given, int64_t usual)
@@ -6,7 +6,7 @@ static int64_t given_or(int64_t given, int64_t usual)
 	return given > 0 ? given : usual;
 }
 
-/* The groups of one engine share its communicator; one rank alone needs none. */
+/* Groups that one engine serves share its communicator. A single rank needs none. */
 static bool makes_communicator(const struct schedule *schedule, int group)
 {
 	if (schedule->groups[group].size <= 1)
@@ -18,9 +18,9 @@ static bool makes_communicator(const struct schedule *schedule, int group)
 	return true;
 }
 
-/* Kernels were loaded with the context, all of them, until PyTorch 1.13 asked CUDA 11.7 to load
- * them when they are called: 0.90 and 0.92 GiB instead of 0.47 on A100, 1.78 with PyTorch 1.10
- * (stas00/ml-engineering). */
+/* A context used to load all kernels, until PyTorch 1.13 asked CUDA 11.7 to load each when it is
+ * first called. That took 0.90 and 0.92 GiB instead of 0.47 on an A100, and 1.78 GiB with PyTorch
+ * 1.10 (stas00/ml-engineering). */
 static int64_t context_bytes(const struct runtime *runtime, const struct libraries *libraries)
 {
 	enum { MIB = 1 << 20 };
@@ -33,8 +33,8 @@ static int64_t context_bytes(const struct runtime *runtime, const struct librari
 	return runtime->context_bytes;
 }
 
-/* Before 2.22 NCCL connected trees too, whether they are used or not: 544 MiB in a group of two,
- * 688 in larger ones, of 4 A100 with NVLink (NVIDIA/nccl issue 964). */
+/* Before 2.22 NCCL also connected trees, whether they were used or not: 544 MiB in a group of two,
+ * and 688 MiB in larger ones, of 4 A100 with NVLink (NVIDIA/nccl issue 964). */
 static int64_t communicator_bytes(
 	const struct runtime *runtime, const struct libraries *libraries, int64_t size)
 {
@@ -46,7 +46,7 @@ static int64_t communicator_bytes(
 	return runtime->communicator_bytes;
 }
 
-/* What a topology says of one holds NCCL's own share too. */
+/* The figure that a topology gives for one communicator includes NCCL's own share. */
 static int64_t communicators_bytes(const struct schedule *schedule, const struct runtime *runtime,
 	const struct libraries *libraries)
 {

@@ -1,4 +1,4 @@
-/* DDP under autocast: the low-precision weights of a range are made before its forward, and cached
+/* DDP under autocast makes the low-precision weights of a range before its forward, and caches them
  * until its backward. Autocast leaves embeddings alone. */
 #include "schedule/passes/sizes.h"
 

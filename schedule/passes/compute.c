@@ -1,4 +1,4 @@
-/* Forward, loss and backward in the order of the step, and the marks where hooks run. */
+/* Adds forward, loss and backward in the order of the step, and the marks where hooks run. */
 #include "schedule/passes/step.h"
 
 static void add(
@@ -9,7 +9,7 @@ static void add(
 	action_add(step, action);
 }
 
-/* Does a pass through a stage of the rank come by? */
+/* Does a pass through the stage come to this visit? */
 static bool is_met(const struct step *step, const struct visit *visit, int chunk)
 {
 	return visit->kind == VISIT_RANGE ? step->ranges[visit->range].chunk == chunk
@@ -38,7 +38,7 @@ static void add_forward(struct step *step, const struct action *at)
 		add(step, at, ACTION_LOSS, -1, -1);
 }
 
-/* What stayed gathered after forward is resharded though backward did not come to it. */
+/* Reshards what stayed gathered after forward because backward did not come to it. */
 static void add_unit_done(struct step *step, const struct action *at, int unit)
 {
 	bool is_trained = unit_is_trained(step, unit) || !unit_has_parameters(step, unit);
@@ -50,8 +50,8 @@ static void add_unit_done(struct step *step, const struct action *at, int unit)
 }
 
 /* PyTorch's pipelines reduce FSDP2's gradients behind the last backward through a stage, when its
- * message is on its way (_add_reduce_grad, FSDPModule.finalize_backward): until then they are added
- * up, and the parameters stay. */
+ * message is on its way (_add_reduce_grad, FSDPModule.finalize_backward). Until then gradients are
+ * added up, and the parameters stay gathered. */
 static bool reduces_behind(const struct step *step, const struct action *at)
 {
 	return at->flags & SYNCHRONISES && step->pipeline.ranks > 1 &&
@@ -82,11 +82,11 @@ static void add_reductions(struct step *step, const struct action *at)
 	add_backward_done(step, at);
 }
 
-/* What a pass does of a backward. The first stage needs no gradient of its input: where backward is
- * split, all of it waits for the weight part (torch.distributed.pipelining.stage). */
+/* Says what a pass does of a backward. The first stage needs no gradient of its input, so where
+ * backward is split, all of it waits for the weight part (torch.distributed.pipelining.stage). */
 struct part {
 	enum action_kind compute;
-	bool begins, ends; /* hooks before, and after backward run */
+	bool begins, ends; /* whether hooks run before it, and after it */
 };
 
 static struct part part_of(const struct step *step, const struct action *at)
@@ -99,7 +99,7 @@ static struct part part_of(const struct step *step, const struct action *at)
 	return (struct part){ACTION_BACKWARD, true, true};
 }
 
-/* It ends where nothing before is trained. */
+/* Backward ends where nothing before it is trained. */
 static void add_backward(struct step *step, const struct action *at, struct part part, bool keeps)
 {
 	for (int i = step->n_visits - 1; i >= 0; i--) {

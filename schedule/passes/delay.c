@@ -1,5 +1,5 @@
 /* FSDP1 with forward prefetch runs the hooks after a unit's backward one range late
- * (docs/runtimes.md). The root's run in time. */
+ * (docs/runtimes.md). Only the root's hooks run in time. */
 #include "schedule/passes/step.h"
 
 static bool is_hook(const struct action *action)
@@ -8,7 +8,7 @@ static bool is_hook(const struct action *action)
 	       action->kind == ACTION_REDUCE;
 }
 
-/* The three marks of one unit. */
+/* Holds the three marks of one unit. */
 struct delayed {
 	struct action marks[3];
 	int n;

@@ -19,7 +19,7 @@ static bool is_selective(const struct step *step, const struct action *action)
 	       !step->method.recomputes_attention && !step->method.adds_in_compute;
 }
 
-/* Where all experts get as many rows, everybody knows how many. */
+/* Where all experts get as many rows, every rank knows the numbers without asking. */
 static void add_counts(struct step *step, const struct action *action)
 {
 	if (step->plan->capacity_factor > 0)
@@ -67,7 +67,8 @@ static void add_experts(struct step *step, struct action action)
 	add_from_experts(step, &action, back ? 0 : OF_INPUT, weighed && back);
 }
 
-/* Selective checkpointing keeps what collectives brought, but for ours: they are not repeated. */
+/* Selective checkpointing keeps what collectives brought, so they are not repeated. Ours repeats
+ * them. */
 void pass_experts(struct step *step)
 {
 	if (step->group_expert < 0 && step->group_expert_tensor < 0)
@@ -95,7 +96,7 @@ static int take_rows(struct lowering *l, int64_t bytes)
 	return op_take_new(l, BUFFER_ROWS, -1, bytes, l->op.dtype);
 }
 
-/* One number a row, in a buffer that ends with it. */
+/* An exchange of weights moves one number for each row, in a buffer that ends with it. */
 static bool are_weights(struct lowering *l)
 {
 	if (!(l->at->flags & OF_WEIGHTS))
@@ -107,7 +108,7 @@ static bool are_weights(struct lowering *l)
 	return true;
 }
 
-/* What comes from the rows that were there, which end with it. */
+/* Takes the buffer that comes from the rows before, which end with it. */
 static void pass_rows(struct lowering *l, int *rows, int64_t bytes)
 {
 	int made = take_rows(l, bytes);
@@ -116,7 +117,8 @@ static void pass_rows(struct lowering *l, int *rows, int64_t bytes)
 	*rows = made;
 }
 
-/* What says where rows go, and what they are made of: tensors of the router, and of experts. */
+/* Uses what says where rows go, and what they are made of: tensors of the router and of the
+ * experts. */
 static void use_routed(struct lowering *l)
 {
 	const struct flight *flight = flight_of(l);
@@ -126,7 +128,7 @@ static void use_routed(struct lowering *l)
 	}
 }
 
-/* Ours sends counts that it has put together. */
+/* Ours sends counts that it has put together itself. */
 void lower_COUNT_ROWS(struct lowering *l)
 {
 	l->op.dtype = DTYPE_INT64;
@@ -146,13 +148,13 @@ void lower_GATHER_COUNTS(struct lowering *l)
 	l->op.group = l->step->group_expert_all;
 }
 
-/* Of what comes from other expert ranks. */
+/* Returns the room for rows that come from other expert ranks. */
 static int64_t row_room(const struct lowering *l)
 {
 	return l->step->method.adds_in_compute ? row_room_bytes(l->step) : l->op.bytes;
 }
 
-/* The rank's own rows, in the order of their experts, are a copy that ends with it. */
+/* The rank's own rows in the order of their experts are a copy, which ends with this operation. */
 void lower_DISPATCH_ROWS(struct lowering *l)
 {
 	op_set_exchange(l, l->step->group_expert, arrived_rows_bytes(l->step));
@@ -168,7 +170,7 @@ void lower_DISPATCH_ROWS(struct lowering *l)
 	op_give(l, &sent);
 }
 
-/* Those that have arrived, or where all experts are here the rank's own. */
+/* Gathers the rows that have arrived or, if all experts are here, the rank's own. */
 void lower_GATHER_ROWS(struct lowering *l)
 {
 	int *rows = &flight_of(l)->rows[l->at->range];
@@ -180,7 +182,7 @@ void lower_GATHER_ROWS(struct lowering *l)
 	pass_rows(l, rows, l->op.bytes);
 }
 
-/* Results that come back are among the saved tensors, or nobody keeps them. */
+/* Results that come back lie among the saved tensors, unless nobody keeps them. */
 static void return_rows(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
@@ -207,7 +209,7 @@ void lower_SCATTER_ROWS(struct lowering *l)
 		pass_rows(l, &flight_of(l)->rows_leaving, arrived_rows_bytes(l->step));
 }
 
-/* Ours adds up a token's results, and the residual stream, when they are there. */
+/* Ours adds up a token's results and the residual stream when all of them are there. */
 void lower_COMBINE_ROWS(struct lowering *l)
 {
 	bool ours = l->step->method.adds_in_compute;

@@ -2,7 +2,7 @@
  * (docs/runtimes.md). The pass replaces the marks of hooks by actions. */
 #include "schedule/passes/step.h"
 
-/* The state of a unit while the list is walked. */
+/* Holds the state of a unit while the list is walked. */
 struct gathered {
 	bool is_whole;       /* compute can read it */
 	bool is_gathered;    /* FSDP2: it is gathered, but not yet copied out */
@@ -89,7 +89,7 @@ static bool is_held(const struct gathered *state)
 	return state->is_whole || (state->is_part && !state->is_gathered);
 }
 
-/* Also frees a part that backward did not gather from. */
+/* Also frees a part from which backward did not gather. */
 static void reshard(struct hooks *hooks, int unit, bool keeps_part, enum stream stream)
 {
 	struct gathered *state = &hooks->units[unit];
@@ -133,8 +133,8 @@ static void reshard_after_backward(struct hooks *hooks, int unit)
 /* --- prefetch ------------------------------------------------------------------------------------
  */
 
-/* The unit of the same pass whose hook comes next in that direction; -1: none. Units of experts are
- * inside of a block: a block skips them, so its neighbour is another block. */
+/* Returns the unit of the same pass whose hook comes next in that direction, or -1. Units of
+ * experts lie inside of a block. A block skips them, so its neighbour is another block. */
 static int neighbour(const struct hooks *hooks, const int *order, int place, int direction)
 {
 	const struct step *step = hooks->step;

@@ -9,10 +9,10 @@ struct tracing {
 	struct step *step;
 	const struct action *at;
 	struct numbers trace; /* leaves in the order in which one micro-batch uses them */
-	int position, queue;  /* in the trace: the next use; the next leaf to prefetch */
+	int position, queue;  /* places in the trace: the next use, and the next leaf to prefetch */
 	int64_t live;         /* elements that are gathered */
 	bool *is_whole;       /* per leaf: it is gathered */
-	int *packed;          /* per leaf: the joint gather that it is yet to be copied out of; 0 */
+	int *packed; /* per leaf: the joint gather from which it is still to be copied out, or 0 */
 	int n_packed;
 };
 
@@ -32,7 +32,7 @@ static bool is_end_of_use(const struct action *action)
 	return action->kind == ACTION_POST_FORWARD || action->kind == ACTION_POST_BACKWARD;
 }
 
-/* The first micro-batch gives the trace; all others are alike. */
+/* The first micro-batch gives the trace, because all others are alike. */
 static void record(struct tracing *t, const struct action_list *actions)
 {
 	for (int i = 0; i < actions->n && actions->items[i].micro_batch == 0; i++)

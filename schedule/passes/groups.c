@@ -1,4 +1,4 @@
-/* The communicators of a step. */
+/* Lists the communicators of a step. */
 #include "schedule/passes/step.h"
 
 static int add_group(
@@ -11,13 +11,14 @@ static int add_group(
 	return schedule->n_groups++;
 }
 
-/* The engine of a further communicator: one thread carries out all of them, or each has its own. */
+/* Returns the engine of a new communicator. Either one thread carries all of them out, or each has
+ * a thread of its own. */
 static int next_engine(const struct step *step)
 {
 	return step->method.one_communicator ? 0 : step->schedule->n_engines;
 }
 
-/* One for all units that are resharded to that size. */
+/* All units that are resharded to the same size share one group. */
 static int reshard_group(struct step *step, int64_t size)
 {
 	for (int g = 0; g < step->schedule->n_groups; g++)
@@ -27,9 +28,10 @@ static int reshard_group(struct step *step, int64_t size)
 	return add_group(step, GROUP_RESHARD, size, step->plan->mesh.tensor, next_engine(step));
 }
 
-/* Gradients are reduced over all ranks; parameters are gathered, and the norm is summed, over those
- * that share an optimizer state: the same communicator unless they are fewer. Where a rank needs
- * its slice alone, these reduce it first, then those that have the same one. */
+/* Gradients are reduced over all ranks. Parameters are gathered, and the norm is summed, over the
+ * ranks that share an optimizer state; these use the same communicator unless they are fewer. Where
+ * a rank needs only its slice, those ranks reduce it first, and then the ranks that have the same
+ * slice. */
 static void add_groups_of_buckets(struct step *step)
 {
 	int64_t shard = plan_shard_ranks(step->plan), ranks = plan_reduce_ranks(step->plan);
@@ -45,7 +47,7 @@ static void add_groups_of_buckets(struct step *step)
 			add_group(step, GROUP_WORLD, ranks, apart, shard > 1 && shard < ranks);
 }
 
-/* One communicator a process group, shared by gathers and reductions, or one for each. */
+/* A process group has one communicator that gathers and reductions share, or one for each. */
 static void add_groups_of_units(struct step *step)
 {
 	const struct mesh *mesh = &step->plan->mesh;
@@ -58,7 +60,8 @@ static void add_groups_of_units(struct step *step)
 			step, GROUP_REPLICATE, mesh->replicate, shard * apart, next_engine(step));
 }
 
-/* The last ones: a stage may have none, and the others are numbered alike in all stages. */
+/* These groups come last, because a stage may have none, and all other groups have the same numbers
+ * in all stages. */
 static void add_groups_of_resharding(struct step *step)
 {
 	bool of_units = step->method.shards && step->method.reduces != REDUCES_BUCKETS;
@@ -67,8 +70,8 @@ static void add_groups_of_resharding(struct step *step)
 			step->group_reshard[u] = reshard_group(step, step->units[u].reshard_group);
 }
 
-/* The ranks of the shard group once more, by which experts they hold. Of buckets one rank alone
- * exchanges nothing. */
+/* The ranks of the shard group are grouped again by the experts that they hold. With buckets, a
+ * single rank exchanges nothing. */
 static void add_groups_of_experts(struct step *step)
 {
 	const struct plan *plan = step->plan;
@@ -81,8 +84,8 @@ static void add_groups_of_experts(struct step *step)
 			step, GROUP_EXPERT_SHARD, alike, experts * apart, next_engine(step));
 }
 
-/* Megatron-LM: those that cut an expert, beside its groups of tensor ranks; and with them those
- * that have the others. */
+/* Megatron-LM groups the ranks that cut an expert, beside its groups of tensor ranks, and adds to
+ * them the ranks that have the other experts. */
 static void add_groups_of_rows(struct step *step)
 {
 	int64_t each = plan_expert_tensor(step->plan), all = each * step->plan->mesh.expert;
@@ -92,7 +95,7 @@ static void add_groups_of_rows(struct step *step)
 	step->group_expert_all = add_group(step, GROUP_EXPERT_ALL, all, 1, next_engine(step));
 }
 
-/* Of the axes that divide the model: each has a communicator of its own. */
+/* Each axis that divides the model has a communicator of its own. */
 static void add_groups_of_axes(struct step *step)
 {
 	const struct mesh *mesh = &step->plan->mesh;

@@ -1,20 +1,20 @@
-/* What the host itself waits for before it issues more: the rate limiter of FSDP1 and of ours, the
- * reductions of ZeRO-3, the counts of rows for experts, messages (docs/runtimes.md). */
+/* Says what the host itself waits for before it issues more: the rate limiter of FSDP1 and of our
+ * runtime, ZeRO-3's reductions, the counts of rows for experts, and messages (docs/runtimes.md). */
 #include "schedule/passes/step.h"
 
 #include <stdlib.h>
 
 enum { WALKS = 3, FREES_PENDING = 2, REDUCTIONS_AHEAD = 2 };
 
-/* Steps pass a queue on: where its oldest entry stands is steady after a few walks over the step.
- */
+/* A queue is passed on from step to step. Where its oldest entry stands is steady after a few walks
+ * over the step. */
 struct limiting {
 	struct step *step;
 	int walk;
 	struct numbers queue; /* frees that have not been waited for: operation + walk x n_ops */
-	int first;            /* the oldest one */
+	int first;            /* the oldest entry of the queue */
 	struct numbers reductions;
-	struct numbers messages; /* issued together, and not waited for */
+	struct numbers messages; /* messages issued together that nothing has waited for yet */
 	struct numbers pending;  /* waits that the next operation inherits */
 };
 
@@ -43,7 +43,7 @@ static void wait_for_reduction(struct limiting *l, int op)
 }
 
 /* The device is synchronised behind messages that were posted together. What goes and what comes
- * may be waiting for one another on two ranks: none is waited for alone. */
+ * may wait for one another on two ranks, so neither is waited for alone. */
 static void wait_for_messages(struct limiting *l, int op)
 {
 	if (op_kind_class(l->step->ops[op].kind) == OP_CLASS_MESSAGE) {
@@ -89,7 +89,7 @@ static void visit(struct limiting *l, const struct action *action, int op)
 		l->step->frees_pending[op] = l->queue.n - l->first;
 		keep_waits(l, op);
 	}
-	/* The host makes buffers for as many rows as the counts say. */
+	/* The host makes buffers for as many rows as the counts say, so it waits for them. */
 	if (action->kind == ACTION_COUNT_ROWS || action->kind == ACTION_GATHER_COUNTS)
 		number_add(&l->pending, op);
 	if (action->kind == ACTION_RESHARD && has_limiter && l->step->method.shards)

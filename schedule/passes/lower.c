@@ -1,12 +1,12 @@
-/* From actions to operations, in one walk: an action's function names the buffers of its operation,
- * and buffers are numbered in the order in which they are taken. */
+/* Turns actions into operations in one walk. The function of an action names the buffers of its
+ * operation, and buffers are numbered in the order in which they are taken. */
 #include "schedule/passes/lower.h"
 
 #include <stdlib.h>
 
 static const struct {
 	enum op_kind kind;
-	void (*lower)(struct lowering *l); /* NULL: a mark, which is skipped */
+	void (*lower)(struct lowering *l); /* NULL: the action is a mark, which is skipped */
 } lowerings[ACTION_KIND_COUNT] = {
 #define X(suffix, kind, stream, ...) [ACTION_##suffix] = {OP_##kind, lower_##suffix},
 	ACTIONS(X)

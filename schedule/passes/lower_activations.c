@@ -1,7 +1,7 @@
-/* Activation offload: a block's saved tensors between the device and host memory. */
+/* Activation offload moves a block's saved tensors between the device and host memory. */
 #include "schedule/passes/lower.h"
 
-/* The tensors that the action moves: its block's input, or what its range saves. */
+/* Returns the tensors that the action moves: its block's input, or what its range saves. */
 static int *tensors_of(const struct lowering *l)
 {
 	struct flight *flight = &l->flights[l->at->flight];
@@ -10,7 +10,8 @@ static int *tensors_of(const struct lowering *l)
 				       : &flight->saved[l->at->range];
 }
 
-/* To a buffer like theirs in another pool, by which they go from then on; the one they leave. */
+/* Moves the tensors to a buffer like theirs in another pool, and returns the buffer that they
+ * leave. */
 static int move(struct lowering *l, enum stream pool)
 {
 	int *tensors = tensors_of(l), from = *tensors;
@@ -26,15 +27,15 @@ static int move(struct lowering *l, enum stream pool)
 	return from;
 }
 
-/* It stays on the device until compute has waited for the copy. */
+/* The buffer stays on the device until compute has waited for the copy. */
 void lower_SAVE(struct lowering *l)
 {
 	l->op.layer = l->step->ranges[l->at->range].layer;
 	number_add(&l->leaving, move(l, STREAM_HOST));
 }
 
-/* Issued by the block behind. The copy waits for compute, so that memory of compute's pool serves:
- * what was freed there is free. */
+/* The block behind issues the copy. It waits for compute, so that it can use memory of compute's
+ * pool, where all that was given back is free by then. */
 void lower_FETCH(struct lowering *l)
 {
 	l->op.layer = l->step->ranges[l->at->range].layer + 1;

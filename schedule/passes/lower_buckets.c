@@ -1,4 +1,4 @@
-/* Gradients of buckets: DDP, and ZeRO with whole parameters. */
+/* Lowers the gradients of buckets: those of DDP, and of ZeRO with whole parameters. */
 #include "schedule/passes/lower.h"
 
 static const struct unit *bucket_of(const struct lowering *l)
@@ -35,7 +35,7 @@ static struct reach reach_of(const struct step *step, int unit)
 	return reach;
 }
 
-/* The first slice that may be of the range. */
+/* Returns the first slice that may belong to the range. */
 static int first_slice(const struct lowering *l, int unit, const struct range *r)
 {
 	const struct unit *u = &l->step->units[unit];
@@ -61,8 +61,7 @@ static bool holds(const struct lowering *l, int unit, const struct range *r)
 	return false;
 }
 
-/* --- which buckets a range meets -----------------------------------------------------------------
- */
+/* --- the buckets of a range ------------------------------------------------------------------- */
 
 static void join(struct holders *all, struct holders some)
 {
@@ -82,7 +81,7 @@ static void find_holders(struct lowering *l)
 				(struct holders){u, u + 1});
 }
 
-/* No other units hold what the range reads. */
+/* Returns the units that hold what the range reads. */
 static struct holders holders_of(struct lowering *l, const struct range *r, int tied)
 {
 	struct holders all = {0};
@@ -95,15 +94,15 @@ static struct holders holders_of(struct lowering *l, const struct range *r, int 
 	return all;
 }
 
-/* Of a bucket, what compute reads. */
+/* Returns the buffer of a bucket that compute reads. */
 static int weights_of(const struct step *step, int unit)
 {
 	const struct resident *resident = &step->resident[unit];
 	return resident->whole >= 0 ? resident->whole : resident->parameter_shard;
 }
 
-/* Parameters are read from all buckets of the range, or from its cached copy; frozen ones from
- * where they are. */
+/* Compute reads parameters from all buckets of the range or from its cached copy, and frozen ones
+ * from where they are. */
 void op_use_bucket_weights(struct lowering *l, int range, int copy)
 {
 	const struct step *step = l->step;
@@ -127,7 +126,7 @@ void op_use_bucket_weights(struct lowering *l, int range, int copy)
 	}
 }
 
-/* DeepSpeed collects gradients in one buffer, taken when backward makes the first one. */
+/* DeepSpeed collects gradients in one buffer, which is taken when backward makes the first one. */
 static void take_collector(struct lowering *l)
 {
 	int64_t elements = l->step->method.collector_elements;
@@ -136,7 +135,7 @@ static void take_collector(struct lowering *l)
 			l->step->plan->param_dtype);
 }
 
-/* Backward adds to the fp32 copies of its parameters, and to that of the table that the head is
+/* Backward adds to the fp32 copies of its parameters, and to the copy of the table that the head is
  * tied to. */
 static void use_copies(struct lowering *l, int range)
 {
@@ -149,8 +148,8 @@ static void use_copies(struct lowering *l, int range)
 			op_use(l, step->resident[u].gradient);
 }
 
-/* Gradients appear range by range, DDP's in the parameters' dtype, and stay until they are
- * collected or the optimizer has read them; later micro-batches add to them. */
+/* Gradients appear range by range, DDP's in the dtype of the parameters. They stay until they are
+ * collected or the optimizer has read them, and later micro-batches add to them. */
 void op_take_bucket_gradient(struct lowering *l)
 {
 	enum dtype dtype =
@@ -175,7 +174,7 @@ void op_take_bucket_gradient(struct lowering *l)
 	take_collector(l);
 }
 
-/* Of the ranges that hold gradients of the bucket's parameters. */
+/* Uses the ranges that hold gradients of the bucket's parameters. */
 static void use_bucket_gradients(struct lowering *l)
 {
 	for (int i = 0; i < bucket_of(l)->n_slices; i++)
@@ -204,7 +203,7 @@ static int64_t reduced_bytes(const struct lowering *l)
 	return bucket_of(l)->gathered * dtype_bytes(l->step->plan->reduce_dtype);
 }
 
-/* DDP: the bucket is resident, in the dtype of the parameters. */
+/* DDP keeps the bucket between steps, in the dtype of the parameters. */
 static int64_t ddp_bytes(const struct lowering *l)
 {
 	return bucket_of(l)->elements * master_bytes(l);
@@ -226,7 +225,7 @@ void lower_EMPTY_BUCKET(struct lowering *l)
 	use_bucket_gradients(l);
 }
 
-/* Into the collecting buffer; what was there is free. */
+/* Gradients are copied into the collecting buffer, and their own buffers become free. */
 void lower_COLLECT_RANGE(struct lowering *l)
 {
 	int *gradient = &l->range_gradients[l->at->range];
@@ -236,7 +235,7 @@ void lower_COLLECT_RANGE(struct lowering *l)
 	op_use(l, l->collector);
 }
 
-/* A flat copy of the bucket in the dtype that is reduced; DeepSpeed has divided it before. */
+/* Makes a flat copy of the bucket in the dtype that is reduced. DeepSpeed has divided it before. */
 void lower_FLATTEN_BUCKET(struct lowering *l)
 {
 	enum dtype dtype = l->step->plan->reduce_dtype;
@@ -253,7 +252,7 @@ void lower_FLATTEN_BUCKET(struct lowering *l)
 		op_take_new(l, BUFFER_REDUCE_INPUT, l->at->unit, reduced_bytes(l), dtype);
 }
 
-/* nanotron's hook: DDP's bucket, then added to the fp32 copy. */
+/* The hook of nanotron reduces DDP's bucket, then adds it to the fp32 copy. */
 void lower_ADD_IN_HOOK(struct lowering *l)
 {
 	int64_t n = bucket_of(l)->gathered;
@@ -282,7 +281,7 @@ void lower_REDUCE_BUCKET(struct lowering *l)
 	}
 }
 
-/* In place: the rank's slice of the fp32 copy is what the optimizer reads. */
+/* The reduction works in place: the optimizer reads the rank's slice of the fp32 copy. */
 void lower_SCATTER_BUCKET(struct lowering *l)
 {
 	l->op.group = unit_group(l->step, l->at->unit);
@@ -291,7 +290,7 @@ void lower_SCATTER_BUCKET(struct lowering *l)
 	op_use(l, l->step->resident[l->at->unit].gradient);
 }
 
-/* In place too: the updated slices. */
+/* The gather of updated slices works in place too. */
 void lower_GATHER_BUCKET(struct lowering *l)
 {
 	l->op.group = unit_group(l->step, l->at->unit);
@@ -299,7 +298,7 @@ void lower_GATHER_BUCKET(struct lowering *l)
 	op_use(l, l->step->resident[l->at->unit].whole);
 }
 
-/* The slices of ranks that have the same one. */
+/* Ranks that have the same slice reduce it among themselves. */
 void lower_REDUCE_SLICE(struct lowering *l)
 {
 	lower_SCATTER_BUCKET(l);
@@ -307,8 +306,8 @@ void lower_REDUCE_SLICE(struct lowering *l)
 	l->op.bytes = bucket_of(l)->chunk * dtype_bytes(l->op.dtype);
 }
 
-/* The owner's slice is copied out of the reduced bucket, or added to that of earlier micro-batches;
- * cast before it leaves for the host. */
+/* The rank's slice is copied out of the reduced bucket, or added to that of earlier micro-batches,
+ * and cast before it leaves for the host. */
 void lower_KEEP_SLICE(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -344,7 +343,7 @@ void lower_ADD_TO_COPIES(struct lowering *l)
 	op_give_all_bucket_gradients(l);
 }
 
-/* Compute has waited for the reductions; what only they needed is free. */
+/* Compute has waited for the reductions, so what only they needed is free. */
 void lower_RELEASE_GRADIENTS(struct lowering *l)
 {
 	op_give_all_bucket_gradients(l);

@@ -1,4 +1,4 @@
-/* Forward, loss, recomputation and backward. */
+/* Lowers forward, loss, recomputation and backward. */
 #include "schedule/passes/lower.h"
 
 static const struct range *range_of(const struct lowering *l)
@@ -43,7 +43,7 @@ void op_use_slot(struct lowering *l)
 	}
 }
 
-/* A buffer for tensors of the range; -1 for none. */
+/* Takes a buffer for tensors of the range, or returns -1 if it needs none. */
 static int new_tensors(struct lowering *l, enum buffer_role role, int64_t bytes)
 {
 	if (bytes == 0)
@@ -54,15 +54,14 @@ static int new_tensors(struct lowering *l, enum buffer_role role, int64_t bytes)
 	return buffer;
 }
 
-/* --- what other ranks have or need of it ---------------------------------------------------------
- */
+/* --- what ranks exchange for it --------------------------------------------------------------- */
 
 static int take_partial(struct lowering *l, int64_t bytes)
 {
 	return op_take_new(l, BUFFER_PARTIAL_SUMS, -1, bytes, l->step->plan->param_dtype);
 }
 
-/* Of the parts of a backward that tensor ranks exchange something beside, all but the last. */
+/* True for all but the last part of a backward beside which tensor ranks exchange something. */
 static bool goes_on(const struct lowering *l)
 {
 	return (l->at->flags & BESIDE) && action_makes_input(l->at);
@@ -129,7 +128,7 @@ static void use_exchanged(struct lowering *l)
 			take_partial(l, left_keys_bytes(l->step, op_kind_is_backward(l->op.kind)));
 }
 
-/* Operands in fp8, of one leaf at a time. */
+/* The operands in fp8 are those of one leaf at a time. */
 static void use_fp8_copies(struct lowering *l, enum pass pass)
 {
 	int64_t bytes = fp8_work_bytes(
@@ -193,8 +192,8 @@ static void use_output(struct lowering *l)
 		take_residual(l, range->slot + 1);
 }
 
-/* What checkpointing drops lives until the block ends; where backward does not come, so does all.
- */
+/* What checkpointing drops lives until its block ends. Where backward does not come, all that the
+ * range saves does so too. */
 void op_give_dropped(struct lowering *l)
 {
 	int range = l->at->range, slot = range_of(l)->slot;
@@ -218,7 +217,7 @@ static void take_logits(struct lowering *l)
 		l, BUFFER_LOGITS, -1, logits_bytes(l->step), l->step->plan->param_dtype);
 }
 
-/* What the loss needs of the logits of the rank's part of the vocabulary. */
+/* Takes what the loss needs of the logits in the rank's part of the vocabulary. */
 static void take_loss_parts(struct lowering *l)
 {
 	const struct step *step = l->step;
@@ -242,7 +241,7 @@ void lower_FORWARD(struct lowering *l)
 	if (range_has_head(l->step, l->at->range) && !l->step->method.chunks_head)
 		take_logits(l);
 	take_loss_parts(l);
-	/* FSDP2: the root's post-forward releases the last gathered buffer */
+	/* FSDP2's post-forward hook of the root releases the last gathered buffer. */
 	if (range_of(l)->last_of_chunk)
 		op_give(l, &l->implicit_gathered);
 	use_fp8_copies(l, PASS_FORWARD);
@@ -298,7 +297,7 @@ static bool is_sent(const struct lowering *l)
 	       pipeline_stage(&step->pipeline, step->class, l->at->chunk) > 0;
 }
 
-/* The gradient of the residual stream; at the end of a stage it is what is sent. */
+/* Takes the gradient of the residual stream, which at the end of a stage is sent. */
 static int take_residual_gradient(struct lowering *l)
 {
 	const struct step *step = l->step;
@@ -308,7 +307,7 @@ static int take_residual_gradient(struct lowering *l)
 	return take_work(l, step->method.keeps_work ? l->work.all : l->work.residual);
 }
 
-/* Ours goes on in the gradient that has come, and sends it on: it is not copied. */
+/* Ours goes on in the gradient that has come, and sends that on without a copy. */
 static void use_work_of_stage(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
@@ -325,9 +324,10 @@ static void use_work_of_stage(struct lowering *l)
 	op_use(l, flight->stage_work);
 }
 
-/* Ours keeps all gradients of a block's tensors side by side, for the whole of backward. Autograd
- * frees a saved tensor as soon as its gradient is made: beside the saved ones only the residual
- * stream's gradient lives on, and inside a block the widest gradient on its way is extra. */
+/* Ours keeps all gradients of a block's tensors side by side for the whole of its backward.
+ * Autograd frees a saved tensor as soon as its gradient is made, so that beside the saved tensors
+ * only the residual stream's gradient lives on, and inside of a block the widest gradient on its
+ * way is extra. */
 static int use_work(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
@@ -378,7 +378,7 @@ static void give_tokens(struct lowering *l)
 		op_give(l, &flight_of(l)->tokens);
 }
 
-/* Chunks of them are made here. */
+/* Chunks of the logits are made here. */
 static void use_logits(struct lowering *l)
 {
 	if (!range_has_head(l->step, l->at->range))
@@ -431,9 +431,10 @@ static void take_outputs(struct lowering *l, int *outputs)
 	op_use(l, *outputs);
 }
 
-/* What is saved stays: autograd keeps the whole graph of a stage until its weight part has run
- * (torch.distributed.pipelining._backward: retain_graph), and the gradients of what its leaves
- * return. Where the weight part follows at once, that is the widest gradient on its way. */
+/* Saved tensors stay: autograd keeps the whole graph of a stage until its weight part has run
+ * (torch.distributed.pipelining._backward: retain_graph), and with it the gradients of what its
+ * leaves return. Where the weight part follows at once, only the widest gradient on its way is
+ * extra. */
 void lower_BACKWARD_INPUT(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
@@ -460,7 +461,7 @@ void lower_BACKWARD_INPUT(struct lowering *l)
 	give_work(l);
 }
 
-/* No weights are read. */
+/* The weight part reads no weights. */
 void lower_BACKWARD_WEIGHT(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);

@@ -1,4 +1,5 @@
-/* Gradients of units, from what backward writes to the shard that the optimizer reads. */
+/* Lowers the gradients of units, from what backward writes to the shard that the optimizer
+ * reads. */
 #include "schedule/passes/lower.h"
 
 static const struct unit *unit_of(const struct lowering *l)
@@ -41,7 +42,7 @@ int64_t op_take_gradient_elements(struct lowering *l, int range, enum dtype dtyp
 	return range_parameters(l->step, range) - tied;
 }
 
-/* PyTorch: autograd makes a gradient per parameter, in the compute dtype. */
+/* PyTorch's autograd makes a gradient for each parameter, in the compute dtype. */
 static void take_range_gradient(struct lowering *l)
 {
 	enum dtype dtype = l->step->plan->param_dtype;
@@ -54,8 +55,9 @@ static void take_range_gradient(struct lowering *l)
 	number_add(&live_of(l)->range_gradients, buffer);
 }
 
-/* Ours: one gradient for the whole unit, added to in place. Under NO_SHARD the first one is the
- * gradient shard itself, unless it is reduced in another dtype than the optimizer reads. */
+/* Ours has one gradient for the whole unit and adds to it in place. Under NO_SHARD the first
+ * gradient is the gradient shard itself, unless it is reduced in another dtype than the optimizer
+ * reads. */
 static void take_whole_gradient(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -90,9 +92,9 @@ static void give_range_gradients(struct lowering *l)
 	gradients->n = 0;
 }
 
-/* FSDP1: the split node of autograd concatenates, on the stream of the views and in its memory:
- * twice the unit's gradient for a moment. Under no_sync it is added to the flat gradient that is
- * there. */
+/* In FSDP1 autograd's backward of the split concatenates gradients, on the stream of the views and
+ * in its memory, which needs twice the unit's gradient for a moment. Under no_sync the result is
+ * added to the flat gradient that is already there. */
 void lower_FLATTEN(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -110,11 +112,10 @@ void lower_FLATTEN(struct lowering *l)
 	l->op.bytes += 3 * bytes;
 }
 
-/* --- on the way into a reduction -----------------------------------------------------------------
- */
+/* --- what goes into a reduction --------------------------------------------------------------- */
 
-/* Its parameters lie one behind the other, aligned. The operation is of no unit: no gradient
- * leaves. */
+/* The parameters lie one behind the other, aligned. The operation belongs to no unit, because no
+ * gradient leaves by it. */
 void lower_REDUCE_STREAM(struct lowering *l)
 {
 	const struct model *model = l->step->model;
@@ -134,7 +135,7 @@ void lower_REDUCE_STREAM(struct lowering *l)
 	op_use(l, live_of(l)->gradient);
 }
 
-/* FSDP2 without synchronisation: unsharded gradients are kept in the reduce dtype. */
+/* FSDP2 keeps unsharded gradients in the reduce dtype when it does not synchronise. */
 void lower_KEEP_UNSHARDED(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -149,7 +150,7 @@ void lower_KEEP_UNSHARDED(struct lowering *l)
 	op_use(l, live->gradient);
 }
 
-/* FSDP1, on the reduce stream: cast to the reduce dtype, and the first part of the division. */
+/* FSDP1 casts to the reduce dtype and does the first part of the division, on the reduce stream. */
 void lower_CAST_FLAT(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -157,7 +158,7 @@ void lower_CAST_FLAT(struct lowering *l)
 	bool has_others = l->step->method.shards || l->step->group_replicate >= 0;
 	bool is_shard = !l->step->method.shards && is_direct(l);
 	l->op.dtype = gradient_dtype(l);
-	l->op.bytes = 2 * n * reduce_bytes(l); /* the division */
+	l->op.bytes = 2 * n * reduce_bytes(l); /* the division reads and writes */
 	op_use(l, live->gradient);
 	live->reducing = live->gradient;
 	if (gradient_dtype(l) == l->step->plan->param_dtype)
@@ -171,8 +172,8 @@ void lower_CAST_FLAT(struct lowering *l)
 		op_give(l, &live->gradient);
 }
 
-/* FSDP2, on the compute stream: gradients are copied, rank by rank, into the reduction's input;
- * first added to what earlier micro-batches left, in its dtype. */
+/* FSDP2 copies gradients, rank by rank, into the reduction's input, on the compute stream. Before
+ * that it adds them to what earlier micro-batches left, in the dtype of that. */
 void lower_COPY_IN(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -194,15 +195,15 @@ void lower_COPY_IN(struct lowering *l)
 /* --- reductions ----------------------------------------------------------------------------------
  */
 
-/* What is reduced: what a cast or a copy has made, else the gradient itself. */
+/* Returns what is reduced: what a cast or a copy has made, or else the gradient itself. */
 static int input_of(const struct lowering *l)
 {
 	const struct live *live = &l->units[l->at->unit];
 	return live->reducing >= 0 ? live->reducing : live->gradient;
 }
 
-/* Who lives on after it: FSDP1 and we give the input when it ends, FSDP2 when compute has
- * waited for it. */
+/* FSDP1 and our runtime free the input when the reduction ends, FSDP2 only when compute has waited
+ * for it. */
 void lower_SCATTER(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -234,7 +235,8 @@ void lower_SCATTER(struct lowering *l)
 	op_give(l, &live->gradient);
 }
 
-/* The sum over micro-batches of what was reduced over the shard group, in the reduce dtype. */
+/* Adds to the sum over micro-batches of what was reduced over the shard group, in the reduce
+ * dtype. */
 static void add_to(struct lowering *l, int sum, int *more)
 {
 	l->op.dtype = gradient_dtype(l);
@@ -266,12 +268,12 @@ void lower_REDUCE_REPLICAS(struct lowering *l)
 			      ? l->step->group_expert_shard
 			      : l->step->group_replicate;
 	op_use(l, buffer);
-	/* NO_SHARD, FSDP1: the flat gradient in the compute dtype has been cast */
+	/* Under NO_SHARD, FSDP1 has cast the flat gradient, which is still in the compute dtype. */
 	if (!l->step->method.shards && live->gradient != buffer)
 		op_give(l, &live->gradient);
 }
 
-/* The rest of the division, the cast to the master dtype, the sum over micro-batches. */
+/* Does the rest of the division, the cast to the master dtype, and the sum over micro-batches. */
 void lower_ACCUMULATE(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -303,7 +305,7 @@ void lower_gradient_done(struct live *live)
 		live->gradient = -1;
 }
 
-/* FSDP2: compute has waited for the last reduction, whose input is released. */
+/* In FSDP2 compute has waited for the last reduction, whose input is released. */
 void lower_END_BACKWARD(struct lowering *l)
 {
 	op_give(l, &l->input_in_flight);
@@ -312,7 +314,7 @@ void lower_END_BACKWARD(struct lowering *l)
 /* --- offload -------------------------------------------------------------------------------------
  */
 
-/* The reduced gradient leaves the device; later ones land beside the first. */
+/* The reduced gradient leaves the device. Later ones land beside the first. */
 void lower_UNSTAGE(struct lowering *l)
 {
 	struct live *live = live_of(l);

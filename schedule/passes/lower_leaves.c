@@ -1,4 +1,4 @@
-/* DeepSpeed's ZeRO-3: leaves are gathered alone or side by side, and their gradients collected. */
+/* DeepSpeed's ZeRO-3 gathers leaves alone or side by side, and collects their gradients. */
 #include "schedule/passes/lower.h"
 
 static const int *leaves_of(const struct lowering *l)
@@ -108,7 +108,7 @@ void lower_CAST_COLLECTED(struct lowering *l)
 	enum dtype dtype = l->step->plan->reduce_dtype;
 	int64_t reduce = dtype_bytes(dtype), elements = elements_of(l);
 	l->op.dtype = dtype;
-	l->op.bytes = elements * (compute_bytes(l) + 3 * reduce); /* and the division */
+	l->op.bytes = elements * (compute_bytes(l) + 3 * reduce); /* cast and division */
 	op_use(l, l->step->collector);
 	l->collector =
 		op_take_on(l, BUFFER_REDUCE_INPUT, STREAM_REDUCE, -1, elements * reduce, dtype);
@@ -147,5 +147,5 @@ void lower_ADD_PARTITIONS(struct lowering *l)
 
 void lower_END_PARTITIONS(struct lowering *l)
 {
-	(void)l; /* compute waits, nothing else */
+	(void)l; /* compute waits, and nothing else happens */
 }

@@ -1,4 +1,5 @@
-/* Parameters of units: their shards, copies of them, and what is gathered. */
+/* Lowers what happens to the parameters of units: their shards, copies of these, and what is
+ * gathered. */
 #include "schedule/passes/lower.h"
 
 static const struct unit *unit_of(const struct lowering *l)
@@ -29,14 +30,15 @@ void lower_STAGE(struct lowering *l)
 		op_give(l, &live->staged);
 }
 
-/* torchao casts eagerly, with a scale that is there: times it, clamped and to fp8, 4 + 4, 4 + 4 and
- * 4 + 1 bytes an element (fsdp_utils.py, fsdp_pre_all_gather). */
+/* torchao casts eagerly, with a scale that is known already: the product with it, the clamp and the
+ * cast to fp8 move 4 + 4, 4 + 4 and 4 + 1 bytes an element (fsdp_utils.py, fsdp_pre_all_gather). */
 static int64_t fp8_cast_bytes(int64_t elements)
 {
 	return elements * (5 * dtype_bytes(DTYPE_FP32) + dtype_bytes(DTYPE_FP8));
 }
 
-/* shard in the master dtype -> shard in the compute dtype, or in fp8: the gather's input. */
+/* Casts the shard from the master dtype to the compute dtype, or to fp8, which is what the gather
+ * reads. */
 void lower_CAST_SHARD(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -61,8 +63,8 @@ void lower_COPY_WHOLE(struct lowering *l)
 		gathered_bytes(l), l->step->plan->param_dtype);
 }
 
-/* The gather's input; what was made for it ends with it. FSDP2 frees the part of a smaller group
- * when it has been copied out. */
+/* Uses what the gather reads; what was made for the gather ends with it. FSDP2 frees the part of a
+ * smaller group when it has been copied out. */
 static void use_shard(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -97,8 +99,8 @@ void lower_GATHER(struct lowering *l)
 	*output = buffer;
 }
 
-/* FSDP2: parameters are copied out of the gathered buffer on the compute stream. In implicit
- * forward mode the buffer of the previous unit is released only here (docs/runtimes.md). */
+/* FSDP2 copies parameters out of the gathered buffer on the compute stream. In implicit forward
+ * mode the buffer of the unit before is released only here (docs/runtimes.md). */
 void lower_COPY_OUT(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -118,7 +120,7 @@ void lower_COPY_OUT(struct lowering *l)
 	live->gathered = -1;
 }
 
-/* FSDP2 with a group size: each rank keeps 1/k of the unit (docs/runtimes.md). */
+/* In FSDP2 with a group size each rank keeps 1/k of the unit (docs/runtimes.md). */
 static void keep_part(struct lowering *l)
 {
 	struct live *live = live_of(l);
@@ -159,7 +161,7 @@ void lower_CAST_RANGE(struct lowering *l)
 	flight_of(l)->copies[range] = copy;
 }
 
-/* The updated master comes in on compute's stream, to be cast there. */
+/* The updated master comes in on compute's stream, where it is cast. */
 void lower_STAGE_MASTER(struct lowering *l)
 {
 	int master = resident_of(l)->master_shard;
@@ -170,8 +172,9 @@ void lower_STAGE_MASTER(struct lowering *l)
 		op_take_new(l, BUFFER_STAGED_SHARD, l->at->unit, l->op.bytes, l->op.dtype);
 }
 
-/* While parts are gathered in copies: the rank's own part, the part of each rank, and all of them
- * once more, as ProcessGroupNCCL wants lists. They are filled, brought in order and copied back. */
+/* While parts are gathered in copies, there are the rank's own part, the part of each rank, and all
+ * of them once more, because ProcessGroupNCCL wants lists. They are filled, brought in order and
+ * copied back. */
 static void take_copies(struct lowering *l, int64_t part)
 {
 	enum { PASSES = 6 };
@@ -184,8 +187,9 @@ static void take_copies(struct lowering *l, int64_t part)
 	l->op.bytes += PASSES * ranks * part;
 }
 
-/* To fp8 by way of a copy of all in the compute dtype; with the scale of a tensor its largest
- * element is found in a pass of its own (Transformer Engine, quantize_master_weights). */
+/* Casts to fp8 by way of a copy of everything in the compute dtype. With one scale for a tensor,
+ * its largest element is found in a pass of its own (Transformer Engine, quantize_master_weights).
+ */
 static void cast_to_fp8(struct lowering *l)
 {
 	int64_t copied = 0, width = compute_bytes(l),
@@ -201,7 +205,7 @@ static void cast_to_fp8(struct lowering *l)
 	l->op.bytes += copied * (passes * width + dtype_bytes(DTYPE_FP8));
 }
 
-/* Updated shards go into the rank's part of the whole parameters, */
+/* Updated shards are cast into the rank's part of the whole parameters. */
 void lower_CAST_WHOLE(struct lowering *l)
 {
 	int64_t chunks = 0;
@@ -220,7 +224,7 @@ void lower_CAST_WHOLE(struct lowering *l)
 		take_copies(l, chunks * compute_bytes(l));
 }
 
-/* Or into its part of each bucket, */
+/* Updated shards are cast into the rank's part of each bucket. */
 void lower_CAST_BUCKETS(struct lowering *l)
 {
 	lower_CAST_WHOLE(l);
@@ -228,7 +232,7 @@ void lower_CAST_BUCKETS(struct lowering *l)
 		op_use_another(l, l->step->resident[u].whole);
 }
 
-/* which are gathered in place. */
+/* The whole parameters are gathered in place. */
 void lower_GATHER_WHOLE(struct lowering *l)
 {
 	l->op.bytes = l->step->buffers[l->step->whole].bytes;

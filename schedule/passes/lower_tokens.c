@@ -1,5 +1,6 @@
-/* What ranks exchange that divide the model: tokens of the residual stream, sums of the loss, keys
- * and values; between stages the residual stream itself, and its gradient. */
+/* Lowers what ranks that divide the model exchange: tokens of the residual stream, sums of the
+ * loss, keys and values. Between stages they exchange the residual stream itself and its gradient.
+ */
 #include "schedule/passes/lower.h"
 
 void op_set_exchange(struct lowering *l, int group, int64_t bytes)
@@ -18,7 +19,8 @@ static void take_gathered(struct lowering *l, int *buffer)
 	*buffer = op_take_new(l, BUFFER_GATHERED_TOKENS, -1, l->op.bytes, l->op.dtype);
 }
 
-/* The input of the layer that a range begins with, or the gradient for the one that ends it. */
+/* Gathers the input of the layer that a range begins with, or the gradient for the layer that ends
+ * it. */
 static void gather_in_fp8(struct lowering *l, bool is_input)
 {
 	const struct range *range = &l->step->ranges[l->at->range];
@@ -35,7 +37,7 @@ void op_use_stream_gradient(struct lowering *l)
 	op_use(l, flight->backward_work >= 0 ? flight->backward_work : flight->received);
 }
 
-/* The rank's part of what is gathered: the result of the norm before, or the gradient of the
+/* Uses the rank's part of what is gathered: the result of the norm before, or the gradient of the
  * residual stream. */
 static void use_own_tokens(struct lowering *l, bool is_input)
 {
@@ -55,7 +57,7 @@ static bool gathers_in_buffer(const struct lowering *l, bool is_input)
 	return buffers[is_input] >= 0 && (!of_head || range_has_head(l->step, l->at->range));
 }
 
-/* Where autograd keeps the gathered input, it is among the tensors of the norm before. */
+/* Where autograd keeps the gathered input, it lies among the tensors of the norm before. */
 void lower_GATHER_TOKENS(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
@@ -73,7 +75,7 @@ void lower_GATHER_TOKENS(struct lowering *l)
 		take_gathered(l, &flight->gathered[is_input]);
 }
 
-/* Beside the product that makes them, they are there until they are added up. */
+/* Beside the product that makes them, tokens live until they are added up. */
 void lower_SCATTER_TOKENS(struct lowering *l)
 {
 	int *partial = &flight_of(l)->partial, sums = -1;
@@ -98,7 +100,7 @@ void lower_REDUCE_TOKENS(struct lowering *l)
 		op_give(l, &flight_of(l)->partial);
 }
 
-/* The input of the first range of the stage, or the output of the last one. */
+/* Returns the input of the first range of the stage, or the output of the last one. */
 static int *residual_at(struct lowering *l, bool is_output)
 {
 	int range = l->step->last_ranges[l->at->chunk];
@@ -109,7 +111,8 @@ static int *residual_at(struct lowering *l, bool is_output)
 	return &flight_of(l)->residuals[l->step->ranges[range].slot];
 }
 
-/* At the end of a stage; or of the parts of the rank's tokens that have come from all ranks. */
+/* Adds the sum at the end of a stage, or adds up the parts of the rank's tokens that have come from
+ * all ranks. */
 void lower_ADD_SUM(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
@@ -150,13 +153,13 @@ static void use_saved(struct lowering *l, int range)
 	op_use(l, flight_of(l)->results[range]);
 }
 
-/* Queries, keys and values of the rank's tokens, as they are saved. */
+/* Uses queries, keys and values of the rank's tokens, as they are saved. */
 static void use_projections(struct lowering *l)
 {
 	use_saved(l, l->at->range - 1);
 }
 
-/* What came of them, and its gradient. */
+/* Uses the result of attention, and its gradient. */
 static void use_attention_back(struct lowering *l)
 {
 	use_saved(l, l->at->range);
@@ -164,7 +167,7 @@ static void use_attention_back(struct lowering *l)
 	op_use(l, flight_of(l)->stage_work);
 }
 
-/* Ours: the next backward has them from a buffer of their own. */
+/* Ours hands them to the next backward in a buffer of their own. */
 void lower_SCATTER_KEYS(struct lowering *l)
 {
 	int *partial = &flight_of(l)->partial_keys, sums = -1;
@@ -185,7 +188,7 @@ static const struct ring_rules *ring_of(const struct lowering *l)
 	return runtime_of(l->step->plan->runtime)->ring;
 }
 
-/* The first n of them. */
+/* Gives the first n blocks back. */
 static void give_blocks(struct lowering *l, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -195,8 +198,8 @@ static void give_blocks(struct lowering *l, int n)
 	l->blocks.n -= n;
 }
 
-/* A block is there until it has been computed with, and sent on where that is not a copy of it:
- * which is sure in the next round. All but the first round compute with gathered ones. */
+/* A block lives until it has been computed with and, unless a copy of it is sent, sent on, which is
+ * certain in the next round. All rounds but the first compute with gathered blocks. */
 static void use_blocks(struct lowering *l, bool is_back)
 {
 	const struct ring_rules *ring = ring_of(l);
@@ -240,7 +243,7 @@ void op_end_ring(struct lowering *l)
 	op_give(l, &l->sums);
 }
 
-/* What has come so far is added to before it is sent on: nothing else reads it. */
+/* The sum so far is added to before it is sent on, and nothing else reads it. */
 static void take_sums(struct lowering *l)
 {
 	int sums = op_take_new(
@@ -249,7 +252,7 @@ static void take_sums(struct lowering *l)
 	l->sums = sums;
 }
 
-/* What arrives for the rounds; what is sent may be put together for it first. */
+/* Takes what arrives for the rounds. What is sent may first be put together in a copy. */
 static void take_block(struct lowering *l, int64_t sent_bytes, int64_t bytes, bool copies)
 {
 	if (copies) {
@@ -329,14 +332,14 @@ void lower_ROUND_BACKWARD(struct lowering *l)
 /* --- heads for tokens ----------------------------------------------------------------------------
  */
 
-/* What is sent is put in order first, in a copy. */
+/* What is sent is first put in order, in a copy. */
 static void take_sent(struct lowering *l)
 {
 	int sent = op_take_new(l, BUFFER_GATHERED_TOKENS, -1, l->op.bytes, l->op.dtype);
 	op_give(l, &sent);
 }
 
-/* Nobody reads what came of the attention before, where a block has two that are computed again. */
+/* Where a block computes two attentions again, nobody reads the result of the first. */
 void lower_CUT_HEADS(struct lowering *l)
 {
 	bool is_forward = l->at->flags & OF_INPUT;
@@ -351,7 +354,8 @@ void lower_CUT_HEADS(struct lowering *l)
 	take_gathered(l, &flight_of(l)->keys);
 }
 
-/* Ours: attention has left it in order. Gradients come to where the next backward has others'. */
+/* Ours needs no copy, because attention has left the result in order. Gradients go to where the
+ * next backward finds those of other ranks. */
 static void join_left(struct lowering *l, int *left)
 {
 	int came;
@@ -389,7 +393,7 @@ static bool is_back(const struct lowering *l)
 	return l->at->flags & IN_BACKWARD;
 }
 
-/* torch.distributed.pipelining has a communicator for each two ranks. */
+/* torch.distributed.pipelining has a communicator for each pair of ranks. */
 static enum stream stream_with(const struct step *step, enum op_kind kind, int peer)
 {
 	bool is_next = !pipeline_splits_backward(step->pipeline.schedule) ||
@@ -399,7 +403,7 @@ static enum stream stream_with(const struct step *step, enum op_kind kind, int p
 	return is_next ? STREAM_RECEIVE : STREAM_RECEIVE_BACK;
 }
 
-/* `distance` to the stage at the other end. */
+/* `distance` leads to the stage at the other end. */
 static void set_message(struct lowering *l, int distance)
 {
 	const struct step *step = l->step;
@@ -413,14 +417,14 @@ static void set_message(struct lowering *l, int distance)
 		.direction = is_back(l) ? DIRECTION_BACKWARD : DIRECTION_FORWARD};
 }
 
-/* What the pass through a stage of the rank begins with, before it has a flight. */
+/* Returns what the pass through a stage of the rank begins with, before it has a flight. */
 static int *handed_to(struct lowering *l, int chunk)
 {
 	return &l->handed[chunk * (int)l->step->plan->grad_accum + l->at->micro_batch];
 }
 
-/* Without a message the residual stream is one tensor of both stages (PyTorch: detached, of the
- * same storage). */
+/* Without a message the residual stream is one tensor of both stages: PyTorch detaches it, which
+ * keeps the storage. */
 void lower_hand_over(struct lowering *l)
 {
 	const struct pipeline *pipeline = &l->step->pipeline;

@@ -1,4 +1,4 @@
-/* Gradient norm, clipping, the optimizer. */
+/* Lowers the gradient norm, clipping and the optimizer. */
 #include "schedule/passes/lower.h"
 
 static bool is_of_stream(const struct lowering *l, int unit)
@@ -20,7 +20,7 @@ static int64_t gradient_bytes(const struct lowering *l)
 	return dtype_bytes(plan_optimizer_gradient_dtype(l->step->plan));
 }
 
-/* Those that the operation's stream updates from. */
+/* Uses the gradient shards that the operation's stream updates from. */
 static void use_gradient_shards(struct lowering *l)
 {
 	const struct step *step = l->step;
@@ -34,7 +34,8 @@ static void use_gradient_shards(struct lowering *l)
 		op_use_all_bucket_gradients(l);
 }
 
-/* Of the units that one stream updates. Ours sums exactly (a superaccumulator), PyTorch in fp32. */
+/* Sums over the units that one stream updates. Ours sums exactly (in a superaccumulator), PyTorch
+ * in fp32. */
 void lower_NORM(struct lowering *l)
 {
 	const struct step *step = l->step;
@@ -52,7 +53,7 @@ void lower_NORM(struct lowering *l)
 	op_use(l, l->scalars);
 }
 
-/* Norms' and their like, all at once: they lie in buckets. */
+/* Reduces the gradients of norms and the like all at once, because they lie in buckets. */
 void lower_REDUCE_ALIKE(struct lowering *l)
 {
 	const struct step *step = l->step;
@@ -63,7 +64,7 @@ void lower_REDUCE_ALIKE(struct lowering *l)
 		op_use_another(l, step->resident[u].gradient);
 }
 
-/* Its gradient is in a bucket, or the shard of a unit of its own. */
+/* The gradient of the table is in a bucket, or is the shard of a unit of its own. */
 void lower_REDUCE_TABLE(struct lowering *l)
 {
 	const struct step *step = l->step;
@@ -114,7 +115,7 @@ void lower_CLIP(struct lowering *l)
 /* --- the update ----------------------------------------------------------------------------------
  */
 
-/* A host gradient that is resident lives on, with what the next step writes over it. */
+/* A host gradient that is resident lives on, together with what the next step writes over it. */
 static void use_host_states(struct lowering *l, int unit)
 {
 	const struct resident *resident = &l->step->resident[unit];
@@ -145,8 +146,8 @@ static void use_states(struct lowering *l, int unit)
 	op_use_another(l, resident->gradient);
 }
 
-/* What the update works with: foreach's square roots, ZeRO's copy of the gradients, which stage 3
- * makes group by group. */
+/* Takes what the update works with: the square roots of foreach, and ZeRO's copy of the gradients,
+ * which stage 3 makes group by group. */
 static void take_work(struct lowering *l, int64_t elements)
 {
 	const struct method *method = &l->step->method;
@@ -164,8 +165,9 @@ static void take_work(struct lowering *l, int64_t elements)
 	op_give(l, &work);
 }
 
-/* Bytes per fp32 parameter (docs/runtimes.md): fused reads p, g, m, v and writes p, m, v; foreach
- * and the plain loop make nine passes; SGD without momentum reads p, g and writes p. */
+/* Returns the bytes per fp32 parameter (docs/runtimes.md). A fused optimizer reads p, g, m, v and
+ * writes p, m, v; foreach and the plain loop make nine passes; SGD without momentum reads p, g and
+ * writes p. */
 static double traffic_of(enum optimizer optimizer)
 {
 	static const double bytes[] = {[OPTIMIZER_ADAMW_FUSED] = 28,
@@ -183,7 +185,8 @@ static enum optimizer optimizer_of(const struct lowering *l)
 	return own ? OPTIMIZER_ADAMW_FUSED : l->step->plan->optimizer;
 }
 
-/* Passes over what is in the master dtype; the gradient is read once where it is in another. */
+/* Counts passes over what is in the master dtype. The gradient is read once where it is in
+ * another. */
 static int64_t update_bytes(const struct lowering *l, int64_t elements)
 {
 	double traffic = traffic_of(optimizer_of(l));
@@ -191,7 +194,7 @@ static int64_t update_bytes(const struct lowering *l, int64_t elements)
 	       elements * (gradient_bytes(l) - master_bytes(l));
 }
 
-/* torchao reads all shards once more, for the scales that they are gathered with
+/* torchao reads all shards once more, to find the scales with which they are gathered
  * (precompute_float8_dynamic_scale_for_fsdp). */
 static int64_t scale_bytes(const struct lowering *l, int unit)
 {
@@ -201,8 +204,8 @@ static int64_t scale_bytes(const struct lowering *l, int unit)
 					: 0;
 }
 
-/* One unit's update, or (unit -1) that of all units of the stream. The last one of all ends the
- * scalars. */
+/* Makes one unit's update or, for unit -1, that of all units of the stream. The last update of all
+ * ends the scalars. */
 void lower_UPDATE(struct lowering *l)
 {
 	int unit = l->at->unit;

@@ -1,4 +1,4 @@
-/* The choices of a runtime under a strategy. */
+/* Finds the choices of a runtime under a strategy. */
 #include "schedule/passes/method.h"
 
 static void choose_kinds(struct method *method, enum layout_kind layout, bool has_zero)
@@ -27,7 +27,7 @@ static void choose_zero(
 			plan->overlap == OVERLAP_ALL ? GATHERS_BY_BUCKET : GATHERS_BUCKETS_AT_END;
 		method->weights = WEIGHTS_WHOLE_BUCKETS;
 	}
-	/* One rank is not wrapped in DDP, whose hook it is. */
+	/* A single rank is not wrapped in DDP, to which this hook belongs. */
 	method->adds_in_hook = zero->fp32_gradients && !zero->adds_at_once && !method->shards &&
 			       plan_reduce_ranks(plan) > 1;
 	method->copies_back = zero->copies_back;

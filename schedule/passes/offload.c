@@ -1,11 +1,11 @@
 /* CPU offload (docs/schedule.md) edits the list: shards come in before they are read, reduced
- * gradients go out, and where the host has updated a shard that the device keeps, it comes back. */
+ * gradients go out, and a shard that the device keeps comes back when the host has updated it. */
 #include "schedule/passes/step.h"
 
 struct offloading {
 	struct step *step;
 	const struct action *at;
-	bool *has_gradient; /* per unit: the host has that of an earlier micro-batch */
+	bool *has_gradient; /* per unit: the host has the gradient of an earlier micro-batch */
 };
 
 static struct action of_unit(const struct offloading *o, enum action_kind kind, int unit)
@@ -46,7 +46,7 @@ static void before(struct offloading *o)
 		stage_again(o);
 }
 
-/* Later micro-batches' gradients are added on the host. */
+/* The gradients of later micro-batches are added on the host. */
 static void take_gradient(struct offloading *o)
 {
 	struct action out = of_unit(o, ACTION_UNSTAGE, o->at->unit);
@@ -59,7 +59,7 @@ static void take_gradient(struct offloading *o)
 	*has = true;
 }
 
-/* The shard that the device keeps; nothing when it keeps none. */
+/* Copies the shard that the device keeps back, if it keeps one. */
 static void return_shards(struct offloading *o)
 {
 	for (int u = 0; u < o->step->n_units; u++)

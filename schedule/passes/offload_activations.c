@@ -1,14 +1,14 @@
 /* Activation offload (docs/runtimes.md) edits the list: what a block saves leaves for host memory
  * when its forward has ended, and comes back while the block behind it is in backward. The last
- * block, whose backward comes at once, keeps its own. */
+ * block keeps its own, because its backward comes at once. */
 #include "schedule/passes/step.h"
 
 struct offloading {
 	struct step *step;
 	const struct action *at;
 	int *first_ranges; /* per block */
-	int slot;          /* the last one that backward has come to */
-	bool is_copying;   /* forward: the block before has not left the device yet */
+	int slot;          /* the last slot that backward has come to */
+	bool is_copying;   /* in forward: the block before has not left the device yet */
 };
 
 static enum activation_offload kind_of(const struct offloading *o)
@@ -31,7 +31,7 @@ static void add(struct offloading *o, enum action_kind kind, int range, unsigned
 	action_add(o->step, action);
 }
 
-/* The block's input, and what its ranges save where they are not computed again. */
+/* Copies the block's input, and what its ranges save unless they are computed again. */
 static void copy_block(struct offloading *o, enum action_kind kind, int block)
 {
 	const struct step *step = o->step;
@@ -44,7 +44,8 @@ static void copy_block(struct offloading *o, enum action_kind kind, int block)
 			add(o, kind, r, 0);
 }
 
-/* Compute waits for one copy before the next begins: two blocks are on the device at most. */
+/* Compute waits for one copy before the next one begins, so that at most two blocks are on the
+ * device. */
 static void end_forward(struct offloading *o)
 {
 	const struct range *range = &o->step->ranges[o->at->range];
@@ -57,7 +58,7 @@ static void end_forward(struct offloading *o)
 		copy_block(o, ACTION_SAVE, range->slot);
 }
 
-/* What comes back for a block was asked for when the one behind it began. */
+/* A block's tensors were asked for when the block behind it began. */
 static void begin_backward(struct offloading *o)
 {
 	int slot = o->step->ranges[o->at->range].slot;
@@ -70,7 +71,8 @@ static void begin_backward(struct offloading *o)
 		copy_block(o, ACTION_FETCH, slot - 1);
 }
 
-/* Results of experts come back behind their forward; sums go beside the product that makes them. */
+/* The results of experts come back behind their forward, and sums go beside the product that makes
+ * them, so the range ends only there. */
 static bool ends_range(const struct action *action)
 {
 	bool forward = !(action->flags & IN_BACKWARD);
@@ -81,8 +83,8 @@ static bool ends_range(const struct action *action)
 				  (action->kind == ACTION_ADD_SUM && action->flags & BESIDE));
 }
 
-/* Ours gathers what a norm, or the projections before attention, have saved before the block's
- * backward begins; beside a product it begins with a gather. */
+/* Before the block's backward begins, ours gathers what a norm, or the projections before
+ * attention, have saved. Where a gather goes beside a product, backward begins with it. */
 static bool gathers_saved(const struct offloading *o)
 {
 	bool gathers = o->at->kind == ACTION_GATHER_TOKENS || o->at->kind == ACTION_GATHER_KEYS ||

@@ -1,7 +1,7 @@
-/* The operation that is being made: what it takes, gives and uses. */
+/* Notes what the operation that is being made takes, gives and uses. */
 #include "schedule/passes/lower.h"
 
-/* Of a list of thousands of buffers an operation may use each. */
+/* An operation may use each of thousands of buffers, so a mark per buffer replaces a search. */
 static bool is_used(const struct lowering *l, int buffer)
 {
 	return buffer < l->users.n && l->users.items[buffer] == l->step->n_ops;

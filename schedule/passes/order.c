@@ -1,8 +1,10 @@
-/* The order of forward and backward passes in a step: of the micro-batches, through the stages of
- * the pipeline that the rank has; without one, one micro-batch after the other. */
+/* Finds the order of forward and backward passes in a step: the order of micro-batches through
+ * those stages of the pipeline that the rank has. Without a pipeline one micro-batch follows the
+ * other. */
 #include "schedule/passes/step.h"
 
-/* Micro-batches whose tensors are alive, by flight: the slot that began it; NULL: it is free. */
+/* Per flight: the slot that began a micro-batch whose tensors are alive, or NULL if the flight is
+ * free. */
 struct flights {
 	const struct pipeline_slot **of;
 	int n;
@@ -14,7 +16,7 @@ static bool is_of(const struct pipeline_slot *began, const struct pipeline_slot 
 	       began->micro_batch == slot->micro_batch;
 }
 
-/* A forward pass takes the first that is free, until all of its backward has passed. */
+/* A forward pass takes the first free flight and keeps it until all of its backward has passed. */
 static int flight_of(struct flights *flights, const struct pipeline_slot *slot)
 {
 	bool begins = slot->pass == PIPELINE_FORWARD;

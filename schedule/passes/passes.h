@@ -30,7 +30,7 @@ struct schedule *steps_run(struct arena *arena, const struct plan *plan, const s
 struct schedule *steps_run_class(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology, int class);
 
-/* What there is, before anything happens. */
+/* These find what there is, before anything happens. */
 void pass_units(struct step *step);    /* units or buckets, and the order of their hooks */
 void pass_ranges(struct step *step);   /* runs of leaves, and the marks round them */
 void pass_groups(struct step *step);   /* communicators */
@@ -56,7 +56,7 @@ void pass_update(struct step *step);              /* norm, clipping, the optimiz
 void pass_offload(struct step *step);             /* copies from and to the host */
 void pass_offload_activations(struct step *step); /* what waits there for backward */
 
-/* From actions to operations. */
+/* These turn actions into operations. */
 void pass_lower(struct step *step);  /* operations and their buffers */
 void pass_waits(struct step *step);  /* what their streams wait for */
 void pass_limit(struct step *step);  /* what the host waits for */

@@ -1,5 +1,5 @@
-/* The order in which a forward pass meets units and leaves. Leaves of one slot that follow one
- * another form one range. */
+/* Finds the order in which a forward pass meets units and leaves. Leaves of one slot that follow
+ * one another form one range. */
 #include "schedule/passes/sizes.h"
 
 struct walk {
@@ -59,10 +59,10 @@ static bool is_of_experts(const struct step *step, int leaf)
 	return step->model->modules[step->model->modules[leaf].parent].kind == MODULE_EXPERTS;
 }
 
-/* Ranks exchange something between two leaves that follow one another: tokens between one on the
- * residual stream and one that is not, beside the products of one of them alone where these go by
- * chunks; keys and values before attention, where it is computed in rounds or for other heads
- * something behind it too; rows round experts. */
+/* True when ranks exchange something between two leaves that follow one another: tokens between a
+ * leaf on the residual stream and one that is not, or beside the products of one leaf alone where
+ * these go by chunks; keys and values before attention, if it is computed in rounds, and also
+ * something behind it if it is computed for other heads; rows before and behind experts. */
 static bool is_apart(const struct step *step, int leaf, int next)
 {
 	const struct mesh *mesh = &step->plan->mesh;
@@ -88,7 +88,8 @@ static void add_leaf(struct walk *walk, int module)
 		struct range *before =
 			step->n_ranges > 0 ? &step->ranges[step->n_ranges - 1] : NULL;
 		bool is_first = before == NULL || before->slot != slot;
-		int unit = walk->depth > 0 ? walk->stack[walk->depth - 1] : -1; /* buckets: none */
+		int unit = walk->depth > 0 ? walk->stack[walk->depth - 1]
+					   : -1; /* with buckets no unit is gathered */
 		add_visit(step, VISIT_RANGE, unit, step->n_ranges);
 		if (!is_first)
 			before->last_of_slot = false;
@@ -105,7 +106,8 @@ static void add_leaf(struct walk *walk, int module)
 	step->ranges[step->n_ranges - 1].end_module = module + 1;
 }
 
-/* The slot with the first trained parameter: it is computed again and released as a whole. */
+/* Returns the slot with the first trained parameter. It is computed again and released as a
+ * whole. */
 static int find_first_back(const struct step *step)
 {
 	int range = 0;
@@ -114,8 +116,8 @@ static int find_first_back(const struct step *step)
 	return slot_begin(step, range);
 }
 
-/* Before and behind which ranges something is exchanged. A slot begins and ends on the residual
- * stream, but with the tokens themselves, and with logits, which stay cut. */
+/* Finds before and behind which ranges something is exchanged. A slot begins and ends on the
+ * residual stream. The exceptions are the tokens themselves, and logits, which stay cut. */
 static void find_exchanges(struct step *step)
 {
 	const struct mesh *mesh = &step->plan->mesh;
@@ -137,8 +139,8 @@ static void find_exchanges(struct step *step)
 /* --- buckets -------------------------------------------------------------------------------------
  */
 
-/* The range whose backward completes a parameter: where its owner computes. Ranges and parameters
- * are both in module order. The gradient of a tied weight lies in the head's range, which backward
+/* The owner of a parameter is the range whose backward completes it. Ranges and parameters are both
+ * in module order. The gradient of a tied weight belongs to the range of the head, which backward
  * meets first. */
 static void find_owners(struct step *step)
 {
@@ -199,7 +201,8 @@ static void find_chunks(struct step *step)
 		step->ranges[step->last_ranges[c]].last_of_chunk = true;
 }
 
-/* Those of the leaves that it gathers itself; a unit without any is met in all. */
+/* A unit belongs to the stages of the leaves that it gathers itself. A unit without any is met in
+ * all stages. */
 static void find_chunks_of_units(struct step *step)
 {
 	for (int u = 0; u < step->n_units; u++)

@@ -2,7 +2,7 @@
  * range. */
 #include "schedule/passes/step.h"
 
-/* A part of a range; the first of several takes the buffer that all fill. */
+/* Adds a part of a range. The first of several parts takes the buffer that all of them fill. */
 static void add_part(
 	struct step *step, const struct action *at, int range, int first, int end, bool is_first)
 {
@@ -14,17 +14,17 @@ static void add_part(
 	action_add(step, action);
 }
 
-/* The block's output is not needed again, but what an adapter of DOWN keeps is. */
+/* The block's output is not needed again, but an adapter of DOWN keeps something that is. */
 static bool needs_result(const struct step *step, int module)
 {
 	const struct module *m = &step->model->modules[module];
 	return m->kind != MODULE_DOWN || m->adapter >= 0;
 }
 
-/* Selective checkpointing as torchtitan's per-operator policy has it: of the matrix products of a
- * block every second one's result is kept, and flash attention's; everything else is computed
- * again. A projection with a bias is another operator (addmm) that the policy does not keep
- * (docs/runtimes.md). */
+/* Selective checkpointing follows torchtitan's per-operator policy: of the matrix products of a
+ * block the result of every second one is kept, and that of flash attention; everything else is
+ * computed again. A projection with a bias is another operator (addmm), which the policy does not
+ * keep (docs/runtimes.md). */
 static bool is_again(const struct step *step, int module)
 {
 	return needs_result(step, module) && !plan_selective_keeps(step->plan, step->model, module);
@@ -65,8 +65,8 @@ static void add_range(struct step *step, const struct action *at, int index)
 		add_part(step, at, index, range->first_module, end, true);
 }
 
-/* PyTorch's hooks run again: a unit inside of the block is gathered when it is computed and, its
- * own backward still to come, resharded as after its forward. */
+/* PyTorch's hooks run again. A unit inside of the block is gathered when it is computed and
+ * resharded as after its forward, because its own backward is still to come. */
 static void add_by_unit(struct step *step, const struct action *at, int first, int last)
 {
 	int end = step->ranges[last].visit;

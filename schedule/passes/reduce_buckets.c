@@ -1,15 +1,15 @@
-/* Gradients of buckets: DistributedDataParallel; and ZeRO with whole parameters, where every rank
- * reduces all gradients, updates its shard and gathers the rest: DeepSpeed's stages 1 and 2,
- * nanotron's ZeRO-1 and DDP, InternEvo's ZeRO-1, Megatron-LM's DDP and distributed optimizer
- * (docs/runtimes.md). Master copies are cut per bucket, which adds up to the same. */
+/* Reduces gradients of buckets. That is DistributedDataParallel; and ZeRO with whole parameters,
+ * where every rank reduces all gradients, updates its shard and gathers the rest: DeepSpeed's
+ * stages 1 and 2, nanotron's ZeRO-1 and DDP, InternEvo's ZeRO-1, Megatron-LM's DDP and distributed
+ * optimizer (docs/runtimes.md). Master copies are cut per bucket, which adds up to the same. */
 #include "schedule/passes/sizes.h"
 
 struct reducing {
 	struct step *step;
 	const struct action *at;
-	bool *has_gradient; /* per range: backward has left one that is not yet collected */
-	/* Lists of buckets: per range the first one that it completes, per bucket the next one of
-	 * the same range; -1 ends them. */
+	bool *has_gradient; /* per range: backward has left one that is not collected yet */
+	/* These are lists of buckets: per range the first one that it completes, and per bucket the
+	 * next one of the same range. -1 ends a list. */
 	int *first_done, *next_done;
 };
 
@@ -27,7 +27,7 @@ static void add_reduction(struct reducing *r, int bucket)
 		add(r, ACTION_REDUCE_BUCKET, STREAM_REDUCE, bucket, -1);
 }
 
-/* Reduces a bucket, of which the rank then copies its slice out. */
+/* Reduces a bucket and copies the rank's slice out of it. */
 static void cut(struct reducing *r, int bucket)
 {
 	enum stream stream = r->step->method.overlaps ? STREAM_REDUCE : STREAM_COMPUTE;
@@ -67,8 +67,8 @@ static void reduce(struct reducing *r, int bucket)
 	}
 }
 
-/* A range's gradients are complete after its own backward, but those of the head with a tied weight
- * only after the embedding's. */
+/* The gradients of a range are complete after its own backward, but with a tied weight those of the
+ * head only after the backward of the embedding. */
 static bool completes(const struct step *step, int range, int done)
 {
 	int tied = step->model->modules[step->model->n_modules - 1].tied_parameter;
@@ -76,7 +76,7 @@ static bool completes(const struct step *step, int range, int done)
 	return head && tied >= 0 ? step->owners[tied] == done : range == done;
 }
 
-/* DeepSpeed copies gradients that are complete into a collecting buffer, which frees their own. */
+/* DeepSpeed copies complete gradients into a collecting buffer, which frees their own buffers. */
 static void collect(struct reducing *r)
 {
 	for (int range = r->step->n_ranges - 1; range >= r->at->range; range--) {
@@ -110,7 +110,7 @@ static void copy_back(struct reducing *r)
 			add(r, ACTION_EMPTY_BUCKET, STREAM_COMPUTE, u, -1);
 }
 
-/* The end of backward, when the last of the rank's stages has come to it. */
+/* Backward ends when the last of the rank's stages has come to its end. */
 static void backward_done(struct reducing *r)
 {
 	const struct method *method = &r->step->method;

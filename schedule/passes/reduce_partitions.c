@@ -1,11 +1,11 @@
-/* Gradients of DeepSpeed's ZeRO-3: collected in one buffer and reduce-scattered when it is full,
+/* DeepSpeed's ZeRO-3 collects gradients in one buffer and reduce-scatters it when it is full,
  * beside backward. */
 #include "schedule/passes/step.h"
 
 struct collecting {
 	struct step *step;
 	const struct action *at;
-	int first; /* of the leaves in the buffer, the last ones of step->lists */
+	int first; /* the first leaf in the buffer; its leaves are the last of step->lists */
 	int64_t elements;
 };
 
@@ -23,7 +23,7 @@ static void flush(struct collecting *c)
 	c->elements = 0;
 }
 
-/* What is in the buffer leaves first when the gradients of the next leaf do not fit. */
+/* When the gradients of the next leaf do not fit, what is in the buffer leaves first. */
 static void collect(struct collecting *c)
 {
 	int64_t elements = c->step->units[c->at->unit].gathered;

@@ -1,12 +1,13 @@
-/* Gradients of units, from the end of a unit's backward to the shard that the optimizer reads:
- * FSDP1, FSDP2 and ours. */
+/* Follows the gradients of units from the end of a unit's backward to the shard that the optimizer
+ * reads, for FSDP1, FSDP2 and our runtime. */
 #include "schedule/passes/sizes.h"
 
 struct reducing {
 	struct step *step;
 	const struct action *at;
 	bool *has_shard;   /* per unit: an earlier micro-batch has left a reduced gradient */
-	bool *has_partial; /* per unit: the same, so far reduced over the shard group only */
+	bool *has_partial; /* per unit: an earlier one has left a gradient reduced over the shard
+			      group only */
 	bool is_in_flight; /* FSDP2: a reduction's input waits to be released */
 };
 

@@ -1,9 +1,9 @@
-/* Buffers that live between steps: shards, optimizer states, and what a method keeps beside them.
- */
+/* Makes the buffers that live between steps: shards, optimizer states, and what a method keeps
+ * beside these. */
 #include "schedule/passes/sizes.h"
 
-/* Transformer Engine's of its own (cpp_extensions/gemm.py): one, and for products of several
- * experts one for each of four streams. */
+/* Transformer Engine has workspaces of its own (cpp_extensions/gemm.py): one, and for products of
+ * several experts one on each of four streams. */
 static int64_t engine_workspace_bytes(const struct step *step)
 {
 	enum { MIB = 1 << 20, STREAMS = 4 };
@@ -12,7 +12,7 @@ static int64_t engine_workspace_bytes(const struct step *step)
 	return step->model->architecture.experts > 0 ? (1 + STREAMS) * one : one;
 }
 
-/* cuBLAS: 2 x 4 MiB + 8 x 16 KiB, and 32 MiB from Hopper on (CublasHandlePool.cpp). */
+/* cuBLAS has 2 x 4 MiB + 8 x 16 KiB, and 32 MiB from Hopper on (CublasHandlePool.cpp). */
 static int64_t one_workspace_bytes(const struct step *step)
 {
 	const struct topology *topology = step->topology;
@@ -26,7 +26,7 @@ static int64_t one_workspace_bytes(const struct step *step)
 	return topology->device.generation >= GENERATION_HOPPER ? 33554432 : 8519680;
 }
 
-/* Of attention's backward, where our executor's GPU does it by cuDNN. */
+/* The backward of attention has one where our executor's GPU does it by cuDNN. */
 static int64_t attention_workspace_bytes(const struct step *step)
 {
 	const struct architecture *a = &step->model->architecture;
@@ -67,9 +67,9 @@ static void add_states(struct step *step, int unit)
 			step, BUFFER_OPTIMIZER_STATE, unit, chunk * state_bytes, master);
 }
 
-/* Parameters: the master shard itself lives on the host. Optimizer: the host updates a master copy,
- * and the device keeps the shard that is gathered, in the compute dtype; or, with whole parameters,
- * no shard at all. */
+/* With offloaded parameters the master shard itself lives on the host. With only the optimizer
+ * offloaded the host updates a master copy, and the device keeps the shard that is gathered, in the
+ * compute dtype; with whole parameters it keeps no shard at all. */
 static void add_offloaded_shard(struct step *step, int unit)
 {
 	struct resident *resident = &step->resident[unit];
@@ -118,15 +118,15 @@ static void add_unit(struct step *step, int unit)
 	if (step->method.keeps_units)
 		resident->kept = buffer_new_resident(
 			step, BUFFER_UNSHARDED, unit, u->gathered * dtype_bytes(compute), compute);
-	/* One rank is not wrapped: there is nothing to reduce. */
+	/* A single rank is not wrapped, because there is nothing to reduce. */
 	if (step->method.weights == WEIGHTS_OF_BUCKETS && plan_reduce_ranks(step->plan) > 1 &&
 		!unit_is_frozen(u))
 		resident->reduce_input = buffer_new_resident(
 			step, BUFFER_REDUCE_INPUT, unit, u->elements * dtype_bytes(master), master);
 }
 
-/* ZeRO with whole parameters. Beside nanotron's hook the DDP wrapper copies gradients into buckets
- * of its own. */
+/* Adds what ZeRO with whole parameters keeps. Beside nanotron's hook the DDP wrapper copies
+ * gradients into buckets of its own. */
 static void add_whole(struct step *step)
 {
 	enum dtype compute = step->plan->param_dtype, reduce = step->plan->reduce_dtype;
@@ -179,7 +179,8 @@ static void add_partitions(struct step *step)
 		step, BUFFER_BUCKET, -1, step->method.collector_elements * width, dtype);
 }
 
-/* Where tensor ranks copy to: two chunks of sums, or one that is gathered; or whole tensors. */
+/* Returns the bytes that tensor ranks copy to: two chunks, of sums or of a gathered tensor, or else
+ * whole tensors. */
 static int64_t copied_tokens_bytes(const struct step *step)
 {
 	enum { GATHERS = 6, SUMS = 4 };
@@ -192,7 +193,7 @@ static int64_t copied_tokens_bytes(const struct step *step)
 	return GATHERS * gathered + SUMS * whole;
 }
 
-/* Inputs that stay gathered are no buffer's. */
+/* Gathered inputs that are kept lie in no buffer of these. */
 static void add_gather_buffers(struct step *step)
 {
 	int n = step->plan->sequence_parallel ? runtime_of(step->plan->runtime)->gather_buffers : 0;

@@ -1,13 +1,13 @@
-/* The passes that make a schedule, in their order. */
+/* Runs the passes that make a schedule, in their order. */
 #include "schedule/passes/step.h"
 
 static void (*const passes[])(struct step *step) = {
-	/* what there is */
+	/* the parts of the step */
 	pass_units,
 	pass_ranges,
 	pass_groups,
 	pass_resident,
-	/* what happens */
+	/* the actions in their order */
 	pass_order,
 	pass_compute,
 	pass_messages,
@@ -47,7 +47,7 @@ static struct schedule *run_class(struct arena *arena, const struct plan *plan,
 	return step_end(step);
 }
 
-/* All classes have the same groups, but for the last one, which a stage may have no use for. */
+/* All classes have the same groups, except that a stage may have no use for the last one. */
 static void add_class(struct schedule *schedule, const struct schedule *other)
 {
 	schedule->programs[schedule->n_classes++] = other->programs[0];

@@ -1,4 +1,4 @@
-/* Sizes of tensors, from the model's formulas (models/activations.h). */
+/* Finds the sizes of tensors from the model's formulas (models/activations.h). */
 #include "schedule/passes/sizes.h"
 
 static int64_t tokens_of(const struct step *step)
@@ -20,15 +20,15 @@ static bool keeps(const struct step *step, int module)
 	return plan_selective_keeps(step->plan, step->model, module);
 }
 
-/* torchtitan's policy keeps what collectives have brought: the results of experts too. Ours sends
- * rows again. */
+/* torchtitan's policy keeps what collectives have brought, and so the results of experts too. Ours
+ * sends rows again. */
 static bool comes_back(const struct step *step, int module)
 {
 	return step->plan->mesh.expert > 1 && !step->method.adds_in_compute &&
 	       step->model->modules[module].kind == MODULE_EXPERTS_DOWN;
 }
 
-/* Of what the range's leaves save, the bytes that selective checkpointing computes again. */
+/* Returns the bytes that the range's leaves save and selective checkpointing computes again. */
 static int64_t dropped_bytes(const struct step *step, const struct range *range)
 {
 	int64_t dropped = 0;
@@ -38,7 +38,7 @@ static int64_t dropped_bytes(const struct step *step, const struct range *range)
 	return dropped;
 }
 
-/* Blocks repeat: whether one range saves what another does. */
+/* Blocks repeat, so one range often saves what another does. */
 static bool saves_alike(const struct step *step, int range, int other)
 {
 	const struct range *one = &step->ranges[range], *two = &step->ranges[other];
@@ -63,8 +63,8 @@ int64_t range_saved_bytes(const struct step *step, int range)
 	return modules_saved_bytes(step, r->first_module, r->end_module);
 }
 
-/* Eager PyTorch keeps the result of DOWN though backward does not read it. torch.compile drops what
- * the backward graph has no use for; ours is the next block's input. */
+/* Eager PyTorch keeps the result of DOWN although backward does not read it. torch.compile drops
+ * what the backward graph has no use for. Ours is the input of the next block. */
 static int64_t result_bytes(const struct step *step, int module)
 {
 	bool needed_only = step->method.needed_tensors_only || step->method.recomputes_attention ||
@@ -102,8 +102,8 @@ int64_t message_bytes(const struct step *step)
 	return residual_bytes(step) / parts;
 }
 
-/* Inputs and targets: windows of seq_len + 1 tokens; and which pairs of tokens attend, of those
- * that the rank has with all of the sequence. */
+/* A batch has inputs and targets, which are windows of seq_len + 1 tokens, and a mask that says
+ * which pairs of tokens attend, of those that the rank has with all of the sequence. */
 int64_t tokens_bytes(const struct step *step)
 {
 	int64_t own = step->plan->seq_len / step->plan->mesh.context;
@@ -139,7 +139,7 @@ int64_t exchanged_keys_bytes(const struct step *step)
 	       dtype_bytes(step->plan->param_dtype);
 }
 
-/* Elements of values, and of attention's result, that a token has on the rank. */
+/* Returns how many elements of values, and of attention's result, a token has on the rank. */
 static int64_t value_width(const struct architecture *a)
 {
 	return a->value_dim > 0 ? a->heads * a->value_dim : a->kv_heads * a->head_dim;
@@ -234,8 +234,8 @@ int64_t row_weights_bytes(const struct step *step, int64_t bytes)
 	return bytes / rows_bytes(step, 1) * dtype_bytes(DTYPE_FP32);
 }
 
-/* Pieces of a micro-batch whose rows are told apart: exact sums are made sequence by sequence, of
- * which a context rank has two chunks. */
+/* Returns in how many pieces a micro-batch keeps its rows apart. Exact sums are made sequence by
+ * sequence, and a context rank has two chunks of each sequence. */
 static int64_t row_parts(const struct step *step)
 {
 	const struct plan *plan = step->plan;
@@ -243,7 +243,8 @@ static int64_t row_parts(const struct step *step)
 	return apart ? plan->micro_batch * (plan->mesh.context > 1 ? 2 : 1) : 1;
 }
 
-/* Of one rank, or of all that have all experts together. */
+/* Returns the bytes of one rank's counts, or of those of all ranks that have all experts
+ * together. */
 int64_t row_counts_bytes(const struct step *step)
 {
 	int all = step->group_expert_all;
@@ -260,9 +261,9 @@ static int64_t chunk_rows(const struct step *step)
 	return plan_head_chunk_rows(step->plan, step->topology->device.kind, tokens_of(step));
 }
 
-/* Logits that are there at a time. Computed together with the head they come in pieces of as many
- * elements as the residual stream has (Liger's chunks); ours in chunks of rows, and behind them the
- * losses of these. */
+/* Returns how many logits exist at a time. Computed together with the head they come in pieces of
+ * as many elements as the residual stream has (Liger's chunks). Ours come in chunks of rows,
+ * followed by the losses of these. */
 static int64_t logits_of(const struct step *step)
 {
 	const struct architecture *a = &step->model->architecture;
@@ -311,8 +312,8 @@ int64_t range_tied_parameters(const struct step *step, int range)
 	return inside && step->model->n_modules > r->end_module ? tied->elements : 0;
 }
 
-/* Exact sums: fp32 gradients of one leaf's parameters for one sequence, before they are added up.
- */
+/* Exact sums need the fp32 gradients of one leaf's parameters for one sequence, before these are
+ * added up. */
 static int64_t gradient_scratch_bytes(const struct model *model)
 {
 	int64_t most = 0;
@@ -359,7 +360,7 @@ bool leaf_is_partial(const struct step *step, int module)
 	       step->model->modules[module].n_parameters > 0;
 }
 
-/* It is added to the tokens that a rank has of the sum. */
+/* Such a bias is added to the tokens that a rank has of the sum, so its gradient is a part. */
 static bool is_partial_bias(const struct step *step, const struct parameter *parameter)
 {
 	enum module_kind kind = step->model->modules[parameter->module].kind;
@@ -367,7 +368,7 @@ static bool is_partial_bias(const struct step *step, const struct parameter *par
 	       parameter->n_dims == 1 && (kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_DOWN);
 }
 
-/* Megatron-LM adds positions before it cuts the tokens: their gradient is whole. */
+/* Megatron-LM adds positions before it cuts the tokens, so their gradient is whole. */
 static int64_t partial_parameters_of(const struct step *step, int module)
 {
 	const struct module *m = &step->model->modules[module];
@@ -381,7 +382,7 @@ static int64_t partial_parameters_of(const struct step *step, int module)
 	return sum;
 }
 
-/* Buckets' blocks are not folded. */
+/* Plans with buckets are not folded, so every block is listed. */
 int64_t partial_parameters(const struct step *step)
 {
 	int64_t sum = 0;

@@ -1,4 +1,4 @@
-/* The step: where it begins and ends, the questions that passes share, and its lists. */
+/* Begins and ends a step, answers the questions that passes share, and keeps the step's lists. */
 #include "schedule/passes/step.h"
 
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void *keep(struct step *step, const void *items, int n, size_t size)
 	return copy;
 }
 
-/* The last pass: the program of one class of ranks. */
+/* The last pass makes the program of one class of ranks. */
 void pass_finish(struct step *step)
 {
 	struct program *program = ARENA_NEW(step->arena, struct program);
@@ -183,7 +183,7 @@ struct action_list actions_begin(struct step *step)
 {
 	struct action_list old = step->actions;
 	step->actions = (struct action_list){0};
-	/* A pass writes about as many as it reads. */
+	/* A pass writes about as many actions as it reads. */
 	step->actions.items =
 		array_grow(NULL, &step->actions.capacity, old.n + old.n / 4, sizeof(struct action));
 	return old;

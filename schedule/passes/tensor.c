@@ -1,17 +1,18 @@
-/* Tensor parallelism: what the ranks that cut the model's layers exchange (docs/runtimes.md).
+/* Tensor parallelism: says what the ranks that cut the model's layers exchange (docs/runtimes.md).
  * Between the column-parallel and the row-parallel layers every rank has all tokens. Without
  * sequence parallelism it has them on the residual stream too: partial sums are reduced behind a
- * row-parallel layer, and in backward behind a column-parallel one. With it they are scattered
- * there, and gathered on the way back.
+ * row-parallel layer, and in backward behind a column-parallel one. With sequence parallelism they
+ * are scattered there, and gathered on the way back.
  *
  * Asynchronously (torch/_inductor/fx_passes/micro_pipeline_tp.py,
- * torch/distributed/_symmetric_memory), a gather and the products that read it, and a product and
- * the sum of what it makes, are one operation of as many chunks as ranks: while one is multiplied,
- * the next one is copied. So it is in the blocks, which are compiled, where the product itself
- * stands next to the exchange: not where there is a bias (another operator), nor where what was
- * gathered is cast first, nor in the backward of column-parallel layers, whose gradients are added
- * up before they are scattered. Transformer Engine's layers do the same by themselves, whatever
- * their bias (comm_gemm_overlap), and what Megatron-LM exchanges beside products stays there. */
+ * torch/distributed/_symmetric_memory), a gather and the products that read it, or a product and
+ * the sum of what it makes, are one operation of as many chunks as there are ranks: while one chunk
+ * is multiplied, the next one is copied. This happens in the blocks, which are compiled, where the
+ * product itself stands next to the exchange. It does not where there is a bias (another operator),
+ * where what was gathered is cast first, or in the backward of column-parallel layers, whose
+ * gradients are added up before they are scattered. Transformer Engine's layers do the same by
+ * themselves, with or without a bias (comm_gemm_overlap), and what Megatron-LM exchanges beside
+ * products stays there. */
 #include "schedule/passes/sizes.h"
 
 static void add_gather(struct step *step, const struct action *at, unsigned flags)
@@ -26,7 +27,7 @@ static bool takes_bias(const struct step *step, int leaf)
 	       runtime_of(step->plan->runtime)->layers_exchange;
 }
 
-/* What is gathered is the input of the range, or the gradient of what it returns. */
+/* Either the input of the range is gathered, or the gradient of what it returns. */
 static bool is_gathered_beside(const struct step *step, const struct range *range, bool is_input)
 {
 	int leaf = is_input ? range->first_module : range->end_module - 1;
@@ -60,7 +61,7 @@ static void add_compute_beside(struct step *step, const struct action *at, unsig
 	action_add(step, compute);
 }
 
-/* The compute, and the sum of what it leaves behind. */
+/* Adds the compute, and the sum of what it leaves behind. */
 static void add_summed(struct step *step, const struct action *at, bool is_summed)
 {
 	struct action compute = *at;
@@ -73,8 +74,8 @@ static void add_summed(struct step *step, const struct action *at, bool is_summe
 			0);
 }
 
-/* Of the recomputed parts of a range, the one that ends it. Where the last layer of a block is left
- * out, so is what comes behind it. */
+/* Of the recomputed parts of a range one ends it. Where the last layer of a block is left out, so
+ * is what comes behind it. */
 static bool ends_range(const struct step *step, const struct action *action)
 {
 	return action->kind == ACTION_FORWARD ||
@@ -102,13 +103,13 @@ static void add_forward(struct step *step, const struct action *action)
 	if (gathers)
 		add_gather(step, action, OF_INPUT);
 	add_summed(step, action, sums);
-	/* Else it is added by what is computed next, which another stage does. */
+	/* Elsewhere the next compute adds the sum, but here that belongs to another stage. */
 	if (!recomputed && range->joins_stream && range->last_of_chunk &&
 		step->method.adds_in_compute)
 		action_add_beside(step, action, ACTION_ADD_SUM, 0);
 }
 
-/* Behind the column-parallel layers that a range begins with. */
+/* Returns the end of the column-parallel layers that a range begins with. */
 static int columns_end(const struct step *step, const struct range *range)
 {
 	const struct module *modules = step->model->modules;
@@ -119,8 +120,8 @@ static int columns_end(const struct step *step, const struct range *range)
 	return m;
 }
 
-/* Column-parallel layers by themselves: their input comes in beside dX, which is summed beside dW.
- */
+/* Column-parallel layers are computed by themselves: their input comes in beside dX, which is
+ * summed beside dW. */
 static void add_overlapped(struct step *step, const struct action *action)
 {
 	const struct range *range = &step->ranges[action->range];
@@ -140,7 +141,7 @@ static void add_overlapped(struct step *step, const struct action *action)
 	action_add(step, part);
 }
 
-/* dX goes by chunks of the gradient that comes in; dW needs all of it. */
+/* dX is made chunk by chunk of the gradient that comes in, and dW needs all of it. */
 static void add_beside_gradient(struct step *step, const struct action *action)
 {
 	struct action part = *action;
@@ -151,7 +152,7 @@ static void add_beside_gradient(struct step *step, const struct action *action)
 	add_compute_beside(step, &part, 0);
 }
 
-/* The gradient of what it returned, and its input again. */
+/* Backward gathers the gradient of what the range returned, and its input again. */
 static void add_backward(struct step *step, const struct action *action)
 {
 	const struct range *range = &step->ranges[action->range];
@@ -173,8 +174,8 @@ static void add_backward(struct step *step, const struct action *action)
 	add_summed(step, action, range->leaves_stream);
 }
 
-/* The largest logit of a token, its sum of exponentials, the logit of its target: one after the
- * other, or those of every rank's part of the vocabulary at once. */
+/* The loss needs the largest logit of a token, its sum of exponentials and the logit of its target:
+ * one after the other, or those of every rank's part of the vocabulary at once. */
 static void add_loss(struct step *step, const struct action *action)
 {
 	bool gathers = step->method.adds_in_compute;

@@ -1,4 +1,4 @@
-/* What is gathered and reduced together: units, or buckets where nothing is gathered. */
+/* Finds what is gathered and reduced together: units, or buckets where nothing is gathered. */
 #include "schedule/passes/step.h"
 
 /* A unit inside of a block is repeated with it. */
@@ -8,7 +8,8 @@ static int times_of(const struct step *step, const struct unit *unit)
 	return step->times != NULL && layer >= 0 ? step->times[layer] : 1;
 }
 
-/* Of stages laid as a V one rank has both: they belong to the roots of two modules. */
+/* Where stages are laid as a V, one rank has both ends of the model. They then belong to the roots
+ * of two modules. */
 static bool has_both_ends(const struct step *step)
 {
 	return step->pipeline.ranks > 1 && chunk_has_loss(step, step->pipeline.chunks - 1) &&

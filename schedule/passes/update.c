@@ -1,8 +1,8 @@
-/* The end of a step: gradient norm, clipping, the update, and what is gathered behind it, or in the
- * next step's forward. */
+/* Adds the end of a step: the gradient norm, clipping, the update, and what is gathered behind it
+ * or in the next step's forward. */
 #include "schedule/passes/sizes.h"
 
-/* Nothing at all is left to any device. */
+/* If no stream has anything to update, the device still ends the step. */
 static bool has_work(const struct step *step, enum stream stream)
 {
 	bool has[STREAM_COUNT] = {false};
@@ -21,7 +21,7 @@ static void add(
 	action_add(step, action);
 }
 
-/* Ranks that have different parts of the model, where no group that shards has them all. */
+/* True when ranks have different parts of the model, and no group that shards has all parts. */
 static bool has_parts(const struct step *step)
 {
 	return step->group_tensor >= 0 ||
@@ -51,7 +51,7 @@ static void add_clip(struct step *step, bool on_device, bool on_host)
 		add(step, ACTION_CLIP, STREAM_HOST, -1, 0);
 }
 
-/* The last unit with trained parameters that the stream updates; -1. */
+/* Returns the last unit with trained parameters that the stream updates, or -1. */
 static int last_unit(const struct step *step, enum stream stream)
 {
 	int last = step->n_units - 1;
@@ -60,7 +60,7 @@ static int last_unit(const struct step *step, enum stream stream)
 	return last;
 }
 
-/* What the stream updates, in one operation or in one per unit. Where all ranks keep all
+/* Adds what the stream updates, in one operation or in one for each unit. Where all ranks keep all
  * parameters, the updated ones are gathered. */
 static void add_updates(struct step *step, enum stream stream, unsigned last)
 {
@@ -93,7 +93,7 @@ static void gather_buckets(struct step *step)
 			action_add(step, action_of_step(ACTION_GATHER_BUCKET, u));
 }
 
-/* Updated shards in the compute dtype, and the small parameters on every rank again. */
+/* Updated shards are cast to the compute dtype, and every rank gets the small parameters again. */
 static void add_leaves(struct step *step)
 {
 	const struct action at = action_of_step(ACTION_CAST_LEAVES, -1);
@@ -119,7 +119,7 @@ static void add_alike(struct step *step)
 		action_add(step, action_of_step(ACTION_REDUCE_ALIKE, -1));
 }
 
-/* First and last stage: the gradients of the table that both have become one. */
+/* The gradients of the table that the first and the last stage share become one. */
 static void add_table(struct step *step)
 {
 	bool has = step->class == 0 || step->class == step->pipeline.ranks - 1;
@@ -127,8 +127,8 @@ static void add_table(struct step *step)
 		action_add(step, action_of_step(ACTION_REDUCE_TABLE, -1));
 }
 
-/* The device's updates are issued first: the host's keep the issuing thread busy. The last one ends
- * the scalars of the norm. */
+/* The updates of the device are issued first, because those of the host keep the issuing thread
+ * busy. The last update ends the scalars of the norm. */
 void pass_update(struct step *step)
 {
 	bool on_device = has_work(step, STREAM_COMPUTE), on_host = has_work(step, STREAM_HOST);
@@ -152,7 +152,7 @@ void pass_update(struct step *step)
 		add_leaves(step);
 }
 
-/* Buckets of experts, or of the rest, the last one first. */
+/* Lists the buckets of experts, or those of the rest, the last one first. */
 struct chain {
 	int first, last, next;
 };
@@ -176,8 +176,8 @@ static void gather_next(struct step *step, struct chain *chain, const struct act
 		action_add(step, action_at(at, ACTION_GATHER_BUCKET, chain->next--));
 }
 
-/* Each bucket when the one before begins to be computed, the first two with the step. Buckets are
- * numbered as backward fills them. */
+/* Gathers each bucket when compute begins with the one before it, and the first two at the start of
+ * the step. Buckets are numbered in the order in which backward fills them. */
 void pass_gather_by_bucket(struct step *step)
 {
 	if (step->method.gathers != GATHERS_BY_BUCKET || step->group_gather < 0)

@@ -1,12 +1,12 @@
-/* Which orders there are, and which values are nearest to one that is not. */
+/* Checks which orders there are, and finds the values nearest to one that does not work. */
 #include "schedule/pipeline/slots.h"
 
 /* --- stages on each rank -------------------------------------------------------------------------
  */
 
 static const struct {
-	int least, most; /* stages on each rank; most 0: any number */
-	const char *has; /* for a message */
+	int least, most; /* stages on each rank; most is 0 for any number */
+	const char *has; /* part of a message */
 	const char *instead;
 } chunks_of[PIPELINE_SCHEDULE_COUNT] = {
 	[PIPELINE_GPIPE] = {1, 1, "one stage", "1, or --pipeline-schedule interleaved"},
@@ -34,14 +34,15 @@ static bool check_chunks(const struct pipeline *pipeline, struct error *error)
 /* --- micro-batches -------------------------------------------------------------------------------
  */
 
-/* Of a chunk before the next one has its turn; 0: as torch has it. */
+/* Returns how many micro-batches a chunk has before the next chunk has its turn, or 0 for torch's
+ * rule. */
 static int group_of(const struct pipeline *pipeline)
 {
 	return pipeline->schedule == PIPELINE_INTERLEAVED ? pipeline->group : 0;
 }
 
-/* Whether the groups go round with so many micro-batches: torch has groups of one size; Megatron a
- * smaller last one, which must still reach all ranks. */
+/* Do the groups go round with so many micro-batches? In torch groups have one size. In Megatron the
+ * last one may be smaller, but must still reach all ranks. */
 static bool groups_fit(const struct pipeline *pipeline, int micro_batches)
 {
 	int p = pipeline->ranks, g = group_of(pipeline);

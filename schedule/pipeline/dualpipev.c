@@ -3,8 +3,8 @@
  * (github.com/deepseek-ai/DualPipe). */
 #include "schedule/pipeline/slots.h"
 
-/* The list, the next micro-batch of forward and backward of each chunk, and the backwards whose dW
- * waits: of the slots in order, those from `pending` on that are BACKWARD_INPUT. */
+/* Holds the list, the next micro-batch of forward and backward of each chunk, and the backwards
+ * whose dW waits: of the slots in order, those from `pending` on that are BACKWARD_INPUT. */
 struct dual {
 	struct slots *slots;
 	int forward[2], backward[2];
@@ -28,7 +28,7 @@ static void pair(struct dual *dual, int forward_chunk)
 	backward(dual, 1 - forward_chunk, PIPELINE_BACKWARD);
 }
 
-/* The oldest dW that waits, if one does. */
+/* Adds the oldest dW that waits, if there is one. */
 static void weight(struct dual *dual)
 {
 	while (dual->pending < dual->slots->n) {
@@ -72,7 +72,8 @@ static void run(struct dual *dual, const struct pipeline *pipeline, int rank)
 	}
 }
 
-/* The first half of what is left to each rank goes back whole, the second half split. */
+/* The first half of what is left to each rank goes back whole, and the second half goes back
+ * split. */
 static void drain(struct dual *dual, int ranks, int rank)
 {
 	int whole = rank + 1, n = 0;

@@ -1,4 +1,4 @@
-/* How many micro-batches a rank holds at once. */
+/* Counts how many micro-batches a rank holds at once. */
 #include "schedule/pipeline/pipeline.h"
 
 int pipeline_in_flight(const struct pipeline_slot *slots, int n)

@@ -1,9 +1,9 @@
-/* Which order a schedule has, and which stage a chunk is. */
+/* Says which order a schedule has, and which stage a chunk is. */
 #include "schedule/pipeline/slots.h"
 
 static const struct {
 	order_function *order;
-	bool is_v; /* stages are laid as a V, else in a loop */
+	bool is_v; /* stages are laid as a V, otherwise in a loop */
 	bool splits;
 } schedules[PIPELINE_SCHEDULE_COUNT] = {
 	[PIPELINE_GPIPE] = {order_gpipe, false, false},

@@ -1,15 +1,15 @@
-/* When ranks post their receives, as torch.distributed.pipelining does (schedules.py,
- * _add_send_recv): ranks take their next slots by turns, and the receive of what a slot sends
- * stands behind what its rank has taken by then. So all messages are in one order, and nothing
- * hangs though no message is buffered. */
+/* Ranks post their receives as torch.distributed.pipelining does (schedules.py, _add_send_recv):
+ * they take their next slots by turns, and the receive of what a slot sends stands behind what its
+ * rank has taken by then. So all messages are in one order, and nothing hangs even if no message is
+ * buffered. */
 #include "schedule/pipeline/slots.h"
 
 struct posting {
 	const struct pipeline *pipeline;
 	struct pipeline_slot **slots; /* of each rank */
 	int *n, *next;
-	bool *arrived[2]; /* by direction: forward and backward; by stage and micro-batch */
-	int rank;         /* whose receives are wanted */
+	bool *arrived[2]; /* by direction (forward and backward), and by stage and micro-batch */
+	int rank;         /* the rank whose receives are wanted */
 	int n_receives;
 	struct pipeline_receive *receives;
 };
@@ -24,7 +24,7 @@ static bool *arrived(const struct posting *p, bool back, int stage, int micro_ba
 	return &p->arrived[back][stage * p->pipeline->micro_batches + micro_batch];
 }
 
-/* Is what the slot begins with there? */
+/* Has what the slot begins with arrived? */
 static bool is_ready(const struct posting *p, int rank, const struct pipeline_slot *slot)
 {
 	int stage = pipeline_stage(p->pipeline, rank, slot->chunk);
@@ -47,7 +47,7 @@ static void pass_on(struct posting *p, int rank, const struct pipeline_slot *slo
 			p->next[to], is_back(slot), chunk, slot->micro_batch};
 }
 
-/* The next slot of a rank, or two that are computed together. */
+/* Takes the next slot of a rank, or two that are computed together. */
 static bool take(struct posting *p, int rank)
 {
 	const struct pipeline_slot *slot = &p->slots[rank][p->next[rank]];

@@ -1,4 +1,4 @@
-/* How many blocks every stage has, by the rules of frameworks or as they are listed. */
+/* Finds how many blocks every stage has, by the rules of frameworks or as they are listed. */
 #include "schedule/pipeline/pipeline.h"
 
 static int count_stages(const struct pipeline_split *split)
@@ -6,13 +6,13 @@ static int count_stages(const struct pipeline_split *split)
 	return split->ranks * split->chunks;
 }
 
-/* What there is to share out, in blocks. */
+/* Counts what there is to share out, in blocks. */
 static int count_all(const struct pipeline_split *split)
 {
 	return split->blocks + split->embedding + split->head;
 }
 
-/* Takes what embedding and head count as from the ends. */
+/* Takes from both ends what embedding and head count as. */
 static void take_ends(const struct pipeline_split *split, int *stages)
 {
 	stages[0] -= split->embedding;
@@ -48,7 +48,7 @@ bool pipeline_split_even(const struct pipeline_split *split, int *stages, struct
 /* --- by cost -------------------------------------------------------------------------------------
  */
 
-/* Modules one after the other, each on the stage that is being filled. */
+/* Modules come one after the other, each on the stage that is being filled. */
 struct filling {
 	int ranks, stage;
 	double all, so_far;

@@ -1,7 +1,7 @@
-/* What a plan says of its pipeline: the order of micro-batches, and what each rank holds. */
+/* Finds what a plan says of its pipeline: the order of micro-batches, and what each rank holds. */
 #include "schedule/pipeline/pipeline.h"
 
-/* Those that have several have two unless more are asked for. */
+/* Schedules with several stages on a rank have two unless more are asked for. */
 static bool has_several(enum pipeline_schedule schedule)
 {
 	return schedule != PIPELINE_1F1B && schedule != PIPELINE_GPIPE &&
@@ -17,8 +17,8 @@ struct pipeline plan_pipeline(const struct plan *plan)
 		.micro_batches = (int)plan->grad_accum};
 }
 
-/* Of a column of products, as wide as the hidden size; keys and values count as queries do
- * (nanotron/models/llama.py, get_block_compute_costs). */
+/* The cost is that of a column of products as wide as the hidden size. Keys and values count as
+ * queries do (nanotron/models/llama.py, get_block_compute_costs). */
 static double block_cost(const struct architecture *a)
 {
 	return (double)(4 * a->hidden + (architecture_is_gated(a) ? 3 : 2) * a->ffn);
@@ -47,7 +47,7 @@ bool plan_split(
 	return pipeline_split_listed(&split, stages, listed->n > 0 ? listed->n : n, error);
 }
 
-/* The first block of a stage. */
+/* Returns the first block of a stage. */
 static int first_of(const int *stages, int stage)
 {
 	int first = 0;

@@ -1,10 +1,11 @@
-/* Orders that take forwards, then a forward and a backward by turns, then the backwards left. */
+/* These orders take forwards, then a forward and a backward by turns, then the backwards that are
+ * left. */
 #include "schedule/pipeline/slots.h"
 
 struct turns {
-	int forwards; /* before the first backward */
+	int forwards; /* how many come before the first backward */
 	int group;
-	bool splits; /* backward passes in two: dW of each comes... */
+	bool splits; /* backward passes in two, and dW of each comes... */
 	int delay;   /* ...so many backwards later */
 	bool pairs;
 };
@@ -14,7 +15,7 @@ static int smaller(int a, int b)
 	return a < b ? a : b;
 }
 
-/* torch's, where the question names none. */
+/* Returns torch's size where the question names none. */
 static int group_of(const struct pipeline *pipeline, int group)
 {
 	int m = pipeline->micro_batches, p = pipeline->ranks;
@@ -22,7 +23,7 @@ static int group_of(const struct pipeline *pipeline, int group)
 	return group > 0 ? group : m < p ? m : m / (m / p);
 }
 
-/* In rounds of more micro-batches than there are ranks, of two ranks each may have to send before
+/* If a round has more micro-batches than there are ranks, each of two ranks may have to send before
  * it asks for what the other one sends. */
 bool pipeline_receives_early(const struct pipeline *pipeline)
 {
@@ -33,7 +34,8 @@ bool pipeline_receives_early(const struct pipeline *pipeline)
 	       (pipeline->schedule == PIPELINE_INTERLEAVED && rounds);
 }
 
-/* The i-th chunk and micro-batch in turn: chunks in order, each with a group of micro-batches. */
+/* Adds the i-th chunk and micro-batch in turn. Chunks come in order, each with a group of
+ * micro-batches. */
 static void add(struct slots *slots, const struct pipeline *pipeline, const struct turns *turns,
 	enum pipeline_pass pass, int i)
 {

@@ -1,9 +1,9 @@
-/* ZB-V: two stages on each rank, laid as a V, and a dW for every bubble (Qi et al. 2401.10241,
- * section 6). The order is made for as many micro-batches as fill the pipeline; those that the
- * question has not got are left out. */
+/* ZB-V has two stages on each rank, laid as a V, and a dW for every bubble (Qi et al. 2401.10241,
+ * section 6). The order is made for as many micro-batches as fill the pipeline, and those that the
+ * question does not have are left out. */
 #include "schedule/pipeline/slots.h"
 
-/* The next micro-batch of each pass of each chunk. */
+/* Holds the next micro-batch of each pass of each chunk. */
 struct counts {
 	int next[4][2];
 };
@@ -43,7 +43,7 @@ static void fill(
 	}
 }
 
-/* Both chunks by turns: a forward, then a backward. */
+/* Both chunks take turns: a forward, then a backward. */
 static void run(const struct pipeline *pipeline, struct slots *slots, struct counts *counts)
 {
 	int least = 2 * pipeline->ranks - 1;

@@ -52,13 +52,13 @@ bool fp8_is_row_parallel(enum module_kind kind)
 	return kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_DOWN || kind == MODULE_SHARED_DOWN;
 }
 
-/* Copies of both operands, and of each of their rows a largest element and a scale. */
+/* Counts copies of both operands, and for each of their rows a largest element and a scale. */
 static int64_t product_bytes(int64_t m, int64_t n, int64_t k)
 {
 	return (m + n) * (k + 2 * dtype_bytes(DTYPE_FP32));
 }
 
-/* Of our executor, which casts both operands of one product after the other. */
+/* Our executor casts both operands of one product after the other. */
 static int64_t own_bytes(int64_t tokens, int64_t out, int64_t in, enum pass pass)
 {
 	int64_t of_input = product_bytes(tokens, in, out),
@@ -67,7 +67,7 @@ static int64_t own_bytes(int64_t tokens, int64_t out, int64_t in, enum pass pass
 	return pass == PASS_FORWARD ? product_bytes(tokens, out, in) : max_i64(of_input, of_weight);
 }
 
-/* Beside what is gathered, its columns. */
+/* Counts the columns that are kept beside what is gathered. */
 static int64_t gathered_bytes(enum module_kind kind, int64_t x, int64_t dy, enum pass pass)
 {
 	bool is_row = fp8_is_row_parallel(kind);
@@ -94,7 +94,7 @@ static int64_t leaf_bytes(
 						: dy + w;
 	if (pass == PASS_BACKWARD && !keeps)
 		operands = dy + max_i64(w, dy + x);
-	/* Eager casts scale and clamp in fp32: two tensors beside the one that is read. */
+	/* Eager casts scale and clamp in fp32, with two tensors beside the one that is read. */
 	if (!keeps && !plan->compile)
 		operands += 7 * max_i64(pass == PASS_FORWARD ? x : dy, of_weight ? x : w);
 	return operands * dtype_bytes(DTYPE_FP8);

@@ -1,4 +1,5 @@
-/* The rows. What depends on the model or on other knobs is filled in by resolve.c. */
+/* Holds the rows of the table of knobs. resolve.c fills in what depends on the model or on other
+ * knobs. */
 #include "schedule/plan/plan.h"
 
 #define BIT(x)   (1u << (x))
@@ -15,14 +16,14 @@
 #define DECODED(member, flags, names, decoded)                                                     \
 	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
 
-/* Runtimes with tensor ranks and with pipelines. */
+/* These are the runtimes with tensor ranks and with pipelines. */
 #define DIVIDED                                                                                    \
 	(BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_NANOTRON) |           \
 		BIT(RUNTIME_INTERNEVO) | BIT(RUNTIME_MEGATRON))
 #define STAGED         (DIVIDED | BIT(RUNTIME_SHARDPLAN))
 #define CUTS_SEQUENCES (BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_SHARDPLAN) | BIT(RUNTIME_MEGATRON))
 static const char on_off[] = "on|off";
-/* Of the element types those that whole tensors of a plan may have. */
+/* Whole tensors of a plan may have these element types only. */
 static const char *const dtypes[] = {
 	[DTYPE_FP32] = "fp32", [DTYPE_BF16] = "bf16", [DTYPE_FP16] = "fp16", NULL};
 

@@ -1,5 +1,5 @@
-/* Library versions: reading them, what they decide, and which plans they rule out. Sources:
- * docs/runtimes.md, Library versions. */
+/* Library versions: reads them, and says what they decide and which plans they rule out.
+ * docs/runtimes.md has the sources under Library versions. */
 #include "schedule/plan/libraries.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static const char *const library_names[] = {
 /* --- reading -------------------------------------------------------------------------------------
  */
 
-/* "2", "2.1", "2.1.0"; the whole of `length` characters. */
+/* Reads "2", "2.1" or "2.1.0", which must be all of the `length` characters. */
 static int read_version(const char *text, size_t length)
 {
 	int part[3] = {0}, n = 0, digits = 0;
@@ -37,7 +37,7 @@ static int read_version(const char *text, size_t length)
 	return digits > 0 ? part[0] * 10000 + part[1] * 100 + part[2] : 0;
 }
 
-/* One "name:version" of `length` characters. */
+/* Reads one "name:version" of `length` characters. */
 static bool read_one(const char *text, size_t length, struct libraries *libraries)
 {
 	static const char unknown[] = "compile:unknown";
@@ -99,7 +99,7 @@ bool library_before(const struct libraries *libraries, enum library library, int
 /* --- what follows --------------------------------------------------------------------------------
  */
 
-/* What the wheels of PyTorch require (nvidia-nccl-cu11, -cu12), descending. */
+/* The wheels of PyTorch require these (nvidia-nccl-cu11, -cu12), in descending order. */
 static const struct {
 	int pytorch, nccl;
 } wheels[] = {
@@ -118,7 +118,7 @@ struct libraries plan_libraries(const struct plan *plan)
 	struct libraries libraries = plan->libraries;
 	int pytorch = libraries.version[LIBRARY_PYTORCH];
 
-	/* Of later wheels nothing is known: recent, as without a name. */
+	/* Nothing is known of later wheels, so NCCL counts as recent, as without a name. */
 	if (libraries.version[LIBRARY_NCCL] > 0 || pytorch >= LIBRARY_VERSION(2, 10))
 		return libraries;
 	for (int i = 0; i < COUNT_OF(wheels) && libraries.version[LIBRARY_NCCL] == 0; i++)
@@ -129,8 +129,8 @@ struct libraries plan_libraries(const struct plan *plan)
 	return libraries;
 }
 
-/* The last versions that changed what is predicted (docs/runtimes.md); of flash-attn the last of
- * its second generation. */
+/* Returns the last version that changed what is predicted (docs/runtimes.md); for flash-attn the
+ * last one of its second generation. */
 static int newest_version(enum library library, enum device_generation generation)
 {
 	static const int newest[LIBRARY_COUNT] = {
@@ -184,7 +184,7 @@ bool libraries_newest(const struct libraries *libraries, enum device_generation 
 	return older;
 }
 
-/* Models of these are trained with attention kernels of their own repository. */
+/* Models of these families are trained with attention kernels of their own repository. */
 static bool calls_pytorch_attention(const struct plan *plan, const struct model *model)
 {
 	return plan->runtime != RUNTIME_SHARDPLAN && plan->runtime != RUNTIME_NANOTRON &&
@@ -192,8 +192,8 @@ static bool calls_pytorch_attention(const struct plan *plan, const struct model 
 	       model->architecture.family != FAMILY_MPT;
 }
 
-/* torchtitan repeats keys and values for the heads of queries until its ff0829c of January 2026,
- * when PyTorch 2.10 came. */
+/* torchtitan repeated keys and values for the heads of queries until its commit ff0829c of January
+ * 2026, when PyTorch 2.10 came. */
 int64_t plan_key_heads(const struct plan *plan, const struct model *model)
 {
 	struct libraries libraries = plan_libraries(plan);
@@ -202,8 +202,8 @@ int64_t plan_key_heads(const struct plan *plan, const struct model *model)
 	return repeats ? model->architecture.heads : model->architecture.kv_heads;
 }
 
-/* Of PyTorch's own attention: cuDNN's kernel goes first on H100 and B200 since wheels bring a cuDNN
- * after 9.15. */
+/* Chooses PyTorch's own attention. cuDNN's kernel goes first on H100 and B200 since wheels bring a
+ * cuDNN after 9.15. */
 static enum attention_kind pytorch_attention(
 	const struct libraries *libraries, enum device_generation generation)
 {
@@ -246,7 +246,7 @@ enum attention_kind plan_attention(
 /* --- what they rule out --------------------------------------------------------------------------
  */
 
-/* The first PyTorch that has what the plan asks for, and what that is. */
+/* Returns the first PyTorch that has what the plan asks for, and says what that is. */
 static int needed_pytorch(const struct plan *plan, const struct model *model, const char **what)
 {
 	struct libraries libraries = plan_libraries(plan);
@@ -289,7 +289,7 @@ static bool refuse_version(const struct libraries *libraries, enum library libra
 		first / 100 % 100);
 }
 
-/* The first CUDA that compiles for the generation. */
+/* Returns the first CUDA that compiles for the generation. */
 static int needed_cuda(enum device_generation generation)
 {
 	static const int first[GENERATION_COUNT] = {

@@ -1,4 +1,5 @@
-/* Plans as data: names, fields, and small questions about them. resolve.c fills and checks them. */
+/* Plans as data: their names, fields, and small questions about them. resolve.c fills and checks
+ * them. */
 #include "schedule/plan/plan.h"
 
 #include <stdio.h>
@@ -172,22 +173,23 @@ int64_t plan_reshard_group(const struct plan *plan)
 	return group;
 }
 
-/* Of logits that are cut (torch/distributed/tensor/parallel/loss.py), in fp32. Forward: a copy, the
- * same less its maximum, exponentials. Backward: log-softmax, zeros, exponentials and their sum,
- * where the logits are gone. */
+/* Counts what logits that are cut need (torch/distributed/tensor/parallel/loss.py), in fp32.
+ * Forward has a copy, the same less its maximum, and exponentials. Backward has the log-softmax,
+ * zeros, exponentials and their sum, when the logits are gone. */
 static int64_t cut_loss_bytes(const struct plan *plan)
 {
 	return plan->loss == LOSS_UPCAST ? 16 - dtype_bytes(plan->param_dtype) : 12;
 }
 
-/* Megatron-LM compiles its functions for the loss (fusions/fused_cross_entropy.py, jit_fuser): from
- * Hopper on exponentials are written over the logits' copy. */
+/* Megatron-LM compiles its functions for the loss (fusions/fused_cross_entropy.py, jit_fuser). From
+ * Hopper on exponentials are written over the copy of the logits. */
 static int64_t compiled_loss_bytes(enum device_generation generation)
 {
 	return generation >= GENERATION_HOPPER ? 8 : 12;
 }
 
-/* A log-softmax, its gradient and the loss's coexist; in fp32 beside a copy of the logits. */
+/* A log-softmax, its gradient and that of the loss exist at once; in fp32 there is also a copy of
+ * the logits. */
 int64_t plan_loss_bytes(const struct plan *plan, enum device_generation generation)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
@@ -242,7 +244,7 @@ bool plan_chunks_head(const struct plan *plan)
 	return plan->loss == LOSS_FUSED_LINEAR && runtime_of(plan->runtime)->chunks_head;
 }
 
-/* A GPU fills its multiprocessors with 4096 rows; a CPU sums up 2 KiB of a column at a time. */
+/* A GPU fills its multiprocessors with 4096 rows, and a CPU sums up 2 KiB of a column at a time. */
 static int64_t most_chunk_rows(const struct plan *plan, enum device_kind device)
 {
 	return device == DEVICE_CPU ? 2048 / dtype_bytes(plan->param_dtype) : 4096;
@@ -254,14 +256,14 @@ int64_t plan_head_chunks(const struct plan *plan, enum device_kind device, int64
 	return (rows + most - 1) / most;
 }
 
-/* Terms of bf16 come in pairs. */
+/* Terms of bf16 come in pairs, so a chunk begins at an even row. */
 int64_t plan_head_chunk_at(const struct plan *plan, int64_t rows, int64_t chunks, int64_t i)
 {
 	int64_t pair = dtype_bytes(plan->param_dtype) < 4 ? 2 : 1;
 	return i < chunks ? i * rows / chunks / pair * pair : rows;
 }
 
-/* An odd row stands alone at the end. */
+/* An odd row makes the last chunk longer by one. */
 int64_t plan_head_chunk_rows(const struct plan *plan, enum device_kind device, int64_t tokens)
 {
 	return min_i64(tokens, most_chunk_rows(plan, device) + plan->seq_len % 2);
@@ -310,7 +312,7 @@ struct activation_rules plan_block_activation_rules(
 	return rules;
 }
 
-/* The keys of a plan but the mesh. */
+/* Lists the keys of a plan but for the mesh. */
 static void fields_of_plan(struct field fields[KNOB_IN_MESH + 1])
 {
 	for (int id = 0; id < KNOB_IN_MESH; id++)

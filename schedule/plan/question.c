@@ -1,4 +1,4 @@
-/* Filling a question, knob by knob. */
+/* Fills a question, knob by knob. */
 #include "schedule/plan/question.h"
 
 #include <string.h>

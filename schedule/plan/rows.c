@@ -1,4 +1,5 @@
-/* Knobs of blocks and units, and the wrap policy: decoding, asking, normal forms. */
+/* Knobs of blocks and units, and the wrap policy: decodes them, asks about them and finds their
+ * normal forms. */
 
 #include "schedule/plan/plan.h"
 
@@ -9,7 +10,7 @@ enum { ROWS_MAX = 1 << 16 };
 
 /* --- decoding --------------------------------------------------------------------------------- */
 
-/* The value of a run's word; false when it is none. */
+/* Finds the value of a run's word. False when it is none. */
 typedef bool value_of_word(const struct field *field, const struct value_run *run, int32_t *value);
 
 static bool parse_rows(const struct field *field, const char *text, value_of_word *value_of,
@@ -45,7 +46,7 @@ static bool name_of_word(const struct field *field, const struct value_run *run,
 	return false;
 }
 
-/* A whole number from 0 on. */
+/* Reads a whole number from 0 on. */
 static bool count_of_word(const struct field *field, const struct value_run *run, int32_t *value)
 {
 	char digits[12];
@@ -85,7 +86,7 @@ static bool parse_groups(
 	return parse_rows(field, text, group_of_word, member, arena);
 }
 
-/* Runs, or a list with commas, which becomes runs. */
+/* Reads runs, or a list with commas, which becomes runs. */
 static bool parse_counts(
 	const struct field *field, const char *text, void *member, struct arena *arena)
 {
@@ -104,7 +105,7 @@ static bool parse_counts(
 	return parse_rows(field, runs_print(arena, words, n), count_of_word, member, arena);
 }
 
-/* Cuts it off where the text ends so. */
+/* Cuts the ending off if the text has it. */
 static bool take_ending(char *text, const char *ending)
 {
 	size_t length = strlen(text), wanted = strlen(ending);
@@ -114,7 +115,7 @@ static bool take_ending(char *text, const char *ending)
 	return ends;
 }
 
-/* A word, where it ends in ':' a count ("2e7" and "20000000" alike), and what is wrapped apart. */
+/* Reads a word, if it ends in ':' a count ("2e7" or "20000000"), and what is wrapped apart. */
 static bool parse_wrap(
 	const struct field *field, const char *text, void *member, struct arena *arena)
 {
@@ -382,7 +383,7 @@ static void add_group(const struct value_run *run, struct text *text)
 		text_printf(text, "to groups of %.*s", run->length, run->word);
 }
 
-/* " in the first 8 blocks", then " in the next 3", then " in the last". */
+/* Writes " in the first 8 blocks", then " in the next 3", then " in the last". */
 static void add_place(
 	const struct value_run *run, const char *thing, bool first, bool last, struct text *text)
 {
@@ -412,7 +413,7 @@ void rows_say(const struct rows *rows, const char *thing, struct text *text)
 	add_runs(rows->text, thing, add_as_typed, text);
 }
 
-/* Two runs, of which one is resharded whole and the other not at all. */
+/* Of two runs one must be resharded whole and the other not at all. */
 static bool add_exception(const char *runs, struct text *text)
 {
 	struct value_run run, rest;

@@ -14,23 +14,23 @@ enum {
 	MIB = 1 << 20,
 };
 
-/* A ring of 24 channels, each 10 MiB for what comes and 2 MiB for what goes: 9,633,792 B of buffers
- * (NCCL, init.cc) in pages of 2 MiB, as NCCL's log of an H100 shows them (NVIDIA/nccl issue 1685).
- */
+/* Counts a ring of 24 channels, each of 10 MiB for what comes and 2 MiB for what goes: 9,633,792 B
+ * of buffers (NCCL, init.cc) in pages of 2 MiB, as NCCL's log of an H100 shows them (NVIDIA/nccl
+ * issue 1685). */
 #define NCCL_COMMUNICATOR (24 * 12LL * MIB)
 
-/* What all have from PyTorch itself. Context and host costs are [U]. */
+/* All runtimes have this from PyTorch itself. Context and host costs are [U]. */
 #define PYTORCH_ITSELF                                                                             \
 	.synchronises_step = true, .tensor_alignment = 1, .caching_allocator = true,               \
 	.host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,                                \
 	.batch_token_bytes = 16, /* int64 ids and labels */                                        \
 		.communicator_bytes = NCCL_COMMUNICATOR
-/* And from its modules and its checkpoint. */
+/* Most runtimes also have this, from PyTorch's modules and its checkpoint. */
 #define PYTORCH                                                                                    \
 	PYTORCH_ITSELF, .host_per_kernel = 6e-6, .recompute_stops_early = true,                    \
 			.keeps_activated_gate = true
 
-/* deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
+/* From deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
 static const struct zero_rules deepspeed_rules = {
 	.reduces_late = BIT(1),
 	.overlaps = BIT(3),
@@ -44,7 +44,7 @@ static const struct zero_rules deepspeed_rules = {
 	.group_elements = 1000000000,
 };
 
-/* Stage 0 is its DDP: buckets of 25 MiB in bf16, whose hook reduces the fp32 copy. */
+/* Stage 0 is nanotron's DDP: its buckets are 25 MiB in bf16, and its hook reduces the fp32 copy. */
 static const struct zero_rules nanotron_rules = {
 	.reduces_late = BIT(1),
 	.overlaps = BIT(0),
@@ -53,7 +53,7 @@ static const struct zero_rules nanotron_rules = {
 	.copies_gathered = true, /* distributed.py, all_gather_coalesced */
 };
 
-/* configs/7B_*.py: overlap_sync_grad, reduce_bucket_size. */
+/* From configs/7B_*.py: overlap_sync_grad, reduce_bucket_size. */
 static const struct zero_rules internevo_rules = {
 	.overlaps = BIT(1),
 	.groups = BIT(1),
@@ -65,7 +65,7 @@ static const struct zero_rules internevo_rules = {
 #define LINEAR_ORDERS   (BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE))
 #define WHOLE_BACKWARDS (BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE) | BIT(PIPELINE_INTERLEAVED))
 
-/* megatron/core/distributed: the buffers of DDP and the distributed optimizer. */
+/* From megatron/core/distributed: the buffers of DDP and of the distributed optimizer. */
 static const struct zero_rules megatron_rules = {
 	.overlaps = BIT(0) | BIT(1),
 	.groups = BIT(1),
@@ -77,12 +77,12 @@ static const struct zero_rules megatron_rules = {
 	.filled_elements_a_rank = 1000000,
 };
 
-/* torch/distributed/tensor/experimental/_context_parallel/_attention.py (2.15; _attention.py 2.6):
- * blocks are put together for each message, results merged in fp32 operation by operation
- * (_SDPAMerger: two results in fp32, the new one, two intermediate ones). Compiled, one kernel
- * reads what there is and the new result, and _functional_collectives.py waits for a collective
- * where it is traced. _AllGatherRotater gathers before the first round; gradients go round by
- * all-to-all beside it too. */
+/* From torch/distributed/tensor/experimental/_context_parallel/_attention.py (2.15; _attention.py
+ * 2.6). Blocks are put together for each message, and results are merged in fp32 operation by
+ * operation (_SDPAMerger: two results in fp32, the new one, and two intermediate ones). Compiled,
+ * one kernel reads what there is and the new result, and _functional_collectives.py waits for a
+ * collective where it is traced. _AllGatherRotater gathers before the first round; beside it too
+ * gradients go round by all-to-all. */
 static const struct ring_rules torch_ring = {
 	.copies_blocks = true,
 	.sends_sums_apart = true,
@@ -94,8 +94,8 @@ static const struct ring_rules torch_ring = {
 	.fused = {10, 10, 3},
 };
 
-/* Transformer Engine's AttnFuncWithCPAndKVP2P (commit d0067d0): blocks and results of all rounds
- * are there until the last one has been merged. */
+/* From Transformer Engine's AttnFuncWithCPAndKVP2P (commit d0067d0). Blocks and results of all
+ * rounds live until the last one has been merged. */
 static const struct ring_rules transformer_engine_ring = {
 	.keeps_blocks = true,
 	.keeps_results = true,
@@ -104,8 +104,8 @@ static const struct ring_rules transformer_engine_ring = {
 	.fused = {6, 6, 3},
 };
 
-/* executor/compute/ring.c: results so far are fp32; a round reads and writes them, in backward
- * gradients of queries, and zeros those of keys. */
+/* From executor/compute/ring.c. Results so far are fp32. A round reads and writes them; in backward
+ * it does so with the gradients of queries, and sets those of keys to zero. */
 static const struct ring_rules own_ring = {
 	.sends_sums_apart = true,
 	.keeps_own_sums = true,
@@ -157,7 +157,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.keeps_stage_output = true,
 			.waits_for_batch = true, /* torchtitan */
 			.host_per_hook = 150e-6,
-			/* [U]: as a hook of FSDP */
+			/* [U]: taken to cost what a hook of FSDP costs */
 			.host_per_exchange = 150e-6,
 		},
 	[RUNTIME_PYTORCH_DDP] =
@@ -255,14 +255,15 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.zero = &nanotron_rules,
 			.defers_frees = true,
 			.by_parameter = true,
-			/* README.md of 2024: PyTorch 2.1.2. */
+			/* README.md of 2024 names PyTorch 2.1.2. */
 			.nccl_version = LIBRARY_VERSION(2, 18) + 1,
 			.one_launch_queue = true, /* assert_cuda_max_connections_set_to_1 */
 			.fused_kernels = true,
-			/* models/llama.py: q, k and v in the order of heads, k and v put together,
-			 * then in the order of tokens; lengths of sequences out of a mask. Backward
-			 * puts gradients of k and v together, then of all three, then in the order
-			 * of the projection, and those of gate and up together. */
+			/* In models/llama.py q, k and v are brought into the order of heads, k and
+			 * v are put together, then brought into the order of tokens; lengths of
+			 * sequences come out of a mask. Backward puts the gradients of k and v
+			 * together, then those of all three, brings them into the order of the
+			 * projection, and puts those of gate and up together. */
 			.attention_copies = {{14, 16}, {11, 3}},
 			.activation_copies = {{0, 4}, {0, 1}},
 			.keeps_products_whole = true,
@@ -274,14 +275,15 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.ties_stages = true,
 			.parallel_loss = true,
 			.host_per_hook = 30e-6,
-			/* Over eight ranks, 32 MiB each: 4.4 ms a block whatever the GPU does
-			 * (ultrascale playbook, 8.86B, the calibrating part). */
+			/* This is for eight ranks, which take 32 MiB each: 4.4 ms a block whatever
+			 * the GPU does (ultrascale playbook, 8.86B, the calibrating part). */
 			.host_per_exchange = 390e-6,
 		},
 	[RUNTIME_INTERNEVO] =
 		{
-			/* Its own checkpoint calls the whole block again, whatever PyTorch's does
-			 * (internlm/solver/activation_checkpoint.py, CheckpointFunction). */
+			/* InternEvo's own checkpoint calls the whole block again, whatever
+			 * PyTorch's does (internlm/solver/activation_checkpoint.py,
+			 * CheckpointFunction). */
 			PYTORCH_ITSELF,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_ZERO_1),
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
@@ -328,7 +330,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 				.clamp = {{8, 10}, {3, 3}},
 				.bias = {{6, 7}, {2, 4}}},
 			.names_stages = true, /* --pipeline-model-parallel-layout */
-			/* batch_p2p_sync; interleaved stages overlap_p2p_comm (October 2023) */
+			/* Set by batch_p2p_sync; interleaved stages set overlap_p2p_comm (October
+			 * 2023). */
 			.waits_for_messages = LINEAR_ORDERS,
 			.ties_stages = true,
 			.keeps_messages = true,
@@ -337,8 +340,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.compiles_loss = true,
 			.parallel_loss = true,
 			.batch_has_mask = true,
-			/* 3.3 ms a block and micro-batch, recomputed, whatever the GPU does
-			 * (vTrain's A100, the calibrating part); an exchange adds 30 us. */
+			/* A block and micro-batch takes 3.3 ms, recomputed, whatever the GPU does
+			 * (vTrain's A100, the calibrating part), and an exchange adds 30 us. */
 			.host_per_kernel = 55e-6,
 			.host_per_hook = 30e-6,
 			.host_per_exchange = 30e-6,

@@ -1,4 +1,4 @@
-/* Walking the table of knobs: finding, setting, comparing, printing. */
+/* Walks the table of knobs to find, set, compare and print them. */
 #include <string.h>
 
 #include "schedule/plan/plan.h"
@@ -76,7 +76,7 @@ bool knob_honoured(enum knob_id id, enum runtime_kind runtime, int value)
 	return knob_values(id, runtime) >> value & 1;
 }
 
-/* The index of the plan's value; -1: it has no names. */
+/* Returns the index of the plan's value, or -1 if the values have no names. */
 static int choice_of(enum knob_id id, const struct plan *plan)
 {
 	enum field_type type = knob_table[id].field.type;

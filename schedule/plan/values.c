@@ -1,4 +1,4 @@
-/* What a strategy is, and the names of these values. */
+/* Says what a strategy is, and names these values. */
 #include "schedule/plan/values.h"
 
 static const struct {

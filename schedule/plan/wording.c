@@ -1,4 +1,4 @@
-/* A question whose plans have to be said in a configuration file. */
+/* Settles plans that have to be written in a configuration file, and tells which can be. */
 #include "schedule/plan/question.h"
 
 struct plan question_settle(

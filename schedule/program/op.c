@@ -1,4 +1,4 @@
-/* Names of the operation table. */
+/* Names what the operation table lists. */
 #include "schedule/program/op.h"
 
 #include "schedule/program/buffer.h"

@@ -1,6 +1,6 @@
-/* The text form of a schedule: one line per plan, group, unit, buffer and operation. parse.c is its
- * inverse; its hash is the schedule digest, so every byte matters. Thousands of lines, so without
- * printf. */
+/* Prints the text form of a schedule: one line per plan, group, unit, buffer and operation. parse.c
+ * is its inverse. Its hash is the schedule's digest, so every byte matters. It does without printf,
+ * because there are thousands of lines. */
 #include "schedule/program/print.h"
 
 enum { FLUSH_BYTES = 1 << 16 };
@@ -20,7 +20,7 @@ static void end_line(struct printer *printer)
 		printer_flush(printer);
 }
 
-/* `name` with its blank and its sign: " unit=". */
+/* Writes `name` with its blank and its sign (" unit="), then the number. */
 static inline void print_number(struct text *text, const char *name, int64_t value)
 {
 	text_add(text, name);
@@ -54,7 +54,7 @@ static void print_indices(
 		print_number(text, i > 0 ? "," : name, indices[slice.first + i]);
 }
 
-/* The line of operation or buffer `index`, which is a `kind`, begins. */
+/* Begins the line of operation or buffer `index`, which is a `kind`. */
 static inline void print_kind(struct text *text, const char *what, int index, const char *kind)
 {
 	print_number(text, what, index);
@@ -128,7 +128,7 @@ static void print_unit(const struct unit *unit, int index, struct text *text)
 	text_add_char(text, '\n');
 }
 
-/* As fields_set reads it back: strings bare, not quoted as YAML would. */
+/* Writes a field as fields_set reads it back, with strings bare and not quoted as in YAML. */
 static void print_field(
 	const char *word, const struct field *field, const void *object, struct text *text)
 {
@@ -155,7 +155,7 @@ static void print_plan(const struct schedule *schedule, struct text *text)
 {
 	const struct plan *plan = &schedule->plan;
 
-	/* Versions change no operation; a text without them is one of unknown versions. */
+	/* Versions change no operation. A text without them is one of unknown versions. */
 	for (int id = 0; id < KNOB_IN_MESH; id++)
 		if (is_said(plan, (enum knob_id)id))
 			print_field("plan", &knob_table[id].field, plan, text);
@@ -173,7 +173,7 @@ static void print_groups(const struct schedule *schedule, struct text *text)
 	}
 }
 
-/* Units stand before the line of their class, what is numbered from 0 on behind it. */
+/* Units stand before the line of their class, and what is numbered from 0 on stands behind it. */
 static void print_units(const struct program *program, struct text *text)
 {
 	const struct unfolding *unfolding = program->unfolding;

@@ -1,4 +1,4 @@
-/* Small questions about programs and their groups. */
+/* Answers small questions about programs and their groups. */
 #include "schedule/program/program.h"
 
 const char *const group_kind_names[] = {"shard", "replicate", "world", "reshard", "tensor",

@@ -1,10 +1,10 @@
-/* A folded program printed as the whole list: loop by loop, with the numbers of its unfolding, and
- * never more of it than a line. */
+/* Prints a folded program as the whole list, loop by loop, with the numbers of its unfolding. It
+ * never holds more of the list than a line. */
 #include <stdlib.h>
 
 #include "schedule/program/print.h"
 
-/* Iteration i of the inner loop, j of the outer one. */
+/* Stands at iteration i of the inner loop and j of the outer one. */
 struct carrying {
 	struct printer *printer;
 	const struct program *program;
@@ -15,7 +15,7 @@ struct carrying {
 
 typedef void visiting(struct carrying *c, int op, int i, int j);
 
-/* Operations [first, end) inside of the loop `outer`. */
+/* Carries out operations [first, end) inside of the loop `outer`. */
 static void carry_out(
 	struct carrying *c, int first, int end, int outer, int i, int j, visiting *visit)
 {
@@ -65,7 +65,7 @@ static bool is_repeated(const struct program *program, int buffer)
 	       buffer_times(&program->buffers[buffer]) > 1;
 }
 
-/* Those of a repeated block stand side by side. */
+/* The buffers of a repeated block stand side by side. */
 static void print_residents(struct carrying *c)
 {
 	const struct program *program = c->program;

@@ -1,4 +1,4 @@
-/* Which plans are refused: ranks that the model cannot be divided over, or not by this runtime. */
+/* Refuses plans whose ranks the model cannot be divided over, or not by this runtime. */
 #include <stdio.h>
 
 #include "schedule/pipeline/pipeline.h"
@@ -28,7 +28,7 @@ static bool check_axis(const struct plan *plan, enum knob_id id, struct error *e
 		knob_table[id].field.name, size, runtime_names[plan->runtime]);
 }
 
-/* Each has as many whole tokens; exact sums are made sequence by sequence. */
+/* Each rank has as many whole tokens, and exact sums are made sequence by sequence. */
 static bool check_tokens(const struct plan *plan, struct error *error)
 {
 	int64_t tokens = plan->micro_batch * plan->seq_len, tensor = plan->mesh.tensor;
@@ -46,7 +46,7 @@ static bool check_tokens(const struct plan *plan, struct error *error)
 					       (long long)tokens, (long long)tensor);
 }
 
-/* What the executor does not cut over tensor ranks. */
+/* Refuses what the executor does not cut over tensor ranks. */
 static bool check_executed(const struct plan *plan, const struct model *model, struct error *error)
 {
 	const struct architecture *a = &model->architecture;
@@ -75,7 +75,7 @@ static bool check_executed(const struct plan *plan, const struct model *model, s
 	return check_tokens(plan, error);
 }
 
-/* Heads are whole; key and value heads are repeated where there are fewer than ranks. */
+/* Heads stay whole. Key and value heads are repeated where there are fewer of them than ranks. */
 static bool check_tensor(const struct plan *plan, const struct model *model, struct error *error)
 {
 	const struct architecture *a = &model->architecture;
@@ -105,8 +105,8 @@ static bool check_tensor(const struct plan *plan, const struct model *model, str
 					   "width of an expert", model, error));
 }
 
-/* Rounds are merged by what flash attention returns beside its result. All-to-all: each rank gets
- * whole heads, of queries and of keys (Transformer Engine's AttnFuncWithCPAndQKVOA2A). */
+/* Rounds are merged by what flash attention returns beside its result. With all-to-all each rank
+ * gets whole heads, of queries and of keys (Transformer Engine's AttnFuncWithCPAndQKVOA2A). */
 static bool check_context_method(
 	const struct plan *plan, const struct model *model, struct error *error)
 {
@@ -136,7 +136,7 @@ static bool check_context_method(
 		nearest_divisors(heads, c, nearest));
 }
 
-/* A rank has two chunks of each sequence, from its two ends: causal attention is balanced then. */
+/* A rank has two chunks of each sequence, one from either end, which balances causal attention. */
 static bool check_context(const struct plan *plan, const struct model *model, struct error *error)
 {
 	int64_t c = plan->mesh.context;
@@ -151,7 +151,7 @@ static bool check_context(const struct plan *plan, const struct model *model, st
 		(long long)(plan->seq_len / (2 * c) + 1) * 2 * c);
 }
 
-/* Of a knob that says something of pipelines alone. */
+/* Refuses knobs that say something of pipelines alone. */
 static bool check_without_pipeline(const struct plan *plan, struct error *error)
 {
 	static const enum knob_id knobs[] = {
@@ -169,7 +169,7 @@ static bool check_without_pipeline(const struct plan *plan, struct error *error)
 	return ok;
 }
 
-/* What stages of a model cannot have. */
+/* Refuses what stages of a model cannot have. */
 static bool check_parts(const struct plan *plan, const struct model *model, struct error *error)
 {
 	const struct architecture *a = &model->architecture;
@@ -218,7 +218,8 @@ static bool check_parts(const struct plan *plan, const struct model *model, stru
 	return true;
 }
 
-/* Parts of tokens that all tensor ranks have; with sequence parallelism each has its own. */
+/* A message may be cut into parts of tokens that all tensor ranks have. With sequence parallelism
+ * each rank has tokens of its own. */
 static bool check_messages(const struct plan *plan, struct error *error)
 {
 	const char *why = plan->mesh.pipeline == 1 ? "there is one pipeline rank"
@@ -256,9 +257,9 @@ static bool check_pipeline(const struct plan *plan, const struct model *model, s
 	return ok;
 }
 
-/* As torchtitan lays them out: expert ranks are whole rows of context ranks, and of tensor ranks
- * where experts are not cut over these, and divide those that states are sharded over. Megatron-LM
- * only has these divided. */
+/* In torchtitan's layout expert ranks are whole rows of context ranks, and of tensor ranks where
+ * experts are not cut over these, and divide the ranks that states are sharded over. In Megatron-LM
+ * they only divide these. */
 static bool fits_experts(const struct plan *plan, const struct model *model, int64_t ranks)
 {
 	const struct mesh *mesh = &plan->mesh;
@@ -270,7 +271,7 @@ static bool fits_experts(const struct plan *plan, const struct model *model, int
 	       model->architecture.experts % ranks == 0;
 }
 
-/* The nearest numbers of expert ranks that would do; 1 always does. */
+/* Names the nearest numbers of expert ranks that would do. 1 always does. */
 static const char *nearest_experts(
 	const struct plan *plan, const struct model *model, char text[48])
 {
@@ -287,7 +288,7 @@ static const char *nearest_experts(
 	return text;
 }
 
-/* All experts get as many rows. */
+/* With a capacity factor all experts get as many rows. */
 static bool check_capacity(const struct plan *plan, struct error *error)
 {
 	if (plan->capacity_factor == 0)
@@ -335,7 +336,7 @@ static bool check_expert_tensor(
 		       "width of an expert", model, error);
 }
 
-/* MoELayer refuses to train otherwise. */
+/* MoELayer refuses to train with tensor ranks but without sequence parallelism. */
 static bool check_routing(const struct plan *plan, const struct model *model, struct error *error)
 {
 	bool whole = plan->mesh.tensor > 1 && !plan->sequence_parallel;

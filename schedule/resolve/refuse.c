@@ -1,5 +1,5 @@
-/* Which plans are refused: what a runtime cannot honour, what does not go with the machine or the
- * model, and options that would do nothing. */
+/* Refuses plans: what a runtime cannot honour, what does not go with the machine or the model, and
+ * options that would do nothing. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static bool refuse(const struct plan *plan, const char *option, const char *valu
 
 static const char *advice_on_strategy(enum strategy strategy)
 {
-	/* Under FSDP the same states are sharded by other names. */
+	/* FSDP shards the same states under other names. */
 	static const char *const stages[] = {[1] = "use --runtime deepspeed",
 		[2] = "use --runtime deepspeed, or SHARD_GRAD_OP of this one",
 		[3] = "use --runtime deepspeed, or FULL_SHARD of this one"};
@@ -28,8 +28,8 @@ static const char *advice_on_strategy(enum strategy strategy)
 					       : "use --runtime pytorch-fsdp2";
 }
 
-/* The whole table: each knob's value must be one that the runtime honours. Of offload other things
- * are asked too. */
+/* Each knob of the table must have a value that the runtime honours. Offload is checked elsewhere,
+ * because it must meet other conditions too. */
 static bool check_runtime(const struct plan *plan, struct error *error)
 {
 	for (int i = 0; i < KNOB_IN_MESH; i++) {
@@ -58,7 +58,7 @@ static bool check_dtype(const char *option, enum dtype dtype, const struct plan 
 	return true;
 }
 
-/* What our kernels do not mix. */
+/* Refuses dtypes that our kernels do not mix. */
 static bool check_cpu_dtypes(
 	const struct plan *plan, const struct device *device, struct error *error)
 {
@@ -94,7 +94,8 @@ static bool check_dtypes(
 	return true;
 }
 
-/* Kernels of flash-attn and cuDNN exist from a generation on (NVIDIA's; flash2 is AMD's too). */
+/* The kernels of flash-attn and cuDNN exist from a generation of NVIDIA's GPUs on; flash2 exists
+ * for AMD's too. */
 static bool check_attention(
 	const struct plan *plan, const struct device *device, struct error *error)
 {
@@ -122,7 +123,7 @@ static bool check_attention(
 	return true;
 }
 
-/* Groups of so many ranks; 0 and less: none. */
+/* Checks groups of `group` ranks; 0 or less means that there are none. */
 static bool check_reshard_group(const struct plan *plan, int64_t group, struct error *error)
 {
 	const char *value = plan->reshard_after_forward.text;
@@ -217,7 +218,7 @@ static bool check_offload(
 	return true;
 }
 
-/* So does activation offload. */
+/* Activation offload needs such a link too. */
 static bool check_activations(
 	const struct plan *plan, const struct topology *topology, struct error *error)
 {
@@ -237,7 +238,7 @@ static bool check_activations(
 		name, topology->name);
 }
 
-/* What a runtime honours only together with other knobs. */
+/* Refuses what a runtime honours only together with other knobs. */
 static bool check_knobs(const struct plan *plan, struct error *error)
 {
 	if (!check_runtime(plan, error) || !check_zero(plan, error))
@@ -257,7 +258,7 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 	return check_reshard(plan, error);
 }
 
-/* The model has the adapters and the frozen parameters of the plan. */
+/* The model must have the adapters and the frozen parameters of the plan. */
 static bool check_trainable(const struct plan *plan, const struct model *model, struct error *error)
 {
 	const struct trainable *trainable = &plan->trainable;
@@ -295,7 +296,7 @@ static bool fits_fp8(int64_t size)
 	return size % FP8_MULTIPLE == 0;
 }
 
-/* What tensor ranks have of it: whole heads, or a part of an MLP's width. */
+/* Returns what a tensor rank has of the dimension: whole heads, or a part of an MLP's width. */
 static int64_t part_of(const struct plan *plan, const struct architecture *a, enum module_kind kind,
 	int64_t out, int64_t in)
 {
@@ -307,7 +308,8 @@ static int64_t part_of(const struct plan *plan, const struct architecture *a, en
 	return (up ? out : in) / plan->mesh.tensor;
 }
 
-/* A leaf whose sizes do not fit: torchao leaves it as it is, Transformer Engine ends. */
+/* Checks the sizes of a leaf. If they do not fit, torchao leaves the leaf as it is, and Transformer
+ * Engine ends. */
 static bool check_fp8_leaf(const struct plan *plan, const struct architecture *a,
 	enum module_kind kind, bool *converts, struct error *error)
 {
@@ -378,7 +380,7 @@ static bool check_fp8(const struct plan *plan, const struct model *model,
 /* --- model and machine ---------------------------------------------------------------------------
  */
 
-/* Tied weights must be gathered together: neither end can be wrapped apart. */
+/* Tied weights must be gathered together, so neither end can be wrapped apart. */
 static bool check_wrap(const struct plan *plan, const struct model *model, struct error *error)
 {
 	const struct wrap_policy *wrap = &plan->wrap;
@@ -391,7 +393,7 @@ static bool check_wrap(const struct plan *plan, const struct model *model, struc
 	return true;
 }
 
-/* " x tensor 8" */
+/* Writes for example " x tensor 8". */
 static const char *other_axes(const struct plan *plan, char text[96])
 {
 	int n = 0;
@@ -427,7 +429,8 @@ static bool check_mesh(
 	return true;
 }
 
-/* Sizes that would overflow further on: the logits and the loss take up to 16 bytes an element. */
+/* Refuses sizes that would overflow further on: the logits and the loss take up to 16 bytes an
+ * element. */
 static bool check_batch(const struct plan *plan, const struct model *model, struct error *error)
 {
 	const int64_t most = (INT64_C(1) << 50) / (16 * model->architecture.vocab);

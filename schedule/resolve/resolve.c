@@ -1,16 +1,17 @@
-/* From a question to a complete plan: defaults, the mesh and the batch arithmetic. */
+/* Makes a complete plan of a question: defaults, the mesh and the batch arithmetic. */
 #include <stdio.h>
 #include <string.h>
 
 #include "schedule/resolve/resolve.h"
 
-/* Rows of the fullest rank over the mean, where routers balance well [U]. */
+/* The fullest rank has so many times the mean number of rows where routers balance well [U]. */
 static const double expert_load = 1.1;
 
 /* --- defaults (docs/commands.md) -----------------------------------------------------------------
  */
 
-/* The table's, and what the model or the machine say, of what the question leaves open. */
+/* Where the question leaves a knob open, the table's default holds, or what the model or the
+ * machine say. */
 static void take_defaults(struct plan *plan, const struct question *question)
 {
 	const struct architecture *architecture = &question->model->architecture;
@@ -31,8 +32,8 @@ static void take_defaults(struct plan *plan, const struct question *question)
 		plan->seq_len = min_i64(architecture->context, 4096);
 }
 
-/* fp32 inside of the loss, as scripts of PyTorch do; a runtime's own where it has one. MPT models
- * are trained by llm-foundry, whose default is flash-attn's fused loss. */
+/* The default is fp32 inside of the loss, as in scripts of PyTorch, or the runtime's own loss if it
+ * has one. MPT models are trained by llm-foundry, whose default is flash-attn's fused loss. */
 static enum loss_kind default_loss(enum runtime_kind kind, const struct model *model)
 {
 	const struct runtime *runtime = runtime_of(kind);
@@ -43,7 +44,7 @@ static enum loss_kind default_loss(enum runtime_kind kind, const struct model *m
 	return fused && knob_honoured(KNOB_LOSS, kind, LOSS_FUSED) ? LOSS_FUSED : LOSS_UPCAST;
 }
 
-/* FULL_SHARD where there is one, else the highest stage. */
+/* The default is FULL_SHARD if the runtime has it, or else the highest stage of ZeRO. */
 static enum strategy default_strategy(enum runtime_kind runtime)
 {
 	unsigned has = knob_values(KNOB_STRATEGY, runtime);
@@ -55,7 +56,7 @@ static enum strategy default_strategy(enum runtime_kind runtime)
 	return (enum strategy)strategy;
 }
 
-/* What ZeRO fixes: when gradients are reduced, and in which dtype unless told otherwise. */
+/* ZeRO fixes when gradients are reduced and, unless the question says otherwise, in which dtype. */
 static void adapt_to_zero(struct plan *plan, const struct question *question)
 {
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
@@ -71,8 +72,8 @@ static bool asks_for_stages(const struct question *question)
 	return question_gives(question, KNOB_PIPELINE) && question->asked.mesh.pipeline > 1;
 }
 
-/* Between the micro-batches of a pipeline gradients are added up; torchtitan leaves parameters
- * whole after forward there (fsdp_reshard_after_forward "default"). */
+/* Between the micro-batches of a pipeline gradients are added up. torchtitan leaves parameters
+ * gathered after forward there (fsdp_reshard_after_forward "default"). */
 static void adapt_to_pipeline(struct plan *plan, const struct question *question)
 {
 	if (!asks_for_stages(question))
@@ -84,15 +85,16 @@ static void adapt_to_pipeline(struct plan *plan, const struct question *question
 		plan->strategy = STRATEGY_SHARD_GRAD_OP;
 }
 
-/* FSDP1 over one rank warns and goes on as NO_SHARD; with offload here as it was told. */
+/* FSDP1 over a single rank warns and goes on as NO_SHARD. With offload it stays here as it was
+ * asked. */
 static bool becomes_unsharded(const struct plan *plan, const struct topology *topology)
 {
 	return runtime_of(plan->runtime)->one_rank_is_unsharded &&
 	       topology_devices(topology) == 1 && !plan_offloads(plan, OFFLOAD_PARAMETERS);
 }
 
-/* FSDP2 has no NO_SHARD: what people run instead is DDP, and the row says so. A knob that the
- * runtime does not have, and that nobody asked for, takes the value that the runtime really has. */
+/* FSDP2 has no NO_SHARD. People run DDP instead, and the row says so. A knob that the runtime does
+ * not have, and that nobody asked for, takes the value that the runtime really has. */
 static void adapt_to_runtime(struct plan *plan, const struct question *question)
 {
 	if (plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->strategy == STRATEGY_NO_SHARD)
@@ -140,7 +142,8 @@ static const char *smaller_groups(enum strategy strategy)
 					       : "use HYBRID_SHARD_ZERO2 for smaller groups";
 }
 
-/* The axes that the question gives, and how many ranks they leave to data parallelism. */
+/* Takes the axes that the question gives, and finds how many ranks they leave to data
+ * parallelism. */
 static bool lay_out_axes(
 	struct plan *plan, const struct question *question, int64_t *ranks, struct error *error)
 {
@@ -169,17 +172,16 @@ static bool lay_out_axes(
 	return true;
 }
 
-/* Where rows are dropped all get alike; where there is memory for all, the fullest is not asked
- * for.
- */
+/* Where rows are dropped all ranks get as many; where there is memory for all rows, the fullest
+ * rank is not asked for. */
 static bool has_load(const struct plan *plan)
 {
 	return plan->capacity_factor == 0 && !runtime_of(plan->runtime)->experts.keeps_room;
 }
 
-/* Ranks of the shard group once more: no axis of the world. torchtitan then prefetches in forward
- * too; Megatron-LM cuts experts as it cuts the rest. How full the fullest of them is says nothing
- * where each has all experts, nor where all are as full. */
+/* Expert ranks are the ranks of the shard group once more, and no axis of the world. With experts
+ * torchtitan also prefetches in forward, and Megatron-LM cuts experts as it cuts the rest. How full
+ * the fullest rank is says nothing if each rank has all experts or all ranks are equally full. */
 static void lay_out_experts(struct plan *plan, const struct question *question)
 {
 	bool several = question_gives(question, KNOB_EXPERT) && question->asked.mesh.expert > 1;
@@ -198,8 +200,8 @@ static void lay_out_experts(struct plan *plan, const struct question *question)
 		plan->expert_tensor = 0;
 }
 
-/* The size of the shard group, of `ranks` data-parallel ranks: as given, or the strategy's own,
- * which for a hybrid one is the node. */
+/* Chooses the size of the shard group, out of `ranks` data-parallel ranks: as given, or the
+ * strategy's own, which for a hybrid one is the node. */
 static bool choose_shard_group(const struct plan *plan, const struct question *question,
 	int64_t ranks, int64_t *shard, struct error *error)
 {
@@ -277,8 +279,8 @@ static bool batch_remainder(
 		(long long)(below > 0 ? below + product : 2 * product));
 }
 
-/* global_batch = micro_batch x grad_accum x data-parallel ranks: two give the third. A
- * pipeline has four micro-batches a rank, from where on GPipe's paper calls the bubble small
+/* global_batch = micro_batch x grad_accum x data-parallel ranks, so two of them give the third. A
+ * pipeline gets four micro-batches a rank, from where on GPipe's paper calls the bubble small
  * (arXiv:1811.06965, section 2.3). */
 static bool batch_arithmetic(
 	struct plan *plan, const struct question *question, struct error *error)

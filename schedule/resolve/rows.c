@@ -1,4 +1,5 @@
-/* Knobs that differ by block or unit: do they count what the model and the wrap policy have? */
+/* Checks that knobs which differ by block or unit have as many values as the model and the wrap
+ * policy need. */
 #include "schedule/resolve/resolve.h"
 #include "schedule/units/units.h"
 
@@ -33,7 +34,7 @@ static bool check_units(const struct plan *plan, const struct model *model, stru
 {
 	bool root;
 	if (plan->reshard_after_forward.n == 0 && plan->cpu_offload.n == 0)
-		return true; /* nothing to count */
+		return true; /* there is nothing to count */
 	int64_t units = plan_units(plan, model, &root);
 	return check_total("reshard-after-forward", &plan->reshard_after_forward, units - root,
 		       "units without the root", error) &&

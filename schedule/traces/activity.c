@@ -58,7 +58,7 @@ static enum activity_kind collective_of(enum op_kind kind)
 					   : ACTIVITY_OTHER_COLLECTIVE;
 }
 
-/* False for what takes no time. */
+/* Returns false for what takes no time. */
 static bool kind_of(const struct op *op, enum activity_kind *kind)
 {
 	enum op_class class = op_kind_class(op->kind);
@@ -86,7 +86,7 @@ void activities_of_timeline(const struct schedule *schedule, const struct timeli
 			.start = span->start, .end = span->end, .launched = span->issued};
 		if (!kind_of(&program->ops[i], &activity.kind) || span->end <= span->start)
 			continue;
-		/* What kernels read and write is not their message. */
+		/* The bytes that kernels read and write are no message. */
 		if (activity.kind != ACTIVITY_COMPUTE)
 			activity.bytes = program->ops[i].bytes;
 		activities_add(activities, &activity);
@@ -115,8 +115,8 @@ static double overlap(double a, double b, double start, double end)
 	return fmax(0, fmin(b, end) - fmax(a, start));
 }
 
-/* A gap in which the device does nothing, before `next` (NULL: the end). Gaps come in order;
- * `*first_host` skips what is over. */
+/* Counts a gap in which the device does nothing, before `next`, which is NULL at the end. Gaps come
+ * in order, so `*first_host` skips what is over. */
 static void count_gap(const struct activities *a, double start, double end,
 	const struct activity *next, int *first_host, struct activity_summary *s)
 {
@@ -141,7 +141,7 @@ static void count_gap(const struct activities *a, double start, double end,
 	s->waiting_other += left - host;
 }
 
-/* The sweep keeps how many of each kind run; ends are a heap of their own, here a sorted list. */
+/* The sweep keeps how many activities of each kind run. Ends are kept apart, in a sorted list. */
 struct end {
 	double time;
 	enum activity_kind kind;
@@ -197,7 +197,7 @@ static void sweep(const struct activities *a, struct activity_summary *s)
 	free(ends);
 }
 
-/* Durations of collectives: most of what their spread says is waiting for others. */
+/* Takes the durations of collectives, whose spread mostly says how long they wait for others. */
 static void durations(
 	const struct activities *a, enum activity_kind kind, struct activity_summary *s)
 {

@@ -24,7 +24,7 @@ static void copy_text(char *to, size_t room, const char *from)
 
 /* --- fields of an event --- */
 
-/* What is no count of anything (negative, not finite, beyond the type) counts as not known. */
+/* What cannot be a count (negative, not finite, beyond the type) is taken as not known. */
 static int64_t to_count(double number)
 {
 	return number > 0 && number < 0x1p63 ? (int64_t)number : 0;
@@ -117,7 +117,8 @@ static bool has(const char *text, const char *part)
 	return strstr(text, part) != NULL;
 }
 
-/* "ncclDevKernel_AllGather_RING_LL", "ncclKernel_AllReduce_..."; newer ones in the metadata. */
+/* The name is like "ncclDevKernel_AllGather_RING_LL" or "ncclKernel_AllReduce_...". Newer traces
+ * have the collective in their metadata. */
 static enum activity_kind collective_kind(const struct kineto_event *e)
 {
 	static const struct {
@@ -136,7 +137,7 @@ static enum activity_kind collective_kind(const struct kineto_event *e)
 	return ACTIVITY_OTHER_COLLECTIVE;
 }
 
-/* False for what is no work of a device. */
+/* Returns false for what is no work of a device. */
 static bool device_kind(const struct kineto_event *e, enum activity_kind *kind)
 {
 	if (strcmp(e->category, "kernel") == 0) {
@@ -156,7 +157,7 @@ static bool device_kind(const struct kineto_event *e, enum activity_kind *kind)
 	return true;
 }
 
-/* The gathered size: what comes out of a gather, what goes into a reduction. */
+/* Returns the gathered size: what comes out of a gather, or what goes into a reduction. */
 static int64_t bytes_of(const struct kineto_event *e, enum activity_kind kind)
 {
 	if (kind == ACTIVITY_COPY_IN || kind == ACTIVITY_COPY_OUT)
@@ -173,7 +174,7 @@ static bool has_any(const char *name, const char *const *parts)
 
 /* Libraries write into a kernel's name what it computes and in which type: "ampere_sgemm_...",
  * "cutlass_80_tensorop_s1688gemm_..." (TF32; the one with f16 is Turing's), "sm90_xmma_gemm_f32f32_
- * tf32f32_f32_...". Of the loss is the softmax that takes logarithms. */
+ * tf32f32_f32_...". A softmax that takes logarithms belongs to the loss. */
 static void note_kernel(struct kineto *k)
 {
 	static const char *const product[] = {"gemm", "nvjet", NULL};
@@ -381,7 +382,7 @@ static void join_launches(struct kineto *k)
 	}
 }
 
-/* Whole steps. The device runs behind the host, by about as much at both ends. */
+/* The window has whole steps. The device runs behind the host by about as much at both ends. */
 static void choose_window(struct kineto *k)
 {
 	struct activities *a = &k->activities;
@@ -438,7 +439,7 @@ bool kineto_end(struct kineto *kineto, struct error *error)
 	return true;
 }
 
-/* Between starts of steps; the first step warms up. */
+/* Takes the times between starts of steps. The first step is left out, because it warms up. */
 static void step_times(const struct kineto *k, struct trace_facts *facts)
 {
 	double times[COUNT_OF(k->step_starts)];

@@ -10,12 +10,13 @@
 
 enum figure { STEP_TIME, MFU, TOKENS, FIGURE_COUNT };
 
-/* How a log calls a figure; a blank stands for any of " _-". The first that fits a line counts. */
+/* Says what a log calls a figure; a blank stands for any of " _-". The first label that fits a line
+ * counts. */
 static const struct label {
 	const char *words;
 	enum figure figure;
 	double scale;
-	bool is_rate; /* steps/s */
+	bool is_rate; /* the figure is in steps/s */
 } labels[] = {
 	{"elapsed time per iteration (ms)", STEP_TIME, 1e-3, false},
 	{"iteration time (ms)", STEP_TIME, 1e-3, false},
@@ -51,7 +52,7 @@ static bool is_gap(char c)
 	return c == ' ' || c == '_' || c == '-';
 }
 
-/* Behind the words, or NULL where `at` does not begin with them. */
+/* Returns what follows the words, or NULL if `at` does not begin with them. */
 static const char *skip_words(const char *at, const char *words)
 {
 	for (; *words != '\0'; words++, at++)
@@ -60,7 +61,7 @@ static const char *skip_words(const char *at, const char *words)
 	return isalnum((unsigned char)*at) ? NULL : at;
 }
 
-/* Colours of a terminal are no text. */
+/* Skips colours of a terminal, which are no text. */
 static const char *skip_escape(const char *at)
 {
 	while (*at == '\x1b') {
@@ -70,7 +71,8 @@ static const char *skip_escape(const char *at)
 	return at;
 }
 
-/* How many characters of a number start here: a digit, a point, "," before three digits, "e-05". */
+/* Returns how many characters of a number start here: a digit, a point, "," before three digits,
+ * "e-05". */
 static int part_of_number(const char *c, bool first)
 {
 	if (isdigit((unsigned char)*c) || *c == '.')
@@ -86,7 +88,7 @@ static int part_of_number(const char *c, bool first)
 	return isdigit((unsigned char)c[1 + sign]) ? 1 + sign : 0;
 }
 
-/* "2,345.6" behind quotes, blanks and any of ":=|". */
+/* Reads "2,345.6" behind quotes, blanks and any of ":=|". */
 static bool read_number(const char **at, double *value)
 {
 	char digits[32];
@@ -104,7 +106,7 @@ static bool read_number(const char **at, double *value)
 	return n > 0 && parse_number(digits, value) && *value > 0;
 }
 
-/* What stands behind a number wins over what its label says. */
+/* The unit behind a number counts more than what its label says. */
 static double with_unit(const struct label *label, double value, const char *behind)
 {
 	while (*behind == ' ')
@@ -120,7 +122,7 @@ static double with_unit(const struct label *label, double value, const char *beh
 	return value * label->scale;
 }
 
-/* A progress bar: "2.90s/it", "3.1it/s". */
+/* Reads a progress bar: "2.90s/it", "3.1it/s". */
 static bool read_bar(const char *line, const char *end, double *seconds)
 {
 	for (const char *c = line + 1; c < end; c++) {
@@ -145,9 +147,9 @@ static bool find_label(const struct label *label, const char *line, const char *
 {
 	for (const char *c = line; c < end; c++) {
 		const char *behind;
-		if ((*c | ' ') != *label->words) /* most characters: no need to look closer */
+		if ((*c | ' ') != *label->words) /* skips most characters at once */
 			continue;
-		if (c > line && isalnum((unsigned char)c[-1]) && c[-1] != 'm') /* a colour's end */
+		if (c > line && isalnum((unsigned char)c[-1]) && c[-1] != 'm') /* ends a colour */
 			continue;
 		behind = skip_words(c, label->words);
 		if (behind == NULL || !read_number(&behind, value))
@@ -181,7 +183,7 @@ static void read_line(const char *line, const char *end, struct series series[FI
 		add(&series[STEP_TIME], value);
 }
 
-/* The median of all but the first tenth; 0 without any. */
+/* Returns the median of all but the first tenth, or 0 if there are none. */
 static double settled(struct series *series, double *spread)
 {
 	struct trace_facts facts = trace_facts_unknown;

@@ -15,7 +15,7 @@ struct log_figures {
 	double spread; /* of step times: standard deviation over mean; NAN below two */
 };
 
-/* False: none of these is there. */
+/* Returns false when the log has none of these. */
 bool log_read(const char *text, struct log_figures *figures);
 
 #endif

@@ -1,9 +1,10 @@
-/* Buckets of DDP and of ZeRO with whole parameters (docs/runtimes.md). */
+/* Makes the buckets of DDP and of ZeRO with whole parameters (docs/runtimes.md). */
 #include "schedule/units/layout.h"
 
 enum { MIB = 1 << 20 };
 
-/* DDP: 25 MiB, the first 1 MiB unless `bucket_cap_mb` is given, as nanotron does. */
+/* A bucket has 25 MiB. DDP's first one has 1 MiB unless `bucket_cap_mb` is given, as nanotron
+ * does. */
 static int64_t bucket_limit(const struct plan *plan, int bucket)
 {
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
@@ -19,8 +20,9 @@ static bool has_embedding(const struct model *model)
 	return false;
 }
 
-/* Megatron-LM's close when they have as many; all is one bucket where nothing is reduced before
- * backward ends, and on stages of a pipeline behind the first, whose reductions others wait for. */
+/* A bucket of Megatron-LM closes when it has so many elements. All is one bucket where nothing is
+ * reduced before backward ends, and also behind the first stage of a pipeline, because others wait
+ * for the reductions there. */
 static int64_t filled_elements(const struct plan *plan, const struct model *model)
 {
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
@@ -30,7 +32,7 @@ static int64_t filled_elements(const struct plan *plan, const struct model *mode
 		zero->filled_elements, zero->filled_elements_a_rank * plan_reduce_ranks(plan));
 }
 
-/* The trained parameter before p; -1. */
+/* Returns the trained parameter before p, or -1. */
 static int trained_before(const struct model *model, int p)
 {
 	do
@@ -39,8 +41,8 @@ static int trained_before(const struct model *model, int p)
 	return p;
 }
 
-/* Does the bucket close before parameter p, the next one in backward's order; -1: it was the last?
- */
+/* Does the bucket close before parameter p, the next one in backward's order? p is -1 behind the
+ * last one. */
 static bool closes(
 	const struct plan *plan, const struct model *model, int bucket, int p, int64_t elements)
 {
@@ -63,7 +65,7 @@ static void begin_unit(
 	unit->end_module = model->n_modules;
 }
 
-/* What no bucket holds. */
+/* Makes the unit of all that no bucket holds. */
 static int add_frozen(const struct plan *plan, const struct model *model, struct unit *unit,
 	struct unit_slice *slices)
 {
@@ -75,14 +77,14 @@ static int add_frozen(const struct plan *plan, const struct model *model, struct
 	return unit->n_slices > 0;
 }
 
-/* Megatron-LM has buffers of their own for experts that ranks share out. */
+/* Megatron-LM has separate buffers for experts that ranks share out. */
 static bool is_apart(const struct plan *plan, const struct model *model, int p)
 {
 	return plan->mesh.expert > 1 &&
 	       module_kind_is_of_experts(model->modules[model->parameters[p].module].kind);
 }
 
-/* The trained parameter before p that is of experts, or of the rest; -1. */
+/* Returns the trained parameter before p that is one of experts, or of the rest, or -1. */
 static int before(const struct plan *plan, const struct model *model, int p, bool of_experts)
 {
 	do

@@ -1,4 +1,4 @@
-/* How parameters lie in a unit. */
+/* Lays parameters out in a unit. */
 #include "schedule/units/layout.h"
 
 void unit_add_slice(struct unit *unit, const struct model *model, int parameter)
@@ -10,7 +10,7 @@ void unit_add_slice(struct unit *unit, const struct model *model, int parameter)
 		unit->trained_parameters += model->parameters[parameter].elements;
 }
 
-/* All of it is trained, or nothing. */
+/* Either all of the unit is trained or nothing is. */
 void unit_lay_out_flat(
 	struct unit *unit, const struct model *model, int64_t alignment, int64_t group)
 {

@@ -1,15 +1,15 @@
-/* Units and how their parameters lie: FlatParameter, FSDP2's per-parameter
- * shards, DDP's buckets (docs/runtimes.md). */
+/* Makes units and lays their parameters out: FlatParameter, FSDP2's per-parameter shards, DDP's
+ * buckets (docs/runtimes.md). */
 #include "schedule/units/layout.h"
 
-/* Units that are open while modules are walked in preorder; they nest as deep as the tree at most.
- */
+/* These units are open while modules are walked in preorder. They nest at most as deep as the
+ * tree. */
 struct open_units {
 	int stack[64];
 	int depth, next;
 };
 
-/* The innermost unit that holds a module; modules must come in ascending order. */
+/* Returns the innermost unit that holds a module. Modules must come in ascending order. */
 static int innermost_unit(const struct unit *units, int n, int module, struct open_units *open)
 {
 	while (open->next < n && units[open->next].module <= module) {
@@ -30,7 +30,7 @@ const char *unit_name(const struct model *model, struct wrapped wrapped, struct 
 		return "root";
 	if (first->end == wrapped.end_module)
 		return first->name;
-	if (first->kind == MODULE_NORM) /* final norm and head */
+	if (first->kind == MODULE_NORM) /* the final norm and the head */
 		return arena_printf(
 			arena, "%s+%s", first->name, model->modules[wrapped.end_module - 1].name);
 	int last = first->layer;
@@ -94,7 +94,8 @@ const char *unit_twin_name(const char *name, struct arena *arena)
 	return arena_printf(arena, "%s:trained", name);
 }
 
-/* Which kinds of parameters the wrapped modules own: bit 0 frozen, bit 1 trained. */
+/* Finds which kinds of parameters the wrapped modules own: bit 0 is for frozen, bit 1 for
+ * trained. */
 static unsigned *kinds_owned(
 	const struct model *model, const int *owner, int n, struct arena *arena)
 {
@@ -104,8 +105,8 @@ static unsigned *kinds_owned(
 	return kinds;
 }
 
-/* A flat unit that holds both becomes two: the frozen parameters first, in the outer one. Owners
- * are then numbers of the new list. Returns its length. */
+/* A flat unit that holds both becomes two: the frozen parameters come first, in the outer one.
+ * Owners are then numbers of the new list, whose length is returned. */
 static int split_units(
 	const struct model *model, struct arena *arena, struct unit **units, int n, int *owner)
 {

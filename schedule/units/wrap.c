@@ -1,5 +1,5 @@
-/* Wrap policies: which runs of the module tree become FSDP units. Rules as in PyTorch's
- * torch/distributed/fsdp/wrap.py (2.6.0), golden lists in tests/schedule. */
+/* Wrap policies say which runs of the module tree become FSDP units. The rules are those of
+ * PyTorch's torch/distributed/fsdp/wrap.py (2.6.0); tests/schedule has golden lists. */
 #include "schedule/units/units.h"
 
 struct wrap {
@@ -43,9 +43,9 @@ static void wrap_blocks(struct wrap *wrap, int64_t k)
 	}
 }
 
-/* size_based_auto_wrap_policy as _recursive_wrap runs it: modules below the threshold are not
- * entered; a module is wrapped when what its children left over reaches the threshold. Post-order;
- * the caller sorts. Returns the parameters that are wrapped inside. */
+/* Wraps by size as _recursive_wrap runs size_based_auto_wrap_policy: modules below the threshold
+ * are not entered, and a module is wrapped when what its children left over reaches the threshold.
+ * The order is post-order, and the caller sorts. Returns how many parameters are wrapped inside. */
 static int64_t wrap_by_size(struct wrap *wrap, int module)
 {
 	const struct model *model = wrap->model;
@@ -63,7 +63,7 @@ static int64_t wrap_by_size(struct wrap *wrap, int module)
 	return all;
 }
 
-/* Preorder: by start; an outer one before the inner one of the same start. */
+/* Sorts into preorder: by start, and an outer unit before the inner one of the same start. */
 static void sort_wrapped(struct wrapped *wrapped, int n)
 {
 	for (int i = 1; i < n; i++) {
@@ -79,7 +79,7 @@ static void sort_wrapped(struct wrapped *wrapped, int n)
 	}
 }
 
-/* "size:N" may have found it on its own. */
+/* "size:N" may already have wrapped the module. */
 static void wrap_apart(struct wrap *wrap, int module, int end)
 {
 	for (int i = 0; i < wrap->n; i++)
@@ -96,22 +96,22 @@ static void wrap_embedding(struct wrap *wrap)
 			wrap_apart(wrap, i, model->modules[i].end);
 }
 
-/* The head and the norm before it, as torchtitan groups them: they compute one after the other.
- * Units by size are single modules (and that norm lies inside another one): there the head alone.
- */
+/* Wraps the head with the norm before it, as torchtitan groups them, because they compute one after
+ * the other. Units by size are single modules, and that norm lies inside of another one, so there
+ * the head is alone. */
 static void wrap_head(struct wrap *wrap, bool single)
 {
 	const struct model *model = wrap->model;
 	int head = model->n_modules - 1;
-	if (model->modules[head].layer >= 0) /* a stage without it */
+	if (model->modules[head].layer >= 0) /* a stage without a head */
 		return;
 	bool normed = !single && head > 0 && model->modules[head - 1].kind == MODULE_NORM &&
 		      model->modules[head - 1].layer < 0;
 	wrap_apart(wrap, normed ? head - 1 : head, model->n_modules);
 }
 
-/* DeepSpeed gathers for each module that has parameters of its own. Both ends of a tied weight stay
- * in the root. */
+/* DeepSpeed gathers each module that has parameters of its own. Both ends of a tied weight stay in
+ * the root. */
 static void wrap_leaves(struct wrap *wrap)
 {
 	const struct model *model = wrap->model;
@@ -122,7 +122,7 @@ static void wrap_leaves(struct wrap *wrap)
 			wrap_add(wrap, m, model->modules[m].end);
 }
 
-/* Of a stage: in a unit of its own its shards are those of the other stage. */
+/* On a stage the table gets a unit of its own, so that its shards are those of the other stage. */
 static void wrap_table(struct wrap *wrap)
 {
 	int table = model_shared_table(wrap->model);
@@ -132,7 +132,8 @@ static void wrap_table(struct wrap *wrap)
 	wrap_apart(wrap, module, wrap->model->modules[module].end);
 }
 
-/* As torchtitan does: what is cut over expert ranks is gathered by itself, over others. */
+/* As in torchtitan, what is cut over expert ranks is gathered by itself, over other ranks than the
+ * rest. */
 static void wrap_experts(struct wrap *wrap)
 {
 	const struct model *model = wrap->model;
