@@ -1,4 +1,4 @@
-/* Repeated timing, and what is kept of it. */
+/* Times things again and again, and keeps what the times say. */
 #include "executor/calibration/bench.h"
 
 #include <assert.h>
@@ -26,12 +26,12 @@ void bench_say(const struct bench *bench, const char *format, ...)
 
 void bench_note_spread(struct bench *bench, const struct spread *spread)
 {
-	/* Half of the 80 % interval, in the measure of a standard deviation (1.28 of them). */
+	/* This is half of the 80 % interval, in units of a standard deviation (1.28 of them). */
 	bench->spread += (spread->p90 - spread->p10) / 2 / 1.28 / spread->p50;
 	bench->n_spreads++;
 }
 
-/* Sorts. */
+/* Sorts the values and returns the middle one. */
 static double middle(double *values, int n)
 {
 	return measure_spread(values, n).p50;
@@ -128,10 +128,11 @@ float *bench_floats(int64_t n)
 
 	if (floats == NULL)
 		base_out_of_memory((size_t)n * sizeof(float));
-	/* Values of ordinary size: zeros and denormals have their own speed. */
+	/* The values are of ordinary size, because zeros and denormals have a speed of their
+	 * own. */
 	for (int64_t i = 0; i < n; i++)
 		floats[i] = (float)(i % 17 - 8) / 16;
-	/* As in training. */
+	/* Training uses huge pages too. */
 	huge_pages(floats, n * (int64_t)sizeof(float));
 	return floats;
 }

@@ -1,5 +1,5 @@
-/* A cluster that was calibrated, as a topology: nodes like this one, and the link that its
- * collectives have shown. */
+/* Makes a topology of a calibrated cluster: nodes like this one, and the link that its collectives
+ * have shown. */
 #include <math.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 
 /* --- the link --- */
 
-/* Of all-gathers over one rank of each node, all such groups at once: the largest was steady. The
- * rate is that of the whole node. */
+/* The link is read from all-gathers over one rank of each node, all such groups at once, if the
+ * largest was steady. The rate is that of the whole node. */
 static bool read_link(
 	const struct topology *t, const struct calibration *c, double *bandwidth, double *latency)
 {
@@ -46,7 +46,7 @@ static bool not_measured(struct error *error)
 	return error_set(error, EXIT_CODE_INTERNAL, "the link was not measured");
 }
 
-/* --- of processors --- */
+/* --- processors --- */
 
 bool describe_cluster(const struct launcher *launcher, const struct calibration *calibration,
 	struct arena *arena, struct topology **topology, struct error *error)
@@ -70,9 +70,9 @@ bool describe_cluster(const struct launcher *launcher, const struct calibration 
 	return topology_check(t, NULL, error);
 }
 
-/* --- of GPUs --- */
+/* --- GPUs --- */
 
-/* The key itself, or one below it. */
+/* True for the key itself or one below it. */
 static bool is_of(const char *one, const char *key)
 {
 	size_t length = strlen(key);

@@ -1,4 +1,4 @@
-/* Collectives by size: what the ranks have timed becomes lines between sizes. */
+/* Makes lines between sizes out of the times that the ranks have taken of collectives. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +8,10 @@
 #include "executor/launch/launch.h"
 
 enum { KINDS = 3, REPORT_ROOM = 1 << 20 };
-/* Groups that one run of ranks times: parts of a node, the three levels. */
+/* One run of ranks times at most so many groups: parts of a node, and the three levels. */
 enum { MOST_GROUPS = 16 };
 
-/* The line through two points; never a negative latency. */
+/* Finds the line through two points. Its latency is never negative. */
 static void fit_piece(const struct collective_point *a, const struct collective_point *b,
 	struct calibration_collective *piece)
 {
@@ -47,7 +47,8 @@ static void add_curve(struct bench *bench, const struct collective_curve *curve)
 		(long long)points[n - 1].bytes >> 20);
 }
 
-/* One line: kind, ranks, nodes, bytes, seconds, spread. False at the end, or when it is broken. */
+/* Reads one line: kind, ranks, nodes, bytes, seconds, spread. False at the end, or when the line is
+ * broken. */
 static bool read_point(struct bench *bench, const char **line, struct collective_curve *of,
 	struct collective_point *point)
 {
@@ -94,7 +95,7 @@ static bool read_report(struct bench *bench, const struct segment *segment)
 	return curve.n > 0 && *line == '\0';
 }
 
-/* `device`: whose collectives; NULL: the host's. */
+/* Times the collectives of `device`, or those of the host if it is NULL. */
 static bool time_ranks(struct bench *bench, int64_t ranks, const char *device, struct error *error)
 {
 	const struct launcher *launcher = &bench->options->launcher;
@@ -144,7 +145,7 @@ static void sort_curves(struct bench *bench)
 		compare_collectives);
 }
 
-/* For the curves of so many groups. */
+/* Makes room for the curves of so many groups. */
 static void make_room(struct bench *bench, int groups)
 {
 	bench->calibration->collectives = ARENA_ARRAY(

@@ -9,11 +9,13 @@
 #include "executor/compute/compute.h"
 #include "executor/ranks/ranks.h"
 
-/* Seconds for one figure in one visit; there are about eighty, half of them far below. */
+/* This is for one figure in one visit. There are about eighty figures, and half of them take far
+ * less. */
 #define BUDGET_QUICK 0.05
 #define BUDGET_FULL  0.1
 
-/* Real steps are visited more often: they have the last word (cli/commands/calibrate_steps.c). */
+/* Real steps are visited more often, because they have the last word
+ * (cli/commands/calibrate_steps.c). */
 enum { VISITS = 3 };
 
 static int visits_of(const struct bench *bench)
@@ -21,8 +23,9 @@ static int visits_of(const struct bench *bench)
 	return bench->options->quick ? 1 : VISITS;
 }
 
-/* What else a host does comes and goes within seconds, most of all in what memory delivers: every
- * figure is measured again later, and what the last visit derives is from the middle ones. */
+/* What else a host does comes and goes within seconds, and shows most of all in what memory
+ * delivers. So every figure is measured again later, and the last visit derives its figures from
+ * the middle ones. */
 static bool visit_kernels(struct bench *bench, struct error *error)
 {
 	int visits = visits_of(bench);
@@ -37,7 +40,7 @@ static bool visit_kernels(struct bench *bench, struct error *error)
 	return ok;
 }
 
-/* All ranks together first: no rank waits while the first one measures its node. */
+/* All ranks measure together first, so that none waits while the first one measures its node. */
 static bool measure_cluster(struct bench *bench, struct error *error)
 {
 	return calibrate_collectives(bench, error) &&

@@ -1,4 +1,4 @@
-/* One core's attention, loss and gradient norm; and the interpreter. */
+/* Measures one core's attention, loss and gradient norm, and the interpreter. */
 #include <math.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ static void calibrate_attention(struct bench *bench)
 	struct kernel_case c = {.bench = bench,
 		.of.attention = attention_case(DTYPE_FP32, 1, ATTENTION_TOKENS, ATTENTION_HEADS,
 			HEAD_DIM, (char *)floats, n * (int64_t)sizeof(float))};
-	/* As executed: the causal half of 4 T s a d; backward multiplies 2.5 times as much. */
+	/* Only the causal half of 4 T s a d is executed. Backward multiplies 2.5 times as much. */
 	double flops = 2.0 * ATTENTION_TOKENS * ATTENTION_TOKENS * (double)width;
 
 	bench->calibration->attention_forward_flops = flops / bench_time(bench, run_attention, &c);
@@ -36,7 +36,7 @@ static void calibrate_attention(struct bench *bench)
 
 /* --- activations, the loss and the gradient norm --- */
 
-/* There and back. */
+/* Runs the activation forward and backward. */
 static void run_activation(void *data)
 {
 	struct kernel_case there = *(const struct kernel_case *)data, back = there;
@@ -71,8 +71,8 @@ static void calibrate_activation(struct bench *bench)
 		c->activation_rate / 1e6, c->bf16_activation_rate / 1e6);
 }
 
-/* Logits per second. Gradients replace logits: from then on they are probabilities, which take as
- * long. */
+/* Returns logits per second. Gradients replace logits, which are probabilities from then on and
+ * take as long. */
 static double loss_rate(struct bench *bench, enum dtype dtype, void *logits)
 {
 	static const int32_t targets[LOSS_TOKENS];
@@ -169,7 +169,7 @@ static bool build_small_schedule(
 	       schedule_build(bench->arena, plan, model, topology, schedule, error);
 }
 
-/* A schedule without arithmetic: what the walk itself costs per operation. */
+/* Runs a schedule without arithmetic, which shows what the walk itself costs per operation. */
 static bool calibrate_interpreter(struct bench *bench, struct error *error)
 {
 	struct interpreter_case c = {0};
@@ -180,7 +180,7 @@ static bool calibrate_interpreter(struct bench *bench, struct error *error)
 	if (!build_small_schedule(bench, &schedule, error))
 		return false;
 	comm_open_null(&comm, 0, 1);
-	/* Addresses only: nothing here touches the memory. */
+	/* These are addresses only, because nothing here touches the memory. */
 	int64_t capacity = buffers_capacity(schedule, 0);
 	char *range = mmap(NULL, (size_t)capacity, PROT_NONE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

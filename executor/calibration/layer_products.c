@@ -1,5 +1,6 @@
-/* Matrix products as a training step has them: one after the other, with weights that no cache
- * holds, which no product that is repeated alone has. By shape, on one core and on all. */
+/* Times matrix products as a training step has them: one after the other, with weights that no
+ * cache holds. A product that is repeated alone finds its weights in a cache. Each is timed by
+ * shape, on one core and on all. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,12 +8,12 @@
 #include "executor/ranks/ranks.h"
 #include "kernels/kernels.h"
 
-/* The linears of a block, as multiples of its width, and a head. */
+/* The widths of a block's linears are multiples of its own width; the head comes last. */
 enum { VOCABULARY = 16384, LINEARS = 5, HEAD = LINEARS - 1, MOST_WIDTH = 512 };
 static const int64_t linears[HEAD][2] = {{3, 1}, {1, 1}, {4, 1}, {1, 4}};
 
-/* Few tokens to many; the head of fewer, as its time grows with the vocabulary. What is narrow
- * stays in caches from one pass to the next, as the whole of a small model does. */
+/* There are few tokens to many, and fewer for the head, as its time grows with the vocabulary. What
+ * is narrow stays in caches from one pass to the next, as all of a small model does. */
 static const struct stage {
 	int64_t width, tokens;
 	bool head, cold;
@@ -20,19 +21,19 @@ static const struct stage {
 	{192, 256, false, false}};
 enum { STAGES = 4, MOST_HEAD_TOKENS = 256, QUICK_STAGE = 1, REPEATS = 3 };
 
-/* More than the third-level cache of most: passed over, it takes the place of everything. */
+/* This is more than most third-level caches hold. A sweep over it takes the place of everything. */
 enum { SWEEP_FLOATS = 24 << 20 };
 
 struct timed_product {
 	struct product_shape shape;
-	double one, all; /* s on one core, on all */
+	double one, all; /* seconds on one core, and on all */
 };
 enum { MOST_PRODUCTS = STAGES * LINEARS * PRODUCT_FORMS };
 
 struct shapes {
 	struct bench *bench;
 	enum dtype dtype;
-	double *flops, half_m, half_n, half_k; /* of the calibration, for this dtype */
+	double *flops, half_m, half_n, half_k; /* of the calibration's figures for this dtype */
 	float *sweep;
 	char *weights, *gradients, *inputs, *outputs; /* gradients are fp32 */
 	int n;
@@ -63,7 +64,7 @@ static void sweep(const struct shapes *s, const struct stage *stage)
 			&s->bench->context, DTYPE_FP32, s->sweep, s->sweep, s->sweep + half, half);
 }
 
-/* The product of a linear, whose weight begins `at` elements into the weights. */
+/* Returns the product of a linear whose weight begins `at` elements into the weights. */
 static struct gemm product_of(const struct shapes *s, const struct stage *stage, int linear,
 	int64_t at, enum product_form form)
 {
@@ -85,7 +86,7 @@ static struct gemm product_of(const struct shapes *s, const struct stage *stage,
 	return g;
 }
 
-/* s */
+/* Returns seconds. */
 static double time_product(const struct shapes *s, const struct gemm *g)
 {
 	double start = clock_now();
@@ -94,7 +95,7 @@ static double time_product(const struct shapes *s, const struct gemm *g)
 	return clock_now() - start;
 }
 
-/* Forward through all linears and back, as a step does. */
+/* Goes forward through all linears and back, as a step does. */
 static void pass(
 	const struct shapes *s, const struct stage *stage, double times[LINEARS][PRODUCT_FORMS])
 {
@@ -122,7 +123,7 @@ static int repeats_of(const struct shapes *s)
 	return s->bench->options->quick ? 1 : REPEATS;
 }
 
-/* One figure for each product, in the order of linears and forms. */
+/* Finds one figure for each product, in the order of linears and forms. */
 static void time_stage(const struct shapes *s, const struct stage *stage, int threads,
 	double figures[LINEARS][PRODUCT_FORMS])
 {
@@ -166,7 +167,8 @@ static double saturation(double size, double half)
 	return size / (size + half);
 }
 
-/* As simulator/devices/gemm.c has it: arithmetic by saturation, and the traffic of the operands. */
+/* Returns the time of arithmetic by saturation, and the traffic of operands, as in
+ * simulator/devices/gemm.c. */
 static double arithmetic_of(const struct shapes *s, const struct product_shape *p)
 {
 	return bench_flops(p) /
@@ -181,13 +183,15 @@ static double memory_of(const struct shapes *s, const struct product_shape *p, d
 	return (m * k + k * n + m * n) * dtype_bytes(s->dtype) / bandwidth;
 }
 
-/* What is left of `seconds` without memory; a quarter at least, as measurements scatter. */
+/* Returns what is left of `seconds` without memory. That is at least a quarter, because
+ * measurements scatter. */
 static double without(double seconds, double memory)
 {
 	return fmax(seconds - memory, seconds / 4);
 }
 
-/* gemm_flops becomes that of the middle one: what the list says of others are ratios around 1. */
+/* gemm_flops becomes that of the middle one, so what the list says of others are ratios around
+ * 1. */
 static double scale_to_shapes(struct shapes *s)
 {
 	double parts[MOST_PRODUCTS], bandwidth = s->bench->calibration->memory_bandwidth;
@@ -202,8 +206,8 @@ static double scale_to_shapes(struct shapes *s)
 	return part;
 }
 
-/* How much faster the arithmetic is on all cores, in the middle; the rest waits for memory that all
- * cores share. */
+/* Returns how much faster arithmetic is on all cores, in the middle. The rest waits for memory,
+ * which all cores share. */
 static double speedup_of(const struct shapes *s)
 {
 	const struct calibration *c = s->bench->calibration;
@@ -281,7 +285,7 @@ void calibrate_shapes(struct bench *bench)
 		c->bf16_gemm_half_n, c->bf16_gemm_half_k};
 	double parts[2], speedups[2];
 
-	/* Of an earlier visit, whose figures are in the new ones. */
+	/* These are of an earlier visit, whose figures are in the new ones. */
 	c->n_products = 0;
 	c->products = ARENA_ARRAY(bench->arena, struct calibration_product, CALIBRATION_PRODUCTS);
 	speedups[0] = measure_dtype(&fp32, &parts[0]);

@@ -1,4 +1,5 @@
-/* What waits for memory, on one core and on all at once: element-wise kernels and AdamW. */
+/* Measures what waits for memory, on one core and on all at once: element-wise kernels and
+ * AdamW. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,10 +9,10 @@
 #include "executor/memory/memory.h"
 #include "executor/ranks/ranks.h"
 
-/* Streams well beyond the caches of one core. */
+/* The arrays are far beyond the caches of one core. */
 enum { STREAM_FLOATS = 8 << 20, MAX_CORES = 256, ROUNDS = 5 };
 
-/* Something that passes over arrays of its own. */
+/* Passes over arrays of its own. */
 struct walk {
 	const struct bench *bench;
 	void (*run)(void *pass);
@@ -44,14 +45,14 @@ static void run_adamw(void *data)
 	p->bench->kernels->adamw(&context, &a);
 }
 
-/* Two reads, one write. */
+/* It has two reads and one write. */
 static struct walk new_add(const struct bench *bench, int64_t n)
 {
 	return (struct walk){
 		bench, run_add, bench_floats(3 * n), n, 3.0 * sizeof(float) * (double)n};
 }
 
-/* Reads w, m, v, g and writes w, m, v. */
+/* It reads w, m, v, g and writes w, m, v. */
 static struct walk new_adamw(const struct bench *bench, int64_t n)
 {
 	struct walk p = {bench, run_adamw, bench_floats(4 * n), n, 7.0 * sizeof(float) * (double)n};
@@ -82,7 +83,7 @@ static void *run_thread(void *data)
 	return NULL;
 }
 
-/* All cores at once; B/s from the first start to the last end. */
+/* Runs all cores at once and returns B/s from the first start to the last end. */
 static double together(struct runner *runners, int cores)
 {
 	pthread_t threads[MAX_CORES];

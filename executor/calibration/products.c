@@ -1,4 +1,4 @@
-/* Matrix products one by one: the rate, and how it falls with each side. */
+/* Measures matrix products one by one: the rate, and how it falls with each side. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 enum { SIDE = 512, SMALL_SIDES = 3 };
 static const int64_t small_sides[SMALL_SIDES] = {16, 48, 128};
 
-/* Of one dtype: operands, and the figures in the making. */
+/* Holds the operands of one dtype, and the figures in the making. */
 struct products {
 	struct bench *bench;
 	enum dtype dtype;
@@ -19,8 +19,8 @@ struct products {
 	double *flops, *half_m, *half_n, *half_k;
 };
 
-/* FLOP/s of one shape, over the three ways in which training multiplies. Gradients of weights are
- * fp32. */
+/* Returns FLOP/s of one shape, over the three ways in which training multiplies. Gradients of
+ * weights are fp32. */
 static double gemm_rate(const struct products *p, int64_t m, int64_t n, int64_t k)
 {
 	double seconds = 0;
@@ -48,7 +48,8 @@ static double gemm_rate(const struct products *p, int64_t m, int64_t n, int64_t 
 	return PRODUCT_FORMS * 2.0 * (double)m * (double)n * (double)k / seconds;
 }
 
-/* With f(x) = x / (x + half), rate(x) / rate(SIDE) = r gives half; the middle one of three. */
+/* With f(x) = x / (x + half), rate(x) / rate(SIDE) = r gives half. We take the middle one of
+ * three. */
 static double fit_half(const double *rates, double full)
 {
 	double halves[SMALL_SIDES];

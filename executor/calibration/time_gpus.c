@@ -1,20 +1,20 @@
-/* NCCL's collectives, timed on the ranks' GPUs by their own events: in rows, of which the first
- * collective lets all come. A row is one graph, as a step of training is: what a call costs the
- * host, tens of microseconds for a communicator that does not block, is no part of it. The memory
- * is known to NCCL as that of training is. */
+/* Times NCCL's collectives on the ranks' GPUs by their own events. They run in rows, whose first
+ * collective lets all ranks come. A row is one graph, as a step of training is, so it does not have
+ * what a call costs the host: tens of microseconds for a communicator that does not block. NCCL
+ * knows the memory as it knows that of training. */
 
 #include "executor/calibration/timer.h"
 #include "executor/devices/devices.h"
 #include "executor/training/training.h"
 #include "executor/transports/transports.h"
 
-/* Looks at an event before the thread sleeps between looks. */
+/* The thread looks so often at an event before it sleeps between looks. */
 enum { SPINS = 2000, PAGE = 4096 };
-/* Collectives of a row, and rows of each size. */
+/* These are the collectives of a row, and the rows of each size. */
 enum { REPEATS = 20, LARGE_REPEATS = 5, QUICK_REPEATS = 5, TRIES = 5, QUICK_TRIES = 3 };
 
 #define LARGE (INT64_C(128) << 20)
-/* s of the largest collective that is timed. */
+/* Seconds of the largest collective that is timed. */
 #define LONGEST 0.2
 
 static const int64_t sizes[] = {
@@ -26,8 +26,8 @@ struct gpu_timer {
 	int ordinal;
 	void *context;
 	struct gpu_stopwatch watch;
-	void *done; /* event behind a row */
-	/* The row that was captured last, and of what; NULL: none. */
+	void *done; /* the event behind a row */
+	/* The row that was captured last, or NULL, and what it is of. */
 	void *row;
 	struct collective rowed;
 	struct nccl_world world;
@@ -48,7 +48,7 @@ static bool record_done(struct gpu_timer *g, struct error *error)
 	return check(g, g->api->cuEventRecord(g->done, g->watch.stream), "cuEventRecord", error);
 }
 
-/* Not cuEventSynchronize: a collective that a rank does not join never ends. */
+/* cuEventSynchronize will not do, because a collective that a rank does not join never ends. */
 static bool await(const struct timer *t, struct gpu_timer *g, struct error *error)
 {
 	double since = clock_now(), patience = g->patience.timeout;
@@ -84,7 +84,7 @@ static int repeats_of(const struct timer *t, const struct collective *c)
 	return bytes > LARGE ? LARGE_REPEATS : REPEATS;
 }
 
-/* Whenever the graph runs. */
+/* The event is recorded whenever the graph runs. */
 static bool mark(struct gpu_timer *g, void *event, struct error *error)
 {
 	return check(g,
@@ -136,7 +136,7 @@ static bool is_rowed(const struct gpu_timer *g, const struct collective *c)
 	       r->count == c->count;
 }
 
-/* The first is walked: it connects what it needs, and has ended before a graph uses the
+/* The first collective is walked: it connects what it needs, and has ended before a graph uses the
  * communicator. */
 static bool make_row(
 	struct timer *t, struct gpu_timer *g, const struct collective *c, struct error *error)
@@ -180,7 +180,7 @@ static bool open_device(struct gpu_timer *g, struct error *error)
 		       error);
 }
 
-/* Of the largest size: the whole, and behind it a rank's part. */
+/* Takes memory for the largest size: the whole, and behind it a rank's part. */
 static bool take_memory(struct timer *t, struct gpu_timer *g, struct error *error)
 {
 	const struct nccl_api *nccl = g->world.api;
@@ -262,7 +262,7 @@ bool rank_time_gpu_collectives(struct segment *segment, struct error *error)
 	struct arena arena = {0};
 	bool ok = open_gpu(&timer, &gpu, &arena, error) && timer_run(&timer, error);
 
-	/* The others must know before communicators go. */
+	/* The others must know before communicators are freed. */
 	if (!ok && error->code != EXIT_CODE_OK)
 		segment_fault_error(segment, error);
 	close_gpu(&gpu, ok);

@@ -1,4 +1,4 @@
-/* Collectives over host memory, timed by the host's clock. */
+/* Times collectives over host memory by the host's clock. */
 #include "executor/calibration/calibration.h"
 #include "executor/calibration/timer.h"
 

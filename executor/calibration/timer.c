@@ -1,4 +1,4 @@
-/* Collectives of all levels, timed in the ranks. */
+/* Times collectives of all levels, in the ranks. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 enum { MAX_TRIES = 200, LEAST_TRIES = 3, LEAST_SIZES = 3, KINDS = 3 };
 
-/* Times that lie further apart, p90 - p10 over the median, are of an unsteady link. */
+/* If times lie further apart than this (p90 - p10 over the median), the link is unsteady. */
 #define UNSTEADY   0.2
 #define MORE_TRIES 4
 
@@ -17,7 +17,7 @@ enum { MAX_TRIES = 200, LEAST_TRIES = 3, LEAST_SIZES = 3, KINDS = 3 };
 #define LONGEST_QUICK 0.5
 #define LONGEST       2.0
 
-/* A quick run does the first and last and some between. */
+/* A quick run times the first and the last, and some in between. */
 static const int64_t sizes[] = {4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
 static const int64_t quick_sizes[] = {4 << 10, 256 << 10, 4 << 20, 32 << 20};
 
@@ -28,7 +28,7 @@ struct timer_sizes timer_host_sizes(bool quick)
 	return (struct timer_sizes){sizes, COUNT_OF(sizes), 0, LONGEST};
 }
 
-/* Something small, and on a host two buffers of the largest size. */
+/* Returns something small, or on a host room for two buffers of the largest size. */
 int64_t timer_window_bytes(bool quick, bool on_gpu)
 {
 	struct timer_sizes list = timer_host_sizes(quick);
@@ -43,10 +43,10 @@ static bool spans_nodes(const struct timer *t, const struct group *group)
 	return group->stride > 1 || group->size > t->cluster.layout.per_node;
 }
 
-/* What the slowest rank says. Over nodes the mean of what their slowest say: nodes leave the
- * exchange before it apart by up to the link's latency, and what is sent meets the early one that
- * much later and the late one that much sooner. In a step, where collectives follow each other,
- * the two take turns. */
+/* Returns what the slowest rank says. Over nodes it is the mean of what their slowest ranks say:
+ * nodes leave the exchange before at times that differ by up to the link's latency, and what is
+ * sent meets the early one that much later and the late one that much sooner. In a step, where
+ * collectives follow each other, the two take turns. */
 static struct timer_try outcome(const struct timer *t, bool over_nodes)
 {
 	int ranks = t->comm.ranks, per = over_nodes ? t->cluster.layout.per_node : ranks;
@@ -64,7 +64,7 @@ static struct timer_try outcome(const struct timer *t, bool over_nodes)
 	return all;
 }
 
-/* False after a fault. */
+/* Returns false after a fault. */
 static bool time_once(struct timer *t, const struct collective *c, double began, bool over_nodes,
 	struct timer_try *all, struct error *error)
 {
@@ -109,9 +109,9 @@ static int tries_of(const struct timer *t, int64_t bytes)
 	return (int)min_i64(MAX_TRIES, (quick ? 3 : 15) + (quick ? 16 << 20 : 64 << 20) / bytes);
 }
 
-/* Whether so many tries tell the typical one. A link that loses frames is unsteady: a quick run
- * then takes more of them, as a full one does anyway. Every rank sees the same times, so that all
- * stop at the same try. */
+/* Do so many tries tell the typical one? A link that loses frames is unsteady, and a quick run then
+ * takes more tries, as a full one does anyway. Every rank sees the same times, so all stop at the
+ * same try. */
 static bool suffice(
 	const struct timer *t, int64_t bytes, bool over_nodes, double *times, int n, double since)
 {
@@ -146,9 +146,9 @@ static bool time_tries(struct timer *t, bool over_nodes, const struct collective
 	return true;
 }
 
-/* A step waits for the sum of its collectives, so for the mean of each; over nodes that is more
- * than the median where frames are lost or others use the link. A try above the 90th percentile
- * counts as much as that one: the machine's hiccups are no link's. */
+/* A step waits for the sum of its collectives, and so for the mean of each. Over nodes the mean is
+ * more than the median if frames are lost or others use the link. A try above the 90th percentile
+ * counts as much as that one, because hiccups of the machine are not those of a link. */
 static double typical(const struct spread *spread, const double *times, int n, bool over_nodes)
 {
 	double mean = 0;
@@ -158,7 +158,7 @@ static double typical(const struct spread *spread, const double *times, int n, b
 	return over_nodes ? mean : spread->p50;
 }
 
-/* `seconds`: of one such collective. */
+/* `seconds` is the time of one such collective. */
 static bool time_collective(struct timer *t, const struct group *group, enum collective_kind kind,
 	int64_t bytes, double *seconds, struct error *error)
 {
@@ -185,7 +185,7 @@ static bool time_collective(struct timer *t, const struct group *group, enum col
 
 /* --- all of them --- */
 
-/* A slow link needs no larger ones: what they take is in the last piece's line. */
+/* A slow link needs no larger sizes, because the line of the last piece has what they take. */
 static bool time_sizes(
 	struct timer *t, const struct group *group, enum collective_kind kind, struct error *error)
 {
@@ -206,8 +206,8 @@ static bool time_sizes(
 void timer_choose_groups(struct timer *t, bool parts, struct arena *arena)
 {
 	int64_t ranks = t->comm.ranks, local = t->cluster.layout.per_node, nodes = ranks / local;
-	/* Inside a node; one rank of each node, all such groups at once, as a hybrid's replicas
-	 * meet; and all ranks. */
+	/* The levels are: inside of a node; one rank of each node, all such groups at once, as a
+	 * hybrid's replicas meet; and all ranks. */
 	const struct group levels[] = {{.size = local, .stride = 1},
 		{.size = nodes, .stride = local}, {.size = ranks, .stride = 1}};
 	const bool needed[] = {local > 1, nodes > 1 && local > 1, nodes > 1};

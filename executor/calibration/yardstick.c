@@ -1,13 +1,14 @@
-/* How fast this machine is just now: the seconds of a product that is always the same. */
+/* Says how fast this machine is just now: the seconds of a product that is always the same. */
 #include <stdlib.h>
 
 #include "executor/calibration/calibration.h"
 #include "executor/memory/memory.h"
 #include "executor/ranks/ranks.h"
 
-/* As a step has them: a few tokens, and weights that no cache holds, one matrix after another. */
+/* As in a step there are a few tokens, and weights that no cache holds, one matrix after
+ * another. */
 enum { TOKENS = 128, WIDTH = 1024, MATRICES = 12, LEAST = 5, MOST = 200 };
-#define BUDGET 0.15 /* s */
+#define BUDGET 0.15 /* seconds */
 
 static double time_product(const struct kernels *kernels, struct kernel_context *context,
 	float *inputs, const float *weights, float *outputs)
@@ -42,7 +43,7 @@ static double median_product(const struct kernels *kernels, struct kernel_contex
 		double seconds = time_product(
 			kernels, context, inputs, weights + i % MATRICES * matrix, outputs);
 
-		/* Once over all of them first. */
+		/* The first round over all of them does not count. */
 		if (i == MATRICES)
 			end = clock_now() + BUDGET;
 		if (i >= MATRICES)

@@ -1,9 +1,10 @@
-/* Whether a pass of attention is faster by cuDNN than by our kernel, and as right. Our own kernel
- * is the measure: what differs from it by more than bf16 rounds, or from itself, is not taken,
- * however fast. What was taken is written down, as algorithms of GEMMs are.
+/* Finds out whether a pass of attention is faster by cuDNN than by our kernel, and as right. Our
+ * own kernel is the measure: an algorithm whose result differs from ours by more than bf16 rounds,
+ * or differs between two runs, is not taken, however fast it is. What was taken is written down,
+ * like algorithms of GEMMs.
  *
- * The backward is done a second time in other parts, as a smaller workspace makes them: that these
- * change no bit is what makes results those of any micro-batch and number of ranks. */
+ * The backward is run a second time in other parts, as a smaller workspace makes them. Since these
+ * change no bit, results are those of any micro-batch and any number of ranks. */
 #include "executor/calibration/gpu/bench.h"
 
 #include <math.h>
@@ -13,11 +14,11 @@
 
 enum { ALGORITHMS = 8 };
 
-/* Of the result for one token and one head, as a vector: weights rounded to bf16 and a result
- * rounded to bf16, twice, differ by about 2^-8. Of a log-sum-exp, which stays fp32. */
+/* Results are compared as vectors for one token and one head: weights rounded to bf16 and a result
+ * rounded to bf16, each twice, differ by about 2^-8. A log-sum-exp stays in fp32. */
 static const double near_enough = 1.0 / 64, near_sum = 1.0 / 512, near_sum_relative = 1.0 / 65536;
 
-/* NAN is near nothing. */
+/* NAN is near nothing, so such a result never agrees. */
 bool gpu_attention_agrees(
 	const uint16_t *ours, const uint16_t *theirs, int64_t n, int64_t head_dim, double common)
 {
@@ -37,8 +38,8 @@ bool gpu_attention_agrees(
 	return true;
 }
 
-/* A gradient may be nothing, but for rounding: the first token's, which sees itself alone. It is
- * held against the others. */
+/* But for rounding a gradient may be nothing: the first token sees itself alone. So its error is
+ * held against the size of the others. */
 static double square_of_one(const uint16_t *vectors, int64_t n, int64_t head_dim)
 {
 	double squares = 0;
@@ -62,13 +63,13 @@ bool gpu_sums_agree(const float *ours, const float *theirs, int64_t n)
 
 /* --- one algorithm ---------------------------------------------------------------------------- */
 
-/* What is timed, and its algorithms. */
+/* Says what is timed, and by which algorithms. */
 struct subject {
 	enum attention_pass pass;
 	struct kernel_case timed;
 	struct attention_algorithm algorithms[ALGORITHMS];
-	int64_t bytes[ALGORITHMS]; /* of workspace, that each needs at once */
-	char *workspace;           /* of the backward's */
+	int64_t bytes[ALGORITHMS]; /* bytes of workspace that each algorithm needs at once */
+	char *workspace;           /* the workspace of the backward */
 	int64_t workspace_bytes;
 };
 
@@ -92,7 +93,7 @@ static struct calibration_attention entry_of(const struct subject *s, int algori
 		.tile_m = w->tile_m,
 		.tile_n = w->tile_n,
 		.stages = w->stages,
-		/* Some bytes are there once. */
+		/* Some bytes are always there. */
 		.workspace_bytes = s->pass == ATTENTION_BACKWARD
 					   ? round_up(s->bytes[algorithm] / heads + 1, 1024)
 					   : 0};
@@ -119,8 +120,9 @@ static bool run_once(
 	return gpu_sample(g, run, data, 1, seconds, error);
 }
 
-/* AUTOTUNE_DEFAULT: by our kernel. `what` says what is done with it. An algorithm that the library
- * then refuses, or does not have for this shape, is none: `refused`. */
+/* Runs the pass by one algorithm; AUTOTUNE_DEFAULT is our kernel. `what` says what is done with it.
+ * If the library then refuses the algorithm, or does not have it for this shape, `refused` says so.
+ */
 static bool by_algorithm(struct gpu_bench *g, const struct subject *s, struct kernel_case *c,
 	int algorithm, measurement what, double *seconds, bool *refused, struct error *error)
 {
@@ -161,7 +163,7 @@ static bool time_algorithm(const struct autotune *autotune, int algorithm, doubl
 
 /* --- is it right? ----------------------------------------------------------------------------- */
 
-/* Ours, and the library's twice. */
+/* Our kernel runs once, and that of the library twice. */
 enum { OURS, THEIRS, AGAIN, RUNS };
 
 static bool copy_halves(
@@ -202,7 +204,7 @@ static bool compare_piece(
 	}
 }
 
-/* In pieces of whole vectors. */
+/* Compares pieces of whole vectors. */
 static bool compare(struct gpu_bench *g, enum compared how, const void *one, const void *other,
 	int64_t bytes, int64_t head_dim, bool *same, struct error *error)
 {
@@ -218,14 +220,14 @@ static bool compare(struct gpu_bench *g, enum compared how, const void *one, con
 	return true;
 }
 
-/* What a pass writes: where each run leaves it, and how ours is compared with theirs. */
+/* Says what a pass writes: where each run leaves it, and how ours is compared with theirs. */
 enum { OUTPUTS = 3 };
 struct outputs {
 	int n;
 	struct output {
 		enum compared how;
 		int64_t bytes;
-		const char *why; /* said where it differs */
+		const char *why; /* what is said when it differs */
 		void *at[RUNS];
 	} of[OUTPUTS];
 };
@@ -236,7 +238,8 @@ static void add_output(struct outputs *outputs, enum compared how, int64_t bytes
 	outputs->of[outputs->n++] = (struct output){how, bytes, why, {ours, theirs, again}};
 }
 
-/* Half of what the backward of all needs, but room for a key's heads. */
+/* Returns half of the workspace that the backward of everything needs, but at least room for one
+ * key's heads. */
 static int64_t workspace_again(const struct subject *s, const struct attention *a, int algorithm)
 {
 	const struct attention_choice choice = choice_of(s, algorithm);
@@ -271,7 +274,7 @@ static bool run_all(struct gpu_bench *g, struct subject *s, const struct kernel_
 	return true;
 }
 
-/* `why`: NULL where it is as right as ours. */
+/* Sets `why` to NULL if the library's result is as right as ours. */
 static bool judge(struct gpu_bench *g, struct subject *s, const struct kernel_case cases[RUNS],
 	const struct outputs *outputs, int algorithm, const char **why, struct error *error)
 {
@@ -300,8 +303,8 @@ static bool judge(struct gpu_bench *g, struct subject *s, const struct kernel_ca
 	return true;
 }
 
-/* As the executor has it: queries, keys and values of a token in one row, four heads to a key, and
- * their gradients alike. */
+/* Lays the operands out as in the executor: queries, keys and values of a token in one row, four
+ * heads to a key, and their gradients alike. */
 static struct attention_backward packed(const struct attention_backward *timed)
 {
 	enum { SEQUENCES = 2, HEADS = 8, KV_HEADS = 2 };
@@ -322,7 +325,7 @@ static struct attention_backward packed(const struct attention_backward *timed)
 	return b;
 }
 
-/* The forward's results lie where the backward's would. */
+/* The forward's results lie where those of the backward would. */
 static bool check_forward(struct gpu_bench *g, struct subject *s,
 	const struct attention_backward *shape, int algorithm, const char **why,
 	struct error *error)
@@ -383,8 +386,8 @@ static bool check_backward(struct gpu_bench *g, struct subject *s,
 	return judge(g, s, cases, &outputs, algorithm, why, error);
 }
 
-/* On the shape that was timed, of which the backward has room for some sequences thrice, and on the
- * other. */
+/* Checks the shape that was timed, of which the backward has room for some sequences three times,
+ * and the other shape. */
 static bool check(struct gpu_bench *g, struct subject *s, int algorithm, const char **why,
 	struct error *error)
 {
@@ -435,7 +438,7 @@ static void keep(struct gpu_bench *g, const struct subject *s, int algorithm, do
 		c->attention_library = g->base.kernels->device->attention_version(&g->base.context);
 }
 
-/* Says what came of it, and keeps what is right and fast. */
+/* Says what came of it, and keeps the algorithm if it is right and fast. */
 static double conclude(
 	struct gpu_bench *g, const struct subject *s, int algorithm, double gain, const char *why)
 {
@@ -454,7 +457,7 @@ static double conclude(
 	return gain;
 }
 
-/* Of several the fastest, if it is right. */
+/* Takes the fastest of several, if it is right. */
 static bool compete(struct gpu_bench *g, struct subject *s, int n, double first, double *chosen,
 	struct error *error)
 {
@@ -473,12 +476,12 @@ static bool compete(struct gpu_bench *g, struct subject *s, int n, double first,
 		  autotune_gain(&autotune, fastest, &gain, error);
 	if (ok)
 		*chosen = first / conclude(g, s, fastest, gain, why);
-	/* Results were copied there. */
+	/* Results were copied there, so the values are made again. */
 	gpu_make_values(g);
 	return ok;
 }
 
-/* As much as a plan sets aside; where there is no such room, none. */
+/* Takes as large a workspace as a plan sets aside, or none where there is no room for it. */
 static void open_workspace(struct gpu_bench *g, struct subject *s)
 {
 	uint64_t address = 0;
@@ -489,7 +492,7 @@ static void open_workspace(struct gpu_bench *g, struct subject *s)
 	s->workspace_bytes = ATTENTION_WORKSPACE_BYTES;
 }
 
-/* Of a backward that the library does not have nothing is said. */
+/* Nothing is said of a backward that the library does not have. */
 bool calibrate_gpu_attention(struct gpu_bench *g, enum attention_pass pass,
 	const struct attention_backward *timed, double first, double *chosen, struct error *error)
 {

@@ -1,4 +1,4 @@
-/* Autotuning: which of several algorithms is fastest on a GPU. Nothing is tried while a model
+/* Autotuning finds which of several algorithms is fastest on a GPU. Nothing is tried while a model
  * trains, where the outcome of a race would decide over bits. So it is tried here, and what won is
  * written down. */
 #include "executor/calibration/gpu/bench.h"
@@ -51,6 +51,6 @@ bool autotune_gain(const struct autotune *c, int algorithm, double *gain, struct
 
 bool autotune_is_faster(double gain)
 {
-	/* What is faster by less may be so by chance. */
+	/* A smaller gain may be chance. */
 	return gain >= 1.02;
 }

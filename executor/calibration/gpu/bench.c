@@ -1,4 +1,4 @@
-/* Repeated timing by the GPU's own clock. */
+/* Times things again and again by the GPU's own clock. */
 #include "executor/calibration/gpu/bench.h"
 
 #include <math.h>
@@ -7,10 +7,10 @@
 
 enum { LEAST_SAMPLES = 5, MOST_SAMPLES = 40, MOST_REPEATS = 200 };
 
-/* s of a sample. */
+/* Seconds of a sample. */
 #define SAMPLE 5e-3
-/* The host needs less for a launch; so long the stream is held for each, so that the device never
- * waits for the host in a sample. */
+/* A launch takes the host less than this. The stream is held for so long for each launch, so that
+ * the device never waits for the host in a sample. */
 #define LAUNCH 10e-6
 
 static bool hold(struct gpu_bench *g, double seconds, struct error *error)
@@ -52,8 +52,8 @@ bool gpu_time(struct gpu_bench *g, void (*run)(void *data), void *data, double *
 	double times[MOST_SAMPLES], total = 0, once;
 	int n = 0;
 
-	/* The first call chooses algorithms and loads kernels, the second one says how long it is.
-	 */
+	/* The first call chooses algorithms and loads kernels, and the second one says how long it
+	 * takes. */
 	for (int i = 0; i < 2; i++)
 		if (!gpu_sample(g, run, data, 1, &once, error))
 			return false;
@@ -71,8 +71,8 @@ bool gpu_time(struct gpu_bench *g, void (*run)(void *data), void *data, double *
 	return true;
 }
 
-/* Values of ordinary size in either dtype: zeros, and what is no number, take less power, and a GPU
- * is then faster. */
+/* Values have ordinary sizes in either dtype. Zeros and NaNs take less power, and a GPU is then
+ * faster. */
 void gpu_make_values(struct gpu_bench *g)
 {
 	uint16_t *halves = (uint16_t *)g->pinned;

@@ -1,12 +1,12 @@
-/* Autotuning: which algorithm of cuBLASLt is fastest for a GEMM. Its first heuristic result is what
- * it expects to be fastest without having tried. */
+/* Autotuning finds which algorithm of cuBLASLt is fastest for a GEMM. The first result of its
+ * heuristic is what it expects to be fastest without having tried. */
 #include "executor/calibration/gpu/bench.h"
 
 #include <string.h>
 
 enum { ALGORITHMS = 8 };
 
-/* A GEMM, and its algorithms. */
+/* A GEMM, and the algorithms for it. */
 struct subject {
 	struct kernel_case *product;
 	struct gemm_algorithm algorithms[ALGORITHMS];
@@ -24,7 +24,7 @@ static struct gemm_choice choice_of(const struct gemm *g, const struct gemm_algo
 		.algorithm = *algorithm};
 }
 
-/* Only the library's word is forgiven, not what an event says. */
+/* Forgives what the library refuses, but not what an event says. */
 static bool time_algorithm(const struct autotune *autotune, int algorithm, double *seconds,
 	bool *refused, struct error *error)
 {
@@ -103,9 +103,9 @@ static bool choose(struct gpu_bench *g, struct kernel_case *c, enum product_form
 	return true;
 }
 
-/* On what collectives leave, where --nccl says how much they may take: the fastest way is another
- * one there. What a product takes is still measured on all of the GPU; the cost model has a term
- * for collectives. */
+/* Tries the algorithms on the multiprocessors that collectives leave, where --nccl says how many
+ * they may take, because another one may be fastest there. What a product takes is still measured
+ * on all of the GPU, since the cost model has a term for collectives. */
 bool calibrate_gpu_choice(struct gpu_bench *g, struct kernel_case *c, enum product_form form,
 	double first, double *chosen, struct error *error)
 {
@@ -113,7 +113,7 @@ bool calibrate_gpu_choice(struct gpu_bench *g, struct kernel_case *c, enum produ
 	int alone = context->beside, most = g->base.options->nccl.max_ctas;
 
 	*chosen = first;
-	/* In fp32 few train, and slowly. */
+	/* Few train in fp32, which is slow. */
 	if (!g->base.options->choose || c->of.gemm.dtype != DTYPE_BF16)
 		return true;
 	context->beside = alone != 0 && most > 0 ? most : alone;

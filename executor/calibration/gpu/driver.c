@@ -1,5 +1,5 @@
-/* Measures the GPUs of this machine: opening them, taking times, and where the figures come from.
- */
+/* Measures the GPUs of this machine: opens them, takes times, and writes down where the figures
+ * come from. */
 #include "executor/calibration/gpu/bench.h"
 #include "executor/calibration/gpu/gpu.h"
 
@@ -12,7 +12,7 @@
 
 enum { PINNED_BYTES = 64 << 20, MEMORY_LEAST = 512 << 20 };
 
-/* s of all samples of one figure. */
+/* Seconds of all samples of one figure. */
 #define BUDGET_QUICK 0.03
 #define BUDGET_FULL  0.1
 
@@ -69,7 +69,7 @@ static bool make_memory(struct gpu_bench *g, struct error *error)
 	char *clock = NULL;
 	void *pinned = NULL;
 
-	/* Operands and results of the largest product of products.c: 2.6 GiB of an
+	/* The largest product of products.c needs this much for operands and result: 2.6 GiB of an
 	 * H100. */
 	g->memory_bytes =
 		max_i64(MEMORY_LEAST, (int64_t)(20 << 20) * max_i64(g->multiprocessors, 1));
@@ -92,7 +92,7 @@ static bool open_gpu(struct gpu_bench *g, struct error *error)
 	if (!find_device(g, error) || !find_kernels(g, error) ||
 		!gpu_stopwatch_open(&g->watch, g->api, error) || !make_memory(g, error))
 		return false;
-	/* As kernels run beside collectives, where there will be any. */
+	/* Kernels run as they will beside collectives, if there will be any. */
 	g->base.context = (struct kernel_context){.threads = 1,
 		.beside = g->gpus > 1 || g->base.options->launcher.ranks > 1 ? KERNELS_SOME : 0,
 		.workspace = g->workspace,
@@ -119,7 +119,7 @@ static void close_gpu(struct gpu_bench *g)
 		g->api->cuDevicePrimaryCtxRelease(0);
 }
 
-/* --- where it comes from --- */
+/* --- where the figures come from --- */
 
 static void add_versions(const struct gpu_bench *g, struct text *text)
 {
@@ -162,7 +162,7 @@ static const char *provenance(const struct gpu_bench *g)
 	return copy;
 }
 
-/* The driver keeps some of a GPU's memory for itself: plans have what a process can get. */
+/* The driver keeps some of a GPU's memory for itself. Plans have what a process can get. */
 static bool measure_room(struct gpu_bench *g, struct error *error)
 {
 	size_t available = 0, total = 0;
@@ -205,13 +205,14 @@ bool calibrate_gpus(const struct calibrate_options *options, struct arena *arena
 		.topology = topology};
 
 	*c = (struct calibration){0};
-	/* What will be needed is looked for before a minute has passed. */
+	/* What will be needed is looked for first, and not after a minute. */
 	if (!device_cuda_available(&g.gpus, error) ||
 		((g.gpus > 1 || launcher->ranks > 1) && nccl_api(error) == NULL))
 		return false;
 	g.api = cuda_api(error);
 	g.base.kernels = g.api->kernels != NULL ? g.api->kernels : kernels_by_name("cuda");
-	/* Together first: no rank waits while the first rank measures alone. */
+	/* All ranks measure together first, so that none waits while the first rank measures
+	 * alone. */
 	if (!calibrate_gpu_collectives(&g.base, g.gpus, error))
 		return false;
 	if (launcher->rank > 0)

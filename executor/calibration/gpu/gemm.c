@@ -10,7 +10,7 @@ bool gpu_make_gemm(struct gpu_bench *g, enum dtype dtype, const struct product_s
 {
 	int64_t width = dtype_bytes(dtype);
 	bool ta = form == PRODUCT_WEIGHT_GRADIENT, tb = form == PRODUCT_FORWARD;
-	/* What the layer gives, and its gradient, has rows as the executor lays them. */
+	/* The rows of what the layer gives, and of its gradient, lie as the executor lays them. */
 	int64_t ldc = tb ? gpu_row(s->n) : s->n, lda = gpu_row(ta ? s->m : s->k);
 	int64_t c_bytes = s->m * ldc * (ta ? 4 : width);
 	int64_t a = up((ta ? s->k : s->m) * lda * width), b = up(s->n * s->k * width);

@@ -1,4 +1,5 @@
-/* A GPU's memory, its way to the host's, what a launch costs, and the end of a step. */
+/* Measures a GPU's memory, its way to the host's memory, what a launch costs, and the end of a
+ * step. */
 #include "executor/calibration/gpu/bench.h"
 #include "executor/ranks/ranks.h"
 
@@ -6,7 +7,7 @@
 
 enum { LAUNCHES = 200 };
 
-/* Of three arrays of n floats. */
+/* Adds three arrays of n floats. */
 static struct kernel_case adds(struct gpu_bench *g, int64_t n)
 {
 	float *y = (float *)g->memory;
@@ -15,7 +16,7 @@ static struct kernel_case adds(struct gpu_bench *g, int64_t n)
 		.bench = &g->base, .dtype = DTYPE_FP32, .arrays = {y, y + n, y + 2 * n}, .n = n};
 }
 
-/* With an event before and behind, as the executor issues an operation. */
+/* Launches with an event before and behind, as the executor issues an operation. */
 static bool issue(struct gpu_bench *g, struct kernel_case *c, struct error *error)
 {
 	return cuda_check(g->api, g->api->cuEventRecord(g->watch.start, g->watch.stream),
@@ -79,7 +80,7 @@ static bool measure_host_link(struct gpu_bench *g, struct error *error)
 
 	if (!gpu_time(g, run_copy, &up, &to, error) || !gpu_time(g, run_copy, &down, &from, error))
 		return false;
-	/* Offloaded states go both ways; the slower one is what a plan can count on. */
+	/* Offloaded states go both ways, and a plan can count on the slower one. */
 	g->topology->host.pcie_bandwidth = (double)g->pinned_bytes / fmax(to, from);
 	bench_say(&g->base,
 		"host to GPU: %.2f GB/s, GPU to host: %.2f GB/s (pinned, one way at a time)",
@@ -102,7 +103,7 @@ static void run_adamw(void *data)
 	bench->kernels->device->adamw(&bench->context, &c->adamw, NULL, NULL, NULL);
 }
 
-/* Reads four arrays and writes three of them. */
+/* Reads four arrays and writes three. */
 static bool measure_optimizer(struct gpu_bench *g, struct error *error)
 {
 	int64_t n = g->memory_bytes / 4 / (int64_t)sizeof(float) / 64 * 64;
@@ -154,12 +155,13 @@ static bool measure_gradient_norm(struct gpu_bench *g, struct error *error)
 
 bool calibrate_gpu_memory(struct gpu_bench *g, struct error *error)
 {
-	/* While the memory holds ordinary values: what is exact costs more where they lie apart. */
+	/* This runs while the memory holds ordinary values: an exact sum costs more where values
+	 * lie far apart. */
 	return measure_launches(g, error) && measure_gradient_norm(g, error) &&
 	       measure_stream(g, error) && measure_host_link(g, error);
 }
 
-/* Writes over all of the memory. */
+/* This writes over all of the memory. */
 bool calibrate_gpu_update(struct gpu_bench *g, struct error *error)
 {
 	return measure_optimizer(g, error);

@@ -1,9 +1,9 @@
-/* A GPU's matrix products.
+/* Measures a GPU's matrix products.
  *
- * Products are fitted where the tiles of any library fill the multiprocessors evenly: m of 128 rows
- * for each of them. What such a product of depth k takes is a line, 2 m n (k + half_k) / flops, as
- * the simulator has it; other shapes follow from their tiles, by how much those that were measured
- * differ from that (simulator/devices/product.c). */
+ * Products are fitted where the tiles of any library fill the multiprocessors evenly: m has 128
+ * rows for each of them. What such a product of depth k takes is a line, 2 m n (k + half_k) /
+ * flops, as in the simulator. Other shapes follow from their tiles, by how much the measured shapes
+ * differ from that line (simulator/devices/product.c). */
 #include "executor/calibration/gpu/bench.h"
 
 #include <math.h>
@@ -11,8 +11,9 @@
 enum { TILE = 128, FIT_N = 4096, CHUNKS = 256 };
 static const int64_t depths[] = {256, 512, 1024, 2048, 4096, 8192};
 
-/* Projections of GPT-2 124M and 1.5B and of Llama-2-7B and their heads, and a large square; for the
- * tokens of small micro-batches, and of such as fill a GPU's memory. `wide`: in bf16 alone. */
+/* These are the projections of GPT-2 124M and 1.5B and of Llama-2-7B, their heads, and a large
+ * square, for as many tokens as small micro-batches have, and as those that fill a GPU's memory.
+ * `wide` ones are timed in bf16 alone. */
 static const struct layer {
 	int64_t tokens, out, in;
 	bool wide;
@@ -28,7 +29,7 @@ static const struct layer {
 
 static struct product_shape filling(const struct gpu_bench *g, int64_t k)
 {
-	/* An even number of tiles, for those of 256 rows. */
+	/* The number of tiles is even, for tiles of 256 rows. */
 	return (struct product_shape){
 		TILE * (g->multiprocessors + g->multiprocessors % 2), FIT_N, k};
 }
@@ -83,7 +84,7 @@ static bool measure_line(
 
 /* --- the table --- */
 
-/* Where nothing was chosen there is one figure. */
+/* Where nothing was chosen there is one figure only. */
 static void drop_equal_rates(struct calibration *c)
 {
 	for (int i = 0; i < c->n_products; i++)
@@ -96,7 +97,7 @@ static bool measure_layer(
 {
 	double rates[PRODUCT_FORMS];
 
-	/* Results lie where the next operands are: fp32 as bf16 is no number here and there. */
+	/* Results lie where the next operands are, and fp32 read as bf16 is NaN here and there. */
 	if (!gpu_fill(g, error))
 		return false;
 	for (int form = 0; form < PRODUCT_FORMS; form++) {

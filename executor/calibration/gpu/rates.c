@@ -1,24 +1,24 @@
-/* A GPU's kernels other than products: attention by head and length, what works row by row by the
- * width of rows, element-wise ones. Each with so many elements that no cache holds
+/* Measures a GPU's kernels other than products: attention by head and length, kernels that work row
+ * by row by the width of rows, and element-wise ones. Each has so many elements that no cache holds
  * them and every multiprocessor is busy for long. */
 #include "executor/calibration/gpu/bench.h"
 
 #include <math.h>
 
-/* The memory in equal parts, one for each operand; so many elements of bf16 at most. */
+/* The memory is cut into equal parts, one for each operand, of at most so many elements of bf16. */
 enum { SLOTS = 10, ELEMENTS = 1 << 26, HEADS = 32 };
 enum { TABLE_SLOT = 4, TABLE_SLOTS = 4, LOGIT_SLOTS = 8, LAST_SLOT = SLOTS - 1 };
 enum { GPT2_VOCABULARY = 50257, LLAMA_VOCABULARY = 32000 };
 
 struct rate_case {
-	struct kernel_case kernel; /* its rows and width are what is asked for */
+	struct kernel_case kernel; /* its rows and width are those that are asked for */
 	struct gpu_bench *gpu;
 	const struct rated *what;
-	int64_t slot;     /* bytes */
-	int64_t elements; /* that are counted */
+	int64_t slot;     /* in bytes */
+	int64_t elements; /* how many elements are counted */
 };
 
-/* What is measured: how it is made ready (false: no room), and how it runs. */
+/* Says what is measured: how it is made ready (false when there is no room), and how it runs. */
 struct rated {
 	enum calibration_kernel_kind kernel;
 	int64_t width, length;
@@ -38,8 +38,8 @@ static int64_t rows_of(const struct rate_case *c, int64_t width)
 
 /* --- attention --- */
 
-/* `elements`: the operations that are executed, the causal half of 4 T s a d; backward counts as
- * 2.5 times as much. */
+/* `elements` are the operations that are executed: the causal half of 4 T s a d in forward, and 2.5
+ * times as much in backward. */
 static bool make_attention(struct rate_case *c)
 {
 	int64_t d = c->what->width, length = c->what->length, width = HEADS * d;
@@ -69,7 +69,7 @@ static bool make_norm(struct rate_case *c)
 	return true;
 }
 
-/* As a block has it: added to the gradient of the residual stream. */
+/* As in a block, the result is added to the gradient of the residual stream. */
 static bool make_norm_backward(struct rate_case *c)
 {
 	bool centred = c->what->kernel == KERNEL_LAYERNORM_BACKWARD;
@@ -123,7 +123,7 @@ static bool make_rows(struct rate_case *c)
 
 /* --- what depends on tokens --- */
 
-/* As words of a language are: the i-th commonest as often as 1 / i. */
+/* Tokens come as often as words of a language: the i-th commonest one with a frequency of 1 / i. */
 static bool put_tokens(struct rate_case *c, int64_t n, int64_t vocabulary)
 {
 	struct gpu_bench *g = c->gpu;
@@ -183,7 +183,7 @@ static bool make_embedding_backward(struct rate_case *c)
 	       put_tokens(c, c->kernel.rows, GPT2_VOCABULARY);
 }
 
-/* Rows as far apart as the executor lays them. */
+/* Rows are as far apart as the executor lays them. */
 static bool make_loss(struct rate_case *c)
 {
 	int64_t width = c->what->width, stride = gpu_row(width);
@@ -208,7 +208,7 @@ static bool make_loss(struct rate_case *c)
 	{                                                                                          \
 		kind, 4096, 0, make, run                                                           \
 	}
-/* Backward of attention behind forward of the same shape, whose sums it reads. */
+/* The backward of attention comes behind the forward of the same shape, whose sums it reads. */
 #define ATTENTION(d, length)                                                                       \
 	{KERNEL_ATTENTION, d, length, make_attention, run_attention},                              \
 	{                                                                                          \
@@ -288,7 +288,7 @@ static bool measure_rate(struct gpu_bench *g, const struct rated *what, struct e
 
 	calibration_add_kernel(calibration, &kernel);
 	say(g, &kernel);
-	/* What a topology has told of attention since before there was a list. */
+	/* Topologies have said this of attention since before there was a list. */
 	if (what->width == 128 && what->length == 4096 && what->kernel == KERNEL_ATTENTION)
 		calibration->attention_forward_flops = kernel.rate;
 	if (what->width == 128 && what->length == 4096 && what->kernel == KERNEL_ATTENTION_BACKWARD)

@@ -1,29 +1,29 @@
-/* What is left of the rate of products after a while. A GPU that computes without a pause comes to
- * its power limit and clocks down, further as it grows hot; the products of the table were timed
- * for a tenth of a second each. So a layer's products are run for long, as in a step: between them
- * memory is moved for a quarter of the time, which draws less power. */
+/* Measures what is left of the rate of products after a while. A GPU that computes without a pause
+ * comes to its power limit and clocks down, further as it grows hot, while the products of the
+ * table were timed for a tenth of a second each. So a layer's products are run for long, as in a
+ * step: between them memory is moved for a quarter of the time, which draws less power. */
 #include "executor/calibration/gpu/bench.h"
 
 #include <math.h>
 
 enum { CHUNKS = 256 };
 
-/* s: until it is as hot as it will be, and what is then looked at. */
+/* Seconds until it is as hot as it will be, and seconds that are then looked at. */
 #define HEAT_QUICK  2.0
 #define HEAT_FULL   10.0
 #define WATCH_QUICK 1.0
 #define WATCH_FULL  5.0
 #define CHUNK       0.1
-/* Of moving memory over that of products. */
+/* Time of moving memory over that of products. */
 #define MEMORY_PART (1.0 / 3)
 
 struct load {
 	struct gpu_bench *gpu;
 	struct kernel_case products[PRODUCT_FORMS];
-	double alone;             /* s of these, as in the table */
-	int64_t elements, copies; /* that are moved behind each product, and how often */
+	double alone;             /* seconds of these products, as in the table */
+	int64_t elements, copies; /* how many are moved behind each product, and how often */
 	int repeats, done;
-	struct gpu_facts facts; /* while it was under way */
+	struct gpu_facts facts; /* those noted while it was under way */
 };
 
 struct chunks {
@@ -31,7 +31,7 @@ struct chunks {
 	double seconds[CHUNKS], clocks[CHUNKS], watts[CHUNKS];
 };
 
-/* As long as the table says that this shape takes; 0: it is not in it. */
+/* Returns how long this shape takes by the table, or 0 if the table does not have it. */
 static double seconds_alone(const struct calibration *c, const struct product_shape *s)
 {
 	for (int i = 0; i < c->n_products; i++) {
@@ -43,7 +43,7 @@ static double seconds_alone(const struct calibration *c, const struct product_sh
 	return 0;
 }
 
-/* In the first half of the memory. */
+/* The product must fit into the first half of the memory. */
 static bool fits(const struct gpu_bench *g, const struct gemm *gemm)
 {
 	const char *end = (const char *)gemm->c + gemm->m * gemm->ldc * dtype_bytes(gemm->c_dtype);
@@ -71,7 +71,7 @@ static bool make_products(struct gpu_bench *g, int64_t tokens, struct load *load
 	return true;
 }
 
-/* From the first half to the second, so that operands stay what they are. */
+/* Copies from the first half to the second, so that operands stay what they are. */
 static void run_copy(void *data)
 {
 	struct load *load = data;
@@ -82,7 +82,7 @@ static void run_copy(void *data)
 		load->elements);
 }
 
-/* The last time the driver is asked, while the GPU has yet to do most of what it was given. */
+/* Asks the driver for the last time while the GPU still has to do most of what it was given. */
 static void run_load(void *data)
 {
 	struct load *load = data;
@@ -145,7 +145,7 @@ bool calibrate_gpu_sustained(struct gpu_bench *g, struct error *error)
 	struct chunks chunks = {0};
 	double heat = g->base.options->quick ? HEAT_QUICK : HEAT_FULL, copy;
 
-	/* So many tokens as fill it, or as fit. */
+	/* There are so many tokens as fill the GPU, or as fit. */
 	if (!make_products(g, 65536, &load) && !make_products(g, 4096, &load))
 		return error_set(error, EXIT_CODE_INTERNAL, "no room for a layer's products");
 	if (!gpu_fill(g, error) || !gpu_time(g, run_copy, &load, &copy, error))
