@@ -1,4 +1,4 @@
-/* Which checkpoint a run goes on from: the newest that is whole. */
+/* Chooses the checkpoint that a run goes on from: the newest one that is whole. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 static bool look(struct arena *arena, const char *folder, const struct model *model,
 	enum checkpoint_depth depth, struct manifest *manifest, struct error *error)
 {
-	/* Which files there should be is known with the model. */
+	/* The model says which files there should be. */
 	if (model == NULL) {
 		if (!manifest_read(arena, folder, NULL, manifest, error))
 			return false;
@@ -20,13 +20,14 @@ static bool look(struct arena *arena, const char *folder, const struct model *mo
 	       (depth == CHECKPOINT_LOOK || checkpoint_verify(manifest, 0, 1, error));
 }
 
-/* The message of what is passed over, as a line. */
+/* Writes the message about what is passed over as a line. */
 static void say_skipped(const struct error *why, int64_t next, struct text *notes)
 {
 	text_printf(notes, "%s; going back to step %lld\n", why->message, (long long)next);
 }
 
-/* The newest that is whole; the error is that of the newest of all. */
+/* Finds the newest checkpoint that is whole. If there is none, the error is that of the newest of
+ * all. */
 static bool find_newest(struct arena *arena, const char *path, const int64_t *steps, int n,
 	const struct model *model, enum checkpoint_depth depth, struct manifest *manifest,
 	struct text *notes, struct error *error)
@@ -89,7 +90,7 @@ bool checkpoint_find(struct arena *arena, const char *path, const struct model *
 
 /* --- by all ranks --- */
 
-/* The step of the checkpoint before one; 0: there is none. */
+/* Returns the step of the checkpoint before one, or 0 if there is none. */
 static int64_t before(struct arena *arena, const char *folder)
 {
 	int64_t *steps, step = checkpoint_step_of(checkpoint_name(arena, folder)), found = 0;
@@ -100,8 +101,8 @@ static int64_t before(struct arena *arena, const char *folder)
 	return found;
 }
 
-/* Each rank's part; false on all of them when one is not content. `step` of the first rank's is
- * where it would go back to. */
+/* Each rank has looked at its part. Returns false on all ranks when one of them is not content.
+ * `step` of the first rank's part is where it would go back to. */
 static bool all_content(struct comm *comm, void *scratch, struct checkpoint_part *mine,
 	struct checkpoint_part *parts, struct error *error)
 {

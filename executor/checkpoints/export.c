@@ -1,4 +1,5 @@
-/* A checkpoint as one safetensors file, with the config.json that Hugging Face reads beside it. */
+/* Exports a checkpoint as one safetensors file, with the config.json that Hugging Face reads beside
+ * it. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,8 @@ static bool io_error(const struct exporter *e, struct error *error)
 	return error_set(error, EXIT_CODE_ENVIRONMENT, "%s: cannot be written", e->path);
 }
 
-/* Of a model with adapters these alone, as peft's adapter_model.safetensors calls them. */
+/* Of a model with adapters only these are exported, with the names of peft's
+ * adapter_model.safetensors. */
 static bool is_exported(const struct exporter *e, int parameter)
 {
 	return e->model->architecture.trainable.rank == 0 ||
@@ -38,7 +40,7 @@ static const char *name_of(struct exporter *e, int parameter, int64_t part)
 	return arena_printf(&e->arena, "base_model.model.%s", name);
 }
 
-/* The tensor of a parameter, or of one of its experts, that begins at a byte of the data. */
+/* Writes the tensor of a parameter, or of one of its experts, that begins at a byte of the data. */
 static int64_t write_entry(
 	struct exporter *e, struct writer *writer, int index, int64_t part, int64_t offset)
 {
@@ -64,7 +66,8 @@ static int64_t write_entry(
 	return offset;
 }
 
-/* The header: tensors in model order; padded so that data starts at a multiple of 8. */
+/* Writes the header. Tensors come in model order, and padding lets the data start at a multiple of
+ * 8. */
 static bool write_header(struct exporter *e, struct error *error)
 {
 	struct text text = {0};
@@ -90,7 +93,7 @@ static bool write_header(struct exporter *e, struct error *error)
 	return ok || io_error(e, error);
 }
 
-/* A piece's elements to where they are in the whole parameter. */
+/* Places the elements of a piece where they are in the whole parameter. */
 static void place(const struct manifest *m, const struct checkpoint_piece *piece, const float *from,
 	float *to)
 {
@@ -104,7 +107,8 @@ static void place(const struct manifest *m, const struct checkpoint_piece *piece
 	}
 }
 
-/* Weights of a parameter from the pieces that it lies in; `scratch` has room for each. */
+/* Gathers the weights of a parameter from the pieces that it lies in. `scratch` has room for each
+ * piece. */
 static bool gather(
 	struct exporter *e, int parameter, float *values, float *scratch, struct error *error)
 {

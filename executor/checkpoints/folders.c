@@ -16,14 +16,14 @@ static bool failed(struct error *error, const char *what, const char *path)
 		error, EXIT_CODE_FAULT, "checkpoint: %s %s: %s", what, path, strerror(errno));
 }
 
-/* From the fault's operation on. */
+/* The disk stays full from the operation of the fault on. */
 static bool is_full(const struct store *store, int64_t operation)
 {
 	return fault_hits(&store->fault, FAULT_CHECKPOINT_FULL, store->rank,
 		min_i64(operation, store->fault.step));
 }
 
-/* Whether this operation is to fail; errno is set then. */
+/* Is this operation to fail? If so, errno is set. */
 static bool struck(struct store *store, enum fault_kind *kind)
 {
 	int64_t operation = store->operations++;
@@ -87,7 +87,7 @@ bool store_write(struct store *store, int fd, const char *path, const void *data
 
 	if (struck(store, &kind)) {
 		int number = errno;
-		/* A full disk takes a part first. */
+		/* A full disk first takes a part. */
 		if (kind == FAULT_CHECKPOINT_SHORT)
 			(void)write_all(fd, data, bytes / 2);
 		errno = number;

@@ -1,4 +1,4 @@
-/* Initial weights: every element depends on its own index only, so threads share them out. */
+/* Makes initial weights. Every element depends on its own index only, so threads share them out. */
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -16,8 +16,8 @@ struct init {
 	int thread, threads;
 };
 
-/* Elements of the whole parameter. How deep the whole model is counts, of which this may be a
- * stage. */
+/* Fills elements of the whole parameter. The depth of the whole model counts, even if this is a
+ * stage of it. */
 static void fill_run(
 	const struct model *model, int index, int64_t seed, int64_t first, int64_t n, float *out)
 {
@@ -42,11 +42,11 @@ static void fill_run(
 			out[i] = 1;
 		break;
 	case INIT_ZERO:
-		break; /* as the shard is */
+		break; /* the shard ends here too */
 	}
 }
 
-/* Elements of the rank's part of it. */
+/* Fills elements of the rank's part of the parameter. */
 static void fill(const struct init *init, int parameter, int64_t first, int64_t n, float *out)
 {
 	const struct weights *w = init->weights;
@@ -61,7 +61,7 @@ static void fill(const struct init *init, int parameter, int64_t first, int64_t 
 	}
 }
 
-/* Elements [first, first + n) of a unit. */
+/* Fills elements [first, first + n) of a unit. */
 static void init_part(
 	const struct init *init, const struct unit *unit, int64_t first, int64_t n, float *part)
 {
@@ -82,8 +82,7 @@ static float kept_as(enum dtype dtype, float x)
 	return dtype == DTYPE_BF16 ? bf16_to_float(bf16_from_float(x)) : x;
 }
 
-/* A buffer may be in the compute dtype, where there is one: what the master dtype has of the
- * weights. */
+/* A buffer in the compute dtype gets the weights that the master dtype has, rounded. */
 static void init_piece(const struct init *init, const struct unit *unit, enum dtype dtype,
 	void *address, int64_t first, int64_t n)
 {
@@ -103,7 +102,7 @@ static void init_piece(const struct init *init, const struct unit *unit, enum dt
 	}
 }
 
-/* This thread's pieces of a buffer that holds the unit from element `first` on. */
+/* Fills this thread's pieces of a buffer that holds the unit from element `first` on. */
 static void init_buffer(
 	struct init *init, const struct unit *unit, enum buffer_role role, int64_t first, int64_t n)
 {
@@ -120,7 +119,7 @@ static void init_buffer(
 				min_i64(PIECE, n - at));
 }
 
-/* The rank's shard, and under ZeRO-1 and -2 the whole unit that every rank keeps. */
+/* Fills the rank's shard, and under ZeRO-1 and -2 the whole unit that every rank keeps. */
 static void *init_units(void *data)
 {
 	struct init *init = data;

@@ -1,4 +1,4 @@
-/* manifest.json, out and in. */
+/* Writes and reads manifest.json. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

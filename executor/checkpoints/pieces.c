@@ -1,4 +1,4 @@
-/* What all of checkpointing shares: names, and who writes what. */
+/* Holds what all of checkpointing shares: names, and who writes what. */
 #include "executor/checkpoints/checkpoints.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@ const char *checkpoint_partial_folder(struct arena *arena, const char *folder, i
 	return arena_printf(arena, "%s/.step-%08lld.partial", folder, (long long)step);
 }
 
-/* Without slashes at the end. */
+/* Returns the length without slashes at the end. */
 static size_t path_length(const char *path)
 {
 	size_t length = strlen(path);
@@ -26,7 +26,7 @@ static size_t path_length(const char *path)
 	return length;
 }
 
-/* As it was given, not where a link leads. */
+/* Returns the name as it was given, and not where a link leads. */
 const char *checkpoint_name(struct arena *arena, const char *path)
 {
 	const char *whole = arena_strndup(arena, path, path_length(path));
@@ -101,9 +101,9 @@ struct digest checkpoint_model_digest(const struct model *model)
 	return digest;
 }
 
-/* The slices of a unit that lie in the rank's chunk of it. What tensor ranks have alike is the
- * first one's, a table that two stages have the first stage's. `place`: the file and the part of
- * the unit. */
+/* Finds the slices of a unit that lie in the rank's chunk of it. What tensor ranks have alike is
+ * written by the first of them, and a table that two stages have by the first stage. `place` has
+ * the file and the part of the unit. */
 static int unit_pieces(const struct model *model, const struct unit *unit, int64_t first,
 	int arrays, struct checkpoint_piece place, struct checkpoint_piece *pieces, int64_t *bytes)
 {

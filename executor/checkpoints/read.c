@@ -1,4 +1,4 @@
-/* Reading: every rank takes from the pieces what lies in its own shards. */
+/* Reads a checkpoint: every rank takes from the pieces what lies in its own shards. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ static bool read_at(const struct loader *loader, int file, int64_t offset, void 
 	return store_read_at(loader->fds[file], loader->paths[file], offset, data, bytes, error);
 }
 
-/* The first piece of a tensor rank's part of a parameter that ends after `element`. */
+/* Returns the first piece of a tensor rank's part of a parameter that ends after `element`. */
 static int first_piece(
 	const struct manifest *m, int parameter, int64_t tensor_rank, int64_t element)
 {
@@ -70,7 +70,7 @@ static int first_piece(
 	return low;
 }
 
-/* One run of fp32 in a file into elements [at, at + n) of one of the rank's arrays. */
+/* Reads one run of fp32 in a file into elements [at, at + n) of one of the rank's arrays. */
 static bool read_run(const struct loader *loader, int file, int64_t offset,
 	const struct weights_shard *to, int array, int64_t at, int64_t n, struct error *error)
 {
@@ -91,7 +91,8 @@ static bool read_run(const struct loader *loader, int file, int64_t offset,
 	return ok;
 }
 
-/* Elements that lie one behind the other in the checkpoint into the rank's arrays, from `at` on. */
+/* Reads elements that lie one behind the other in the checkpoint into the rank's arrays, from `at`
+ * on. */
 static bool load_held(const struct loader *loader, int parameter,
 	const struct parameter_holder *held, const struct weights_shard *to, int64_t at,
 	struct error *error)
@@ -116,8 +117,9 @@ static bool load_held(const struct loader *loader, int parameter,
 	return true;
 }
 
-/* Elements of the rank's own part of a parameter: runs of the whole one, each of which the
- * checkpoint's ranks have in parts of their own. Padding, at its end, stays 0. */
+/* Reads elements of the rank's own part of a parameter. They are runs of the whole parameter, and
+ * the ranks that wrote the checkpoint have each run in parts of their own. Padding at the end stays
+ * 0. */
 static bool load_range(const struct loader *loader, const struct unit_slice *slice, int64_t begin,
 	int64_t end, const struct weights_shard *to, int64_t at, struct error *error)
 {

@@ -15,7 +15,7 @@
 
 /* --- the lock --- */
 
-/* "HOST PID", for whoever finds it locked. */
+/* Writes "HOST PID" for whoever finds the folder locked. */
 static void sign(int fd)
 {
 	char host[256] = "", line[300];
@@ -43,7 +43,8 @@ static bool taken(const char *folder, int fd, struct error *error)
 		folder, pid, host);
 }
 
-/* Not closed when a rank is executed: the lock is the job's, not the parent's. */
+/* The descriptor is not closed when a rank is executed, because the lock belongs to the job and not
+ * to the parent. */
 bool run_folder_lock(const char *folder, int *fd, struct error *error)
 {
 	char path[4096];

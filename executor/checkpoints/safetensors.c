@@ -33,7 +33,7 @@ static bool map(const char *path, struct safetensors_file *file, struct error *e
 		path, file->bytes);
 }
 
-/* The dtypes that weights can start from. */
+/* Weights can start from these dtypes. */
 static const struct {
 	const char *name;
 	enum dtype dtype;
@@ -104,7 +104,7 @@ static bool read_index(struct arena *arena, const char *folder, const char *inde
 	return ok;
 }
 
-/* The files of `path`, NULL-terminated. */
+/* Lists the files of `path`, NULL-terminated. */
 static bool list_files(
 	struct arena *arena, const char *path, const char ***paths, struct error *error)
 {
@@ -142,7 +142,7 @@ static bool open_files(
 
 /* --- which tensor is which parameter --- */
 
-/* Hugging Face's GPT-2 on the hub has no "transformer." in front. */
+/* Hugging Face's GPT-2 on the hub has no "transformer." in front of its names. */
 static bool names_match(const char *parameter, const char *tensor)
 {
 	static const char prefix[] = "transformer.";
@@ -193,7 +193,7 @@ const char *safetensors_name(
 		arena, "%.*s.%" PRId64 "%s", (int)length, p->name, part, p->name + length);
 }
 
-/* Of so many parts of it one. */
+/* Checks the shape of one of `parts` parts. */
 static bool check_shape(const struct parameter *parameter, int64_t parts,
 	const struct safetensor *tensor, bool transposed, struct error *error)
 {
@@ -212,7 +212,7 @@ static bool check_shape(const struct parameter *parameter, int64_t parts,
 		(long long)first, (long long)second);
 }
 
-/* Causal masks and frequencies that some files carry; the head of a model that ties it. */
+/* Some files carry causal masks and frequencies, or the head of a model that ties it. */
 static bool has_no_use(const struct model *model, const char *name)
 {
 	static const char *const endings[] = {
@@ -227,7 +227,8 @@ static bool has_no_use(const struct model *model, const char *name)
 	return model->architecture.tied_head && strcmp(name, "lm_head.weight") == 0;
 }
 
-/* The tensors of one parameter, behind those that were found; `used` says so of each. */
+/* Finds the tensors of one parameter behind those that were found. `used` says so of each
+ * tensor. */
 static bool match_parameter(struct arena *arena, const char *path, const struct model *model, int p,
 	struct safetensors *weights, int *n, bool *used, struct error *error)
 {
@@ -239,7 +240,7 @@ static bool match_parameter(struct arena *arena, const char *path, const struct 
 		const char *name = safetensors_name(arena, model, p, i);
 		int at = weights->n > 0 ? find_tensor(weights, *n % weights->n, name) : -1;
 
-		/* The weights of the model that adapters are added to. */
+		/* These are the weights of the model that adapters are added to. */
 		if (at < 0 && parameter_is_adapter(model, p)) {
 			weights->of_parameter[p] = -1;
 			return true;
@@ -314,7 +315,7 @@ static float from_half(uint32_t half)
 		return from_bits(sign | 0x7f800000u | fraction << 13);
 	if (exponent > 0)
 		return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
-	/* Subnormal: fraction * 2^-24. */
+	/* A subnormal number is fraction * 2^-24. */
 	float value = (float)fraction * 0x1p-24f;
 	return sign != 0 ? -value : value;
 }
@@ -346,7 +347,7 @@ void safetensors_read(const struct safetensors *weights, const struct model *mod
 	}
 }
 
-/* Elements of the rank's part of a parameter. */
+/* Reads elements of the rank's part of a parameter. */
 static void read_part(const struct safetensors *weights, const struct weights *to, int parameter,
 	int64_t first, int64_t n, float *out)
 {
@@ -364,7 +365,7 @@ static void read_part(const struct safetensors *weights, const struct weights *t
 	}
 }
 
-/* Elements [begin, end) of the unit. */
+/* Loads elements [begin, end) of the unit. */
 static void load_run(const struct safetensors *weights, const struct weights *to,
 	const struct unit_slice *slice, int64_t begin, int64_t end,
 	const struct weights_shard *shard)

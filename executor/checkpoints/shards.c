@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* base/ gives one-shot digests; gathered tensors come in pieces. */
+/* base/ gives one-shot digests, but gathered tensors come in pieces. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -32,7 +32,7 @@ static void *resident(const struct weights *weights, enum buffer_role role, int 
 	return buffer >= 0 ? buffers_address(weights->buffers, buffer) : NULL;
 }
 
-/* The weights that are updated: the shard, or the host's master copy of it. */
+/* Returns the weights that are updated: the shard, or the host's master copy of it. */
 static void *master(const struct weights *weights, int unit)
 {
 	void *copy = resident(weights, BUFFER_MASTER_SHARD, unit);
@@ -177,7 +177,7 @@ bool weights_spread(const struct weights *weights, struct comm *comm, struct err
 
 	for (int u = 0; u < weights->program->n_units && ok; u++)
 		ok = spread_unit(weights, comm, u, error);
-	comm->counters = counters; /* not operations of the schedule */
+	comm->counters = counters; /* these are no operations of the schedule */
 	return ok;
 }
 
@@ -186,7 +186,7 @@ bool weights_spread(const struct weights *weights, struct comm *comm, struct err
 struct digester {
 	const struct weights *weights;
 	struct comm *comm;
-	bool leads;                  /* this rank hashes; the others only help to gather */
+	bool leads;                  /* this rank hashes, and the others only help to gather */
 	XXH3_state_t **states;       /* of the slices of the unit */
 	XXH128_canonical_t *digests; /* [n_parameters + 1], the last one of a copy */
 	void *gathered;              /* of the master dtype */
@@ -233,16 +233,16 @@ static const struct parameter *whole_parameter(
 
 /* --- parts of tensor ranks, or of expert ranks --- */
 
-/* Elements of each rank that pass through the heap at once. */
+/* So many elements of each rank pass through the heap at once. */
 enum { PARTS_STRIP = 1 << 14 };
 
-/* A parameter that is put together from the parts of these ranks. */
+/* Puts a parameter together from the parts of these ranks. */
 struct parts {
 	struct digester *digester;
 	const struct unit_slice *slice;
 	enum dtype dtype;
 	char *whole; /* NULL on ranks that do not hash */
-	void *strip; /* in the heap: of every tensor rank */
+	void *strip; /* lies in the heap and holds a part of every tensor rank */
 };
 
 /* Checks that a parameter that all of them have whole is the same everywhere. */
@@ -353,8 +353,8 @@ static bool add_tensor(struct digester *d, const struct unit *unit, struct part 
 	return ok;
 }
 
-/* Where the digest of a parameter goes. The first and the last stage may both have the tied table:
- * the copy has a place of its own, at the end. */
+/* Returns where the digest of a parameter goes. The first and the last stage may both have the tied
+ * table, and the copy has a place of its own, at the end. */
 static XXH128_canonical_t *place_of(const struct digester *d, const struct unit_slice *slice)
 {
 	const struct weights *w = d->weights;
@@ -383,7 +383,7 @@ static bool add_unit(struct digester *d, int index)
 	return ok;
 }
 
-/* Room for the gathered unit comes from the heap, where the step had it too. */
+/* Takes room for the gathered unit from the heap, where the step had it too. */
 static bool add_unit_in_heap(struct digester *d, int index, struct error *error)
 {
 	const struct unit *unit = &d->weights->program->units[index];
@@ -468,7 +468,7 @@ bool weights_digest(const struct weights *weights, struct comm *comm, struct dig
 	for (int u = 0; u < weights->program->n_units && ok; u++)
 		ok = add_unit_in_heap(&d, u, error);
 	ok = ok && join_stages(&d, n + 1, error);
-	comm->counters = counters; /* not operations of the schedule */
+	comm->counters = counters; /* these are no operations of the schedule */
 	*digest =
 		d.leads ? digest_of(d.digests, (size_t)n * sizeof(*d.digests)) : (struct digest){0};
 	arena_finish(&arena);

@@ -1,4 +1,4 @@
-/* Checksums of a checkpoint's files; where one is wrong, of its ranges, to say where. */
+/* Checks the sums of a checkpoint's files. Where one is wrong, the sums of its ranges say where. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static bool sum(const struct check *check, int64_t begin, int64_t end, struct di
 	return ok;
 }
 
-/* As the file has it, in the order of its digits. */
+/* Returns the digest as the file has it, in the order of its digits. */
 static struct digest written(const char bytes[CHECKPOINT_SUM])
 {
 	struct digest digest;
@@ -57,7 +57,8 @@ static bool damaged(const struct check *check, int64_t begin, int64_t end, const
 		(long long)begin, (long long)end, expected, found->hex);
 }
 
-/* Its sums of ranges may be damaged too, or all of it be another file: then that is said of all. */
+/* The sums of the ranges may be damaged too, or the whole file may be another one. Then the message
+ * names the whole file. */
 static bool locate(const struct check *check, const struct digest *whole, struct error *error)
 {
 	const struct checkpoint_file *file = check->file;

@@ -1,4 +1,4 @@
-/* Writing: each rank its file, then the first rank the manifest and the name. */
+/* Writes a checkpoint: each rank its file, then the first rank the manifest and the name. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,18 +18,19 @@ struct checkpoint_worker {
 	pthread_cond_t changed;
 	bool busy, stop;
 	struct checkpointer *checkpointer;
-	struct checkpoint_part part; /* of what was written last */
+	struct checkpoint_part part; /* the part that was written last */
 	char path[4096];
-	XXH3_state_t *state, *range; /* of all of the file, of the range that is being written */
-	int64_t in_range;            /* bytes */
+	XXH3_state_t *state,
+		*range;   /* one for the whole file, one for the range that is being written */
+	int64_t in_range; /* bytes */
 	int n_sums;
-	XXH128_canonical_t *sums; /* of the ranges */
+	XXH128_canonical_t *sums; /* those of the ranges */
 };
 _Static_assert(sizeof(XXH128_canonical_t) == CHECKPOINT_SUM, "as the file has it");
 
 /* --- the ranges of a file --- */
 
-/* At most so many, of at least a MiB. */
+/* A file has at most so many ranges, of at least a MiB. */
 enum { RANGES = 1024, LEAST_RANGE = 1 << 20 };
 
 static int64_t range_bytes(int64_t data)
@@ -83,7 +84,7 @@ static void sum_ranges(struct checkpoint_worker *worker, const char *data, int64
 
 /* --- one rank's file --- */
 
-/* Where one of its runs lies as it is written; NULL: nowhere. */
+/* Returns where a piece lies as it is written, or NULL if nowhere. */
 static const float *piece_data(
 	const struct checkpointer *cp, const struct checkpoint_piece *piece, int array)
 {
@@ -104,7 +105,7 @@ static bool write_run(
 	return store_write(&worker->checkpointer->store, fd, worker->path, data, bytes, error);
 }
 
-/* What is not fp32 in memory is so in the file. */
+/* What is not fp32 in memory is fp32 in the file. */
 static bool write_widened(struct checkpoint_worker *worker, int fd,
 	const struct checkpoint_piece *piece, int array, struct error *error)
 {
@@ -215,7 +216,7 @@ static int compare_pieces(const void *left, const void *right)
 	return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* Who writes what follows from the schedule, so every rank knows it of all. */
+/* The schedule says who writes what, so every rank knows it of all ranks. */
 static void lay_out(struct checkpointer *cp)
 {
 	const struct schedule *schedule = cp->weights.schedule;
@@ -264,7 +265,7 @@ static void describe(struct checkpointer *cp, const struct checkpoint_options *o
 	text_finish(&summary);
 }
 
-/* All ranks learn whether all went well; the error of the first that failed. */
+/* All ranks learn whether all went well. The error is that of the first rank that failed. */
 static bool agree(struct checkpointer *cp, struct checkpoint_part *part, struct error *error)
 {
 	memcpy(cp->scratch, part, sizeof(*part));
@@ -302,7 +303,7 @@ static void open_worker(struct checkpointer *cp)
 		base_out_of_memory(sizeof(*worker->state));
 	if (!cp->background)
 		return;
-	/* Touched now, so that it is not counted as memory that a step took. */
+	/* Memory is touched now, so that it is not counted as memory that a step took. */
 	cp->copy = arena_alloc(&cp->arena, (size_t)bytes + 1, 1);
 	memset(cp->copy, 1, (size_t)bytes);
 	pthread_mutex_init(&worker->mutex, NULL);
@@ -311,7 +312,7 @@ static void open_worker(struct checkpointer *cp)
 		base_out_of_memory(0);
 }
 
-/* Said before the disk is full. */
+/* Complains before the disk is full. */
 static bool has_room(const struct checkpointer *cp, struct error *error)
 {
 	enum { PIECE_BYTES = 256, ROOM_FOR_THE_REST = 1 << 16 }; /* at most, in a manifest */
@@ -367,7 +368,8 @@ void checkpointer_close(struct checkpointer *cp)
 		XXH3_freeState(worker->state);
 		XXH3_freeState(worker->range);
 	}
-	/* Of a checkpoint that did not come to be nothing stays, which a full disk needs. */
+	/* Nothing stays of a checkpoint that did not come to be, because a full disk needs the
+	 * room. */
 	if (cp->pending != 0 && cp->weights.rank == 0)
 		(void)store_remove_folder(&cp->store,
 			checkpoint_partial_folder(&cp->arena, cp->folder, cp->pending), NULL);
@@ -415,7 +417,7 @@ static bool start(struct checkpointer *cp, int64_t step, struct error *error)
 	return true;
 }
 
-/* The part that this rank has to show: finished, or nothing yet. */
+/* Returns the part that this rank has to show, which is finished or empty. */
 static struct checkpoint_part finished_part(struct checkpointer *cp, bool wait)
 {
 	struct checkpoint_worker *worker = cp->worker;
