@@ -26,8 +26,8 @@ const struct export_target *export_find(const char *name, struct error *error)
 /* One word to a shell. */
 static void add_quoted(struct text *line, const char *name, struct arena *arena)
 {
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				    "0123456789_-./+,:@%";
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:@%";
 
 	if (name[0] != '\0' && name[strspn(name, plain)] == '\0') {
 		text_add(line, name);
@@ -107,8 +107,8 @@ static bool adds_gradients(
 		runtime_of(plan->runtime)->accumulates_on_host)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
-		"%s: %s adds no reduced gradients on the host, so %lld micro-batches would train "
-		"as one; plan with --sync-each-micro-batch off",
+		"%s: %s adds no reduced gradients on the host, "
+		"so %lld micro-batches would train as one; plan with --sync-each-micro-batch off",
 		target->name, target->title, (long long)plan->grad_accum);
 }
 
@@ -125,8 +125,8 @@ static bool says_axes(
 		const char *name = knob_table[knobs[i]].field.name;
 		if (size > 1 && !target_expresses(target, knobs[i], &expressed))
 			return error_set(error, EXIT_CODE_USAGE,
-				"export --to %s: it has no word for %s %lld here; use --to "
-				"torchtitan, or plan with --%s 1",
+				"export --to %s: it has no word for %s %lld here; "
+				"use --to torchtitan, or plan with --%s 1",
 				target->name, name, (long long)size, name);
 	}
 	const char *why = target->refuses != NULL ? target->refuses(plan) : NULL;

@@ -181,13 +181,13 @@ const struct command command_export = {
 	.most = 1,
 	.details =
 		"Writes one file for the framework that --to names: " FRAMEWORK_NAMES
-		", or a PyTorch script; --list shows them all. What the file cannot "
-		"say is said in its comments and on stderr, with what the exported "
-		"configuration is predicted to cost where it differs from the plan. With -o "
-		"FOLDER the file gets the name that --list shows. A checkpoint of `train` goes "
-		"--to "
-		"safetensors: its weights in one file with Hugging Face's names, in a FOLDER with "
-		"their config.json.",
+		", or a PyTorch script; --list shows them all. "
+		"What the file cannot say is said in its comments and on stderr, with what "
+		"the exported configuration is predicted to cost where it differs from the plan. "
+		"With -o FOLDER the file gets the name that --list shows. "
+		"A checkpoint of `train` goes --to safetensors: "
+		"its weights in one file with Hugging Face's names, "
+		"in a FOLDER with their config.json.",
 	.examples = {"shardplan export plan.yaml --to accelerate -o accelerate.yaml",
 		"shardplan export plan.yaml --to deepspeed -o configs/",
 		"shardplan export runs/a --to safetensors -o hf/", "shardplan export --list"},

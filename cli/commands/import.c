@@ -293,8 +293,8 @@ static void note_defaults(
 				knob_typed(id, plan, arena));
 	}
 	if (list[0] != '\0')
-		output_note("neither in the file nor the framework's choice, so taken "
-			    "(`shardplan help defaults`):%s",
+		output_note("neither in the file nor the framework's choice, "
+			    "so taken (`shardplan help defaults`):%s",
 			list);
 }
 
@@ -411,11 +411,13 @@ const struct command command_import = {
 	.least = 1,
 	.most = 3,
 	.details = "Reads what `export` writes and what people have: " FRAMEWORK_NAMES
-		   ", PyTorch scripts; the content tells which. Prints what was understood and "
-		   "from which line, its prediction, and what the planner would do with the same "
-		   "batch. What the file does not say takes an option, or its default; an option "
-		   "also overrides the file. Keys that are unknown or cannot be honoured are named "
-		   "on stderr. Exit code 1: it does not fit.",
+		   ", PyTorch scripts; the content tells which. "
+		   "Prints what was understood and from which line, "
+		   "its prediction, and what the planner would do with the same batch. "
+		   "What the file does not say takes an option, or its default; "
+		   "an option also overrides the file. "
+		   "Keys that are unknown or cannot be honoured are named on stderr. "
+		   "Exit code 1: it does not fit.",
 	.examples = {"shardplan import accelerate.yaml llama-2-7b 2xdgx-a100-80gb",
 		"shardplan import ds_config.json llama-2-7b dgx-h100 --micro-batch 2",
 		"shardplan import axolotl.yaml --topology 2xdgx-h100"},

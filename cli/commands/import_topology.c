@@ -130,8 +130,8 @@ bool topologies_import(const struct invocation *invocation, struct text *text, s
 		return false;
 	if (arguments->n_operands == 1 && options.gpu == NULL && options.like == NULL)
 		return error_set(error, EXIT_CODE_USAGE,
-			"topologies import: expected FILE..., or --gpu-name NAME --nodes N "
-			"--gpus N, or --like TOPOLOGY");
+			"topologies import: expected FILE..., "
+			"or --gpu-name NAME --nodes N --gpus N, or --like TOPOLOGY");
 	import = topology_import_new(invocation->arena, &options);
 	for (int i = 1; i < arguments->n_operands; i++)
 		if (!add_file(invocation, arguments->operands[i], import, error))

@@ -152,8 +152,8 @@ static void note_differences(
 	if (options->training.seed != before->training.seed)
 		output_note("  another seed: the data comes in another order");
 	if (plan->seq_len != before->seq_len || plan->global_batch != before->global_batch)
-		output_note("  batches of %lld x %lld tokens instead of %lld x %lld: the data "
-			    "comes in another order",
+		output_note("  batches of %lld x %lld tokens instead of %lld x %lld: "
+			    "the data comes in another order",
 			(long long)plan->global_batch, (long long)plan->seq_len,
 			(long long)before->global_batch, (long long)before->seq_len);
 	if (ranks != before->ranks && plan->gradient_sums != SUMS_EXACT)
@@ -260,8 +260,8 @@ static bool check_launched(
 
 	if (options->emulate != NULL)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--emulate: lets ranks of one machine stand in for others, and %s has "
-			"started them already; leave out one of the two",
+			"--emulate: lets ranks of one machine stand in for others, "
+			"and %s has started them already; leave out one of the two",
 			launcher->name);
 	if (options->ranks != launcher->ranks)
 		return error_set(error, EXIT_CODE_USAGE,
@@ -273,10 +273,9 @@ static bool check_launched(
 			     : plan_runs_on_cpus(file, options->ranks, options->clip))
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
-		"%s: %s cannot execute it as it is (runtime %s on %s, clip %g): plan with "
-		"--runtime "
-		"shardplan for a topology of CPU nodes, such as `calibrate cluster` under %s "
-		"writes",
+		"%s: %s cannot execute it as it is (runtime %s on %s, clip %g): "
+		"plan with --runtime shardplan for a topology of CPU nodes, "
+		"such as `calibrate cluster` under %s writes",
 		opened->path, launcher->name, runtime_names[file->plan.runtime],
 		file->topology->device.name, file->plan.clip, launcher->name);
 }
@@ -424,8 +423,8 @@ static bool choose_slow_motion(struct arena *arena, struct training_options *opt
 	if (!ok)
 		return false;
 	if (options->slow_motion > 1)
-		output_note("in slow motion: everything takes %.3g times as long as on %s, and "
-			    "measured times are divided by that",
+		output_note("in slow motion: everything takes %.3g times as long as on %s, "
+			    "and measured times are divided by that",
 			options->slow_motion,
 			options->emulate != NULL ? options->emulate : "the planned machine");
 	return true;
@@ -439,12 +438,13 @@ static bool check_gelu(
 
 	if (in_product && options->reproducible == LEVEL_PLAN)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--reproducible plan: the plan has --gelu product, which rounds as no "
-			"other plan does; use --reproducible run, or a plan of --gelu kernel");
+			"--reproducible plan: "
+			"the plan has --gelu product, which rounds as no other plan does; "
+			"use --reproducible run, or a plan of --gelu kernel");
 	if (!in_product && on_gpus(options) && options->reproducible == LEVEL_RUN &&
 		opened->file.model->architecture.gelu_tanh)
-		output_note("GELU is computed in products, the prediction has it by itself; plan "
-			    "with --gelu product to predict that");
+		output_note("GELU is computed in products, the prediction has it by itself; "
+			    "plan with --gelu product to predict that");
 	return true;
 }
 
@@ -560,13 +560,13 @@ const struct command command_train = {
 	.operands = "PLAN.yaml",
 	.least = 1,
 	.most = 1,
-	.details = "Ranks are processes of this machine; where they take all of its cores, each "
-		   "thread that computes stays on one, unless OMP_PROC_BIND says otherwise. "
+	.details = "Ranks are processes of this machine; where they take all of its cores, "
+		   "each thread that computes stays on one, unless OMP_PROC_BIND says otherwise. "
 		   "A plan of another runtime, machine or "
 		   "number of ranks is recompiled with the same knobs for `shardplan` on `local`; "
-		   "what changed is printed, and the recompiled plan with its own prediction goes "
-		   "beside the measurement as measured.plan.yaml: give that one to `check`. Exit "
-		   "code 6: a rank died, hung or computed a value that is not finite.",
+		   "what changed is printed, and the recompiled plan with its own prediction "
+		   "goes beside the measurement as measured.plan.yaml: give that one to `check`. "
+		   "Exit code 6: a rank died, hung or computed a value that is not finite.",
 	.examples = {"shardplan train plan.yaml --data corpus.txt --steps 50",
 		"shardplan train plan.yaml --data corpus.txt --json-lines > steps.jsonl"},
 	.run = run_as_one_of_many,

@@ -113,8 +113,8 @@ static void note_open_port(const struct rendezvous *with)
 		return;
 	/* error_set makes the host's name one harmless line. */
 	error_set(&line, EXIT_CODE_OK,
-		"SHARDPLAN_SECRET is not set: whoever reaches port %d of %s can join this job "
-		"(docs/train.md)",
+		"SHARDPLAN_SECRET is not set: "
+		"whoever reaches port %d of %s can join this job (docs/train.md)",
 		with->port, with->host);
 	with->note(with->note_data, line.message);
 }
@@ -256,8 +256,8 @@ bool cluster_check(
 	if (layout->rank != 0)
 		return error_set(error, EXIT_CODE_USAGE, "%s", "");
 	return error_set(error, EXIT_CODE_USAGE,
-		"the plan is for %lld nodes x %lld ranks, the launcher started %d x %d; start it "
-		"with %lld ranks on each of %lld nodes, or plan for a topology of %d x %d",
+		"the plan is for %lld nodes x %lld ranks, the launcher started %d x %d; "
+		"start it with %lld ranks on each of %lld nodes, or plan for a topology of %d x %d",
 		(long long)nodes, (long long)per_node, layout->ranks / layout->per_node,
 		layout->per_node, (long long)per_node, (long long)nodes,
 		layout->ranks / layout->per_node, layout->per_node);

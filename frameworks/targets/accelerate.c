@@ -266,8 +266,8 @@ static void note_reshard(struct importing *importing)
 		import_is(importing, path, "FULL_SHARD") || import_is(importing, path, "1"))
 		return;
 	import_note(importing, path,
-		"%.40s: accelerate runs FULL_SHARD; FSDP1 takes its strategy from "
-		"fsdp_sharding_strategy alone",
+		"%.40s: accelerate runs FULL_SHARD; "
+		"FSDP1 takes its strategy from fsdp_sharding_strategy alone",
 		import_text(importing, path, "unset"));
 }
 
@@ -322,8 +322,8 @@ static bool finish_fsdp2(struct importing *importing, struct error *error)
 		return false;
 	if (replicate > 1 && shard == 1)
 		return import_fail(importing, path, error,
-			"replicating without sharding, expected dp_shard_size above 1; use "
-			"distributed_type MULTI_GPU");
+			"replicating without sharding, expected dp_shard_size above 1; "
+			"use distributed_type MULTI_GPU");
 	if (!import_mesh(importing, replicate, replicate == 1 && shard == 1 ? 0 : shard, path,
 		    &hybrid, error))
 		return false;
@@ -335,8 +335,7 @@ static bool finish_fsdp2(struct importing *importing, struct error *error)
 			"FSDP2 refuses it in accelerate; remove it or use fsdp_version 1");
 	if (import_find(importing, KEY("backward_prefetch*")) != NULL)
 		import_note(importing, KEY("backward_prefetch"),
-			"ignored by FSDP2, which always "
-			"prefetches");
+			"ignored by FSDP2, which always prefetches");
 	return true;
 }
 

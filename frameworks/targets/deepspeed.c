@@ -433,8 +433,8 @@ static void note_checkpointing(struct importing *importing)
 
 	if (source_has(importing->source, path))
 		import_note(importing, path,
-			"does not switch checkpointing on, the script does: add "
-			"--activation-checkpointing full if yours does");
+			"does not switch checkpointing on, the script does: "
+			"add --activation-checkpointing full if yours does");
 }
 
 /* What the runtime's prediction takes as DeepSpeed ships it. */

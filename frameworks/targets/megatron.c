@@ -66,8 +66,8 @@ static void note_model(struct exporting *exporting, bool torch)
 		export_note_elsewhere(exporting, "model", "Megatron-LM has no ALiBi positions");
 	if (torch && model->tied_head && export_is_sharded(exporting))
 		export_note_elsewhere(exporting, "model",
-			"--use-torch-fsdp2 demands --untie-embeddings-and-output-weights; this "
-			"model's are tied");
+			"--use-torch-fsdp2 demands --untie-embeddings-and-output-weights; "
+			"this model's are tied");
 	if (torch && exporting->plan->param_dtype == DTYPE_FP16)
 		export_note_elsewhere(exporting, "param_dtype", "--use-torch-fsdp2 refuses fp16");
 }

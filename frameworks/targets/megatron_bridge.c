@@ -145,8 +145,8 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 
 static const struct config_key keys[] = {
 	{"#", KEY_PLAIN, NO_KNOB,
-		"Over a recipe of this model: what it is, data, tokenizer and checkpoints are the "
-		"recipe's."},
+		"Over a recipe of this model: "
+		"what it is, data, tokenizer and checkpoints are the recipe's."},
 	{MODEL("seq_length"), KEY_COUNT, KNOB_SEQ_LEN},
 	{MODEL("tensor_model_parallel_size"), KEY_COUNT, KNOB_TENSOR},
 	{MODEL("sequence_parallel"), KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},

@@ -360,8 +360,8 @@ static void note_checkpointing(struct importing *importing)
 			continue;
 		import_set(importing, KNOB_ACTIVATION_CHECKPOINTING, "full", signs[i]);
 		import_note(importing, signs[i],
-			"taken for checkpointing of every block; --activation-checkpointing says "
-			"otherwise");
+			"taken for checkpointing of every block; "
+			"--activation-checkpointing says otherwise");
 		return;
 	}
 }

@@ -104,15 +104,15 @@ static void note_flavor(struct exporting *exporting)
 
 	if (find_flavor(exporting) < 0)
 		export_note_elsewhere(exporting, "model",
-			"%s: torchtitan ships no configuration of this shape, put it in the place "
-			"of %s",
+			"%s: torchtitan ships no configuration of this shape, "
+			"put it in the place of %s",
 			value_model(exporting), config);
 	if (strcmp(config, "llama3_405b") != 0)
 		return;
 	if (exporting->plan->fp8 == FP8_OFF)
 		export_note_elsewhere(exporting, "param_dtype",
-			"%s: %s multiplies in float8 unless its model_spec is "
-			"model_registry(\"405B\")",
+			"%s: "
+			"%s multiplies in float8 unless its model_spec is model_registry(\"405B\")",
 			export_knob(exporting->plan, KNOB_PARAM_DTYPE, exporting->arena), config);
 	if (!exporting->plan->compile && exporting->target->syntax == SYNTAX_ARGUMENTS)
 		export_note_elsewhere(exporting, "compile",

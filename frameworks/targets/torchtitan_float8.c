@@ -76,6 +76,5 @@ void titan_finish_float8(struct importing *importing)
 		set_fp8(importing, import_text(importing, "Config.recipe_name", "rowwise"), path);
 	else if (import_find(importing, "llama3_405b*") != NULL)
 		import_note(importing, "llama3_405b*",
-			"multiplies in float8 unless its model_spec is another: add "
-			"--fp8 rowwise");
+			"multiplies in float8 unless its model_spec is another: add --fp8 rowwise");
 }

@@ -219,8 +219,8 @@ static bool refuse_lists(const struct importing *importing, struct error *error)
 		if (node != NULL && node->kind != NODE_NULL && node->text != NULL &&
 			node->text[0] != '\0' && strcmp(node->text, "None") != 0)
 			return import_fail(importing, paths[i], error,
-				"stages by name are not read, expected none; use "
-				"--layers-per-stage");
+				"stages by name are not read, expected none; "
+				"use --layers-per-stage");
 	}
 	return true;
 }
@@ -284,8 +284,8 @@ static bool count_chunks(struct importing *importing, int64_t each, struct pipel
 	split->chunks = (int)(n / split->ranks);
 	if (n % split->ranks != 0 || several != (split->chunks > 1) || split->chunks < 1)
 		return import_fail(importing, stage_path, error,
-			"%lld blocks with embedding and head make %lld stages, expected %s for "
-			"each of %d ranks",
+			"%lld blocks with embedding and head make %lld stages, "
+			"expected %s for each of %d ranks",
 			(long long)all, (long long)n, several ? "two or more" : "one",
 			split->ranks);
 	return true;

@@ -168,8 +168,8 @@ static bool finish_sharded(struct importing *importing, struct error *error)
 		import_set(
 			importing, KNOB_ACTIVATION_CHECKPOINTING, "full", "gradient_checkpointing");
 		import_note(importing, "gradient_checkpointing",
-			"gathers once more than fsdp_config.activation_checkpointing would; that "
-			"is not predicted");
+			"gathers once more than fsdp_config.activation_checkpointing would; "
+			"that is not predicted");
 	}
 	return true;
 }

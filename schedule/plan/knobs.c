@@ -47,8 +47,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_SHARDING,
 			.roles = KNOB_NO_LOAD | KNOB_COMPARED | KNOB_FOLLOWS,
 			.metavar = "true|false|N|all",
-			.help = "free parameters after forward; N: keep them over groups of N; by "
-				"unit: 20xtrue+12xfalse; all: true of the root too (FSDP2)",
+			.help = "free parameters after forward; N: keep them over groups of N; "
+				"by unit: 20xtrue+12xfalse; all: true of the root too (FSDP2)",
 			.remark = "as the strategy says",
 		},
 	[KNOB_WRAP] =
@@ -71,8 +71,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.gpu = PREFETCH_PRE,
 			.cpu = PREFETCH_PRE,
 			.refusal = "it always prefetches; use pre",
-			.help = "gather the next unit of backward before (pre) or after (post) "
-				"this one's gradients, or not early",
+			.help = "gather the next unit of backward before (pre) "
+				"or after (post) this one's gradients, or not early",
 			.remark = "searched by `plan`",
 		},
 	[KNOB_FORWARD_PREFETCH] =
@@ -132,8 +132,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.gpu = LOSS_UPCAST,
 			.cpu = LOSS_UPCAST,
 			.refusal = "it has one kernel; use fused or fused-linear",
-			.help = "how the script computes it: in the logits' dtype, in fp32, from "
-				"fp32 logits, in one kernel, or with the head piece by piece",
+			.help = "how the script computes it: in the logits' dtype, in fp32, "
+				"from fp32 logits, in one kernel, or with the head piece by piece",
 			.remark = "as most scripts; MPT models, InternEvo and ours: fused",
 		},
 	[KNOB_COMPILE] =
@@ -179,10 +179,10 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK | KNOB_ONE_VALUE,
 			.runtimes = BIT(RUNTIME_SHARDPLAN),
-			.refusal = "use runtime shardplan with fp32 parameters and reduction, or "
-				   "tree",
-			.help = "exact: 64-bit sums, the same bits on any number of ranks (runtime "
-				"shardplan)",
+			.refusal = "use runtime shardplan with fp32 parameters and reduction, "
+				   "or tree",
+			.help = "exact: 64-bit sums, "
+				"the same bits on any number of ranks (runtime shardplan)",
 		},
 	[KNOB_GELU] =
 		{
@@ -191,8 +191,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_WORK | KNOB_ONE_VALUE,
 			.runtimes = BIT(RUNTIME_SHARDPLAN),
 			.refusal = "use runtime shardplan without exact gradient sums, or kernel",
-			.help = "product: GPUs compute GELU with the product before it, in bits of "
-				"this plan alone (runtime shardplan)",
+			.help = "product: GPUs compute GELU with the product before it, "
+				"in bits of this plan alone (runtime shardplan)",
 		},
 	[KNOB_OPTIMIZER] =
 		{
@@ -222,9 +222,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.gpu = RUNTIME_PYTORCH_FSDP2,
 			.cpu = RUNTIME_SHARDPLAN,
 			.metavar = "NAME",
-			.help = "whose behaviour is predicted: pytorch-fsdp1, pytorch-fsdp2, "
-				"pytorch-ddp, shardplan, deepspeed, nanotron, internevo or "
-				"megatron",
+			.help = "whose behaviour is predicted: "
+				"pytorch-fsdp1, pytorch-fsdp2, pytorch-ddp, "
+				"shardplan, deepspeed, nanotron, internevo or megatron",
 			.remark = "NO_SHARD under pytorch-fsdp2 is priced as pytorch-ddp",
 		},
 	[KNOB_LIBRARIES] =
@@ -245,8 +245,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.levers = BIT(ALLOCATOR_EXPANDABLE),
 			.runtimes = (BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN),
 			.refusal = "only PyTorch on GPUs has it; use segments",
-			.help = "PyTorch's caching allocator as it is, or with "
-				"expandable_segments:True",
+			.help = "PyTorch's caching allocator as it is, "
+				"or with expandable_segments:True",
 			.remark = "PyTorch's unless PYTORCH_CUDA_ALLOC_CONF says otherwise",
 		},
 	[KNOB_SEQ_LEN] =
@@ -287,8 +287,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_NO_LOAD | KNOB_NO_SHAPE |
 				 KNOB_FOLLOWS,
 			.metavar = "N",
-			.help = "sequences per step: micro-batch x grad-accum x data-parallel "
-				"ranks",
+			.help = "sequences per step: "
+				"micro-batch x grad-accum x data-parallel ranks",
 			.shown = "by the other two",
 			.remark = "micro-batch x grad-accum x data-parallel ranks",
 		},
@@ -317,8 +317,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
 			.metavar = "TOKENS",
-			.help = "a second that the data loader delivers to one GPU, all its "
-				"workers together; 0: it is never waited for",
+			.help = "a second that the data loader delivers to one GPU, "
+				"all its workers together; 0: it is never waited for",
 			.remark = "the data loader is never waited for",
 		},
 	[KNOB_LATE_ALL_REDUCE] =
@@ -344,9 +344,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.refusal = "frozen parameters of it are not modelled; use pytorch-fsdp2, "
 				   "pytorch-ddp or shardplan, or all",
 			.metavar = "all|lora:RANK[:MODULES][:alpha=A]|NAMES",
-			.help = "what is trained: everything; adapters (LoRA) beside projections "
-				"(q_proj,v_proj; all-linear); parameters by name, with * and ?; "
-				"the rest is frozen",
+			.help = "what is trained: everything; "
+				"adapters (LoRA) beside projections (q_proj,v_proj; all-linear); "
+				"parameters by name, with * and ?; the rest is frozen",
 			.shown = "all",
 		},
 	[KNOB_ACTIVATION_OFFLOAD] =
@@ -361,8 +361,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 				    BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_SHARDPLAN) |
 				    BIT(RUNTIME_DEEPSPEED),
 			.refusal = "use none (deepspeed: or checkpoints)",
-			.help = "what waits for backward in host memory: the inputs of "
-				"checkpointed blocks, or all that blocks save",
+			.help = "what waits for backward in host memory: "
+				"the inputs of checkpointed blocks, or all that blocks save",
 		},
 	[KNOB_SEQUENCE_PARALLEL] =
 		{
@@ -384,8 +384,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
 			.runtimes = STAGED,
 			.refusal = "use 1f1b",
-			.help = "in which order a stage takes its micro-batches; the last "
-				"three split backward",
+			.help = "in which order a stage takes its micro-batches; "
+				"the last three split backward",
 			.remark = "with --pipeline",
 		},
 	[KNOB_VIRTUAL_STAGES] =
@@ -409,8 +409,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
 			.runtimes = STAGED,
 			.metavar = "LIST|auto",
-			.help = "blocks of each stage, the first one first: 7,8,8,7 or "
-				"1x7+14x8+1x7; auto: balanced",
+			.help = "blocks of each stage, the first one first: "
+				"7,8,8,7 or 1x7+14x8+1x7; auto: balanced",
 			.shown = "even",
 			.remark = "as the framework cuts",
 		},
@@ -443,8 +443,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_MEGATRON),
 			.refusal = "its strategy decides; use all",
-			.help = "runtime megatron: what runs beside compute, reductions and "
-				"gathers, reductions alone, or nothing",
+			.help = "runtime megatron: what runs beside compute, "
+				"reductions and gathers, reductions alone, or nothing",
 		},
 	[KNOB_DROPOUT] =
 		{
@@ -483,8 +483,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_AXES,
 			.roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
 			.metavar = "F",
-			.help = "with --expert, runtime megatron: rows of each expert over the "
-				"mean, dropped or padded",
+			.help = "with --expert, runtime megatron: "
+				"rows of each expert over the mean, dropped or padded",
 			.shown = "none",
 			.remark = "instead of --expert-load",
 		},
@@ -497,8 +497,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 				    BIT(RUNTIME_SHARDPLAN) | BIT(RUNTIME_MEGATRON),
 			.refusal = "use off (pytorch-fsdp2, pytorch-ddp, shardplan: or tensorwise, "
 				   "rowwise; megatron: or tensorwise, delayed)",
-			.help = "linear layers of blocks multiply in fp8, with a scale a tensor or "
-				"a row",
+			.help = "linear layers of blocks multiply in fp8, "
+				"with a scale a tensor or a row",
 		},
 	[KNOB_SCATTER_GATHER] =
 		{
@@ -552,8 +552,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
 			.runtimes = STAGED,
 			.metavar = "N",
-			.help = "ranks that heads, MLPs and vocabulary are cut over (tensor "
-				"parallelism)",
+			.help = "ranks that heads, MLPs and vocabulary are cut over "
+				"(tensor parallelism)",
 			.shown = "1",
 		},
 	[KNOB_CONTEXT] =
@@ -583,8 +583,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
 			.runtimes = CUTS_SEQUENCES,
 			.metavar = "N",
-			.help = "ranks that share out experts and send one another tokens (expert "
-				"parallelism)",
+			.help = "ranks that share out experts and send one another tokens "
+				"(expert parallelism)",
 			.shown = "1",
 		},
 	[KNOB_SHARD_GROUP] =
@@ -592,8 +592,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			FIELD_INT(struct plan, mesh.shard, "shard_group", FIELD_POSITIVE),
 			.group = KNOB_GROUP_SHARDING,
 			.metavar = "N",
-			.help = "ranks in a shard group of a hybrid strategy, or of ZeRO where it "
-				"has groups",
+			.help = "ranks in a shard group of a hybrid strategy, "
+				"or of ZeRO where it has groups",
 			.shown = "a node's devices",
 			.remark = "of hybrid strategies",
 		},

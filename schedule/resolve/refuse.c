@@ -66,8 +66,9 @@ static bool check_cpu_dtypes(
 		return true;
 	if (plan->reduce_dtype != DTYPE_FP32 && plan->param_dtype == DTYPE_FP32)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--reduce-dtype %s: our CPU kernels reduce gradients of fp32 parameters in "
-			"fp32; use fp32, or --param-dtype bf16",
+			"--reduce-dtype %s: "
+			"our CPU kernels reduce gradients of fp32 parameters in fp32; "
+			"use fp32, or --param-dtype bf16",
 			dtype_name(plan->reduce_dtype));
 	return true;
 }
@@ -117,8 +118,8 @@ static bool check_attention(
 			attention_kind_names[kind], from[kind].name, device->name);
 	if (plan->param_dtype == DTYPE_FP32)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--attention %s: its kernels compute in bf16 and fp16, not in fp32; use "
-			"flash or eager, or --param-dtype bf16",
+			"--attention %s: its kernels compute in bf16 and fp16, not in fp32; "
+			"use flash or eager, or --param-dtype bf16",
 			attention_kind_names[kind]);
 	return true;
 }
@@ -133,8 +134,8 @@ static bool check_reshard_group(const struct plan *plan, int64_t group, struct e
 	if (group > 0 && (!strategy_reshards(plan->strategy) || group == 1 || group >= shard ||
 				 shard % group != 0))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--reshard-after-forward %.60s: expected a proper divisor (not 1) of the "
-			"shard group of %lld, with FULL_SHARD or HYBRID_SHARD",
+			"--reshard-after-forward %.60s: expected a proper divisor (not 1) "
+			"of the shard group of %lld, with FULL_SHARD or HYBRID_SHARD",
 			value, (long long)shard);
 	return true;
 }
@@ -201,8 +202,8 @@ static bool check_offload(
 			"with ZERO_3 it is not priced yet; use ZERO_1 or ZERO_2", error);
 	if (plan_offloads(plan, OFFLOAD_PARAMETERS) && !strategy_shards(plan->strategy))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--cpu-offload %.60s: NO_SHARD keeps whole parameters on the device; use "
-			"optimizer, or a strategy that shards",
+			"--cpu-offload %.60s: NO_SHARD keeps whole parameters on the device; "
+			"use optimizer, or a strategy that shards",
 			plan->cpu_offload.text);
 	if (plan_offloads_any(plan) && plan->grad_accum > 1 && plan->sync_each_micro_batch &&
 		!runtime->accumulates_on_host)
@@ -212,8 +213,8 @@ static bool check_offload(
 	if (plan_offloads_any(plan) && gpu &&
 		(host->pcie_bandwidth <= 0 || host->memory_bandwidth <= 0))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--cpu-offload %.60s: %s does not say how fast its host is; add "
-			"host.pcie_bandwidth and host.memory_bandwidth",
+			"--cpu-offload %.60s: %s does not say how fast its host is; "
+			"add host.pcie_bandwidth and host.memory_bandwidth",
 			plan->cpu_offload.text, topology->name);
 	return true;
 }
@@ -227,14 +228,14 @@ static bool check_activations(
 		return true;
 	if (!trainable_is_all(&plan->trainable))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--activation-offload %s: with frozen parameters it is not modelled; use "
-			"none, or --trainable all",
+			"--activation-offload %s: "
+			"with frozen parameters it is not modelled; use none, or --trainable all",
 			name);
 	if (topology->device.kind != DEVICE_GPU || topology->host.pcie_bandwidth > 0)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
-		"--activation-offload %s: %s does not say how fast its host is; add "
-		"host.pcie_bandwidth",
+		"--activation-offload %s: "
+		"%s does not say how fast its host is; add host.pcie_bandwidth",
 		name, topology->name);
 }
 
@@ -253,8 +254,8 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 		(!strategy_is_hybrid(plan->strategy) || plan->mesh.replicate == 1 ||
 			plan->grad_accum == 1 || !plan->sync_each_micro_batch))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--late-all-reduce on: expected a hybrid strategy with replicas, several "
-			"micro-batches and --sync-each-micro-batch on; leave it out");
+			"--late-all-reduce on: expected a hybrid strategy with replicas, "
+			"several micro-batches and --sync-each-micro-batch on; leave it out");
 	return check_reshard(plan, error);
 }
 
@@ -276,8 +277,9 @@ static bool check_trainable(const struct plan *plan, const struct model *model, 
 		return refuse(plan, "trainable", typed, knob->refusal, error);
 	if (plan_offloads_any(plan))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--trainable %s: offload of a model with frozen parameters is not "
-			"modelled; use --cpu-offload none",
+			"--trainable %s: "
+			"offload of a model with frozen parameters is not modelled; "
+			"use --cpu-offload none",
 			typed);
 	return true;
 }
@@ -344,13 +346,13 @@ static bool check_fp8_model(const struct plan *plan, const struct model *model, 
 
 static bool check_fp8_parameters(const struct plan *plan, struct error *error)
 {
-	const char *why =
-		plan->fp8 == FP8_OFF ? "no weight is multiplied in fp8; give --fp8, or leave it out"
-		: plan->strategy == STRATEGY_NO_SHARD
-			? "nothing is gathered; use a --strategy that shards"
-		: plan->fp8 == FP8_ROWWISE ? "torchao gathers with a scale a tensor; use --fp8 "
-					     "tensorwise"
-					   : NULL;
+	const char *why = plan->fp8 == FP8_OFF
+				  ? "no weight is multiplied in fp8; give --fp8, or leave it out"
+			  : plan->strategy == STRATEGY_NO_SHARD
+				  ? "nothing is gathered; use a --strategy that shards"
+			  : plan->fp8 == FP8_ROWWISE ? "torchao gathers with a scale a tensor; "
+						       "use --fp8 tensorwise"
+						     : NULL;
 	return !plan->fp8_param_gather || why == NULL ||
 	       error_set(error, EXIT_CODE_USAGE, "--fp8-param-gather on: %s", why);
 }
@@ -386,8 +388,8 @@ static bool check_wrap(const struct plan *plan, const struct model *model, struc
 	const struct wrap_policy *wrap = &plan->wrap;
 	if ((wrap->embedding || wrap->head) && model->architecture.tied_head)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--wrap %.60s: the head of %s is tied to its token embedding, both must "
-			"be in the root; use %.*s",
+			"--wrap %.60s: the head of %s is tied to its token embedding, "
+			"both must be in the root; use %.*s",
 			wrap->text, model->architecture.name, (int)strcspn(wrap->text, "+"),
 			wrap->text);
 	return true;
@@ -441,19 +443,20 @@ static bool check_batch(const struct plan *plan, const struct model *model, stru
 			model->architecture.name, (long long)model->architecture.context);
 	if (plan->seq_len > most)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--seq-len %lld: the logits of one sequence would not fit any machine; use "
-			"at most %lld",
+			"--seq-len %lld: the logits of one sequence would not fit any machine; "
+			"use at most %lld",
 			(long long)plan->seq_len, (long long)most);
 	if (!checked_mul(plan->micro_batch, plan->seq_len, &tokens) || tokens > most)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--micro-batch %lld: the logits of %lld tokens each would not fit any "
-			"machine; use at most %lld",
+			"--micro-batch %lld: "
+			"the logits of %lld tokens each would not fit any machine; "
+			"use at most %lld",
 			(long long)plan->micro_batch, (long long)plan->seq_len,
 			(long long)(most / plan->seq_len));
 	if (plan->grad_accum > PLAN_MAX_GRAD_ACCUM)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--grad-accum %lld: expected at most %d micro-batches in a step; use a "
-			"larger --micro-batch",
+			"--grad-accum %lld: expected at most %d micro-batches in a step; "
+			"use a larger --micro-batch",
 			(long long)plan->grad_accum, PLAN_MAX_GRAD_ACCUM);
 	if (!checked_mul(plan->micro_batch, plan->grad_accum, &product) ||
 		!checked_mul(product, plan_data_parallel(plan), &product) ||
@@ -531,7 +534,7 @@ bool plan_honours(const struct question *question, const struct plan *plan, stru
 		!plan_checkpoints(plan, CHECKPOINTING_FULL) &&
 		!plan_checkpoints(plan, CHECKPOINTING_SELECTIVE))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--activation-offload checkpoints: no block is checkpointed; use all, or "
-			"--activation-checkpointing full");
+			"--activation-offload checkpoints: "
+			"no block is checkpointed; use all, or --activation-checkpointing full");
 	return true;
 }
