@@ -1,4 +1,4 @@
-/* The launching side of training: checks, starts the ranks, reads what they measured. */
+/* Launches a training run: checks it, starts the ranks and reads what they measured. */
 #include "executor/executor.h"
 
 #include <math.h>
@@ -13,24 +13,24 @@
 #include "schedule/memory/memory.h"
 #include "schedule/pipeline/pipeline.h"
 
-/* REPORT_BYTES: address space for the ranks' report; pages come when they are touched. MOST_STEPS:
- * each has a result in the segment, whose size must not overflow. */
+/* REPORT_BYTES is address space for the ranks' report, whose pages come when they are touched. Each
+ * of MOST_STEPS steps has a result in the segment, whose size must not overflow. */
 enum { REPORT_BYTES = 256 << 20, MOST_STEPS = 1000000000 };
 
 /* One run, seen from the launcher. */
 struct run {
 	const struct executor_job *job;
-	const struct gpu_transport *transport; /* between GPUs; NULL: there are none */
+	const struct gpu_transport *transport; /* between GPUs; NULL if there are none */
 	struct arena *arena;
 	struct schedule *schedule;
 	struct segment segment;
-	int64_t done_before;            /* steps, as it was asked for */
-	int64_t reported;               /* that this run has done and told to job->report */
-	uint32_t noted;                 /* bytes of the ranks' notes that were told */
-	struct checkpoint_info resumed; /* folder NULL: from the start */
+	int64_t done_before;            /* in steps, as asked for */
+	int64_t reported;               /* steps that this run has done and told to job->report */
+	uint32_t noted;                 /* bytes of the ranks' notes that were told already */
+	struct checkpoint_info resumed; /* folder is NULL when the run begins from the start */
 	bool resume_or_older;
-	int lock;             /* of the folder of checkpoints; -1 = none */
-	char id[RUN_ID_SIZE]; /* that its checkpoints get */
+	int lock;             /* of the folder of checkpoints, or -1 */
+	char id[RUN_ID_SIZE]; /* the name that its checkpoints get */
 };
 
 static bool on_gpu(const struct executor_job *job)
@@ -67,7 +67,7 @@ static bool check_model(const struct executor_job *job, struct error *error)
 		       a->name, model_family_names[a->family], lack);
 }
 
-/* What is executed on CPUs only. */
+/* Refuses what is executed on CPUs only. */
 static bool check_device(const struct executor_job *job, struct error *error)
 {
 	const struct mesh *mesh = &job->plan->plan.mesh;
@@ -105,7 +105,7 @@ static bool check_stages(const struct executor_job *job, struct error *error)
 		"start it by MPI, or plan with --pipeline-schedule 1f1b");
 }
 
-/* Opened here too, so that bad input is told before anything starts. */
+/* The data are opened here too, so that bad input is told before anything starts. */
 static bool check_data(const struct executor_job *job, struct error *error)
 {
 	const struct plan_file *file = job->plan;
@@ -127,7 +127,7 @@ static bool is_launched(const struct executor_job *job)
 	return job->launcher.ranks > 1;
 }
 
-/* On this machine. */
+/* Counts the ranks on this machine. */
 static int64_t ranks_here(const struct executor_job *job)
 {
 	if (!is_launched(job))
@@ -141,7 +141,7 @@ static bool paces_collectives(const struct executor_job *job)
 	return on_gpu(job) && (job->pace & PACE_COLLECTIVES);
 }
 
-/* Unless one was asked for, what is paced goes by a transport that can be. */
+/* Unless another one was asked for, a paced run takes a transport that can be paced. */
 static const char *transport_of(const struct executor_job *job)
 {
 	const struct gpu_transport *const *t = gpu_transports;
@@ -153,7 +153,7 @@ static const char *transport_of(const struct executor_job *job)
 	return (*t)->name;
 }
 
-/* Driver, GPUs and kernels are there. */
+/* Checks that driver, GPUs and kernels are there. */
 static bool check_gpus(struct run *run, struct error *error)
 {
 	const struct executor_job *job = run->job;
@@ -220,7 +220,7 @@ static bool check_memory(const struct run *run, struct error *error)
 		       format_bytes(have, free_bytes));
 }
 
-/* Each line of the text. */
+/* Notes each line of the text. */
 static void note_lines(const struct run *run, const char *lines, size_t length)
 {
 	const char *end = lines + length, *stop;
@@ -232,7 +232,7 @@ static void note_lines(const struct run *run, const char *lines, size_t length)
 				run->job->report_data);
 }
 
-/* The step to go on from. */
+/* Finds the step to go on from. */
 static bool find_resumed(struct run *run, struct error *error)
 {
 	const struct executor_job *job = run->job;
@@ -259,8 +259,8 @@ static bool same_folder(const char *a, const char *b)
 	       left.st_ino == right.st_ino;
 }
 
-/* No checkpoint may be in the way of those to come, but what was passed over as damaged; and none
- * of another run beside them. */
+/* No checkpoint may be in the way of those to come, except those that were passed over as damaged,
+ * and none of another run may lie beside them. */
 static bool check_way(struct run *run, bool goes_on, struct error *error)
 {
 	const char *folder = run->job->checkpoint;
@@ -307,7 +307,7 @@ static bool take_folder(struct run *run, struct error *error)
 	return run_folder_write(folder, run->id, error);
 }
 
-/* Read here too, so that a file of another model is told before anything starts. */
+/* Weights are read here too, so that a file of another model is told before anything starts. */
 static bool check_weights(const struct run *run, struct error *error)
 {
 	struct safetensors weights;
@@ -338,7 +338,8 @@ static double collective_timeout(const struct executor_job *job)
 	return expectation_patience(job->expected->step_time, slow_motion(job));
 }
 
-/* Other nodes are met, connections are made and kernels are loaded at first use. */
+/* Other nodes are met, connections are made and kernels are loaded at first use, which takes
+ * time. */
 static double setup_timeout(const struct executor_job *job)
 {
 	if (job->collective_timeout > 0)
@@ -353,7 +354,7 @@ static int threads_per_rank(const struct executor_job *job)
 	return job->threads > 0 ? job->threads : (int)max_i64(share, 1);
 }
 
-/* The predicted step, of every class of ranks. */
+/* Returns the predicted step of every class of ranks. */
 static const struct timeline *const *expected_of(const struct run *run)
 {
 	const struct executor_job *job = run->job;
@@ -393,8 +394,8 @@ static bool check_pace(const struct run *run, struct error *error)
 		       job->slow_motion);
 }
 
-/* Ranks that share a GPU read each other's memory. Others would only share the driver's locks, and
- * NCCL's graphs may then wait for each other. */
+/* Ranks that share a GPU read each other's memory, so they are threads of one process. Others would
+ * only share the driver's locks, and NCCL's graphs may then wait for each other. */
 static bool is_one_process(const struct run *run)
 {
 	return run->transport != NULL && !is_launched(run->job) &&
@@ -446,7 +447,8 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		[TEXT_HOST] = job->launcher.host,
 		[TEXT_EXPECTED] = text_string(&expected)};
 
-	/* Over MPI the ranks of a machine make one themselves, when they have found each other. */
+	/* Over MPI the ranks of a machine make a segment themselves when they have found each
+	 * other. */
 	bool ok = segment_create(&run->segment, &what, texts, job->training.steps, REPORT_BYTES,
 		is_launched(job) ? 0 : buffers_most_capacity(run->schedule), error);
 	text_finish(&expected);
@@ -520,7 +522,7 @@ static bool read_report(struct run *run, struct measurement *measurement, struct
 	return node != NULL && measurement_read(run->arena, node, measurement, error);
 }
 
-/* True with nothing said when no signal asked for it. */
+/* Returns true, and says nothing, when no signal asked for the end. */
 static bool went_on(const struct run *run, struct error *error)
 {
 	const struct segment_header *header = run->segment.header;
@@ -529,7 +531,7 @@ static bool went_on(const struct run *run, struct error *error)
 
 	if (after == 0)
 		return true;
-	/* Of several launchers it may be another one that was asked. */
+	/* Of several launchers another one may have been asked. */
 	bool interrupted = atomic_load(&header->stop) == SIGINT;
 	enum exit_code code = interrupted ? EXIT_CODE_INTERRUPTED : EXIT_CODE_TERMINATED;
 	const char *by = interrupted ? "Ctrl-C" : "SIGTERM";

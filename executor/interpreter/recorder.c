@@ -76,7 +76,7 @@ static int compare_intervals(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Sorts, and joins what overlaps. Returns how many are left. */
+/* Sorts the intervals and joins those that overlap. Returns how many are left. */
 static int merge(struct interval *list, int n)
 {
 	int kept = 0;
@@ -100,7 +100,7 @@ static double total(const struct interval *list, int n)
 	return sum;
 }
 
-/* Of two merged lists. */
+/* Returns how long two merged lists overlap. */
 static double overlap(const struct interval *a, int n_a, const struct interval *b, int n_b)
 {
 	double sum = 0;
@@ -150,7 +150,7 @@ static int64_t warm_up_steps(const struct recorder *recorder)
 	return min_i64(WARM_UP_STEPS, max_i64(recorder->done - 1, 0));
 }
 
-/* The kept step whose time is nearest to the median. */
+/* Returns the kept step whose time is nearest to the median. */
 static int64_t median_step(const struct recorder *recorder, double p50)
 {
 	int64_t best = recorder->done - 1;
@@ -202,7 +202,7 @@ static void fill_times(const struct measure_inputs *in, struct arena *arena, str
 	m->values.time = measure_time_split(in->program, m->timeline.spans, arena);
 }
 
-/* FLOPs that recomputation adds to a step of one rank. */
+/* Returns the FLOPs that recomputation adds to a step of one rank. */
 static double recompute_flops(const struct schedule *schedule, const struct program *program)
 {
 	const struct plan *plan = &schedule->plan;
@@ -308,7 +308,7 @@ static void fill_memory(const struct measure_inputs *in, struct arena *arena, st
 	memcpy(v->memory_at_peak, buffers->physical_at_peak, sizeof(v->memory_at_peak));
 	memcpy(v->memory_category_peak, buffers->physical_category_peak,
 		sizeof(v->memory_category_peak));
-	/* What the process was before it had any buffer. */
+	/* This is what the process had before it had any buffer. */
 	v->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD] += in->pss_before;
 	v->memory_category_peak[CATEGORY_RUNTIME_OVERHEAD] += in->pss_before;
 	v->peak_memory_bytes = v->peak_allocated_bytes + in->pss_before;
@@ -316,7 +316,8 @@ static void fill_memory(const struct measure_inputs *in, struct arena *arena, st
 	fill_ledger(in, arena, v);
 }
 
-/* Summed over ranks and divided, so that slices which do not divide evenly cancel out. */
+/* Figures are summed over ranks and divided, so that slices which do not divide evenly cancel
+ * out. */
 static void fill_ranks(const struct measure_inputs *in, struct measurement *m)
 {
 	int ranks = in->comm->ranks;
@@ -342,8 +343,8 @@ static void fill_ranks(const struct measure_inputs *in, struct measurement *m)
 			in->comm->counters.collectives[k] / max_i64(in->recorder->done, 1);
 }
 
-/* Ranks that share a GPU read one account, and the first that opened it saw what was there before.
- * Where each has its own the fullest counts. */
+/* Ranks that share a GPU read one account, and the first one that opened it saw what was there
+ * before. If each rank has a GPU of its own, the fullest counts. */
 static void fill_device(const struct measure_inputs *in, struct arena *arena, struct measurement *m)
 {
 	int64_t used = in->reports[0].device_used, before = in->reports[0].device_before;
@@ -372,7 +373,8 @@ static void fill_device(const struct measure_inputs *in, struct arena *arena, st
 					      (long long)before);
 }
 
-/* The hybrid sum is the world's sum only where shard groups are subtrees of its tree. */
+/* The sum of a hybrid strategy is the world's sum only where shard groups are subtrees of its
+ * tree. */
 static const char *reproducible_level(const struct plan *plan)
 {
 	int64_t shard = plan->mesh.shard;

@@ -90,8 +90,8 @@ static enum comm_element element_type_of(const struct interpreter *in, const int
 	return buffer->dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32;
 }
 
-/* Seconds for which the device has to hold back what follows the operation, so that it lasts as
- * long as predicted. The host itself holds operations of its own stream. */
+/* Returns the seconds for which the device has to hold back what follows the operation, so that it
+ * lasts as long as predicted. The host itself holds the operations of its own stream. */
 static double held_on_device(const struct interpreter *in, int index)
 {
 	bool on_device =
@@ -100,7 +100,8 @@ static double held_on_device(const struct interpreter *in, int index)
 	return on_device && in->expected != NULL && !in->rehearsal ? in->expected->held[index] : 0;
 }
 
-/* An exchange of rows between experts: how many go to each rank is known only in the step. */
+/* True for an exchange of rows between experts. How many go to each rank is known only in the
+ * step. */
 static bool exchanges_rows(const struct interpreter *in, int index)
 {
 	const struct op *op = &in->program->ops[index];
@@ -149,7 +150,7 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 		c->count /= c->group.size;
 }
 
-/* Checked once, before the first step: are the buffers as large as the collective says? */
+/* Checks once, before the first step, that the buffers are as large as the collective says. */
 static bool check_collective(const struct interpreter *in, int index, struct error *error)
 {
 	const struct op *op = &in->program->ops[index];
@@ -491,7 +492,8 @@ static bool issue(struct interpreter *in, int index, struct error *error)
 	return true;
 }
 
-/* By how much operations on the device were later than predicted: known when the step has ended. */
+/* Counts by how much operations on the device were later than predicted, which is known when the
+ * step has ended. */
 static void count_late(struct interpreter *in)
 {
 	for (int i = 0; i < in->program->n_ops; i++)
@@ -517,7 +519,7 @@ static bool drain(struct interpreter *in, struct error *error)
 	return true;
 }
 
-/* a + times * b, counter by counter. */
+/* Adds `times` times b to a, counter by counter. */
 static struct comm_counters add_counters(
 	struct comm_counters a, const struct comm_counters *b, int times)
 {
@@ -529,8 +531,8 @@ static struct comm_counters add_counters(
 	return a;
 }
 
-/* The transport sees nothing of a step that is one launch: it moves what the last walked step has
- * moved. */
+/* The transport sees nothing of a step that is one launch, which moves what the last walked step
+ * has moved. */
 static void count_collectives(
 	struct interpreter *in, const struct comm_counters *before, bool walked)
 {

@@ -57,7 +57,7 @@ static int64_t host_bytes(const struct program *program, struct slice slice)
 	return bytes;
 }
 
-/* The most that is live there, in list order. */
+/* Returns the most bytes that are live in host memory, in list order. */
 static int64_t host_peak(const struct program *program)
 {
 	int64_t live = 0, peak;
@@ -117,7 +117,7 @@ static bool is_placed(const struct buffers *buffers)
 	return buffers->addresses != NULL;
 }
 
-/* Its place was kept for it; it only has to count. */
+/* The place was kept for the buffer, which only has to count. */
 static void take_placed_in_host(struct buffers *buffers, int buffer)
 {
 	buffers->blocks[buffer] = buffer;

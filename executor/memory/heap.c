@@ -103,7 +103,7 @@ int heap_take(struct heap *heap, int64_t bytes, struct error *error)
 	return i;
 }
 
-/* Makes block i swallow the one after it. */
+/* Lets block i swallow the one after it. */
 static void merge_next(struct heap *heap, int i)
 {
 	struct heap_block *block = &heap->blocks[i];

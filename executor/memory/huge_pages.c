@@ -9,8 +9,8 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* A large page that holds nothing yet is not made. The heap is poisoned where nothing lies in it.
- */
+/* A large page that holds nothing yet is not made, so each is touched. The heap is poisoned where
+ * nothing lies in it. */
 __attribute__((no_sanitize("address"))) static void touch(char *page)
 {
 	volatile char *byte = page;
@@ -25,7 +25,7 @@ void huge_pages(void *start, int64_t bytes)
 
 	for (int64_t at = 0; at < whole; at += HUGE_PAGE)
 		touch(from + at);
-	/* Best effort: small pages hold the same bytes. */
+	/* Nothing depends on success, because small pages hold the same bytes. */
 	if (whole > 0)
 		(void)madvise(from, (size_t)whole, MADV_COLLAPSE);
 }
@@ -38,7 +38,7 @@ void touch_pages(void *start, int64_t bytes)
 		touch((char *)start + at);
 }
 
-/* Of address space that was reserved generously, [base, base + bytes) is kept. */
+/* Keeps [base, base + bytes) of an address range that was reserved generously. */
 static void trim(char *range, int64_t reserved, char *base, int64_t bytes)
 {
 	char *end = base + round_up(bytes, sysconf(_SC_PAGESIZE));

@@ -5,11 +5,11 @@
 
 /* --- order --- */
 
-/* What happens before what: by stream order, by the waits of the schedule, and by the issuing
- * thread, which blocks for host_waits and carries out the host's stream itself. */
+/* Says what happens before what: by the order of streams, by the waits of the schedule, and by the
+ * issuing thread, which blocks for host_waits and carries out the host's stream itself. */
 struct happens_before {
 	const struct program *program;
-	int32_t (*clocks)[STREAM_COUNT]; /* [n_ops]: the last operation of each stream; -1 = none */
+	int32_t (*clocks)[STREAM_COUNT]; /* [n_ops]: the last operation of each stream, or -1 */
 };
 
 static void join(int32_t *into, const int32_t *from)
@@ -51,7 +51,7 @@ static void happens_before_make(
 	}
 }
 
-/* `first` has finished when `then` starts. */
+/* True when `first` has finished before `then` starts. */
 static bool happens_before(const struct happens_before *order, int first, int then)
 {
 	enum stream stream = order->program->ops[first].stream;
@@ -63,7 +63,7 @@ static bool happens_before(const struct happens_before *order, int first, int th
 
 struct lifetime {
 	int buffer;
-	int take, give; /* operations; -1 = resident */
+	int take, give; /* operations; -1 if resident */
 	int64_t bytes;
 	bool host;
 };
@@ -105,7 +105,7 @@ static bool may_share(
 	return happens_before(order, a->give, b->take) || happens_before(order, b->give, a->take);
 }
 
-/* Largest first; of equals the first taken. */
+/* Sorts the largest first, and of equals the one taken first. */
 static int by_size(const void *left, const void *right)
 {
 	const struct lifetime *a = left, *b = right;
@@ -117,7 +117,7 @@ static int by_size(const void *left, const void *right)
 	return a->buffer - b->buffer;
 }
 
-/* The lowest offset at which it overlaps no buffer that it may not share with. */
+/* Finds the lowest offset at which the buffer overlaps none with which it may not share. */
 static void place(struct placer *p, const struct lifetime *life)
 {
 	int64_t at = 0;

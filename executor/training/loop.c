@@ -10,8 +10,8 @@
 
 /* --- steps --- */
 
-/* The mean over all tokens of the global batch: summed exactly, so it depends on neither the number
- * of ranks nor their order. Tensor ranks have the same tokens. */
+/* Returns the mean over all tokens of the global batch. It is summed exactly, so it depends on
+ * neither the number of ranks nor their order. Tensor ranks have the same tokens. */
 static bool exchange_loss(struct trainer *t, double *loss, struct error *error)
 {
 	const struct plan *plan = &t->schedule->plan;
@@ -34,7 +34,7 @@ static bool exchange_loss(struct trainer *t, double *loss, struct error *error)
 		(long long)t->compute.step, *loss);
 }
 
-/* Slow motion is taken out again. */
+/* Slow motion is divided out of the times again. */
 static void publish(struct trainer *t, int64_t step, double loss, double step_time)
 {
 	double slow = trainer_job(t)->slow_motion;
@@ -54,7 +54,7 @@ static void publish(struct trainer *t, int64_t step, double loss, double step_ti
 	event_set(&t->segment->header->steps_done, (uint32_t)step + 1);
 }
 
-/* Nothing may be allocated in here but the schedule's buffers; the first step is let off, because
+/* Nothing may be allocated in here but the schedule's buffers. The first step is let off, because
  * libraries make what they need at first use. */
 static bool interpret_watched(struct trainer *t, int64_t step, struct error *error)
 {
@@ -66,7 +66,7 @@ static bool interpret_watched(struct trainer *t, int64_t step, struct error *err
 	return ok;
 }
 
-/* Two steps have made all that is made at first use. */
+/* Two steps have made everything that is made at first use. */
 static void end_setup(struct trainer *t, int64_t step)
 {
 	if (!t->on_gpu || step != t->first_step + 1)
@@ -121,7 +121,7 @@ static bool replicas_agree(
 	return true;
 }
 
-/* Sums in another order than the declared one, or roundings that depend on the plan. */
+/* True when sums come in another order than the declared one, or roundings depend on the plan. */
 static bool only_repeats(const struct trainer *t)
 {
 	bool nccl = t->on_gpu && !t->gpu.transport->ordered && t->comm.ranks > 1;
@@ -129,7 +129,7 @@ static bool only_repeats(const struct trainer *t)
 	return nccl || (t->on_gpu && trainer_job(t)->any_rounding);
 }
 
-/* That share one, and its context. */
+/* Returns how many ranks share one GPU and its context. */
 static int ranks_on_gpu(const struct trainer *t)
 {
 	return !t->gpu.transport->apart ? t->comm.ranks : 1;
@@ -176,8 +176,8 @@ static bool write_measurement(
 	return ok;
 }
 
-/* On a GPU its own memory is meant: what this rank allocated, and what it should not have. Ranks
- * that share one share that growth. */
+/* On a GPU its own memory is meant: what this rank allocated and should not have. Ranks that share
+ * a GPU share that growth. */
 static bool gpu_growth(struct trainer *t, int64_t *growth, struct error *error)
 {
 	if (!device_memory_used(&t->gpu.device, &t->device_used, error))

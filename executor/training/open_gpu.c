@@ -8,7 +8,7 @@
 
 /* --- whose GPU is which --- */
 
-/* Slurm, for one, can show each task the GPU that it gave it, and no other. */
+/* Slurm, for one, can show each task the GPU that it gave it, and no other one. */
 static bool sees_its_own(bool launched, int gpus)
 {
 	return launched && gpus == 1;
@@ -56,7 +56,7 @@ int gpu_blocks_beside(const struct gpu *gpu, const struct job *job)
 
 /* --- a rank's --- */
 
-/* Before this process has a context there; others may. */
+/* Measures before this process has a context there, though others may have one. */
 static int64_t used_before(int ordinal)
 {
 	struct error ignored = {0};
@@ -72,7 +72,8 @@ static int64_t used_before(int ordinal)
 	return gpu_memory_in_use(text);
 }
 
-/* Threads, pinned memory and what the host updates. Ranks that share a GPU need all cores. */
+/* Keeps threads, pinned memory and what the host updates near the GPU. Ranks that share a GPU need
+ * all cores. */
 static void stay_near(int ordinal)
 {
 	struct error ignored = {0};
@@ -164,14 +165,14 @@ static bool host_takes_part(const struct program *program)
 	return false;
 }
 
-/* Those that act on what the walk does, and not on what the GPU or the data are. */
+/* True for faults that act on what the walk does, and not on what the GPU or the data are. */
 static bool fault_needs_the_walk(const struct fault *fault)
 {
 	return fault->kind != FAULT_NONE && fault->kind != FAULT_DROP_WAIT &&
 	       fault->kind != FAULT_WILD_TOKEN;
 }
 
-/* Why a step cannot be a graph; NULL when it can. */
+/* Says why a step cannot be a graph; NULL when it can. */
 static const char *obstacle(
 	const struct gpu *gpu, const struct segment *segment, const struct fault *fault)
 {
@@ -213,7 +214,7 @@ static bool carry(
 	void *here = buffers_address(&gpu->mirror, buffer);
 	void *there = buffers_address(buffers, buffer);
 
-	/* What is only scratch means nothing between steps. */
+	/* Scratch memory means nothing between steps. */
 	if (!b->resident || b->role == BUFFER_KERNEL_WORKSPACE)
 		return true;
 	if (buffer_in_host(b)) {

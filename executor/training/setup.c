@@ -1,4 +1,4 @@
-/* A rank of a training run, set up: from the plan's text to weights that are ready for a step. */
+/* Sets a rank of a training run up, from the plan's text to weights that are ready for a step. */
 #include "executor/training/setup.h"
 
 #include <string.h>
@@ -7,11 +7,11 @@
 #include "executor/memory/memory.h"
 #include "executor/ranks/ranks.h"
 
-/* Also the size of the block in the heap that others read it from. */
+/* The block in the heap from which others read it has this size too. */
 enum { SCRATCH_BYTES = 1024 };
-/* Bytes of buffers beside the workspace from which on large pages pay: making those of the
- * workspace takes as long as forty steps of a tiny model. All declared bytes are there then, so
- * that PSS rises as predicted even where small shapes never reach the end of the workspace. */
+/* From so many bytes of buffers beside the workspace on, large pages pay: making those of the
+ * workspace takes as long as forty steps of a tiny model. All declared bytes are there then, so PSS
+ * rises as predicted even where small shapes never reach the end of the workspace. */
 enum { LARGE_FROM = 16 << 20 };
 _Static_assert(sizeof(struct step_exchange) <= SCRATCH_BYTES, "fits the scratch");
 _Static_assert(sizeof(struct rank_report) <= SCRATCH_BYTES, "fits the scratch");
@@ -90,8 +90,8 @@ const struct kernels *trainer_kernels(const struct trainer *t)
 	return t->on_gpu ? t->gpu.device.kernels : t->kernels;
 }
 
-/* The declared workspace of the schedule is the interpreter's; the communication thread, which only
- * sums, has one of its own. */
+/* The declared workspace of the schedule belongs to the interpreter. The communication thread only
+ * sums and has a workspace of its own. */
 static bool open_contexts(struct trainer *t, struct error *error)
 {
 	const struct program *program = t->program;
@@ -148,7 +148,7 @@ static bool open_compute(struct trainer *t, struct error *error)
 	return compute_open(&t->compute, error);
 }
 
-/* How many operations the programs before the rank's have. */
+/* Counts the operations of the programs before the rank's. */
 static int operations_before(const struct trainer *t)
 {
 	int n = 0;
@@ -216,7 +216,8 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 	return interpreter_open(&t->interpreter, error);
 }
 
-/* Every operation once without arithmetic: operands are found, shapes prepared, memory laid out. */
+/* Runs every operation once without arithmetic, which finds operands, prepares shapes and lays
+ * memory out. */
 static bool rehearse(struct trainer *t, struct error *error)
 {
 	struct kernels rehearsal = kernels_null;
@@ -237,9 +238,9 @@ static bool rehearse(struct trainer *t, struct error *error)
 	return ok;
 }
 
-/* A step of a GPU with all of its kernels and none of its collectives, on whatever is there: states
- * come later. Else the first step would load kernels while collectives of other ranks wait for it
- * on their GPUs, and some loads wait for all that runs on one. */
+/* Runs a step of a GPU with all of its kernels and none of its collectives, on whatever values are
+ * there, because states come later. Otherwise the first step would load kernels while collectives
+ * of other ranks wait for it on their GPUs, and some loads wait for all that runs on a GPU. */
 static bool warm_up(struct trainer *t, struct error *error)
 {
 	const struct fault fault = t->fault, none = {.kind = FAULT_NONE};
@@ -263,7 +264,7 @@ struct weights trainer_weights(struct trainer *t)
 		.rank = t->segment->rank};
 }
 
-/* A damaged checkpoint may give way to an older one; all ranks go on from the same. */
+/* A damaged checkpoint may give way to an older one. All ranks go on from the same one. */
 static bool choose_checkpoint(struct trainer *t, struct error *error)
 {
 	const char *resume = segment_text(t->segment, TEXT_RESUME);
@@ -281,13 +282,14 @@ static bool choose_checkpoint(struct trainer *t, struct error *error)
 		segment_leave_notes(t->segment, &notes);
 	}
 	text_finish(&notes);
-	/* All have found the same; of ranks with a launcher each, the first one tells it. */
+	/* All ranks have found the same. If each has a launcher of its own, the first rank tells
+	 * it. */
 	if (!ok && t->cluster.world != NULL && t->segment->rank != 0)
 		error->message[0] = '\0';
 	return ok;
 }
 
-/* Initial weights, those of a file, or those of a checkpoint. */
+/* Fills in initial weights, those of a file, or those of a checkpoint. */
 static bool fill_weights(struct trainer *t, struct error *error)
 {
 	const char *given = segment_text(t->segment, TEXT_WEIGHTS);
@@ -356,7 +358,7 @@ bool trainer_open(struct trainer *t, struct error *error)
 	if (t->on_gpu && !device_memory_used(&t->gpu.device, &t->gpu.used, error))
 		return false;
 	atomic_store(&segment_board(t->segment, t->segment->rank)->state, BOARD_RUNNING);
-	/* Everyone is ready: the first step's time is a step's. */
+	/* Every rank is ready, so the time of the first step is that of a step. */
 	return comm_exchange(&t->comm, t->scratch, t->exchanged, sizeof(*t->exchanged));
 }
 
@@ -366,7 +368,7 @@ void trainer_close(struct trainer *t)
 	interpreter_close(&t->interpreter);
 	if (t->on_gpu)
 		device_graph_close(&t->gpu.device);
-	/* Leaving takes as long as coming. */
+	/* Leaving may take as long as coming. */
 	t->gpu.device.patience.timeout = trainer_job(t)->setup_timeout;
 	comm_close(&t->comm);
 	compute_close(&t->compute);
