@@ -1,4 +1,4 @@
-/* Adapters beside projections (LoRA), forward and backward. */
+/* Computes adapters beside projections (LoRA), forward and backward. */
 #include "executor/compute/leaf.h"
 
 static const struct architecture *architecture_of(const struct leaf *leaf)
@@ -15,12 +15,12 @@ static void scale(const struct leaf *leaf, void *y, int64_t n)
 
 	if (c->dtype == DTYPE_FP32 && factor != 1)
 		c->kernels->scale(c->context, y, (float)factor, n);
-	/* compute_open has seen to it that it is a power of two. */
+	/* compute_open has checked that the factor is a power of two. */
 	for (; c->dtype != DTYPE_FP32 && factor > 1; factor /= 2)
 		c->kernels->add(c->context, c->dtype, y, y, y, n);
 }
 
-/* u = alpha/r x A^T, which is kept. */
+/* Computes u = alpha/r x A^T, which is kept. */
 void *leaf_compress(const struct leaf *leaf, const struct gemm *base)
 {
 	const struct compute *c = leaf->compute;
@@ -36,7 +36,7 @@ void *leaf_compress(const struct leaf *leaf, const struct gemm *base)
 	return down.c;
 }
 
-/* y += u B^T */
+/* Computes y += u B^T. */
 void leaf_adapt(const struct leaf *leaf, const struct gemm *base)
 {
 	const struct compute *c = leaf->compute;
@@ -54,7 +54,8 @@ void leaf_adapt(const struct leaf *leaf, const struct gemm *base)
 
 /* --- backward --- */
 
-/* d (= | +=) a^T b of a parameter [m, n], part by part of the micro-batch. */
+/* Computes d (=
+ * +=) a^T b of a parameter [m, n], part by part of the micro-batch. */
 static void adapter_gradient(
 	const struct leaf *leaf, int parameter, const void *a, int64_t lda, const void *b)
 {
@@ -81,8 +82,8 @@ static void adapter_gradient(
 	}
 }
 
-/* With u = alpha/r x A^T, which forward kept: dB = dy^T u, du = alpha/r dy B, dA = du^T x and
- * dx += du A. `to_input`: the product dx = dy W, which came before. */
+/* With u = alpha/r x A^T, which forward kept: dB = dy^T u, du = alpha/r dy B, dA = du^T x and dx +=
+ * du A. `to_input` is the product dx = dy W, which came before. */
 void leaf_adapter_backward(const struct leaf *leaf, const struct gemm *to_input)
 {
 	const struct compute *c = leaf->compute;

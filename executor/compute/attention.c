@@ -1,4 +1,4 @@
-/* What attention reads, of the rank's tokens, and how it is turned. */
+/* Finds what attention reads, of the rank's tokens, and turns it. */
 #include "executor/compute/leaf.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 	return &leaf->compute->model->architecture;
 }
 
-/* Where q, k and v are: slices of one matrix, or three matrices, perhaps normalised. */
+/* Finds where q, k and v are: slices of one matrix, or three matrices, perhaps normalised. */
 void leaf_find_qkv(const struct leaf *leaf, struct attention *attention)
 {
 	const struct architecture *a = architecture_of(leaf);
@@ -54,7 +54,7 @@ struct attention leaf_attention(const struct leaf *leaf)
 	return attention;
 }
 
-/* Of one chunk of a sequence after the other where ranks have several. */
+/* If ranks have several chunks of a sequence, they are turned one after the other. */
 void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse)
 {
 	const struct architecture *a = architecture_of(leaf);

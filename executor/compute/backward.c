@@ -1,5 +1,5 @@
-/* Backward of leaves, last to first. Gradients of parameters start the unit's gradient or are added
- * to it; the gradient of the residual stream is in D_RESIDUAL throughout. */
+/* Computes backward of leaves, last to first. Gradients of parameters start the unit's gradient or
+ * are added to it. The gradient of the residual stream is in D_RESIDUAL throughout. */
 #include "executor/compute/leaf.h"
 
 #include "schedule/plan/plan.h"
@@ -58,7 +58,8 @@ static bool sums_tokens(const struct leaf *leaf)
 	return leaf->compute->schedule->plan.mesh.tensor > 1;
 }
 
-/* Where leaves that read a norm write dx. For column-parallel ones it is a part of a sum. */
+/* Returns where leaves that read a norm write dx. For column-parallel leaves it is a part of a
+ * sum. */
 static void *norm_gradient(const struct leaf *leaf)
 {
 	void *part = sums_tokens(leaf) ? operand_part(leaf) : NULL;
@@ -66,7 +67,7 @@ static void *norm_gradient(const struct leaf *leaf)
 	return part != NULL ? part : operand_work(leaf, TENSOR_D_NORM);
 }
 
-/* The same after tensor ranks have summed it. */
+/* Returns the same after tensor ranks have summed it. */
 static const void *summed_norm_gradient(const struct leaf *leaf)
 {
 	const void *sum = sums_tokens(leaf) ? operand_sum(leaf) : NULL;
@@ -89,9 +90,9 @@ static void *output_gradient(const struct leaf *leaf, enum module_kind kind)
 	return kind == MODULE_KEY ? d.k : kind == MODULE_VALUE ? d.v : d.q;
 }
 
-/* Backward of leaves that read a norm. The last of them in the block comes first and starts dx, the
- * others add to it. Where their dx is one product, [dy dy ...] times all weights, the leaf that
- * comes last computes it. */
+/* Computes backward of leaves that read a norm. The last of them in the block comes first and
+ * starts dx, and the others add to it. Where their dx is one product, [dy dy ...] times all
+ * weights, the leaf that comes last computes it. */
 static void backward_projection(const struct leaf *leaf)
 {
 	enum module_kind kind = leaf_module(leaf)->kind;
@@ -193,7 +194,7 @@ static void backward_attention_output(const struct leaf *leaf)
 		operand_work(leaf, TENSOR_D_ATTENTION_OUT), false);
 }
 
-/* Where the core of attention writes its gradients. */
+/* Returns where the core of attention writes its gradients. */
 static struct attention_backward gradients_of(const struct leaf *leaf)
 {
 	struct qkv_gradients d = qkv_gradients(leaf);
@@ -224,7 +225,8 @@ static void backward_attention_core(const struct leaf *leaf)
 	leaf_rope(leaf, backward.dk, forward->kv_heads, backward.dk_stride, true);
 }
 
-/* Where kernels write the gradient of a norm that is frozen: what no operand needs any more. */
+/* Returns where kernels write the gradient of a frozen norm: to a place that no operand needs any
+ * more. */
 static void *gradient_or_scratch(const struct leaf *leaf, int parameter, bool *more)
 {
 	if (leaf_trains(leaf, parameter))
@@ -283,7 +285,7 @@ static void backward_key_norm(const struct leaf *leaf)
 		architecture_of(leaf)->kv_heads);
 }
 
-/* Rows of one part of the micro-batch. */
+/* Works on the rows of one part of the micro-batch. */
 static void norm_part(const struct leaf *leaf, const struct norm_backward *whole, int64_t rows,
 	int64_t first, int weight, int bias)
 {

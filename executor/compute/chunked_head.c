@@ -1,20 +1,20 @@
-/* The head together with its loss, chunk by chunk of rows: logits, losses, and while they are there
- * both gradients. No more than a chunk of logits is ever there.
+/* Computes the head together with its loss, chunk by chunk of rows: logits, losses, and both
+ * gradients while the logits exist. There is never more than one chunk of logits.
  *
  * Losses are summed exactly, and rows of logits and of dx depend on no other row. On CPUs chunks
- * end where a product over all rows stores its sums, so that dW has the same terms in the same
- * order: every bit is that of the head in one piece. */
+ * end where a product over all rows stores its sums, so dW has the same terms in the same order,
+ * and every bit is that of the head in one piece. */
 #include "executor/compute/leaf.h"
 
 #include "schedule/plan/plan.h"
 
-/* What all chunks share. */
+/* Holds what all chunks share. */
 struct head {
 	void *logits;
 	float *losses;
 	const void *x;
-	void *dx, *dweight; /* NULL: frozen */
-	bool more;          /* terms lie in dweight already */
+	void *dx, *dweight; /* NULL if frozen */
+	bool more;          /* whether terms lie in dweight already */
 };
 
 static enum device_kind device_of(const struct compute *c)
@@ -71,7 +71,7 @@ static void add_weight_gradient(
 	head->more = true;
 }
 
-/* Rows [first, end) of the micro-batch, whose gradient of the weight is one term. */
+/* Works on rows [first, end) of the micro-batch, whose gradient of the weight is one term. */
 static void run_part(const struct leaf *leaf, struct head *head, int64_t first, int64_t end)
 {
 	const struct compute *c = leaf->compute;

@@ -1,4 +1,4 @@
-/* Which tokens a context rank has: two chunks of every sequence, from its two ends. */
+/* Says which tokens a context rank has: two chunks of every sequence, one from either end. */
 #include "executor/compute/context.h"
 
 #include <string.h>

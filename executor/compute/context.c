@@ -1,4 +1,4 @@
-/* Attention over the tokens of all context ranks: by which method. */
+/* Chooses the method of attention over the tokens of all context ranks. */
 #include "executor/compute/context.h"
 
 static const struct context_calls *method_of(const struct leaf *leaf)

@@ -1,7 +1,7 @@
-/* Exact sums of gradients. Every term is rounded to a multiple of 2^-GRADIENT_QUANTUM_BITS once,
- * and terms are added as integers: no later rounding, so no order. (The idea of a fixed grid is
- * that of reproducible summation by pre-rounding; the grid is absolute, because gradients of a loss
- * of order one have a known scale.) */
+/* Sums gradients exactly. Every term is rounded to a multiple of 2^-GRADIENT_QUANTUM_BITS once, and
+ * terms are added as integers. Since nothing is rounded later, the order does not matter. (The idea
+ * of a fixed grid is that of reproducible summation by pre-rounding. The grid is absolute, because
+ * gradients of a loss of order one have a known scale.) */
 #include "executor/compute/leaf.h"
 
 #include <math.h>
@@ -17,7 +17,8 @@ int64_t gradient_parts(const struct compute *compute)
 	return compute_sums_exactly(compute) ? compute->sequences : 1;
 }
 
-/* Behind the tensors that backward works with; those of a leaf one behind the other. */
+/* The scratch lies behind the tensors that backward works with. The parameters of a leaf come one
+ * behind the other. */
 static float *scratch(const struct leaf *leaf, int parameter)
 {
 	const struct compute *c = leaf->compute;
@@ -26,7 +27,7 @@ static float *scratch(const struct leaf *leaf, int parameter)
 	if (work == NULL)
 		return NULL;
 	float *at = (float *)(work + c->work_bytes);
-	/* A tied one is alone there. */
+	/* A tied parameter is alone there. */
 	for (int p = leaf_module(leaf)->first_parameter;
 		p < parameter && leaf_module(leaf)->tied_parameter < 0; p++)
 		at += model->parameters[p].trainable ? model->parameters[p].elements : 0;
@@ -53,7 +54,7 @@ static bool add_terms(int64_t *sum, const float *terms, int64_t n, double limit)
 	for (int64_t i = 0; i < n; i++) {
 		double term = grid * (double)terms[i];
 
-		fit &= fabs(term) <= limit; /* not of NaN */
+		fit &= fabs(term) <= limit; /* this is false for NaN */
 		sum[i] += fabs(term) <= limit ? llrint(term) : 0;
 	}
 	return fit;
@@ -64,7 +65,7 @@ void gradient_end(const struct leaf *leaf, int parameter)
 	struct compute *c = leaf->compute;
 	const struct plan *plan = &c->schedule->plan;
 	int64_t n = c->model->parameters[parameter].elements;
-	/* A tied weight has two terms a sequence, or a chunk of it. */
+	/* A tied weight has two terms a sequence, or a chunk of one. */
 	double limit = ldexp(1, 62) / (2 * (double)(plan->global_batch * max_i64(c->chunks, 1)));
 
 	if (!compute_sums_exactly(c))
@@ -77,7 +78,7 @@ void gradient_end(const struct leaf *leaf, int parameter)
 		c->overflow = true;
 }
 
-/* In place: the i-th fp32 lies before the i-th integer, which has been read. */
+/* Rounds in place: the i-th fp32 lies before the i-th integer, so it has been read by then. */
 void gradient_round(struct compute *compute, int buffer)
 {
 	char *bytes = buffers_address(compute->buffers, buffer);

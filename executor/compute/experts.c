@@ -1,6 +1,6 @@
-/* A mixture of experts. The router chooses experts for each token; an expert computes its rows in
- * one product, of each rank that they come from, and a token gets their results weighed with the
- * softmax over the chosen ones. Between ranks rows.c sends them. */
+/* A mixture of experts. The router chooses experts for each token. An expert computes its rows in
+ * one product for each rank that they come from, and a token gets their results weighed with the
+ * softmax over the chosen experts. rows.c sends rows between ranks. */
 #include "executor/compute/routes.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static float *probabilities_of(const struct leaf *leaf)
 
 /* --- products --- */
 
-/* Elements of the matrix of one expert. */
+/* Returns the elements of the matrix of one expert. */
 static int64_t matrix_of(const struct leaf *leaf)
 {
 	int64_t out, in;
@@ -28,7 +28,7 @@ static int64_t matrix_of(const struct leaf *leaf)
 	return out * in;
 }
 
-/* Of all rows, each with the matrix of its expert. */
+/* Multiplies all rows, each with the matrix of its expert. */
 static void multiply(const struct leaf *leaf, const struct pieces *p, const struct gemm *all)
 {
 	const struct compute *c = leaf->compute;
@@ -46,7 +46,8 @@ static void multiply(const struct leaf *leaf, const struct pieces *p, const stru
 	}
 }
 
-/* dW (= | +=) dy^T x of an expert, of one part of its rows. There may be none of them. */
+/* Computes dW (=
+ * +=) dy^T x of an expert, for one part of its rows. There may be no rows. */
 static void matrix_gradient(const struct leaf *leaf, const struct gemm *of_rows, void *gradient,
 	int64_t first, int64_t rows)
 {
@@ -63,7 +64,7 @@ static void matrix_gradient(const struct leaf *leaf, const struct gemm *of_rows,
 		c->kernels->zero(c->context, c->gradient_dtype, gradient, gemm.m * gemm.n);
 }
 
-/* One term of a sum is that of a part of one rank's tokens. */
+/* One term of a sum comes from a part of one rank's tokens. */
 static void matrix_gradients(const struct leaf *leaf, const struct pieces *p, const void *dy)
 {
 	const struct compute *c = leaf->compute;
@@ -99,7 +100,7 @@ static void softmax(float *x, int64_t n)
 		x[i] /= sum;
 }
 
-/* To experts of other ranks they are sent. */
+/* Rows for experts of other ranks are sent. */
 static void dispatch(const struct leaf *leaf, const void *tokens)
 {
 	const struct routes *r = routes_find(leaf);
@@ -127,7 +128,7 @@ void forward_router(const struct leaf *leaf)
 	dispatch(leaf, gemm.a);
 }
 
-/* What has come from other ranks, to where backward finds it. */
+/* Copies what has come from other ranks to where backward finds it. */
 static void keep_rows(const struct leaf *leaf, const struct pieces *p)
 {
 	const struct compute *c = leaf->compute;
@@ -166,7 +167,7 @@ void forward_experts_activation(const struct leaf *leaf)
 		pieces_rows(&p) * architecture_of(leaf)->expert_ffn);
 }
 
-/* Computed again without the sum: the router's gradient needs what experts have made. */
+/* Recomputation leaves the sum out, because the router's gradient needs what experts have made. */
 void forward_experts_down(const struct leaf *leaf)
 {
 	const struct siblings *s = leaf_siblings(leaf);
@@ -188,7 +189,7 @@ void forward_experts_down(const struct leaf *leaf)
 
 /* --- backward --- */
 
-/* Made here, or by the ranks that the rows are of. */
+/* The gradients were made here, or by the ranks that the rows belong to. */
 static void *result_gradients(const struct leaf *leaf, const struct routes *r)
 {
 	if (leaf->compute->expert_ranks > 1)
@@ -255,7 +256,8 @@ void backward_experts_projection(const struct leaf *leaf)
 	multiply(leaf, &p, &gemm);
 }
 
-/* Gradients of logits, of the softmax over a token's experts. The others have none. */
+/* Computes gradients of the logits from the softmax over a token's experts. Other experts have
+ * none. */
 static void logit_gradients(const struct leaf *leaf, const struct routes *r, void *logits)
 {
 	const struct compute *c = leaf->compute;
@@ -275,7 +277,7 @@ static void logit_gradients(const struct leaf *leaf, const struct routes *r, voi
 	}
 }
 
-/* Gradients of logits lie where the probabilities were, which nobody reads behind them. */
+/* Gradients of logits go where the probabilities were, which nobody reads any more. */
 void backward_router(const struct leaf *leaf)
 {
 	const struct routes *r = routes_find(leaf);

@@ -1,4 +1,4 @@
-/* Leaves forward: one function per kind, behind one table. */
+/* Computes leaves forward: one function per kind, behind one table. */
 #include "executor/compute/leaf.h"
 
 static const struct architecture *architecture_of(const struct leaf *leaf)
@@ -6,8 +6,8 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 	return &leaf->compute->model->architecture;
 }
 
-/* A product with its epilogue in one kernel; false when the device has none, or there is no device.
- */
+/* Computes a product with its epilogue in one kernel. False when the device has no such kernel, or
+ * there is no device. */
 static bool multiply_in_one(
 	const struct compute *c, const struct gemm *gemm, const struct gemm_epilogue *epilogue)
 {
@@ -23,7 +23,7 @@ static const void *bias_of(const struct leaf *leaf)
 	return bias >= 0 ? operand_parameter(leaf, bias) : NULL;
 }
 
-/* y = [residual +] x W^T [+ bias]. */
+/* Computes y = [residual +] x W^T [+ bias]. */
 static void project_base(const struct leaf *leaf, void *y, const void *residual)
 {
 	const struct compute *c = leaf->compute;
@@ -64,7 +64,7 @@ static void project_part(const struct leaf *leaf, void *y, const void *residual,
 	c->kernels->gemm(c->context, &product);
 }
 
-/* y = residual + x W^T, on the residual stream. */
+/* Computes y = residual + x W^T, on the residual stream. */
 static void project_to_stream(const struct leaf *leaf, void *y, const void *residual)
 {
 	void *part = operand_part(leaf);
@@ -83,7 +83,7 @@ static void add_sum(const struct leaf *leaf)
 	const void *sum = operand_sum(leaf);
 	void *stream;
 
-	/* Attention in rounds keeps its results so far in such a buffer: they are no sum. */
+	/* Attention in rounds keeps its results so far in such a buffer, and they are no sum. */
 	if (sum == NULL || leaf_module(leaf)->kind == MODULE_ATTENTION_CORE)
 		return;
 	stream = leaf_module(leaf)->kind == MODULE_NORM ? operand_input(leaf)
@@ -141,8 +141,8 @@ static void add_positions(
 	}
 }
 
-/* A leaf of its own, because the token embedding may be in another unit. The bits are those of
- * adding both at once. */
+/* This is a leaf of its own, because the token embedding may be in another unit. The bits are those
+ * of adding both at once. */
 static void forward_position_embedding(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
@@ -238,7 +238,7 @@ static void forward_head_norm(const struct leaf *leaf)
 	turn(leaf, normalised, heads, heads * a->head_dim);
 }
 
-/* Where a projection with a tensor of its own writes. */
+/* Says where a projection with a tensor of its own writes. */
 static const enum tensor_role projected[MODULE_KIND_COUNT] = {
 	[MODULE_QKV] = TENSOR_QKV,
 	[MODULE_QUERY] = TENSOR_QUERY,
@@ -283,8 +283,9 @@ static void forward_attention_output(const struct leaf *leaf)
 		operand_residual_in(leaf));
 }
 
-/* The activation that this projection may compute in its epilogue; -1 = none. Not where
- * checkpointing computes the activation again by itself: that would round differently. */
+/* Returns the activation that this projection may compute in its epilogue, or -1 for none. Where
+ * checkpointing computes the activation again by itself, there is none, because that would round
+ * differently. */
 static int activation_to_fuse(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;

@@ -1,6 +1,6 @@
-/* Context ranks that attend to the keys of all of them (Llama 3, 2407.21783). These are gathered,
- * one rank's block behind the other's: the keys of its tokens, then the values. Gradients of them
- * lie alike, and come back summed up. */
+/* Context ranks attend to the keys of all of them (Llama 3, 2407.21783). The keys are gathered, one
+ * rank's block behind the other's: the keys of its tokens, then the values. Gradients of them lie
+ * alike, and come back summed up. */
 #include "executor/compute/context.h"
 
 static void *own_keys(const struct leaf *leaf)
@@ -17,7 +17,7 @@ static void *own_keys(const struct leaf *leaf)
 	return block;
 }
 
-/* In all blocks. */
+/* Turns the keys in all blocks. */
 static void turn_keys(const struct leaf *leaf, void *keys, bool inverse)
 {
 	const struct compute *c = leaf->compute;
@@ -44,7 +44,7 @@ static void turn_keys(const struct leaf *leaf, void *keys, bool inverse)
 	}
 }
 
-/* Attention of one of the rank's chunks to its sequence. */
+/* Returns the attention of one of the rank's chunks to its sequence. */
 static struct attention of_chunk(
 	const struct leaf *leaf, const struct attention *all, int64_t chunk)
 {

@@ -4,13 +4,13 @@
  * the other, to keys in all blocks; what it leaves lies likewise, and goes back as it is. */
 #include "executor/compute/context.h"
 
-/* Elements: where things are in a row, which queries begin, and how many. */
+/* Says in elements where things are in a row, which queries begin, and how many there are. */
 struct row {
 	int64_t keys, values, results, gradients;
 	int64_t width;
 };
 
-/* Of the rank's part of so many heads. */
+/* Returns the rank's part of so many heads. */
 static int64_t part_of(const struct leaf *leaf, int64_t heads)
 {
 	const struct compute *c = leaf->compute;
@@ -30,7 +30,8 @@ static struct row row_of(const struct leaf *leaf, bool back)
 		.width = q + 2 * kv + (back ? 2 * q : 0)};
 }
 
-/* A tensor of the rank's tokens, of so many heads, to the place `at` in rows of all blocks. */
+/* Copies a tensor of the rank's tokens, of so many heads, to the place `at` in rows of all
+ * blocks. */
 static void deal(const struct leaf *leaf, void *blocks, const struct row *row, int64_t at,
 	const void *x, int64_t stride, int64_t heads)
 {
@@ -42,7 +43,7 @@ static void deal(const struct leaf *leaf, void *blocks, const struct row *row, i
 			row->width, compute_at(c, x, i * part), stride, part);
 }
 
-/* And back: the parts of all ranks, of the rank's tokens. */
+/* Copies the parts of all ranks back, for the rank's tokens. */
 static void collect(const struct leaf *leaf, void *x, int64_t stride, const void *blocks,
 	int64_t width, int64_t at, int64_t heads)
 {
@@ -65,7 +66,7 @@ static void deal_back(const struct leaf *leaf, void *blocks, const struct row *r
 		a->heads);
 }
 
-/* What attention has left is in order. */
+/* What attention has left is in order already. */
 static void *given(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
@@ -89,8 +90,8 @@ static void *given(const struct leaf *leaf)
 
 /* --- attention --- */
 
-/* Of a chunk of a sequence: the row of its first token in all blocks, and that which the keys of
- * the sequence are counted from. */
+/* Belongs to a chunk of a sequence: the row of its first token in all blocks, and the row that the
+ * keys of the sequence are counted from. */
 struct place {
 	int64_t own, keys;
 };
@@ -166,7 +167,7 @@ static void attention_backward(const struct leaf *leaf, const struct attention_b
 
 /* --- what came of it --- */
 
-/* Not where the projection behind alone is computed again. */
+/* Does nothing where only the projection behind attention is computed again. */
 static void take_results(const struct leaf *leaf)
 {
 	const struct architecture *a = &leaf->compute->model->architecture;

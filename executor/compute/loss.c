@@ -1,5 +1,5 @@
-/* Losses of tokens, whose logits become gradients. Tensor ranks have parts of the vocabulary: what
- * each finds in its own they put together. */
+/* Computes losses of tokens, whose logits become gradients. Tensor ranks have parts of the
+ * vocabulary and put together what each finds in its own part. */
 #include "executor/compute/leaf.h"
 
 #include "schedule/plan/plan.h"
@@ -18,10 +18,10 @@ static float loss_scale(const struct compute *c)
 	return (float)scale;
 }
 
-/* As fp32, and its first half as bf16. */
+/* This is NaN as fp32, and its first half is NaN as bf16. */
 static const uint32_t not_a_number = 0x7fc07fc0;
 
-/* The end of a sequence, whole ones, or the beginning of one: what a kernel takes at once. */
+/* A kernel takes at once the end of a sequence, whole sequences, or the beginning of one. */
 static int64_t rows_at_once(const struct compute *c, int64_t first, int64_t rows)
 {
 	int64_t left = c->seq_len - first % c->seq_len;
@@ -69,7 +69,7 @@ void leaf_loss_part(const struct leaf *leaf, void *logits, float *part)
 	c->kernels->cross_entropy(c->context, &loss);
 }
 
-/* Rows of the head for words that there are not are zero; so are their logits, which have no
+/* The head's rows for words that do not exist are zero, and so are their logits, which have no
  * gradient. */
 static void join_losses(const struct leaf *leaf, void *logits, float *losses, const float *parts)
 {
