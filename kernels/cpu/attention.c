@@ -108,7 +108,8 @@ static void gather(const struct attention *a, const struct tile *tile, int64_t r
 	});
 }
 
-/* What earlier rounds have found of a row: its keys count as one, of weight exp(lse). */
+/* Begins with what earlier rounds have found of a row: all their keys count as one, of weight
+ * exp(lse). */
 static void begin_rows(
 	const struct attention *a, struct tile *tile, int64_t row, int64_t rows, int64_t head)
 {

@@ -51,7 +51,7 @@ static int64_t init_tile(struct tile *tile, float *start, const struct attention
 	return workspace - start;
 }
 
-/* Of an fp32 row with elements [at, at + n). */
+/* Multiplies an fp32 row with elements [at, at + n). */
 INLINE float dot(const enum dtype dtype, const float *a, const void *b, int64_t at, int64_t n)
 {
 	vec sum = {0};

@@ -90,7 +90,7 @@ INLINE void part_row(
 	part[PART_TARGET] = target < 0 ? -INFINITY : element_get(dtype, x, target);
 }
 
-/* Of one token, in the order of the parts. */
+/* Joins the parts of one token, in their order. */
 static void join_parts(
 	const struct cross_entropy *c, int64_t t, float *top, float *logit, double *sum)
 {

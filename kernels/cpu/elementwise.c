@@ -95,7 +95,7 @@ struct strips {
 	float *stack; /* TREE_DEPTH strips */
 };
 
-/* Of a pair of nodes: a source (of `dtype`), or a sum on the stack. */
+/* One of a pair of nodes: a source (of `dtype`), or a sum on the stack. */
 struct tree_node {
 	const void *data;
 	int64_t first;

@@ -170,7 +170,7 @@ static void multiply_all(const struct gemm *g, float *workspace, int64_t floats)
 		multiply_fp32(g, workspace, floats);
 }
 
-/* Rows or columns of the largest of so many parts of whole tiles. */
+/* Returns the rows or columns of the largest of so many parts of whole tiles. */
 static int64_t largest_part(int64_t side, int64_t tile, int parts)
 {
 	return ((side + tile - 1) / tile + parts - 1) / parts * tile;

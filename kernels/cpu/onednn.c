@@ -13,7 +13,7 @@
 #include "kernels/cpu/library.h"
 #include "kernels/cpu/threads.h"
 
-/* Of the version whose header this is compiled with. */
+/* The file is that of the version whose header this is compiled with. */
 #define FILE_OF(major)   "libdnnl.so." DIGITS_OF(major)
 #define DIGITS_OF(major) #major
 
@@ -136,7 +136,7 @@ void onednn_close(struct kernel_context *context)
 	context->backend = NULL;
 }
 
-/* What tells two products apart for oneDNN. */
+/* Returns what tells two products apart for oneDNN. */
 static struct gemm shape_of(const struct gemm *g)
 {
 	struct gemm shape;

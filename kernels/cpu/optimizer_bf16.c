@@ -31,7 +31,7 @@ static struct generator generator_of(const struct rounding *rounding)
 	return g;
 }
 
-/* Of the lower halves. */
+/* Multiplies the lower halves. */
 INLINE qvec multiply(qvec a, uint32_t b)
 {
 	qvec factor = (uint64_t)b - (qvec){0};
@@ -58,7 +58,7 @@ INLINE uvec pair(qvec a, qvec b)
 #endif
 }
 
-/* From element `i` of the call on, whose number is even. */
+/* Draws from element `i` of the call on, whose number is even. */
 INLINE struct words draw(const struct generator *g, int64_t i)
 {
 	const struct rounding *r = g->rounding;
@@ -94,7 +94,7 @@ static struct words draw_one(const struct rounding *r)
 	return (struct words){{out[1]}, {out[3]}};
 }
 
-/* By the lower 16 bits of `random`; a NaN stays one. */
+/* Rounds by the lower 16 bits of `random`; a NaN stays one. */
 INLINE hvec narrow_by_chance(vec x, uvec random)
 {
 	uvec bits = (uvec)x, nan = (uvec)(x != x);

@@ -141,7 +141,7 @@ void CPU(pack)(float *packed, const float *b, int64_t ldb, bool transpose, int64
 	}
 }
 
-/* Of TILE_ROWS rows and TILE_COLS columns. */
+/* The tile has TILE_ROWS rows and TILE_COLS columns. */
 static void pack_tile(const struct product *p, const float *b, int64_t ldb, float *panel, float *c)
 {
 	tile(TILE_ROWS, p, p->k, p->a, b, ldb, panel, c, p->ldc, p->accumulate);

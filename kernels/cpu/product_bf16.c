@@ -202,7 +202,7 @@ void CPU(pack_bf16)(
 	}
 }
 
-/* Of TILE_ROWS rows and TILE_COLS columns. */
+/* The tile has TILE_ROWS rows and TILE_COLS columns. */
 static void pack_tile(const struct product_bf16 *p, struct stored stored, float *c)
 {
 	tile(TILE_ROWS, p, NULL, stored, c, p->ldc, p->accumulate);

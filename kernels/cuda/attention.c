@@ -20,7 +20,7 @@ struct tile {
 	{CUDA_##name, CUDA_##X##_THREADS, rows,                                                    \
 		CUDA_##X##_BARRIERS + CUDA_SHARED_##pass(d, rows, others, stages)},
 
-/* By head: the forward's, those for dq, those for dk and dv. */
+/* These are by head: the forward's, those for dq, those for dk and dv. */
 static const struct tile tensor_tiles[] = {
 	CUDA_TENSOR_FORWARD(TILE_OF, TENSOR) CUDA_TENSOR_BACKWARD(TILE_OF, TENSOR)};
 static const struct tile hopper_tiles[] = {

@@ -10,7 +10,7 @@
 #include "kernels/cuda/attention_graph.h"
 #include "kernels/cuda/backend.h"
 
-/* What a plan is for. */
+/* Says what a plan is for. */
 struct key {
 	int64_t pass, sequences, length, heads, kv_heads, head_dim;
 	int64_t q_stride, k_stride, v_stride, out_stride, lse_stride;
@@ -41,7 +41,7 @@ static const struct cudnn_api *find(const struct cuda_backend *b)
 	return b->api->cudnn != NULL ? b->api->cudnn() : NULL;
 }
 
-/* From which version on. */
+/* Each pass needs at least this version. */
 static const size_t least_version[ATTENTION_PASSES] = {
 	[ATTENTION_FORWARD] = CUDNN_LEAST_VERSION,
 	[ATTENTION_BACKWARD] = CUDNN_LEAST_BACKWARD,

@@ -253,7 +253,7 @@ static void *by_numbers(struct attention_graph *g, const struct attention_algori
 	return g->status == 0 ? config : NULL;
 }
 
-/* What the heuristic does not propose: Blackwell's engine for the backward that repeats its bits,
+/* The heuristic does not propose this: Blackwell's engine for the backward that repeats its bits,
  * as NVIDIA's front end asks for it. */
 static const struct attention_algorithm unproposed[] = {{.engine = 5, .kernel = 31, .stages = 2}};
 

@@ -16,7 +16,7 @@ enum {
 	NAMED_SHARE = 4,    /* of the workspace, at most, for the marks of rows: one in so many */
 };
 
-/* What is left of the workspace. */
+/* Holds what is left of the workspace. */
 struct space {
 	char *at;
 	int64_t bytes;
@@ -71,8 +71,8 @@ static int64_t count_bytes(int64_t tokens)
 
 /* --- sums --- */
 
-/* Whether runs of a side may span several pieces. Of positions, not if each has as many tokens
- * and pieces hold a whole number of them. */
+/* May runs of a side span several pieces? Those of positions may not, if each position has as many
+ * tokens and pieces hold a whole number of positions. */
 static bool is_cut(const struct embedding_runs_launch *a, const struct embedding_side *side)
 {
 	if (side->order)
@@ -167,14 +167,15 @@ static int digits_of(int64_t rows)
 	return digits;
 }
 
-/* What the first digit's count makes zeros of: the counts of the others, and the marks. */
+/* The count of the first digit makes zeros of these bytes: the counts of the other digits, and the
+ * marks. */
 static int64_t sort_bytes(int64_t tokens, int64_t rows, bool marks)
 {
 	return 2 * rounded(tokens * (int64_t)sizeof(int32_t)) +
 	       digits_of(rows) * count_bytes(tokens) + (marks ? rounded(rows) : 0);
 }
 
-/* Whether zeros are written beside the sums; without marks they are written before. */
+/* Are zeros written beside the sums? Without marks they are written before. */
 static bool has_marks(const struct kernel_context *context, const struct embedding_backward *e)
 {
 	return !e->accumulate_table && e->tokens > 0 &&
@@ -219,7 +220,7 @@ static void sort_tokens(struct kernel_context *context, struct embedding_runs_la
 	r->table.order = a.from;
 }
 
-/* Whether so many tokens can be sorted at once, and their parts have space on so many sides. */
+/* Can so many tokens be sorted at once, and have their parts space on so many sides? */
 static bool fits(const struct kernel_context *context, const struct embedding_backward *e,
 	int64_t tokens, int sides)
 {
@@ -267,8 +268,8 @@ static void sum_tokens(struct kernel_context *context, const struct embedding_ba
 	sum_runs(context, e, &a, space);
 }
 
-/* Rows that nothing is added to, where they do not stay as they are: all positions that no sequence
- * reaches, and a table whose rows have no marks. */
+/* Writes zeros to rows that nothing is added to, unless they stay as they are: to all positions
+ * that no sequence reaches, and to a table whose rows have no marks. */
 static void write_zeros(struct kernel_context *context, const struct embedding_backward *e)
 {
 	int64_t reached = least(least(e->tokens, e->length), e->position_rows);

@@ -8,7 +8,7 @@
 
 #include "kernels/cuda/gemm.h"
 
-/* As in cublas_api.h and cublasLt.h. */
+/* These are as in cublas_api.h and cublasLt.h. */
 enum {
 	CUBLAS_OP_N = 0,
 	CUBLAS_OP_T = 1,
@@ -29,7 +29,7 @@ enum {
 	PREFERENCE_MIN_ALIGNMENT_D_BYTES = 8,
 };
 
-/* Of cublasLtEpilogue_t. */
+/* These are values of cublasLtEpilogue_t. */
 enum {
 	EPILOGUE_DEFAULT = 1,
 	EPILOGUE_BIAS = 4,
@@ -38,7 +38,7 @@ enum {
 	EPILOGUE_BGRADB = 512,        /* our A is cuBLASLt's B */
 };
 
-/* What cuBLASLt says of an epilogue that it has no kernel for. */
+/* cuBLASLt says this of an epilogue for which it has no kernel. */
 enum { STATUS_INVALID_VALUE = 7, STATUS_NOT_SUPPORTED = 15 };
 
 static int epilogue_of(const struct gemm_epilogue *e)
@@ -107,7 +107,8 @@ static bool set(struct kernel_context *context, void *description, int attribute
 		"cublasLtMatmulDescSetAttribute");
 }
 
-/* As many as communication leaves: with more a product would wait for the last of its tiles. */
+/* Takes as many multiprocessors as communication leaves. With more, a product would wait for the
+ * last of its tiles. */
 static bool set_multiprocessors(struct kernel_context *context, const struct cuda_product *p)
 {
 	int32_t target = cuda_backend(context)->multiprocessors - p->key.beside;
@@ -200,7 +201,7 @@ static bool prefer(struct kernel_context *context, void *preference, const struc
 		"cublasLtMatmulPreferenceSetAttribute");
 }
 
-/* Not there for an epilogue is an answer; not there for a plain product is an error. */
+/* An epilogue may have no kernel, but for a plain product that is an error. */
 static bool take_first(struct kernel_context *context, struct cuda_product *p, int result, int n,
 	const struct cublaslt_heuristic *found)
 {

@@ -9,7 +9,7 @@
  * the other. */
 enum { REDUCTION_IN_PLACE = 1 };
 
-/* Of cublasLtMatmulAlgoConfigAttributes_t, and how many bytes each has. */
+/* Lists attributes of cublasLtMatmulAlgoConfigAttributes_t, and how many bytes each has. */
 static const struct attribute {
 	int number;
 	size_t bytes, offset;

@@ -1,4 +1,4 @@
-/* In place of the embedded kernels where the build had no nvcc. */
+/* Stands in for the embedded kernels where the build had no nvcc. */
 #include "kernels/cuda/api.h"
 
 const unsigned char cuda_image[1];

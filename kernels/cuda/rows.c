@@ -23,7 +23,7 @@ static int64_t most(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Rows and pointers in packs of 16 bytes. */
+/* True when rows and pointers come in packs of 16 bytes. */
 static bool even(int64_t width, enum dtype dtype)
 {
 	return width % cuda_lanes(dtype, dtype) == 0;

@@ -20,7 +20,7 @@ static void cuda_close(struct kernel_context *context)
 	context->backend = NULL;
 }
 
-/* Those for Hopper are there or not: which machine code is used is the driver's choice. */
+/* Kernels for Hopper may be missing, because the driver chooses which machine code is used. */
 static bool is_optional(int kernel)
 {
 	static const int optional[] = {
