@@ -27,6 +27,9 @@
 	"two are possible, type --micro-batch N (sequences a GPU takes at once) or "               \
 	"--global-batch N (sequences a step, all GPUs together)"
 #define IN_TOPOLOGY "nodes and GPUs are the second word: 2xdgx-h100 is two nodes; or type --gpus N"
+#define IN_FILE_OF_TOPOLOGY                                                                        \
+	"the network is in a file: `shardplan topologies show 2xdgx-h100 > my.yaml`, change "      \
+	"network.nic_bandwidth in it, and give my.yaml as TOPOLOGY"
 #define DATA_RANKS                                                                                 \
 	"data-parallel ranks are those that the other axes leave: --gpus N says how many there "   \
 	"are, --shard-group N how many share one copy"
@@ -70,6 +73,15 @@ static const struct synonym {
 	SAYS("gpu-name", IN_TOPOLOGY),
 	SAYS("gpu-type", IN_TOPOLOGY),
 	SAYS("nproc-per-node", IN_TOPOLOGY),
+	SAYS("network", IN_FILE_OF_TOPOLOGY),
+	SAYS("network-bandwidth", IN_FILE_OF_TOPOLOGY),
+	SAYS("network-speed", IN_FILE_OF_TOPOLOGY),
+	SAYS("bandwidth", IN_FILE_OF_TOPOLOGY),
+	SAYS("internode-bandwidth", IN_FILE_OF_TOPOLOGY),
+	SAYS("inter-node-bandwidth", IN_FILE_OF_TOPOLOGY),
+	SAYS("nic", IN_FILE_OF_TOPOLOGY),
+	SAYS("nics", IN_FILE_OF_TOPOLOGY),
+	SAYS("nic-bandwidth", IN_FILE_OF_TOPOLOGY),
 	SAYS("dp", DATA_RANKS),
 	SAYS("dp-size", DATA_RANKS),
 	SAYS("data-parallel", DATA_RANKS),

@@ -393,6 +393,8 @@ TYPED = [
     flag('gbs', 0, '--gbs', '32'),
     flag('accumulation of HF', 0, '--gradient_accumulation_steps', '2'),
     flag('batch size', 2, '--batch-size', '32'),
+    flag('network bandwidth', 2, '--network-bandwidth', '200Gbit/s'),
+    flag('nic', 2, '--nic', '200Gbit/s'),
     flag('tensor parallel', 0, '--tensor-parallel', '8'),
     flag('tp', 0, '--tp', '8'),
     flag('ep', 2, '--ep', '8'),
