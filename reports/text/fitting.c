@@ -78,7 +78,7 @@ static void add_advice(const struct fitted_constant *c, struct text *text)
 {
 	text_printf(text, " - %s: ", c->name);
 	if (c->advice.run == NULL) {
-		text_add(text, "no run like these\n");
+		text_add(text, "no change of one of these runs would tell it\n");
 		return;
 	}
 	text_add(text, "like ");
