@@ -236,6 +236,16 @@ class Exports(contract.Case):
         self.assertIn('--wrap model: torchtitan cannot say that; use block+embedding+head',
                       result.err)
 
+    def test_nanotron_s_environment(self):
+        """Its layers assert the variable when communication runs beside products."""
+        for serial, due in ('off', True), ('on', False):
+            self.box.run('predict', 'llama-2-7b', '2xdgx-h100', '--runtime', 'nanotron',
+                         '--strategy', 'ZERO_1', '--tensor', '4', '--serial-tensor', serial,
+                         '-o', 'n.yaml')
+            text = self.go('export', 'n.yaml', '--to', 'nanotron', '-o', '-').out
+            self.assertIn(f'tp_linear_async_communication: {str(due).lower()}', text)
+            self.assertEqual('CUDA_DEVICE_MAX_CONNECTIONS=1' in text, due)
+
     def test_errors_stand_where_the_file_says_it(self):
         self.box.write('a.yaml', 'distributed_type: FSDP\nnum_processes: 1024\n'
                                  'fsdp_config: {fsdp_version: 2}\n')
