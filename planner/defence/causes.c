@@ -71,7 +71,7 @@ void causes_find(const struct question *question, const struct contender *chosen
 				measure_collective(k, network, arena)};
 	}
 	struct cause *others = causes + COLLECTIVES_OF_STEPS;
-	others[0] = (struct cause){recomputes ? "of compute, for recomputation" : "of compute",
+	others[0] = (struct cause){recomputes ? "of compute for recomputation" : "of compute",
 		scale * (is->compute - other->exposure->slowed),
 		was->compute - chosen->exposure->slowed,
 		"forward and backward of one "

@@ -34,23 +34,27 @@ static void add_signed(struct text *text, double value, void (*add)(struct text 
 
 /* --- where the time goes ---------------------------------------------------------------------- */
 
-/* Names the one or two causes that make up most of `slower` seconds. If they are much more than
- * that, it also names the largest saving. */
+static void add_cause(struct text *text, const struct cause *cause)
+{
+	add_seconds(text, cause->more);
+	if (cause->before > 0.1 * cause->more)
+		text_add(text, " more");
+	text_printf(text, " %s", cause->what);
+}
+
+/* Names the one or two causes that make up most of `slower` seconds; or, where the largest is much
+ * more than that, it and the largest saving, as one clause: neither says anything alone. */
 static void add_causes(struct text *text, const struct cause causes[CAUSE_COUNT], double slower)
 {
 	const struct cause *saved = &causes[CAUSE_COUNT - 1];
-	double told = 0;
-	for (int i = 0; i < 2 && causes[i].more > 0.2 * slower; i++) {
+	bool saves = -saved->more > 0.2 * slower && causes[0].more > 1.5 * slower;
+	for (int i = 0; i < (saves ? 1 : 2) && causes[i].more > 0.2 * slower; i++) {
 		text_add(text, i == 0 ? ": " : ", ");
-		add_seconds(text, causes[i].more);
-		if (causes[i].before > 0.1 * causes[i].more)
-			text_add(text, " more");
-		text_printf(text, " %s", causes[i].what);
-		told += causes[i].more;
+		add_cause(text, &causes[i]);
 	}
-	if (told < 1.5 * slower || -saved->more < 0.2 * slower)
+	if (!saves)
 		return;
-	text_add(text, ", against ");
+	text_add(text, " against ");
 	add_seconds(text, -saved->more);
 	text_printf(text, " less %s", saved->what);
 }

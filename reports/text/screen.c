@@ -37,16 +37,20 @@ static void put_blank(struct screen *screen)
 	screen->left--;
 }
 
-/* Puts a labelled sentence, and takes its text. */
-static void put_labelled(struct screen *screen, const char *label, struct text *sentence)
+/* Puts a sentence behind a label and takes its text. */
+static void put_behind(struct screen *screen, const char *label, int indent, struct text *sentence)
 {
 	struct text counted = {0};
 
-	screen->left -=
-		put_line(label, SCREEN_INDENT, text_string(sentence), SCREEN_COLUMNS, &counted);
-	put_line(label, SCREEN_INDENT, text_string(sentence), width_of(screen), screen->text);
+	screen->left -= put_line(label, indent, text_string(sentence), SCREEN_COLUMNS, &counted);
+	put_line(label, indent, text_string(sentence), width_of(screen), screen->text);
 	text_finish(&counted);
 	text_finish(sentence);
+}
+
+static void put_labelled(struct screen *screen, const char *label, struct text *sentence)
+{
+	put_behind(screen, label, SCREEN_INDENT, sentence);
 }
 
 /* Puts those clauses of a sentence that fit on one line, whole. */
@@ -259,10 +263,29 @@ static int find_others(
 	return n;
 }
 
-static void put_others(struct screen *screen)
+/* The clauses that fit on one line. A cause against a saving takes one of the `spare` lines, too;
+ * without one, both are left out, as neither says anything alone. */
+static void add_reason(const char *why, int columns, int *spare, struct text *line)
+{
+	add_clauses(why, columns, line);
+	if ((int)line->length <= columns || strstr(text_string(line), " against ") == NULL)
+		return;
+	if ((*spare)-- > 0)
+		return;
+	text_clear(line);
+	text_add_bytes(line, why, strcspn(why, ":"));
+}
+
+static int count_others(const struct screen *screen)
 {
 	const struct candidate *others[OTHERS_MAX];
-	struct text names[OTHERS_MAX] = {0}, line = {0};
+	return find_others(screen->answer, screen->question->strategies != 0, others);
+}
+
+static void put_others(struct screen *screen, int spare)
+{
+	const struct candidate *others[OTHERS_MAX];
+	struct text names[OTHERS_MAX] = {0};
 	int n = find_others(screen->answer, screen->question->strategies != 0, others);
 	int width = 0;
 
@@ -271,29 +294,37 @@ static void put_others(struct screen *screen)
 		width = (int)names[i].length > width ? (int)names[i].length : width;
 	}
 	for (int i = 0; i < n; i++) {
-		struct text label = {0};
+		struct text label = {0}, line = {0};
 		text_printf(&label, "%-*s%s", SCREEN_INDENT, i == 0 ? "Others" : "",
 			text_string(&names[i]));
 		int indent = SCREEN_INDENT + width + 2;
-		add_clauses(or_empty(others[i]->why_not), SCREEN_COLUMNS - indent, &line);
-		put_line(text_string(&label), indent, text_string(&line), width_of(screen),
-			screen->text);
-		screen->left--;
-		text_clear(&line);
+		add_reason(or_empty(others[i]->why_not), SCREEN_COLUMNS - indent, &spare, &line);
+		put_behind(screen, text_string(&label), indent, &line);
 		text_finish(&label);
 		text_finish(&names[i]);
 	}
-	text_finish(&line);
 }
 
 /* --- options ---------------------------------------------------------------------------------- */
+
+static bool has_together(const struct answer *answer)
+{
+	return answer->free != NULL && answer->n_levers > 1;
+}
+
+/* That levers take where they are all shown. */
+static int lever_lines(const struct answer *answer)
+{
+	int lines = answer->n_levers + has_together(answer) + (answer->elsewhere != NULL);
+	return lines < LEVERS_SHOWN ? lines : LEVERS_SHOWN;
+}
 
 /* Puts one line for each lever, and one for all together, with the plan that they allow. */
 static void put_levers(struct screen *screen, int most)
 {
 	const struct answer *answer = screen->answer;
 	const struct plan_option *all = answer->free;
-	bool alone = all == NULL || answer->n_levers < 2;
+	bool alone = !has_together(answer);
 	int n = answer->n_levers;
 	struct text line = {0};
 
@@ -448,15 +479,17 @@ void report_screen_text(const struct question *question, const struct answer *an
 		put_nothing(&screen);
 	put_blank(&screen);
 	put_why(&screen);
-	put_others(&screen);
-	/* The lines below the levers are made first, because levers get the lines that are left. */
+	/* The lines below the levers are made first: the others have a line each, levers get the
+	 * lines that are left, and what they leave says more of the others. */
 	struct screen below = screen;
 	below.text = &rest;
+	below.left -= count_others(&screen);
 	if (answer->chosen != NULL)
 		put_option(&below);
 	put_cautions(&below);
 	put_exports(&below);
 	put_further(&below);
+	put_others(&screen, below.left - lever_lines(answer));
 	if (answer->chosen != NULL)
 		put_levers(&screen, below.left < LEVERS_SHOWN ? below.left : LEVERS_SHOWN);
 	else
