@@ -222,6 +222,32 @@ static enum key_kind listed_kind(const struct config_format *format, const char 
 	return unpriced ? KEY_UNPRICED : KEY_PLAIN;
 }
 
+/* Has the format keys below this path? Then a value stands where its map is expected. */
+static bool is_map(const struct config_format *format, const char *path)
+{
+	size_t length = strlen(path);
+	for (const struct config_key *key = format->keys; key->path != NULL; key++) {
+		if (strncmp(key->path, path, length) == 0 && key->path[length] == '.')
+			return true;
+	}
+	return false;
+}
+
+static bool note_unknown(struct importing *importing, const struct leaf *leaf, struct error *error)
+{
+	const struct config_format *format = importing->imported->target->format;
+	bool empty = leaf->node->kind != NODE_SCALAR || is_off(leaf->node);
+	if (is_map(format, leaf->path))
+		return empty ||
+		       node_error(leaf->node, error, "expected a map of options, got \"%.60s\"",
+			       leaf->node->text);
+	const char *near = nearest_key(importing->arena, format, leaf->path);
+	import_note(importing, leaf->path, "unknown key, ignored%s%s%s",
+		near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+		near != NULL ? "?" : "");
+	return true;
+}
+
 bool import_take_leaves(struct importing *importing, struct error *error)
 {
 	const struct config_format *format = importing->imported->target->format;
@@ -237,10 +263,8 @@ bool import_take_leaves(struct importing *importing, struct error *error)
 			key = &listed;
 		}
 		if (!known) {
-			const char *near = nearest_key(importing->arena, format, leaf->path);
-			import_note(importing, leaf->path, "unknown key, ignored%s%s%s",
-				near != NULL ? "; did you mean " : "", near != NULL ? near : "",
-				near != NULL ? "?" : "");
+			if (!note_unknown(importing, leaf, error))
+				return false;
 			continue;
 		}
 		if (key->kind != KEY_READ && key->kind != KEY_PLAIN &&

@@ -106,6 +106,8 @@ static const struct foreign files[] = {
 		NULL},
 	{"{\"zero_optimization\": {\"stage\": 1},\n\"tensor_parallel\": {\"autotp_size\": 4}}",
 		NULL, "x:2:36: autotp_size: 4: not predicted of this framework, expected 1", NULL},
+	{"distributed_type: FSDP\nfsdp_config: yes\n", NULL,
+		"x:2:14: fsdp_config: expected a map of options, got \"yes\"", NULL},
 	{"distributed_type: MULTI_GPU\nnum_processes: 4\nnum_processes: 8\n", "accelerate",
 		"strategy=NO_SHARD runtime=pytorch-ddp gpus=8", NULL},
 	{"{\"train_batch_size\": 128, \"train_micro_batch_size_per_gpu\": 2, "
