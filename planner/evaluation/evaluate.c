@@ -232,13 +232,15 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	struct trial shorter = *trial;
 	if (!run_plan(evaluator, &shorter, &steady->plans[1], true, error))
 		return false;
+	*simulation = shorter.simulation;
+	keep(simulation, kept);
+	if (trial->options.slow > 0 && prediction->step_time > trial->options.slow)
+		return true; /* its memory was not looked at, and all micro-batches take longer */
 	double round = steady_is(steady, shorter.schedule, &shorter.simulation);
 	bool retries = shorter.simulation.prediction.time.allocator > 0;
 	shorter.step_alone = shorter.step_alone && !retries;
 	bool runs_all = retries && steady_may_run_all(trial->plan);
 	bool enough = round > 0 || retries || is_last_attempt(trial->plan, 0);
-	*simulation = shorter.simulation;
-	keep(simulation, kept);
 	if (trial->options.memory == MEMORY_FITS && prediction->fits != FITS_YES) {
 		simulation->prediction.step_time += steady->more * round;
 		return true;

@@ -286,6 +286,21 @@ static void test_equals_brute_force(void **state)
 	assert_true(questions == 1 || totals.evaluated < totals.plans / 4);
 }
 
+/* Retries make few micro-batches of a pipeline slower than what it has to beat: its memory is not
+ * looked at, and it is not taken for one with room. */
+static void test_retries_are_too_slow(void **state)
+{
+	enum { QUESTION = 4121 };
+	struct arena arena = {0};
+	struct totals totals = {0};
+	const struct question question = question_of(QUESTION, &arena);
+	(void)state;
+	judge(&question, &totals);
+	assert_int_equal(totals.fitting, 1);
+	assert_int_equal(totals.different, 0);
+	arena_finish(&arena);
+}
+
 /* Control: a plan that is missing is noticed. */
 static void test_negative_control(void **state)
 {
@@ -314,6 +329,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_equals_brute_force),
+		cmocka_unit_test(test_retries_are_too_slow),
 		cmocka_unit_test(test_negative_control),
 	};
 	if (argc > 1)
