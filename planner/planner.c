@@ -153,8 +153,8 @@ static void explain_candidates(struct making *making)
 		struct candidate *candidate = &making->candidates[i];
 		struct contender other = contender_of(making, i);
 		if (candidate->outcome == OUTCOME_SLOWER)
-			candidate->why_not = defend_slower(
-				making->search->question, &chosen, &other, making->arena);
+			candidate->why_not = defend_slower(making->search->question, &chosen,
+				&other, making->arena, &candidate->briefly);
 		if (candidate->outcome == OUTCOME_DOES_NOT_FIT)
 			candidate->why_not =
 				defend_too_large(&candidate->prediction, making->arena);
@@ -242,7 +242,8 @@ static bool add_to_front(struct making *making, int plan, struct error *error)
 	if (!search_look_closely(
 		    search, plan, making->arena, &candidate->prediction, &exposure, error))
 		return false;
-	candidate->why_not = defend_slower(search->question, &chosen, &other, making->arena);
+	candidate->why_not = defend_slower(
+		search->question, &chosen, &other, making->arena, &candidate->briefly);
 	candidate->typed = typed_of(search->question, &candidate->plan, making->arena);
 	return true;
 }

@@ -57,7 +57,7 @@ static const struct option others[] = {
 		ON(PLAN) | ON(REPORT), QUESTION},
 	{"pareto", goal, "",
 		"also every plan that no other beats in step time, "
-		"memory, host memory and network at once",
+		"memory, host memory and network at once, up to twice the best's cost",
 		ON(PLAN), OPTION_SWITCH},
 	{"thorough", goal, "", "the search never gives up, however long it takes", ON(PLAN),
 		OPTION_SWITCH},

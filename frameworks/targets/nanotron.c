@@ -39,8 +39,7 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 		export_add_note(exporting, "virtual_stages", false, "a rank has one stage");
 		plan->virtual_stages = 0;
 	}
-	/* It asserts that the variable is 1 (parallel/utils.py:
-	 * assert_cuda_max_connections_set_to_1, over the asynchronous layers). */
+	/* Its asynchronous layers assert that the variable is 1 (parallel/tensor_parallel/). */
 	if (plan->mesh.tensor > 1 && !plan->serial_tensor)
 		export_note_elsewhere(exporting, "serial_tensor",
 			"off: the environment: CUDA_DEVICE_MAX_CONNECTIONS=1");

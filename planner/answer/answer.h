@@ -15,8 +15,8 @@ struct candidate {
 	struct plan plan;
 	struct prediction prediction;
 	enum outcome outcome;
-	const char *why_not; /* one sentence with numbers; "" for the chosen one. IMPOSSIBLE: why
-				no plan could be made; the prediction is zeroed then */
+	const char *why_not; /* a sentence; "" of the chosen; IMPOSSIBLE: why, predicting nothing */
+	const char *briefly; /* the same where there is no room for causes; NULL: it is needed */
 	const char *typed;   /* the options that give it, of `predict`; IMPOSSIBLE: NULL */
 };
 

@@ -178,7 +178,7 @@ static bool against(struct comparing *c, const struct candidate *best, struct ex
 	if (!evaluator_run_closely(&c->evaluator, &best->plan, c->arena, &again, &exposed, error))
 		return false;
 	winner = (struct contender){&best->plan, &best->prediction, &exposed};
-	*why = defend_slower(c->evaluator.question, &winner, &other, c->arena);
+	*why = defend_slower(c->evaluator.question, &winner, &other, c->arena, &mine->briefly);
 	return true;
 }
 

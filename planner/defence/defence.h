@@ -13,9 +13,10 @@ struct contender {
 	const struct exposure *exposure;
 };
 
-/* Why `other` lost against `chosen`: one sentence. */
+/* Why `other` lost against `chosen`: one sentence. `*briefly`: it without a cause and a saving, of
+ * which neither says anything alone; NULL: it names no such two. */
 const char *defend_slower(const struct question *question, const struct contender *chosen,
-	const struct contender *other, struct arena *arena);
+	const struct contender *other, struct arena *arena, const char **briefly);
 /* By how much a plan does not fit: one sentence. */
 const char *defend_too_large(const struct prediction *prediction, struct arena *arena);
 

@@ -42,9 +42,9 @@ static void add_cause(struct text *text, const struct cause *cause)
 	text_printf(text, " %s", cause->what);
 }
 
-/* Names the one or two causes that make up most of `slower` seconds; or, where the largest is much
- * more than that, it and the largest saving, as one clause: neither says anything alone. */
-static void add_causes(struct text *text, const struct cause causes[CAUSE_COUNT], double slower)
+/* Names the one or two causes that make up most of `slower` seconds. Where the largest is much more
+ * than that, names it and the largest saving, as one clause, and is true. */
+static bool add_causes(struct text *text, const struct cause causes[CAUSE_COUNT], double slower)
 {
 	const struct cause *saved = &causes[CAUSE_COUNT - 1];
 	bool saves = -saved->more > 0.2 * slower && causes[0].more > 1.5 * slower;
@@ -53,10 +53,11 @@ static void add_causes(struct text *text, const struct cause causes[CAUSE_COUNT]
 		add_cause(text, &causes[i]);
 	}
 	if (!saves)
-		return;
+		return false;
 	text_add(text, " against ");
 	add_seconds(text, -saved->more);
 	text_printf(text, " less %s", saved->what);
+	return true;
 }
 
 /* --- why not ---------------------------------------------------------------------------------- */
@@ -74,7 +75,8 @@ static void add_memory_difference(
 }
 
 static void add_time_difference(struct text *text, const struct question *question,
-	const struct contender *chosen, const struct contender *other, struct arena *arena)
+	const struct contender *chosen, const struct contender *other, struct arena *arena,
+	const char **briefly)
 {
 	double scale = plan_tokens(chosen->plan) / plan_tokens(other->plan);
 	double was = chosen->prediction->step_time, is = other->prediction->step_time * scale;
@@ -88,7 +90,8 @@ static void add_time_difference(struct text *text, const struct question *questi
 		text_printf(
 			text, "%.1f %% slower%s", (is / was - 1) * 100, same ? "" : " per token");
 		causes_find(question, chosen, other, arena, causes);
-		add_causes(text, causes, is - was);
+		const char *before = arena_strdup(arena, text_string(text));
+		*briefly = add_causes(text, causes, is - was) ? before : NULL;
 	}
 	const char *but = is < was ? " but" : ";";
 	if (other->prediction->fits == FITS_TIGHT)
@@ -122,11 +125,12 @@ static void add_objective_difference(struct text *text, const struct question *q
 }
 
 const char *defend_slower(const struct question *question, const struct contender *chosen,
-	const struct contender *other, struct arena *arena)
+	const struct contender *other, struct arena *arena, const char **briefly)
 {
 	struct text text = {0};
+	*briefly = NULL;
 	add_objective_difference(&text, question, chosen, other);
-	add_time_difference(&text, question, chosen, other, arena);
+	add_time_difference(&text, question, chosen, other, arena, briefly);
 	if (question->objective != OBJECTIVE_MEMORY)
 		add_memory_difference(&text, chosen, other);
 	return finish(&text, arena);

@@ -263,17 +263,16 @@ static int find_others(
 	return n;
 }
 
-/* The clauses that fit on one line. A cause against a saving takes one of the `spare` lines, too;
- * without one, both are left out, as neither says anything alone. */
-static void add_reason(const char *why, int columns, int *spare, struct text *line)
+/* The clauses that fit on one line. What can be said briefly is, unless one of the `spare` lines is
+ * left for it. */
+static void add_reason(
+	const struct candidate *candidate, int columns, int *spare, struct text *line)
 {
-	add_clauses(why, columns, line);
-	if ((int)line->length <= columns || strstr(text_string(line), " against ") == NULL)
-		return;
-	if ((*spare)-- > 0)
+	add_clauses(or_empty(candidate->why_not), columns, line);
+	if ((int)line->length <= columns || candidate->briefly == NULL || (*spare)-- > 0)
 		return;
 	text_clear(line);
-	text_add_bytes(line, why, strcspn(why, ":"));
+	text_add(line, candidate->briefly);
 }
 
 static int count_others(const struct screen *screen)
@@ -282,6 +281,7 @@ static int count_others(const struct screen *screen)
 	return find_others(screen->answer, screen->question->strategies != 0, others);
 }
 
+/* `spare`: lines that nothing else needs. */
 static void put_others(struct screen *screen, int spare)
 {
 	const struct candidate *others[OTHERS_MAX];
@@ -298,7 +298,7 @@ static void put_others(struct screen *screen, int spare)
 		text_printf(&label, "%-*s%s", SCREEN_INDENT, i == 0 ? "Others" : "",
 			text_string(&names[i]));
 		int indent = SCREEN_INDENT + width + 2;
-		add_reason(or_empty(others[i]->why_not), SCREEN_COLUMNS - indent, &spare, &line);
+		add_reason(others[i], SCREEN_COLUMNS - indent, &spare, &line);
 		put_behind(screen, text_string(&label), indent, &line);
 		text_finish(&label);
 		text_finish(&names[i]);
@@ -312,7 +312,7 @@ static bool has_together(const struct answer *answer)
 	return answer->free != NULL && answer->n_levers > 1;
 }
 
-/* That levers take where they are all shown. */
+/* How many lines levers take where all are shown. */
 static int lever_lines(const struct answer *answer)
 {
 	int lines = answer->n_levers + has_together(answer) + (answer->elsewhere != NULL);
