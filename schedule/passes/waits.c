@@ -6,6 +6,7 @@
  * also waits for results of the step before; only the second walk writes waits down. */
 #include "schedule/passes/step.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 /* An operation of this step or of the one before; op < 0: none. */
@@ -270,115 +271,130 @@ static void wait_for_rows(struct waiting *w)
 		wait_for(w, w->last[STREAM_EXPERT]);
 }
 
+/* A product does not wait for what compute does just before it (last_apart). */
+static void wait_for_compute(struct waiting *w)
+{
+	if (w->op->stream != STREAM_COMPUTE)
+		wait_for(w, last_apart(w, STREAM_COMPUTE));
+}
+
+static void wait_for_flattened(struct waiting *w)
+{
+	wait_for_stream(w, w->step->method.flattens_on);
+}
+
+static void wait_for_prepared_or_begin(struct waiting *w)
+{
+	if (unit_of(w)->prepared.op >= 0)
+		wait_for(w, unit_of(w)->prepared);
+	else
+		wait_for_begin(w);
+}
+
+static void wait_for_input(struct waiting *w)
+{
+	wait_for(w, w->input);
+	w->input = none;
+	if (w->last[STREAM_PEER].step == w->here.step)
+		wait_for(w, w->last[STREAM_PEER]);
+}
+
 static bool is_kept(const struct waiting *w)
 {
 	return w->step->resident[w->at->unit].kept >= 0;
 }
 
+static bool overlaps(const struct waiting *w)
+{
+	return w->step->method.overlaps;
+}
+
+static bool is_second(const struct waiting *w)
+{
+	return !(w->at->flags & FIRST);
+}
+
+static bool is_from_part(const struct waiting *w)
+{
+	return w->at->flags & FROM_PART;
+}
+
+static bool is_after_batches(const struct waiting *w)
+{
+	return w->at->micro_batch < 0;
+}
+
+static bool releases_input(const struct waiting *w)
+{
+	return w->at->flags & RELEASES_INPUT;
+}
+
+static bool reads_message(const struct waiting *w)
+{
+	return w->step->method.adds_in_compute && !(w->at->flags & OF_INPUT);
+}
+
+/* How a need is met. */
+static const struct {
+	bool (*applies)(const struct waiting *w); /* NULL: always */
+	void (*find)(struct waiting *w);          /* NULL: as `place` says */
+	enum { NO_PLACE, ON_STREAM, OF_UNIT, OF_STEP } place;
+	size_t what; /* the stream, or where the result stands in `struct results` or `waiting` */
+} met[] = {
+#define ON(stream)   .place = ON_STREAM, .what = STREAM_##stream
+#define UNIT(result) .place = OF_UNIT, .what = offsetof(struct results, result)
+#define STEP(result) .place = OF_STEP, .what = offsetof(struct waiting, result)
+	[NOTHING] = {.place = NO_PLACE},
+	[COMPUTE] = {.find = wait_for_compute},
+	[GATHERS] = {ON(GATHER)},
+	[REDUCE] = {ON(REDUCE)},
+	[HOST] = {ON(HOST)},
+	[REDUCTIONS] = {.find = wait_for_reductions},
+	[COPIES] = {.find = wait_for_copies},
+	[COMPUTE_IF_KEPT] = {is_kept, ON(COMPUTE)},
+	[FLATTENED] = {.find = wait_for_flattened},
+	[REDUCE_IF_OVERLAPPED] = {overlaps, ON(REDUCE)},
+	[COMPUTE_IF_SECOND] = {is_second, ON(COMPUTE)},
+	[READY] = {UNIT(ready)},
+	[PART] = {is_from_part, UNIT(ready)},
+	[PREPARED] = {UNIT(prepared)},
+	[REDUCED] = {UNIT(reduced)},
+	[RETURNED] = {UNIT(returned)},
+	[WEIGHTS] = {.find = wait_for_weights},
+	[BEGUN] = {.find = wait_for_begin},
+	[PREPARED_OR_BEGUN] = {.find = wait_for_prepared_or_begin},
+	[UPDATED] = {is_after_batches, STEP(optimizer)},
+	[RELEASED] = {STEP(released)},
+	[INPUT_IN_FLIGHT] = {releases_input, STEP(in_flight)},
+	[MOVED] = {STEP(moved)},
+	[SENT_BEFORE] = {.find = wait_for_sent},
+	[EXCHANGED] = {.find = wait_for_exchanges},
+	[INPUT] = {.find = wait_for_input},
+	[ROWS] = {.find = wait_for_rows},
+	[MESSAGE] = {.find = wait_for_message},
+	[MESSAGE_IF_READ] = {reads_message, wait_for_message},
+#undef ON
+#undef UNIT
+#undef STEP
+};
+
+static struct ref result_at(const void *results, size_t offset)
+{
+	return *(const struct ref *)((const char *)results + offset);
+}
+
 static void wait_for_need(struct waiting *w, enum need need)
 {
-	switch (need) {
-	case NOTHING:
-		break;
-	case COMPUTE:
-		if (w->op->stream != STREAM_COMPUTE)
-			wait_for(w, last_apart(w, STREAM_COMPUTE));
-		break;
-	case GATHERS:
-		wait_for_stream(w, STREAM_GATHER);
-		break;
-	case REDUCE:
-		wait_for_stream(w, STREAM_REDUCE);
-		break;
-	case HOST:
-		wait_for_stream(w, STREAM_HOST);
-		break;
-	case REDUCTIONS:
-		wait_for_reductions(w);
-		break;
-	case COPIES:
-		wait_for_copies(w);
-		break;
-	case COMPUTE_IF_KEPT:
-		if (is_kept(w))
-			wait_for_stream(w, STREAM_COMPUTE);
-		break;
-	case FLATTENED:
-		wait_for_stream(w, w->step->method.flattens_on);
-		break;
-	case REDUCE_IF_OVERLAPPED:
-		if (w->step->method.overlaps)
-			wait_for_stream(w, STREAM_REDUCE);
-		break;
-	case COMPUTE_IF_SECOND:
-		if (!(w->at->flags & FIRST))
-			wait_for_stream(w, STREAM_COMPUTE);
-		break;
-	case READY:
-		wait_for(w, unit_of(w)->ready);
-		break;
-	case PART:
-		if (w->at->flags & FROM_PART)
-			wait_for(w, unit_of(w)->ready);
-		break;
-	case PREPARED:
-		wait_for(w, unit_of(w)->prepared);
-		break;
-	case REDUCED:
-		wait_for(w, unit_of(w)->reduced);
-		break;
-	case RETURNED:
-		wait_for(w, unit_of(w)->returned);
-		break;
-	case WEIGHTS:
-		wait_for_weights(w);
-		break;
-	case BEGUN:
-		wait_for_begin(w);
-		break;
-	case PREPARED_OR_BEGUN:
-		if (unit_of(w)->prepared.op >= 0)
-			wait_for(w, unit_of(w)->prepared);
-		else
-			wait_for_begin(w);
-		break;
-	case UPDATED:
-		if (w->at->micro_batch < 0)
-			wait_for(w, w->optimizer);
-		break;
-	case RELEASED:
-		wait_for(w, w->released);
-		break;
-	case INPUT_IN_FLIGHT:
-		if (w->at->flags & RELEASES_INPUT)
-			wait_for(w, w->in_flight);
-		break;
-	case MOVED:
-		wait_for(w, w->moved);
-		break;
-	case SENT_BEFORE:
-		wait_for_sent(w);
-		break;
-	case ROWS:
-		wait_for_rows(w);
-		break;
-	case EXCHANGED:
-		wait_for_exchanges(w);
-		break;
-	case MESSAGE:
-		wait_for_message(w);
-		break;
-	case MESSAGE_IF_READ:
-		if (w->step->method.adds_in_compute && !(w->at->flags & OF_INPUT))
-			wait_for_message(w);
-		break;
-	case INPUT:
-		wait_for(w, w->input);
-		w->input = none;
-		if (w->last[STREAM_PEER].step == w->here.step)
-			wait_for(w, w->last[STREAM_PEER]);
-		break;
-	}
+	if (met[need].applies != NULL && !met[need].applies(w))
+		return;
+	if (met[need].find != NULL)
+		met[need].find(w);
+	else if (met[need].place == ON_STREAM)
+		wait_for_stream(w, (enum stream)met[need].what);
+	else if (met[need].place == OF_UNIT)
+		wait_for(w, result_at(unit_of(w), met[need].what));
+	else if (met[need].place == OF_STEP)
+		wait_for(w, result_at(w, met[need].what));
 }
 
 /* --- results -------------------------------------------------------------------------------------
