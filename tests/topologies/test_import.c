@@ -277,6 +277,7 @@ static void test_matrix(void **state)
 {
 	struct arena arena = {0};
 	const struct topology_import_options a100 = {.gpu = "A100-SXM4-80GB"};
+	const struct topology_import_options h100 = {.gpu = "H100-SXM5-80GB"};
 	const struct topology_import_options v100 = {.gpu = "V100-SXM2-32GB"};
 	struct topology *t = read(&arena, &a100, TEXTS(matrix));
 
@@ -285,6 +286,12 @@ static void test_matrix(void **state)
 	assert_int_equal(t->fabric.kind, FABRIC_NVSWITCH); /* 36 links would be too many */
 	assert_near(t->fabric.bandwidth, 240e9);
 	assert_int_equal(t->network.nics_per_node, 1);
+	/* As many links as that GPU has; then fewer, which a note tells. */
+	assert_int_equal(run(&arena, &a100, TEXTS(matrix)).n_notes, 1); /* the NICs */
+	struct outcome o = run(&arena, &h100, TEXTS(matrix));
+	assert_int_equal(o.n_notes, 2);
+	assert_non_null(strstr(o.notes[1], "12 NVLinks"));
+	assert_non_null(strstr(o.notes[1], "H100-SXM5-80GB has 18 in dgx-h100"));
 	t = read(&arena, &v100, TEXTS(old_matrix));
 	assert_int_equal(t->fabric.kind, FABRIC_PCIE);
 	assert_near(t->fabric.bandwidth, 12e9 * 5 / 6); /* like a DGX-1: Intel, PCIe 3.0 */

@@ -128,8 +128,9 @@ struct node_links {
 	double bandwidth[GPUS_MAX][GPUS_MAX]; /* of the PCIe path, B/s; 0 = not given */
 };
 
-/* fabric.kind and fabric.bandwidth from the links; needs the GPU for what one NVLink carries. */
-bool draft_links(struct topology_import *import, struct error *error);
+/* fabric.kind and fabric.bandwidth from the links; needs the GPU for what one NVLink carries, and a
+ * machine that is `like` this one for how many it has. */
+bool draft_links(struct topology_import *import, const struct topology *like, struct error *error);
 
 /* Lines of a text, without '\r', ANSI colours and mpirun's "[1,0]<stdout>:" tags. */
 struct lines {

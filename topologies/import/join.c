@@ -378,7 +378,7 @@ bool topology_import_finish(struct topology_import *import, const char *name,
 		!read_counts(import, error))
 		return false;
 	count_from_logs(import);
-	if (!find_device(import, &like, error) || !draft_links(import, error) ||
+	if (!find_device(import, &like, error) || !draft_links(import, like, error) ||
 		!need_counts(import, error))
 		return false;
 	if (import->given_by[PROPERTY_NODES] == NULL && import->options.like == NULL)

@@ -1,5 +1,6 @@
 /* The fabric of a node from how its GPUs reach each other. */
 #include <math.h>
+#include <string.h>
 
 #include "topologies/import/draft.h"
 
@@ -120,8 +121,23 @@ static double ring_bandwidth(const struct node_links *links, enum path *worst)
 	return least;
 }
 
-static bool set_nvlink(
-	struct topology_import *import, int count, enum fabric_kind kind, struct error *error)
+/* Links that are down, or the wrong name for the GPU, would pass for a slow fabric. */
+static void note_count(
+	struct topology_import *import, const struct topology *like, int count, double each)
+{
+	double usual = like->fabric.kind == FABRIC_PCIE ? 0 : like->fabric.bandwidth / each;
+
+	if (strcmp(like->device.name, import->gpu) != 0 || usual < 1 ||
+		fabs(usual - round(usual)) > 0.01 || round(usual) == count)
+		return;
+	draft_note(import,
+		"%s: %d NVLinks for each GPU, but %s has %.0f in %s; "
+		"is that the GPU, and are all links up (nvidia-smi nvlink -s)?",
+		import->links->name, count, import->gpu, usual, like->name);
+}
+
+static bool set_nvlink(struct topology_import *import, const struct topology *like, int count,
+	enum fabric_kind kind, struct error *error)
 {
 	const struct node_links *links = import->links;
 	int sm = import->sm > 0 ? import->sm : gpu_sm(import->topology.device.name);
@@ -134,6 +150,7 @@ static bool set_nvlink(
 			links->name);
 		return true;
 	}
+	note_count(import, like, count, each);
 	return draft_set_double(import, PROPERTY_FABRIC_BANDWIDTH, count * each, links->name,
 		arena_printf(import->arena, "%s: %d NVLinks x %.4g GB/s (NCCL's for sm%d)",
 			links->by, count, each / 1e9, sm),
@@ -157,7 +174,7 @@ static bool set_pcie(struct topology_import *import, struct error *error)
 		error);
 }
 
-bool draft_links(struct topology_import *import, struct error *error)
+bool draft_links(struct topology_import *import, const struct topology *like, struct error *error)
 {
 	struct node_links *links = import->links;
 
@@ -169,9 +186,9 @@ bool draft_links(struct topology_import *import, struct error *error)
 			links->nvlinks[i][i] = links->nvlinks[0][1];
 	}
 	if (links->nvswitch && fewest_links(links) > 0)
-		return set_nvlink(import, fewest_links(links), FABRIC_NVSWITCH, error);
+		return set_nvlink(import, like, fewest_links(links), FABRIC_NVSWITCH, error);
 	if (fewest_links(links) > 0 && is_mesh(links))
-		return set_nvlink(import, fewest_links(links),
+		return set_nvlink(import, like, fewest_links(links),
 			all_alike(links) ? FABRIC_NVLINK_MESH : FABRIC_NVLINK_CUBE_MESH, error);
 	return set_pcie(import, error);
 }
