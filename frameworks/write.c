@@ -95,8 +95,8 @@ bool export_runs_on(
 {
 	if (!target->gpus_only || topology->device.kind != DEVICE_CPU)
 		return true;
-	return error_set(error, EXIT_CODE_USAGE, "%s: %s shards nothing on CPUs; use pytorch",
-		target->name, target->title);
+	return error_set(
+		error, EXIT_CODE_USAGE, "%s shards nothing on CPUs; use pytorch", target->title);
 }
 
 /* FSDP1 overwrites what it has reduced into host memory. */
@@ -107,9 +107,9 @@ static bool adds_gradients(
 		runtime_of(plan->runtime)->accumulates_on_host)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
-		"%s: %s adds no reduced gradients on the host, "
+		"%s adds no reduced gradients on the host, "
 		"so %lld micro-batches would train as one; plan with --sync-each-micro-batch off",
-		target->name, target->title, (long long)plan->grad_accum);
+		target->title, (long long)plan->grad_accum);
 }
 
 /* Ranks that divide the model are in no file unless it has a key for them. */

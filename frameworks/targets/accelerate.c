@@ -386,7 +386,7 @@ static const struct config_format trl_format = {
 
 const struct export_target export_accelerate_fsdp2 = {
 	.name = "accelerate",
-	.title = "Hugging Face accelerate with FSDP2",
+	.title = "accelerate with FSDP2",
 	.file = "accelerate.yaml",
 	.program = "accelerate",
 	.versions = "1.15.0",
@@ -405,7 +405,7 @@ const struct export_target export_accelerate_fsdp2 = {
 
 const struct export_target export_accelerate_fsdp1 = {
 	.name = "accelerate-fsdp1",
-	.title = "Hugging Face accelerate with FSDP1",
+	.title = "accelerate with FSDP1",
 	.file = "accelerate-fsdp1.yaml",
 	.program = "accelerate",
 	.versions = "1.15.0",
@@ -422,7 +422,7 @@ const struct export_target export_accelerate_fsdp1 = {
 
 const struct export_target export_trl = {
 	.name = "trl",
-	.title = "TRL: its command line with an accelerate FSDP2 file",
+	.title = "TRL with accelerate and FSDP2",
 	.file = "trl-accelerate.yaml",
 	.program = "accelerate",
 	.versions = "1.15.0",

@@ -546,7 +546,7 @@ const struct export_target export_deepspeed = {
 
 const struct export_target export_accelerate_deepspeed = {
 	.name = "accelerate-deepspeed",
-	.title = "Hugging Face accelerate with DeepSpeed ZeRO",
+	.title = "accelerate with DeepSpeed ZeRO",
 	.file = "accelerate-deepspeed.yaml",
 	.program = "accelerate",
 	.versions = "1.15.0",

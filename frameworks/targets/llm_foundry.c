@@ -213,7 +213,7 @@ static const struct config_format format = {recognizes, keys, plain, unpriced, f
 
 const struct export_target export_llm_foundry = {
 	.name = "llm-foundry",
-	.title = "llm-foundry and Composer with FSDP1",
+	.title = "llm-foundry with FSDP1",
 	.file = "llm-foundry.yaml",
 	.program = "Composer",
 	.versions = "main",

@@ -317,7 +317,7 @@ const struct export_target export_megatron_fsdp = {
 
 const struct export_target export_megatron_torch_fsdp2 = {
 	.name = "megatron-torch-fsdp2",
-	.title = "Megatron-LM with PyTorch's FSDP2",
+	.title = "Megatron-LM with PyTorch FSDP2",
 	.file = "megatron-torch-fsdp2.args",
 	.program = "Megatron-LM",
 	.versions = "main",

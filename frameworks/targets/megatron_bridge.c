@@ -439,7 +439,7 @@ static const struct config_format format = {recognizes, keys, "*", unpriced, fin
 
 const struct export_target export_megatron_bridge = {
 	.name = "megatron-bridge",
-	.title = "Megatron-Bridge: YAML that is merged over a recipe",
+	.title = "Megatron-Bridge: YAML overrides",
 	.file = "megatron-bridge.yaml",
 	.program = "Megatron-Bridge",
 	.versions = "0.3.1",

@@ -556,7 +556,7 @@ static const struct config_format core_format = {
 
 const struct export_target export_megatron = {
 	.name = "megatron",
-	.title = "Megatron-LM with its DDP or distributed optimizer",
+	.title = "Megatron-LM with its own DDP",
 	.file = "megatron.args",
 	.program = "Megatron-LM",
 	.versions = "main",

@@ -561,7 +561,7 @@ static const struct config_format toml_format = {recognizes_flat, toml_keys, pla
 
 const struct export_target export_torchtitan = {
 	.name = "torchtitan",
-	.title = "torchtitan: a function returning a Trainer.Config",
+	.title = "torchtitan: a Trainer.Config",
 	.file = "shardplan_config.py",
 	.versions = "0.3.0 main",
 	.syntax = SYNTAX_PYTHON,
@@ -574,7 +574,7 @@ const struct export_target export_torchtitan = {
 
 const struct export_target export_torchtitan_flags = {
 	.name = "torchtitan-flags",
-	.title = "torchtitan: its frozen command-line flags",
+	.title = "torchtitan: command-line flags",
 	.file = "torchtitan.args",
 	.versions = "0.3.0 main",
 	.syntax = SYNTAX_ARGUMENTS,

@@ -232,7 +232,7 @@ static const struct config_format fsdp1_format = {
 
 const struct export_target export_trainer_fsdp2 = {
 	.name = "hf-trainer",
-	.title = "Hugging Face Trainer: TrainingArguments with FSDP2",
+	.title = "Hugging Face Trainer with FSDP2",
 	.file = "training_args.json",
 	.program = "Transformers",
 	.versions = "5.23.0",
@@ -249,7 +249,7 @@ const struct export_target export_trainer_fsdp2 = {
 
 const struct export_target export_trainer_fsdp1 = {
 	.name = "hf-trainer-fsdp1",
-	.title = "Hugging Face Trainer: TrainingArguments with FSDP1",
+	.title = "Hugging Face Trainer with FSDP1",
 	.file = "training_args-fsdp1.json",
 	.program = "Transformers",
 	.versions = "5.23.0",
