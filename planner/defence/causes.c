@@ -64,29 +64,33 @@ void causes_find(const struct question *question, const struct contender *chosen
 			  recomputed_blocks(question, chosen->plan);
 	for (int k = 0; k < COLLECTIVES_OF_STEPS; k++) {
 		bool network = exposed_over_network(chosen->exposure, other->exposure, scale, k);
-		causes[k] =
-			(struct cause){arena_printf(arena, "of %s exposed on %s",
-					       cause_collectives[k], cause_link(question, network)),
-				scale * other->exposure->seconds[k], chosen->exposure->seconds[k],
-				measure_collective(k, network, arena)};
+		const char *name = cause_collectives[k];
+		causes[k] = (struct cause){arena_printf(arena, "of %s exposed on %s", name,
+						   cause_link(question, network)),
+			arena_printf(arena, "exposed %s", name),
+			scale * other->exposure->seconds[k], chosen->exposure->seconds[k],
+			measure_collective(k, network, arena)};
 	}
 	struct cause *others = causes + COLLECTIVES_OF_STEPS;
 	others[0] = (struct cause){recomputes ? "of compute for recomputation" : "of compute",
+		recomputes ? "recomputation" : "compute",
 		scale * (is->compute - other->exposure->slowed),
 		was->compute - chosen->exposure->slowed,
 		"forward and backward of one "
 		"block at both micro-batches and kinds of checkpointing"};
-	others[1] = (struct cause){"in the optimizer", scale * is->optimizer, was->optimizer,
-		"the optimizer's step alone"};
-	others[2] = (struct cause){"waiting for the host", scale * other->exposure->idle,
-		chosen->exposure->idle, "the host's time to issue one block, in a profile"};
+	others[1] = (struct cause){"in the optimizer", "time in the optimizer",
+		scale * is->optimizer, was->optimizer, "the optimizer's step alone"};
+	others[2] = (struct cause){"waiting for the host", "waiting for the host",
+		scale * other->exposure->idle, chosen->exposure->idle,
+		"the host's time to issue one block, in a profile"};
 	others[3] = (struct cause){"of compute slowed by communication",
-		scale * other->exposure->slowed, chosen->exposure->slowed,
-		"a matrix product beside a running collective"};
-	others[4] = (struct cause){"in retries of the allocator", scale * is->allocator,
-		was->allocator, "a step with num_alloc_retries of torch.cuda.memory_stats()"};
-	others[5] = (struct cause){"in pipeline bubbles", scale * is->bubble, was->bubble,
-		"how long the first stage idles, in a profile"};
+		"compute slowed by communication", scale * other->exposure->slowed,
+		chosen->exposure->slowed, "a matrix product beside a running collective"};
+	others[4] = (struct cause){"in retries of the allocator", "retries of the allocator",
+		scale * is->allocator, was->allocator,
+		"a step with num_alloc_retries of torch.cuda.memory_stats()"};
+	others[5] = (struct cause){"in pipeline bubbles", "pipeline bubbles", scale * is->bubble,
+		was->bubble, "how long the first stage idles, in a profile"};
 	for (int i = 0; i < CAUSE_COUNT; i++)
 		causes[i].more -= causes[i].before;
 	sort_causes(causes);

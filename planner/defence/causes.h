@@ -6,6 +6,7 @@
 
 struct cause {
 	const char *what;    /* "of all-gather exposed on NVLink" */
+	const char *briefly; /* "exposed all-gather" */
 	double more, before; /* s: what the other plan spends more; what the chosen one spends */
 	const char *measure; /* the measurement that would show how long it really takes */
 };

@@ -13,7 +13,7 @@ struct contender {
 	const struct exposure *exposure;
 };
 
-/* Why `other` lost against `chosen`: one sentence. `*briefly`: it without a cause and a saving, of
+/* Why `other` lost against `chosen`: one sentence. `*briefly`: it with a cause but no saving, of
  * which neither says anything alone; NULL: it names no such two. */
 const char *defend_slower(const struct question *question, const struct contender *chosen,
 	const struct contender *other, struct arena *arena, const char **briefly);

@@ -43,7 +43,8 @@ static void add_cause(struct text *text, const struct cause *cause)
 }
 
 /* Names the one or two causes that make up most of `slower` seconds. Where the largest is much more
- * than that, names it and the largest saving, as one clause, and is true. */
+ * than that, names it and the largest saving, as one clause, and is true: the figure of either
+ * would mislead without the other. */
 static bool add_causes(struct text *text, const struct cause causes[CAUSE_COUNT], double slower)
 {
 	const struct cause *saved = &causes[CAUSE_COUNT - 1];
@@ -91,7 +92,9 @@ static void add_time_difference(struct text *text, const struct question *questi
 			text, "%.1f %% slower%s", (is / was - 1) * 100, same ? "" : " per token");
 		causes_find(question, chosen, other, arena, causes);
 		const char *before = arena_strdup(arena, text_string(text));
-		*briefly = add_causes(text, causes, is - was) ? before : NULL;
+		*briefly = add_causes(text, causes, is - was)
+				   ? arena_printf(arena, "%s: more %s", before, causes[0].briefly)
+				   : NULL;
 	}
 	const char *but = is < was ? " but" : ";";
 	if (other->prediction->fits == FITS_TIGHT)
