@@ -195,15 +195,15 @@ static bool make_plan(struct arena *arena, struct importation *importation, stru
 
 /* --- what comes of it ----------------------------------------------------------------------- */
 
-/* The batch, the arithmetic and the runtime stay, unless it shards nothing; how it is sharded is
- * searched. */
+/* The batch, the arithmetic, how the script computes it and the runtime stay, unless it shards
+ * nothing; how it is sharded is searched. */
 static bool search(struct arena *arena, const struct asked *asked, const struct plan *plan,
 	struct answer *answer, struct error *error)
 {
 	struct question question = {.model = asked->model,
 		.topology = asked->topology,
 		.memory_limit_bytes = asked->question.memory_limit_bytes};
-	uint64_t kept = knobs_of_role(KNOB_WORK);
+	uint64_t kept = knobs_of_role(KNOB_WORK) | knobs_of_role(KNOB_NEVER_WORSE);
 
 	if (plan->runtime != RUNTIME_PYTORCH_DDP)
 		kept |= KNOB_BIT(KNOB_RUNTIME);

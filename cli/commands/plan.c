@@ -128,20 +128,24 @@ static bool save_chosen(const struct invocation *invocation, struct asked *asked
  */
 
 /* Fixes the work to that of the plan unless options say otherwise: sequence length, batch, data
- * types, optimizer and runtime. DDP is what the default runtime does without sharding. */
+ * types, optimizer and runtime, and what the script computes it with. DDP is what the default
+ * runtime does without sharding. */
 static void fix_work(const struct plan *plan, struct question *question)
 {
 	bool batch = question_gives(question, KNOB_MICRO_BATCH) &&
 		     question_gives(question, KNOB_GRAD_ACCUM);
 
+	uint64_t work = knobs_of_role(KNOB_WORK) | knobs_of_role(KNOB_NEVER_WORSE);
+	if (plan->runtime != RUNTIME_PYTORCH_DDP)
+		work |= KNOB_BIT(KNOB_RUNTIME);
 	for (int i = 0; i < KNOB_COUNT; i++) {
 		enum knob_id id = (enum knob_id)i;
-		if (knob_table[id].roles & KNOB_WORK && !question_gives(question, id) &&
-			!(batch && id == KNOB_GLOBAL_BATCH))
-			question_take(question, id, plan);
+		if (!(work & ~question->freed & KNOB_BIT(id)) || !question_is_open(question, id) ||
+			(batch && id == KNOB_GLOBAL_BATCH))
+			continue;
+		question_take(question, id, plan);
+		question->kept |= KNOB_BIT(id);
 	}
-	if (!question_gives(question, KNOB_RUNTIME) && plan->runtime != RUNTIME_PYTORCH_DDP)
-		question_take(question, KNOB_RUNTIME, plan);
 }
 
 /* Without MODEL and TOPOLOGY, those of the plan file are used. */

@@ -90,7 +90,7 @@ static struct rows offload_of_all(const struct plan *plan)
 /* Nothing else is looked at of a row that no table has. */
 static bool is_lever(const struct variation *v, enum knob_id id)
 {
-	return knob_table[id].roles & KNOB_LEVER && question_is_open(v->question, id);
+	return knob_table[id].roles & KNOB_LEVER && question_leaves(v->question, id);
 }
 
 static void add_value(struct variation *v, enum knob_id id, union knob_value value)

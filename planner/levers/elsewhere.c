@@ -16,7 +16,7 @@ static const enum runtime_kind others[] = {RUNTIME_MEGATRON};
 static bool is_asked(const struct question *question, const struct candidate *chosen)
 {
 	return question->wanted == WANTED_ALL && question->wording == NULL &&
-	       question_is_open(question, KNOB_RUNTIME) &&
+	       question_leaves(question, KNOB_RUNTIME) &&
 	       runtime_of(chosen->plan.runtime)->zero == NULL &&
 	       (question->topology->nodes > 1 || has_axes(&chosen->plan));
 }
@@ -27,6 +27,7 @@ static struct question ask(const struct question *question, const struct plan *c
 	enum runtime_kind runtime, int64_t beat)
 {
 	struct question other = *question;
+	other.given &= ~(question->kept & knobs_of_role(KNOB_LEVER));
 	question_put(&other, KNOB_RUNTIME, (union knob_value){.choice = runtime});
 	if (chosen->mesh.context == 1)
 		question_take(&other, KNOB_CONTEXT, chosen);

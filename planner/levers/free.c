@@ -7,7 +7,7 @@
 
 static bool is_open(const struct question *question, enum knob_id id)
 {
-	return knob_table[id].roles & KNOB_LEVER && question_is_open(question, id);
+	return knob_table[id].roles & KNOB_LEVER && question_leaves(question, id);
 }
 
 const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *arena)
@@ -310,6 +310,7 @@ static struct question free_question(const struct question *question, const stru
 			(knob_table[i].roles & KNOB_NEVER_WORSE ||
 				(i == KNOB_ACTIVATION_OFFLOAD && short_of_memory)))
 			all.freed |= KNOB_BIT(i);
+	all.given &= ~all.freed; /* what was only kept */
 	all.freed_by_name = 0;
 	all.pareto = false;
 	all.wanted = WANTED_BEST;

@@ -76,7 +76,7 @@ static void find_savers(struct leaving *l, const struct variants *variants, stru
 		const struct variant *variant = &variants->items[i];
 		if (variant->built && variant->id < KNOB_COUNT && variant->id != KNOB_WRAP &&
 			knob_table[variant->id].roles & KNOB_LEVER &&
-			question_is_open(l->question, variant->id) &&
+			question_leaves(l->question, variant->id) &&
 			space_pulls(variant->id, &variant->plan) &&
 			variant->prediction.peak_memory_bytes < most - most / 100)
 			savers->of[savers->n++] = variant;
@@ -286,7 +286,7 @@ static bool try_devices(struct leaving *l)
 	struct way_out way = {.typed = "",
 		.topology = arena_printf(l->arena, "%lldx%s", (long long)high,
 			node_name(l->question->topology->name)),
-		.note = "one node fewer does not do"};
+		.note = "the fewest nodes"};
 	if (!try_nodes(l, high, &way, &fits))
 		return false;
 	if (fits && !lent_stopped(l->question)) /* else fewer may do */

@@ -16,6 +16,11 @@ bool question_is_open(const struct question *question, enum knob_id id)
 	       question->forbidden[id].n == 0;
 }
 
+bool question_leaves(const struct question *question, enum knob_id id)
+{
+	return question_is_open(question, id) || question->kept & KNOB_BIT(id);
+}
+
 void question_put(struct question *question, enum knob_id id, union knob_value value)
 {
 	knob_put(id, &question->asked, value);

@@ -52,6 +52,8 @@ struct question {
 	 * its default, or is searched. */
 	struct plan asked;
 	uint64_t given;
+	/* Of these, the work of a plan that is compared: it stays, but a lever may change it. */
+	uint64_t kept;
 	/* For other knobs: the only values that a search may choose, and those that it may not; n
 	 * is 0 if there is no restriction. Values occur once. */
 	struct knob_list only[KNOB_COUNT], forbidden[KNOB_COUNT];
@@ -94,6 +96,8 @@ bool question_is_said(const struct question *question, const struct plan *plan, 
 /* Was a value of the knob given? Is it neither given nor restricted? */
 bool question_gives(const struct question *question, enum knob_id id);
 bool question_is_open(const struct question *question, enum knob_id id);
+/* Did the user leave it open? Then a lever, or another framework, may stand beside the answer. */
+bool question_leaves(const struct question *question, enum knob_id id);
 
 /* Gives a value: typed, of another plan, or from text (`where` starts the message). */
 void question_put(struct question *question, enum knob_id id, union knob_value value);
