@@ -134,6 +134,16 @@ static void add_kept(const struct plan *plan, struct text *text)
 		text_add(text, ", exact gradient sums");
 }
 
+void add_plan_briefly(const struct plan *plan, struct text *text)
+{
+	plan_add_axes(plan, text);
+	text_add(text, strategy_names[plan->strategy]);
+	if (strategy_is_hybrid(plan->strategy))
+		text_printf(text, "/%lld", (long long)plan->mesh.shard);
+	text_add(text, ", ");
+	add_kept(plan, text);
+}
+
 static void add_batch(const struct plan *plan, struct text *text)
 {
 	char batch[48];

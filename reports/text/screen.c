@@ -285,10 +285,16 @@ static int count_others(const struct screen *screen)
 static void put_others(struct screen *screen, int spare)
 {
 	const struct candidate *others[OTHERS_MAX];
-	struct text names[OTHERS_MAX] = {0};
-	int n = find_others(screen->answer, screen->question->strategies != 0, others);
+	struct text names[OTHERS_MAX] = {0}, none = {0};
+	bool asked = screen->question->strategies != 0;
+	int n = find_others(screen->answer, asked, others);
 	int width = 0;
 
+	if (screen->answer->chosen == NULL && n > 0 && !asked) {
+		text_add(&none, "no other strategy fits either; --explain says what each needs");
+		put_labelled(screen, "Others", &none);
+		return;
+	}
 	for (int i = 0; i < n; i++) {
 		name_strategy(screen, &others[i]->plan, &names[i]);
 		width = (int)names[i].length > width ? (int)names[i].length : width;

@@ -11,6 +11,8 @@ enum { SCREEN_LINES = 24, SCREEN_COLUMNS = 100, SCREEN_INDENT = 9, FACT_INDENT =
  * ...". */
 void add_plan_words(const struct question *question, const struct plan *plan, struct text *strategy,
 	struct text *settings);
+/* Example: "TP 8 x FULL_SHARD, full checkpointing". */
+void add_plan_briefly(const struct plan *plan, struct text *text);
 /* Example: "64 sequences of 4096 tokens a step (262 k), bf16, flash attention, ...". */
 void add_work(const struct plan *plan, struct text *text);
 /* "GPU" or "rank". */

@@ -22,22 +22,6 @@ static void *not_null(void *pointer)
 	return pointer;
 }
 
-static void add_columns(struct libscols_table *table, const struct grid *grid)
-{
-	static const int flags[] = {0, SCOLS_FL_RIGHT, SCOLS_FL_WRAP};
-
-	for (int c = 0; c < grid->n_columns; c++) {
-		struct libscols_column *column = not_null(scols_table_new_column(
-			table, grid->columns[c].name, 0, flags[grid->columns[c].align]));
-		if (grid->columns[c].align != GRID_WRAP)
-			continue;
-		/* Without this libsmartcols breaks inside words. */
-		check(scols_column_set_safechars(column, "\n"));
-		check(scols_column_set_wrapfunc(
-			column, scols_wrapnl_chunksize, scols_wrapnl_nextchunk, NULL));
-	}
-}
-
 static int column_width(const struct grid *grid, int column)
 {
 	size_t width = strlen(grid->columns[column].name);
@@ -52,24 +36,70 @@ static int column_width(const struct grid *grid, int column)
 	return (int)width;
 }
 
-/* Shares the width that other columns leave among those of GRID_WRAP. A column that needs less than
- * its share gets what it needs; the others share the rest, but have at least a readable width. */
-static void wrap_widths(const struct grid *grid, const struct style *style, int *widths)
+/* The width at which a sentence is readable. */
+enum { READABLE = 12 };
+
+/* The longest part of a column that is not broken: first_line breaks at these marks. */
+static int longest_part(const struct grid *grid, int column)
 {
-	int room = style->width > 0 ? style->width + 1 : UNLIMITED, open = 0;
+	size_t longest = strlen(grid->columns[column].name);
+	struct text cell = {0};
+
+	for (int r = 0; r < grid->n_rows; r++) {
+		text_clear(&cell);
+		add_ascii(&cell, grid->rows[r].cells[column].text);
+		for (const char *part = text_string(&cell); *part != '\0';) {
+			size_t length = 1 + strcspn(part + 1, " ._");
+			longest = length > longest ? length : longest;
+			part += length;
+		}
+	}
+	text_finish(&cell);
+	return (int)longest;
+}
+
+/* How a table is laid out in the width of the terminal. */
+struct layout {
+	int gap; /* blanks between columns */
+	bool wraps[MOST_COLUMNS];
+	int widths[MOST_COLUMNS], least[MOST_COLUMNS];
+};
+
+/* The columns that there are for cells and the gaps before them. */
+static int room_of(const struct style *style, const struct layout *layout)
+{
+	return (style->width > 0 ? style->width : UNLIMITED) + layout->gap - 1;
+}
+
+static bool is_too_wide(
+	const struct grid *grid, const struct style *style, const struct layout *layout)
+{
+	int needed = 0;
+	for (int c = 0; c < grid->n_columns; c++)
+		needed += layout->gap + (layout->wraps[c] ? layout->least[c] : layout->widths[c]);
+	return needed > room_of(style, layout);
+}
+
+/* Shares the width that other columns leave among those that are broken. A column that needs less
+ * than its share gets what it needs; the others share the rest, but have their least width. */
+static void share_width(const struct grid *grid, const struct style *style, struct layout *layout)
+{
+	int room = room_of(style, layout), open = 0;
+	int *widths = layout->widths;
 	bool settled[MOST_COLUMNS] = {false}, again = true;
 
 	for (int c = 0; c < grid->n_columns; c++) {
-		widths[c] = column_width(grid, c);
-		settled[c] = grid->columns[c].align != GRID_WRAP;
-		room -= settled[c] ? widths[c] + 2 : 2;
+		settled[c] = !layout->wraps[c];
+		room -= layout->gap + (settled[c] ? widths[c] : 0);
 		open += !settled[c];
 	}
 	while (again) {
 		again = false;
 		for (int c = 0; c < grid->n_columns; c++) {
-			if (settled[c] || widths[c] > room / open)
+			int share = open > 0 ? room / open : 0;
+			if (settled[c] || (share < widths[c] && share > layout->least[c]))
 				continue;
+			widths[c] = share < widths[c] ? layout->least[c] : widths[c];
 			settled[c] = again = true;
 			room -= widths[c];
 			open--;
@@ -77,7 +107,46 @@ static void wrap_widths(const struct grid *grid, const struct style *style, int 
 	}
 	for (int c = 0; c < grid->n_columns; c++)
 		if (!settled[c])
-			widths[c] = room / open > 12 ? room / open : 12;
+			widths[c] = room / open;
+}
+
+/* Where a table is too wide, columns move together; if that is not enough, names are broken too. */
+static struct layout lay_out(const struct grid *grid, const struct style *style)
+{
+	struct layout layout = {.gap = 2};
+	for (int c = 0; c < grid->n_columns; c++) {
+		bool sentence = grid->columns[c].align == GRID_WRAP;
+		int part = longest_part(grid, c), width = column_width(grid, c);
+		layout.wraps[c] = sentence;
+		layout.widths[c] = width;
+		layout.least[c] = sentence && part < READABLE ? READABLE : part;
+		layout.least[c] = layout.least[c] < width ? layout.least[c] : width;
+	}
+	if (is_too_wide(grid, style, &layout))
+		layout.gap = 1;
+	if (is_too_wide(grid, style, &layout))
+		for (int c = 0; c < grid->n_columns; c++)
+			layout.wraps[c] = grid->columns[c].align != GRID_RIGHT;
+	share_width(grid, style, &layout);
+	return layout;
+}
+
+static void add_columns(
+	struct libscols_table *table, const struct grid *grid, const struct layout *layout)
+{
+	for (int c = 0; c < grid->n_columns; c++) {
+		int flags = layout->wraps[c]                       ? SCOLS_FL_WRAP
+			    : grid->columns[c].align == GRID_RIGHT ? SCOLS_FL_RIGHT
+								   : 0;
+		struct libscols_column *column =
+			not_null(scols_table_new_column(table, grid->columns[c].name, 0, flags));
+		if (!layout->wraps[c])
+			continue;
+		/* Without this libsmartcols breaks inside words. */
+		check(scols_column_set_safechars(column, "\n"));
+		check(scols_column_set_wrapfunc(
+			column, scols_wrapnl_chunksize, scols_wrapnl_nextchunk, NULL));
+	}
 }
 
 /* The length of the first line of a cell: up to the last blank that fits, else the last dot or
@@ -106,7 +175,7 @@ static void add_broken(struct text *text, const char *cell, int width)
 }
 
 static void add_row(struct libscols_table *table, const struct grid *grid,
-	const struct grid_row *row, const int *widths, bool color)
+	const struct grid_row *row, const struct layout *layout, bool color)
 {
 	static const char *const colors[] = {NULL, "green", "yellow", "red"};
 	struct libscols_line *line = not_null(scols_table_new_line(table, NULL));
@@ -118,10 +187,10 @@ static void add_row(struct libscols_table *table, const struct grid *grid,
 		text_clear(&cell);
 		add_ascii(&cell, row->cells[c].text);
 		text_clear(&broken);
-		if (grid->columns[c].align == GRID_WRAP)
-			add_broken(&broken, text_string(&cell), widths[c]);
-		check(scols_line_set_data(line, (size_t)c,
-			text_string(grid->columns[c].align == GRID_WRAP ? &broken : &cell)));
+		if (layout->wraps[c])
+			add_broken(&broken, text_string(&cell), layout->widths[c]);
+		check(scols_line_set_data(
+			line, (size_t)c, text_string(layout->wraps[c] ? &broken : &cell)));
 	}
 	text_finish(&broken);
 	text_finish(&cell);
@@ -146,18 +215,18 @@ void grid_text(const struct grid *grid, const struct style *style, struct text *
 {
 	struct libscols_table *table = not_null(scols_new_table());
 	char *lines = NULL;
-	int widths[MOST_COLUMNS];
+
+	assert(grid->n_columns <= MOST_COLUMNS);
+	struct layout layout = lay_out(grid, style);
 
 	check(scols_table_set_termforce(table, SCOLS_TERMFORCE_ALWAYS));
 	check(scols_table_set_termwidth(table, UNLIMITED));
-	check(scols_table_set_column_separator(table, "  "));
+	check(scols_table_set_column_separator(table, layout.gap == 2 ? "  " : " "));
 	check(scols_table_enable_ascii(table, 1));
 	check(scols_table_enable_colors(table, style->color));
-	add_columns(table, grid);
-	assert(grid->n_columns <= MOST_COLUMNS);
-	wrap_widths(grid, style, widths);
+	add_columns(table, grid, &layout);
 	for (int r = 0; r < grid->n_rows; r++)
-		add_row(table, grid, &grid->rows[r], widths, style->color);
+		add_row(table, grid, &grid->rows[r], &layout, style->color);
 	check(scols_print_table_to_string(table, &lines));
 	if (lines != NULL)
 		add_trimmed(text, lines);

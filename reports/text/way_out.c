@@ -1,16 +1,18 @@
 /* Sentences about options with which something fits. */
-#include "reports/text/text.h"
+#include "reports/text/screen.h"
 
 void way_out_sentence(const struct way_out *way, struct text *text)
 {
 	char peak[32], tokens[32];
 
 	if (way->topology != NULL)
-		text_printf(text, "%s (%lld GPUs)", way->topology, (long long)way->devices);
+		text_printf(text, "%s (%lld GPUs", way->topology, (long long)way->devices);
 	text_add(text, way->typed);
 	if (way->note[0] != '\0')
 		text_printf(text, ", %s", way->note);
-	text_printf(text, ": needs %s, %s tokens/s/GPU",
+	text_add(text, way->topology != NULL ? "): " : ": ");
+	add_plan_briefly(&way->plan, text);
+	text_printf(text, "; needs %s, %s tokens/s/GPU",
 		format_bytes(peak, (double)prediction_needed_bytes(&way->prediction)),
 		format_tokens(tokens, way->prediction.tokens_per_s_per_gpu));
 }

@@ -187,13 +187,16 @@ void view_communication(
 {
 	const struct schedule *schedule = explained->schedule;
 	int64_t copies = schedule->plan.mesh.replicate, shards = plan_shard_ranks(&schedule->plan);
+	struct text heading = {0};
 
-	text_add(text, "Communication of a step under ");
-	plan_add_axes(&schedule->plan, text);
-	text_printf(text, "%s: %lld ranks, %lld replica%s of %lld shard%s\n\n",
+	text_add(&heading, "Communication of a step under ");
+	plan_add_axes(&schedule->plan, &heading);
+	text_printf(&heading, "%s: %lld ranks, %lld replica%s of %lld shard%s\n\n",
 		strategy_names[schedule->plan.strategy], (long long)plan_ranks(&schedule->plan),
 		(long long)copies, copies == 1 ? "" : "s", (long long)shards,
 		shards == 1 ? "" : "s");
+	put_lines(text_string(&heading), 0, style, text);
+	text_finish(&heading);
 	add_patterns(schedule, style, text);
 	text_add(text, legend);
 	if (schedule->model != NULL && schedule->topology != NULL)

@@ -19,6 +19,7 @@ void view_mesh(const struct explained *explained, const struct style *style, str
 		return;
 	}
 	put_text(&grid, style, text);
-	text_add(text, "Sent by one rank in a step. Exposed, and its share of the step: "
-		       "nothing is computed meanwhile;\ntwo axes at once count twice.\n");
+	put_lines("Sent by one rank in a step. Exposed: nothing is computed meanwhile; "
+		  "two axes at once count twice.",
+		0, style, text);
 }

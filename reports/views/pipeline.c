@@ -57,6 +57,7 @@ void view_pipeline(const struct explained *explained, const struct style *style,
 {
 	int n = (style->width > 0 ? style->width : DEFAULT_WIDTH) - NAME_WIDTH;
 	char buffer[32];
+	struct text legend = {0};
 	bool splits = pipeline_splits_backward(explained->schedule->plan.pipeline_schedule);
 
 	if (explained->stages == NULL) {
@@ -69,9 +70,11 @@ void view_pipeline(const struct explained *explained, const struct style *style,
 	n = n < 20 ? 20 : n > MAX_CELLS ? MAX_CELLS : n;
 	for (int c = 0; c < stage_count(explained); c++)
 		add_stage(explained, c, n, pipeline_end(explained), text);
-	text_printf(text,
+	text_printf(&legend,
 		"\nA column is %s. 0 to 9: forward of a micro-batch, by its last digit; A to J: "
 		"its backward%s.\no: the optimizer. A point: nothing is computed for most of it.\n",
 		format_seconds(buffer, pipeline_end(explained) / n),
-		splits ? ",\na to j: that of weights" : "");
+		splits ? ", a to j: that of weights" : "");
+	put_lines(text_string(&legend), 0, style, text);
+	text_finish(&legend);
 }

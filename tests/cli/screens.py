@@ -7,6 +7,7 @@ with golden/screens.txt.
 
 import fcntl
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import support
 
 LINES, COLUMNS = 24, 100
 NARROW = 64
+LEAST = 80  # columns of a terminal that no table is wider than
 
 QUESTIONS = [
     'gpt2-124m dgx-a100-80gb --gpus 1',
@@ -41,6 +43,8 @@ OTHERS = [
     'plan llama-3-8b dgx-h100 --find max-micro-batch',
     'plan llama-3-8b dgx-h100 --find scaling',
     'plan gpt2-124m dgx-h100 --find min-gpus --strategy HYBRID_SHARD',
+    'plan llama-2-7b 2xdgx-a100-80gb --explain',
+    'export --list',
 ]
 
 
@@ -70,6 +74,25 @@ def on_terminal(box, columns, *words):
     return out.decode().replace('\r\n', '\n')
 
 
+def levers(screen):
+    """The lines of `Levers`."""
+    rest = screen.partition('\nLevers ')[2]
+    return re.split(r'\n\w', rest)[0].strip().split('\n')
+
+
+def check_compared(box, expect):
+    """Beside a plan of the user's, the best one has the levers that it has alone."""
+    question = QUESTIONS[2].split()
+    alone = levers(box.run('plan', *question, '-o', 'plan.yaml').out)
+    beside = levers(box.run('plan', '--compare', 'plan.yaml').out)
+    expect(len(alone) > 2 and alone == beside, f'levers {alone}, beside a plan {beside}')
+    freed = box.run('plan', '--compare', 'plan.yaml', '--free', 'compile').out
+    expect('torch.compile' in freed.partition('\nUse ')[0], f'--compare --free compile: {freed}')
+    box.run('predict', *question, '--loss', 'fused-linear', '-o', 'plan.yaml')
+    kept = box.run('plan', '--compare', 'plan.yaml').out
+    expect('fused-linear loss' in kept.partition('\nUse ')[0], f"the plan's own loss: {kept}")
+
+
 def main(binary, update):
     expect = support.Expectations()
     expect(too_large('x' * (COLUMNS + 1)) and too_large('x\n' * (LINES + 1)) and
@@ -83,13 +106,14 @@ def main(binary, update):
                 expect(False, f'{question}: {problem}')
             if ' local ' not in question:  # which is another machine elsewhere
                 found += f'$ shardplan plan {question}\n{done.out}\n'
-        wide = box.run('plan', *QUESTIONS[2].split(), '--explain').out
+        check_compared(box, expect)
         narrow = on_terminal(box, NARROW, 'plan', *QUESTIONS[2].split())
         expect(narrow.split() == box.run('plan', *QUESTIONS[2].split()).out.split(),
                f'a narrow terminal shows the same words, got:\n{narrow}')
-        shown = [('--explain', wide, COLUMNS), ('narrow', narrow, NARROW)]
+        shown = [('narrow', narrow, NARROW)]
         for words in OTHERS:
             shown.append((words, box.run(*words.split()).out, COLUMNS))
+            shown.append((words, on_terminal(box, LEAST, *words.split()), LEAST))
         for what, screen, columns in shown:
             for problem in too_large(screen, 1000, columns):
                 expect(False, f'{what}: {problem}')

@@ -100,9 +100,10 @@ def check_width(box, plan, expect):
     expect(len(views) == 10, f'views: {views}')
     for view in views:
         words = ['explain', f'{plan}.yaml', '--view', view]
-        shown = screens.on_terminal(box, COLUMNS, *words)
-        wide = [line for line in shown.split('\n') if len(line) > COLUMNS]
-        expect(shown and not wide, f'{plan} {view}: {wide[:3]}')
+        for columns in (screens.LEAST, COLUMNS):
+            shown = screens.on_terminal(box, columns, *words)
+            wide = [line for line in shown.split('\n') if len(line) > columns]
+            expect(shown and not wide, f'{plan} {view}: {wide[:3]}')
         if view not in ('streams', 'layout', 'pipeline', 'summary'):  # drawn as wide as there is room
             letters = [sorted(re.sub(r'\s', '', text)) for text in (shown, box.run(*words).out)]
             expect(letters[0] == letters[1], f'{plan} {view}: other words in a pipe')
