@@ -277,16 +277,16 @@ static void fill_pools(const struct engine *engine, const struct simulation_opti
 		p->fits = reserved.within && p->peak_reserved_bytes <= room ? FITS_YES : FITS_TIGHT;
 }
 
-/* The allocator stayed below the limit, so what it would reserve without one shows by how much it
- * exceeds. Collectives that a retry exposes count as its time. */
+/* The allocator stayed below the limit; what it would hold without one is a second figure.
+ * Collectives that a retry exposes count as its time. */
 static void fill_short(const struct finished *finished, struct prediction *p)
 {
 	const struct prediction *unlimited = finished->unlimited;
 
 	p->fits = FITS_TIGHT;
 	p->allocator_retries = finished->retries;
-	p->peak_active_bytes = unlimited->peak_active_bytes;
-	p->peak_reserved_bytes = max_i64(unlimited->peak_reserved_bytes, p->peak_allocated_bytes);
+	fill_reserved(finished->held, p);
+	p->peak_wanted_bytes = unlimited->peak_memory_bytes;
 	p->time = unlimited->time;
 	for (int a = 0; a < GROUP_KIND_COUNT; a++) {
 		p->axes[a].time = unlimited->axes[a].time;

@@ -49,9 +49,10 @@ struct finished {
 	const struct ledger *ledger;
 	double waited; /* s of the step in which the data loader is awaited */
 	/* If the allocator reached its limit in this run: the prediction of a run without a limit,
-	 * and retries per step. Else NULL. */
+	 * and retries per step and what the allocator held. Else NULL. */
 	const struct prediction *unlimited;
 	double retries;
+	struct reserved held;
 	bool is_light; /* the allocator is not followed, because another class needs more memory */
 };
 

@@ -184,7 +184,7 @@ static void read_off(const struct run *run, int class, const struct common *comm
 	if (!wanted.no_bounds || run->details)
 		schedule_ledger(
 			run->schedule, class, run->details ? run->scratch : NULL, &watch->ledger);
-	const struct finished finished = {.engines = engines,
+	struct finished finished = {.engines = engines,
 		.common = common,
 		.engine = engine,
 		.peaks = &watch->meter.peaks,
@@ -193,6 +193,8 @@ static void read_off(const struct run *run, int class, const struct common *comm
 		.unlimited = unlimited,
 		.is_light = wanted.quick_interval && class != heaviest(run, attempt),
 		.retries = watch->shortage != NULL ? memory_retries(watch->shortage) : 0};
+	if (watch->shortage != NULL)
+		finished.held = memory_held(watch->shortage);
 	predict(&finished, &wanted, run->scratch, run->arena, &simulation->prediction);
 	if (!run->details && !run->options->spans)
 		return;
@@ -296,8 +298,8 @@ static bool is_worse(const struct prediction *a, const struct prediction *b)
 {
 	if (a->fits != b->fits)
 		return a->fits > b->fits;
-	if (a->peak_memory_bytes != b->peak_memory_bytes)
-		return a->peak_memory_bytes > b->peak_memory_bytes;
+	if (prediction_wanted_bytes(a) != prediction_wanted_bytes(b))
+		return prediction_wanted_bytes(a) > prediction_wanted_bytes(b);
 	return a->peak_allocated_bytes > b->peak_allocated_bytes;
 }
 
@@ -319,7 +321,8 @@ static void tell_worst(
 		const struct prediction *p = &simulations[c].prediction;
 
 		figures[c] = (struct class_figures){arena_printf(run->arena, "stage %d", c),
-			p->step_time, p->peak_memory_bytes, p->time.bubble};
+			p->step_time, p->peak_memory_bytes, p->time.bubble,
+			prediction_wanted_bytes(p)};
 	}
 	simulation->classes = simulations;
 	simulation->prediction.n_classes = n;

@@ -66,9 +66,9 @@ static bool add_causes(struct text *text, const struct cause causes[CAUSE_COUNT]
 static void add_memory_difference(
 	struct text *text, const struct contender *chosen, const struct contender *other)
 {
-	double less = (double)(chosen->prediction->peak_memory_bytes -
-			       other->prediction->peak_memory_bytes);
-	if (fabs(less) < 0.01 * (double)chosen->prediction->peak_memory_bytes)
+	double less = (double)(prediction_wanted_bytes(chosen->prediction) -
+			       prediction_wanted_bytes(other->prediction));
+	if (fabs(less) < 0.01 * (double)prediction_wanted_bytes(chosen->prediction))
 		return;
 	text_add(text, "; needs ");
 	add_bytes(text, fabs(less));
@@ -117,8 +117,8 @@ static void add_objective_difference(struct text *text, const struct question *q
 {
 	double scale = plan_tokens(chosen->plan) / plan_tokens(other->plan);
 	double more = question->objective == OBJECTIVE_MEMORY
-			      ? (double)(other->prediction->peak_memory_bytes -
-					 chosen->prediction->peak_memory_bytes)
+			      ? (double)(prediction_wanted_bytes(other->prediction) -
+					 prediction_wanted_bytes(chosen->prediction))
 			      : scale * wire(question, other) - wire(question, chosen);
 	if (question->objective == OBJECTIVE_TIME || more <= 0)
 		return;
@@ -324,8 +324,8 @@ static struct effect find_effect(const char *const *names, const struct contende
 	for (int i = 0; i < variants->n; i++) {
 		const struct variant *variant = &variants->items[i];
 		double seconds = variant->step_time - chosen->prediction->step_time;
-		double bytes = (double)(variant->prediction.peak_memory_bytes -
-					chosen->prediction->peak_memory_bytes);
+		double bytes = (double)(prediction_wanted_bytes(&variant->prediction) -
+					prediction_wanted_bytes(chosen->prediction));
 		double size = fabs(objective == OBJECTIVE_MEMORY ? bytes : seconds);
 		if (!variant->built || !belongs(variant->knob, names) || size <= most)
 			continue;
@@ -401,7 +401,7 @@ static bool helps_more(const struct variant *a, const struct variant *b)
 		return variant_fits(a);
 	if (variant_fits(a))
 		return a->step_time < b->step_time;
-	return a->prediction.peak_memory_bytes < b->prediction.peak_memory_bytes;
+	return prediction_wanted_bytes(&a->prediction) < prediction_wanted_bytes(&b->prediction);
 }
 
 /* The fastest variant that fits; if none fits, the one with the least memory. */
@@ -419,7 +419,7 @@ static const struct variant *most_helpful(const struct variants *variants)
 static void add_help(struct text *text, const struct variant *most, int64_t peak)
 {
 	double now = (double)peak;
-	if (most == NULL || (double)most->prediction.peak_memory_bytes > 0.95 * now) {
+	if (most == NULL || (double)prediction_wanted_bytes(&most->prediction) > 0.95 * now) {
 		text_add(text, "No single knob lowers its peak by more than 5 %: use more devices, "
 			       "a shorter sequence or a smaller model.");
 		return;

@@ -344,7 +344,7 @@ static bool may_be_worth(const struct variation *v, int index)
 	if (surely_lacks_room(v->question, &variant->plan, price->memory, p->memory_limit_bytes))
 		return false;
 	if (variant->id == KNOB_ALLOCATOR)
-		saved += (double)(p->peak_reserved_bytes - p->peak_allocated_bytes);
+		saved += (double)(prediction_wanted_bytes(p) - prediction_needed_bytes(p));
 	return price->time == 0 || gain >= WORTH_TIME / 2 ||
 	       (gain > -2 * WORTH_TIME &&
 		       saved >= WORTH_MEMORY / 2 * (double)p->memory_limit_bytes);

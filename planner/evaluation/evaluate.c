@@ -38,7 +38,7 @@ struct costs costs_of(const struct question *question, const struct plan *plan,
 						       : prediction->wire_bytes_per_rank;
 	return (struct costs){{
 		[COST_TIME] = costs_time(plan, prediction->step_time),
-		[COST_MEMORY] = prediction->peak_memory_bytes,
+		[COST_MEMORY] = prediction_wanted_bytes(prediction),
 		[COST_NETWORK] = costs_network(plan, network),
 		[COST_HOST] = prediction->host_memory_bytes,
 	}};

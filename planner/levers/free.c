@@ -234,7 +234,7 @@ static int by_gain(const void *a, const void *b)
 
 static bool is_worth_a_row(const struct lever *lever, const struct prediction *chosen)
 {
-	double saved = (double)(chosen->peak_memory_bytes - lever->peak_memory_bytes);
+	double saved = (double)(prediction_wanted_bytes(chosen) - lever->peak_memory_bytes);
 	return lever->gain >= WORTH_TIME ||
 	       (lever->gain > -WORTH_TIME &&
 		       saved >= WORTH_MEMORY * (double)chosen->memory_limit_bytes);

@@ -60,7 +60,8 @@ static int by_peak(const void *a, const void *b)
 {
 	const struct variant *x = *(const struct variant *const *)a;
 	const struct variant *y = *(const struct variant *const *)b;
-	int64_t left = x->prediction.peak_memory_bytes, right = y->prediction.peak_memory_bytes;
+	int64_t left = prediction_wanted_bytes(&x->prediction);
+	int64_t right = prediction_wanted_bytes(&y->prediction);
 	return left != right ? (left < right ? -1 : 1) : (x < y ? -1 : x > y);
 }
 
@@ -78,7 +79,7 @@ static void find_savers(struct leaving *l, const struct variants *variants, stru
 			knob_table[variant->id].roles & KNOB_LEVER &&
 			question_leaves(l->question, variant->id) &&
 			space_pulls(variant->id, &variant->plan) &&
-			variant->prediction.peak_memory_bytes < most - most / 100)
+			prediction_wanted_bytes(&variant->prediction) < most - most / 100)
 			savers->of[savers->n++] = variant;
 	}
 	qsort(savers->of, (size_t)savers->n, sizeof(*savers->of), by_peak);

@@ -124,7 +124,7 @@ static bool measure_slopes(struct solving *solving, struct slopes *slopes, struc
 	if (!look(solving, counts, &base, error))
 		return false;
 	*slopes = (struct slopes){.base_time = base.step_time,
-		.base_bytes = base.peak_memory_bytes,
+		.base_bytes = prediction_wanted_bytes(&base),
 		.limit = base.memory_limit_bytes};
 	for (int c = 0; c < COUNTS; c++) {
 		int most = solving->family->most[c];
@@ -136,7 +136,7 @@ static bool measure_slopes(struct solving *solving, struct slopes *slopes, struc
 		if (!look(solving, counts, &with, error))
 			return false;
 		slopes->time[c] = (with.step_time - base.step_time) / most;
-		slopes->bytes[c] = (with.peak_memory_bytes - base.peak_memory_bytes) / most;
+		slopes->bytes[c] = (prediction_wanted_bytes(&with) - slopes->base_bytes) / most;
 		counts[c] = counts[COUNT_SOME] = 0;
 	}
 	if (solving->family->selective) { /* blocks in `full` are also counted in `some` */
@@ -188,7 +188,7 @@ static bool propose(struct solving *solving, const struct slopes *slopes, struct
 	for (int i = 0; i < PROPOSALS && !*exists && solve(&programme, counts); i++) {
 		if (!look(solving, counts, &prediction, error))
 			return false;
-		int64_t over = prediction.peak_memory_bytes - prediction.memory_limit_bytes;
+		int64_t over = prediction_wanted_bytes(&prediction) - prediction.memory_limit_bytes;
 		*exists =
 			has_room(solving->evaluator->question, &solving->family->plan, &prediction);
 		*step_time = prediction.step_time;

@@ -55,7 +55,7 @@ static void measure(struct stages *s)
 static double left_of(const struct stages *s, const struct prediction *usual, int rank)
 {
 	double needed = (double)prediction_needed_bytes(usual);
-	double worst = (double)(usual->peak_memory_bytes - usual->classes[rank].peak_memory_bytes);
+	double worst = (double)(prediction_wanted_bytes(usual) - usual->classes[rank].wanted_bytes);
 	return (double)(usual->memory_limit_bytes - headroom_bytes(s->question, s->plan, usual)) -
 	       needed + worst;
 }

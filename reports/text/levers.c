@@ -12,7 +12,7 @@ enum { SHOWN_LEVERS = 6, MIB = 1 << 20 };
 void add_lever_gain(const struct answer *answer, double gain, int64_t peak, struct text *text)
 {
 	char bytes[32];
-	double less = (double)(answer->chosen->prediction.peak_memory_bytes - peak);
+	double less = (double)(prediction_wanted_bytes(&answer->chosen->prediction) - peak);
 	bool has_time = fabs(gain) >= LEAST_TIME;
 
 	if (has_time)

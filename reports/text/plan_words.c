@@ -232,8 +232,9 @@ void add_memory_figure(
 		format_bytes(limit, (double)p->memory_limit_bytes),
 		device_noun(question->topology));
 	if (p->fits == FITS_TIGHT) {
-		text_printf(text, ": %s in use, the allocator must free the rest",
-			format_bytes(bytes, (double)prediction_needed_bytes(p)));
+		text_printf(text, ": %s in use, %s wanted, the allocator must free the rest",
+			format_bytes(bytes, (double)prediction_needed_bytes(p)),
+			format_bytes(peak, (double)prediction_wanted_bytes(p)));
 		return;
 	}
 	if (room > 0 && question->headroom.given)

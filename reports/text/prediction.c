@@ -125,19 +125,23 @@ static void add_fits(const struct prediction *prediction, struct text *text)
 {
 	static const char *const words[] = {
 		"fits", "tight: expect allocator retries", "does not fit"};
-	char peak[32], limit[32];
+	char peak[32], limit[32], wanted[32];
 
 	format_bytes(peak, (double)prediction->peak_memory_bytes);
 	text_printf(text, "memory peak  %s", peak);
 	if (prediction->memory_limit_bytes > 0)
 		text_printf(text, " of %s",
 			format_bytes(limit, (double)prediction->memory_limit_bytes));
-	text_printf(text, " (%s)",
+	text_printf(text, " (%s",
 		words[prediction_overflows_host(prediction) &&
 					prediction->peak_memory_bytes <=
 						prediction->memory_limit_bytes
 				? FITS_YES
 				: prediction->fits]);
+	if (prediction->peak_wanted_bytes > 0)
+		text_printf(text, "; %s would do without",
+			format_bytes(wanted, (double)prediction->peak_wanted_bytes));
+	text_add_char(text, ')');
 	if (prediction->peak_at != NULL) {
 		text_add(text, ", at ");
 		add_terminal(text, prediction->peak_at);

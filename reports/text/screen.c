@@ -392,13 +392,13 @@ static const struct candidate *fastest_tight(const struct answer *answer)
 /* Adds why a tight plan was not chosen: above the device's memory the allocator frees its cache. */
 static void add_tightness(const struct prediction *p, struct text *line)
 {
-	bool beyond = p->peak_memory_bytes > p->memory_limit_bytes;
+	double wanted = (double)prediction_wanted_bytes(p);
+	bool beyond = wanted > (double)p->memory_limit_bytes;
 	char peak[32], limit[32];
 
 	text_printf(line,
 		"%s (%s of %s): ", beyond ? ", but expect allocator retries" : " but tight",
-		format_bytes(peak, (double)p->peak_memory_bytes),
-		format_bytes(limit, (double)p->memory_limit_bytes));
+		format_bytes(peak, wanted), format_bytes(limit, (double)p->memory_limit_bytes));
 }
 
 /* Puts one line for the fastest plan that departs further from the defaults. */

@@ -39,6 +39,8 @@ static const struct field peak_fields[] = {COUNT(peak_allocated_bytes, "peak_all
 	IF_KNOWN(allocator_retries, "allocator_retries"),
 	FIELD_INT(struct prediction, peak_memory_bytes, "peak_memory_bytes",
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct prediction, peak_wanted_bytes, "peak_wanted_bytes",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	FIELD_INT(struct prediction, ledger_peak_bytes, "ledger_peak_bytes",
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
 	FIELD_INT(struct prediction, ledger_host_peak_bytes, "ledger_host_peak_bytes",
@@ -63,6 +65,11 @@ int64_t prediction_needed_bytes(const struct prediction *prediction)
 {
 	return prediction->peak_memory_bytes - prediction->peak_reserved_bytes +
 	       prediction->peak_allocated_bytes;
+}
+
+int64_t prediction_wanted_bytes(const struct prediction *prediction)
+{
+	return max_i64(prediction->peak_memory_bytes, prediction->peak_wanted_bytes);
 }
 
 int64_t prediction_missing_bytes(const struct prediction *prediction)

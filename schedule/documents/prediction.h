@@ -43,7 +43,8 @@ struct class_figures {
 	const char *name; /* "all" or "stage 0" */
 	double step_time; /* s */
 	int64_t peak_memory_bytes;
-	double bubble; /* s */
+	double bubble;        /* s */
+	int64_t wanted_bytes; /* prediction_wanted_bytes; 0 in one that was read from a file */
 };
 
 /* Communication of a rank with the ranks of one axis. Where two axes communicate at once, and
@@ -69,6 +70,8 @@ struct prediction {
 				       * issues: taken, or given and still waited for */
 	int64_t peak_reserved_bytes;
 	int64_t peak_memory_bytes;      /* peak_allocated_bytes + runtime_overhead at the peak */
+	int64_t peak_wanted_bytes;      /* of a plan that is tight: what peak_memory_bytes would be
+					 * with room for all; 0: that is the peak */
 	double allocator_retries;       /* a step: of a plan that is tight */
 	int64_t communicator_bytes;     /* of runtime_overhead, NCCL's; 0 in a prediction that was
 					 * read from a file, which does not say */
@@ -104,6 +107,9 @@ int prediction_axes(const struct prediction *prediction);
 /* The bytes that must be free at the peak. Blocks that the allocator has cached do not count, as
  * they can be given back. */
 int64_t prediction_needed_bytes(const struct prediction *prediction);
+/* The peak with room for all that the allocator caches: what plans are compared by. The peak of a
+ * plan that is tight is about its limit, whatever it lacks. */
+int64_t prediction_wanted_bytes(const struct prediction *prediction);
 /* The figure to tell of a plan that does not fit: the bytes that it needs, or the peak with the
  * cache where the former would fit. */
 int64_t prediction_missing_bytes(const struct prediction *prediction);

@@ -53,6 +53,8 @@ struct reserved memory_replay(const struct engine *engine, int64_t limit, struct
  * run. The engine is starved when there is no memory even after a retry. */
 struct shortage;
 struct shortage *memory_shortage(struct engine *engine, int64_t limit, struct arena *arena);
+/* What the allocator held in the finished run; it was within the limit. */
+struct reserved memory_held(const struct shortage *shortage);
 /* Retries per step, in which the allocator gives back the segments that it has cached. */
 double memory_retries(const struct shortage *shortage);
 

@@ -129,6 +129,13 @@ struct shortage *memory_shortage(struct engine *engine, int64_t limit, struct ar
 	return s;
 }
 
+struct reserved memory_held(const struct shortage *shortage)
+{
+	const struct allocator *a = &shortage->pools.allocator;
+	return (struct reserved){
+		.bytes = a->peak_reserved, .active = a->peak_active, .within = true};
+}
+
 double memory_retries(const struct shortage *shortage)
 {
 	const struct engine *engine = shortage->engine;

@@ -44,6 +44,7 @@ static struct prediction sample(void)
 		.host_memory_limit_bytes = 21,
 		.ledger_host_peak_bytes = 23,
 		.allocator_retries = 2.5,
+		.peak_wanted_bytes = 99,
 		.time = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.11, 0.12, 0.13,
 			0.14, 0.15},
 		.wire_bytes_per_rank = 1e9 / 3,
@@ -117,6 +118,7 @@ static void assert_same_prediction(const struct prediction *a, const struct pred
 	SAME(peak_reserved_bytes);
 	SAME(peak_memory_bytes);
 	SAME(allocator_retries);
+	SAME(peak_wanted_bytes);
 	SAME(ledger_peak_bytes);
 	SAME(peak_op);
 	SAME(memory_at_peak);

@@ -53,11 +53,18 @@ static void test_price(void **state)
 		assert_seconds(p->step_time, waits ? 3 * MS : 2 * MS);
 		assert_int_equal(p->fits, FITS_YES);
 		assert_true(p->time.allocator == 0 && p->allocator_retries == 0);
+		assert_int_equal(p->peak_wanted_bytes, 0);
+		assert_int_equal(prediction_wanted_bytes(p), p->peak_memory_bytes);
 		s.topology.device.memory_bytes = outside(&s) + 100 * MIB;
 		sketch_run(&s);
 		assert_int_equal(p->fits, FITS_TIGHT);
 		assert_int_equal(p->allocator_retries, 2);
-		assert_int_equal(p->peak_reserved_bytes, 120 * MIB);
+		/* One of the two at a time: the allocator never holds more than there is. */
+		assert_int_equal(p->peak_reserved_bytes, 60 * MIB);
+		assert_int_equal(p->peak_active_bytes, 60 * MIB);
+		assert_int_equal(p->peak_memory_bytes, outside(&s) + 60 * MIB);
+		assert_int_equal(p->peak_wanted_bytes, outside(&s) + 120 * MIB);
+		assert_int_equal(prediction_wanted_bytes(p), p->peak_wanted_bytes);
 		assert_seconds(p->step_time, 3 * MS + 2 * SEGMENT);
 		assert_seconds(p->time.allocator, p->step_time - (waits ? 3 * MS : 2 * MS));
 		s.schedule.plan.allocator = ALLOCATOR_EXPANDABLE; /* three pages of 20 MiB */
@@ -168,7 +175,7 @@ static void test_limiter(void **state)
 	for (int64_t limit = 20; limit <= 40; limit++) {
 		struct prediction with, without;
 		double a = step(&on, limit * GIB, &with), b = step(&off, limit * GIB, &without);
-		assert_true(with.peak_reserved_bytes < without.peak_reserved_bytes);
+		assert_true(prediction_wanted_bytes(&with) < prediction_wanted_bytes(&without));
 		if (a <= 0 || b <= 0)
 			continue;
 		if (b < 0.999 * a)
@@ -204,6 +211,8 @@ static void shrink(struct case_ *c, struct sweep *s)
 		if (now <= 0)
 			break;
 		assert_int_equal(p.fits, percent >= 100 ? FITS_YES : FITS_TIGHT);
+		assert_true(p.peak_memory_bytes <= needed * percent / 100);
+		assert_int_equal(prediction_wanted_bytes(&p), needed);
 		if (p.fits == FITS_YES ? now != with_room : now < with_room)
 			fail_msg("%.17g s at %d %%, %.17g with room", now, percent, with_room);
 		if (p.fits == FITS_TIGHT)
