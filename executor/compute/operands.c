@@ -42,7 +42,7 @@ bool leaf_trains(const struct leaf *leaf, int parameter)
 	return parameter >= 0 && leaf->compute->model->parameters[parameter].trainable;
 }
 
-/* A slice of an operation's buffers, walked by index. */
+/* Walks a slice of an operation's buffers by index. */
 struct uses {
 	const struct program *program;
 	const int *list;
@@ -61,7 +61,7 @@ static const struct buffer *buffer_at(const struct uses *uses, int i)
 	return &uses->program->buffers[uses->list[i]];
 }
 
-/* Roles as a set: bit r for role r. */
+/* A set of roles is a word in which bit r stands for role r. */
 _Static_assert(BUFFER_ROLE_COUNT <= 32, "bits of unsigned");
 static unsigned set_of(enum buffer_role role)
 {
@@ -136,7 +136,7 @@ void *operand_fp8_copies(const struct leaf *leaf, int64_t bytes)
 	return missing(leaf, "copies in fp8");
 }
 
-/* The buffer with the saved tensors of a leaf. */
+/* Returns the buffer that has the saved tensors of a leaf. */
 static int find_saved(const struct uses *uses, const struct saved_tensors *saved, int module)
 {
 	unsigned again = set_of(BUFFER_RECOMPUTED) | set_of(BUFFER_FORWARD_WORK);
@@ -200,8 +200,8 @@ static bool contains(const struct uses *uses, int buffer)
 	return false;
 }
 
-/* The used buffer of that role after `behind` others like it. An operation writes the buffers that
- * it takes and reads the others, so `taken` tells output from input. */
+/* Returns the used buffer of that role after `behind` others like it. An operation writes the
+ * buffers that it takes and reads the others, so `taken` tells output from input. */
 static int find_taken(const struct leaf *leaf, enum buffer_role role, bool taken, int behind)
 {
 	struct uses uses = uses_of(leaf, leaf->op->uses), takes = uses_of(leaf, leaf->op->takes);
@@ -268,7 +268,7 @@ void *operand_residual_stream(const struct leaf *leaf)
 					      : operand_residual_in(leaf);
 }
 
-/* The result of a norm, of the rank's tokens. */
+/* Returns the result of a norm for the rank's own tokens. */
 static void *norm_result(const struct leaf *leaf)
 {
 	const struct siblings *s = leaf_siblings(leaf);
@@ -278,7 +278,8 @@ static void *norm_result(const struct leaf *leaf)
 	return operand_saved(leaf, second ? s->second_norm : s->of[MODULE_NORM], TENSOR_NORM_OUT);
 }
 
-/* The buffer of gathered tokens. A backward has two: first a gradient, last an input. */
+/* Returns the buffer of gathered tokens. A backward has two of them: first a gradient, last an
+ * input. */
 static int find_gathered(const struct leaf *leaf, bool last)
 {
 	struct uses uses = uses_of(leaf, leaf->op->uses);
@@ -305,7 +306,7 @@ static bool cuts_stream(const struct leaf *leaf)
 	return leaf->compute->schedule->plan.sequence_parallel;
 }
 
-/* The input of a column-parallel layer, for all tokens. */
+/* Returns the input of a column-parallel layer, for all tokens. */
 static void *column_input(const struct leaf *leaf)
 {
 	return cuts_stream(leaf) ? address(leaf, find_gathered(leaf, true), "gathered input")
@@ -318,7 +319,8 @@ void *operand_stream_gradient(const struct leaf *leaf)
 				 : operand_work(leaf, TENSOR_D_RESIDUAL);
 }
 
-/* The gradients of a norm or of a table of positions, whose parameters lie one behind the other. */
+/* Returns the gradients of a norm or of a table of positions, whose parameters lie one behind the
+ * other. */
 static void *leaf_gradients(const struct leaf *leaf)
 {
 	return operand_gradient(leaf, leaf_parameter(leaf, 0));
@@ -371,7 +373,7 @@ void *operand_input(const struct leaf *leaf)
 			TENSOR_DISPATCHED);
 	case MODULE_EXPERTS_DOWN:
 		return operand_saved(leaf, s->of[MODULE_EXPERTS_ACTIVATION], TENSOR_PRODUCT);
-	default: /* projections, and the head after the final norm */
+	default: /* these are projections, and the head after the final norm */
 		return column_input(leaf);
 	}
 }

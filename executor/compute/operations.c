@@ -56,7 +56,7 @@ static bool name_words(const struct compute *c, int32_t *tokens, int64_t n, stru
 	return true;
 }
 
-/* The rank's chunks of a sequence, each with its targets. */
+/* Loads the rank's two chunks of a sequence, each with its targets. */
 static bool load_chunks(struct compute *c, int64_t number, int32_t *tokens, struct error *error)
 {
 	if (!data_window(c->data, number, c->window, error))
@@ -206,7 +206,8 @@ static void run_accumulate(struct compute *c, const struct op *op)
 		c->kernels->accumulate(context, to->dtype, sum, from->dtype, more, n);
 }
 
-/* The shard in the master dtype, or what was copied of it from the host, to the compute dtype. */
+/* Converts the shard to the compute dtype: that in the master dtype, or what the host has sent of
+ * it. */
 static void run_cast(struct compute *c, const struct op *op)
 {
 	const int *uses = slice_of(c->program, op->uses);
@@ -225,7 +226,7 @@ static void run_recompute(struct compute *c, const struct op *op)
 		forward_leaves(c, op);
 }
 
-/* Between the tiers: operands of one size. */
+/* Copies between the tiers; both operands have one size. */
 static void run_copy(struct compute *c, const struct op *op)
 {
 	const int *uses = slice_of(c->program, op->uses);
@@ -237,7 +238,7 @@ static void run_copy(struct compute *c, const struct op *op)
 		buffers_address(c->buffers, uses[0]), op->bytes);
 }
 
-/* With a smaller group each rank keeps its part of the unit. */
+/* With a smaller reshard group each rank keeps its part of the unit. */
 static void run_reshard(struct compute *c, const struct op *op)
 {
 	int part = op_buffer(c->program, op, BUFFER_RESHARDED);
@@ -268,8 +269,8 @@ static void run_nothing(struct compute *c, const struct op *op)
 	(void)c, (void)op;
 }
 
-/* A row a kind. Collectives are the interpreter's; what has no row is of other runtimes. What goes
- * wrong is left in c->error. */
+/* Each row runs one kind. Collectives are run by the interpreter, and a kind without a row belongs
+ * to other runtimes. What goes wrong is left in c->error. */
 static void (*const runs[OP_KIND_COUNT])(struct compute *c, const struct op *op) = {
 	[OP_FORWARD] = forward_leaves,
 	[OP_RECOMPUTE] = run_recompute,
@@ -307,7 +308,7 @@ static bool carry_out(struct compute *c, const struct op *op, struct error *erro
 	return true;
 }
 
-/* On the stream of the operation; the host's own operations on its own kernels. */
+/* Carries out an operation on its stream; the host's own operations run on the host's kernels. */
 static bool carry_out_for_device(struct compute *c, const struct op *op, struct error *error)
 {
 	const struct kernels *kernels = c->kernels;
@@ -347,7 +348,7 @@ void *compute_exchanged(void *data, int op)
 		       : operand_exchanged(c, op);
 }
 
-/* What the device reads of the host in this step, ahead of all that is enqueued. */
+/* Sends what the device reads of the host in this step, ahead of all that is enqueued. */
 static bool begin_scalars(struct compute *c, struct error *error)
 {
 	struct device_scalars *scalars = c->device->scalars_on_host;
@@ -358,7 +359,7 @@ static bool begin_scalars(struct compute *c, struct error *error)
 		c->device, c->device->scalars, scalars, sizeof(*scalars), STREAM_COMPUTE, error);
 }
 
-/* Where a launch will find them. */
+/* Loads tokens into the staging memory, where a launched graph will find them. */
 static bool load_all_tokens(struct compute *c, struct error *error)
 {
 	for (int m = 0; m < c->schedule->plan.grad_accum; m++)
@@ -372,7 +373,7 @@ bool compute_begin_step(struct compute *c, int64_t step, struct error *error)
 	c->step = step;
 	c->loss = (struct exact_sum){0};
 	c->overflow = false;
-	/* What the walk finds out stays where there is none. */
+	/* A launched graph walks no operations, so what the last walk has found out must stay. */
 	if (c->device != NULL && c->device->graph.state == GRAPH_READY)
 		return load_all_tokens(c, error) && begin_scalars(c, error);
 	c->gradient_bytes = 0;
@@ -380,7 +381,7 @@ bool compute_begin_step(struct compute *c, int64_t step, struct error *error)
 	return c->device == NULL || begin_scalars(c, error);
 }
 
-/* Kernels read such a token as zeros and go on. */
+/* Kernels read a token outside the vocabulary as zeros and go on, so it is reported here. */
 static bool tokens_were_good(const struct compute *c, struct error *error)
 {
 	int32_t fault = c->device->scalars_on_host->fault;
@@ -421,8 +422,9 @@ static bool refuse(struct error *error, const char *what, const char *instead)
 		error, EXIT_CODE_USAGE, "the executor cannot train with %s; %s", what, instead);
 }
 
-/* Adapters in bf16 are scaled by adding them to themselves; a frozen norm's gradient, which nobody
- * reads, is written where the gradient of attention's output was. */
+/* Refuses two cases of frozen weights. Adapters in bf16 are scaled by adding them to themselves, so
+ * only powers of two will do. The gradient of a frozen norm, which nobody reads, is written where
+ * the gradient of attention's output was, so it must fit there. */
 static bool check_frozen(const struct compute *c, struct error *error)
 {
 	const struct plan *plan = &c->schedule->plan;

@@ -1,4 +1,4 @@
-/* The end of a step: gradient norm, clipping, the update of the local shards. */
+/* Ends a step: computes the gradient norm, clips, and updates the local shards. */
 #include "executor/compute/leaf.h"
 
 #include <math.h>
@@ -18,8 +18,8 @@ static enum buffer_role role_of(const struct compute *compute, int buffer)
 	return compute->program->buffers[buffer].role;
 }
 
-/* Where the sums of squares can be worked on by the processor that carries out the operation: the
- * host fetches what lies on a device, when it has waited for what made it. */
+/* Returns the sums of squares where the processor that carries out the operation can work on them.
+ * The host fetches what lies on a device, once it has waited for the operation that made it. */
 static struct exact_sum *squares_for(
 	struct compute *compute, const struct op *op, struct exact_sum *squares)
 {
@@ -31,8 +31,10 @@ static struct exact_sum *squares_for(
 	return &compute->on_host;
 }
 
-/* Of a gradient shard. Parameters that all tensor ranks have count on the first of them, and so do
- * those of expert ranks that nothing is sharded over; a table of two stages on the first stage. */
+/* Adds the squares of a gradient shard. What several ranks have alike must count once: a parameter
+ * that all tensor ranks have counts on the first of them, one that all expert ranks have because
+ * nothing is sharded counts on the first of those, and a table of two stages counts on the first
+ * stage. */
 static void add_squares(struct compute *c, struct exact_sum *squares, int buffer)
 {
 	const float *shard = buffers_address(c->buffers, buffer);
@@ -57,8 +59,8 @@ static void add_squares(struct compute *c, struct exact_sum *squares, int buffer
 	}
 }
 
-/* The squares of all gradient shards, exactly; padding is zero. Other ranks' parts come with the
- * all-reduce of the scalars. */
+/* Sums the squares of all gradient shards exactly; padding is zero and adds nothing. The parts of
+ * other ranks come with the all-reduce of the scalars. */
 void compute_norm(struct compute *compute, const struct op *op)
 {
 	const int *uses = slice_of(compute->program, op->uses);
@@ -69,7 +71,7 @@ void compute_norm(struct compute *compute, const struct op *op)
 	if (compute->rehearsal)
 		return;
 	squares = squares_for(compute, op, compute->scalars);
-	/* The host's part adds to the device's. */
+	/* The host's part is added to the device's. */
 	if (op->takes.count > 0 && compute_on_device(compute, op))
 		device_zero(
 			compute->device, squares, sizeof(*squares), op->stream, &compute->error);
@@ -98,8 +100,8 @@ bool compute_norm_is_finite(const struct compute *compute, struct error *error)
 }
 
 /* The first operation after the reduction of the scalars learns the norm. All ranks see the same
- * value, so all stop in the same step, before the update; a device goes on, and the norm is looked
- * at when the step has ended. */
+ * value, so all stop in the same step, before the update. A device goes on: the host looks at the
+ * norm when the step has ended. */
 static bool learn_norm(struct compute *compute, const struct op *op, struct error *error)
 {
 	struct exact_sum *squares = compute->scalars;
@@ -125,7 +127,7 @@ void compute_clip(struct compute *compute, const struct op *op)
 		return;
 	const struct exact_sum *squares =
 		squares_for(compute, op, buffers_address(compute->buffers, scalars));
-	/* A device leaves the gradients as they are: the update multiplies. */
+	/* A device leaves the gradients as they are, because its update multiplies by the scale. */
 	if (compute->kernels->device != NULL) {
 		struct device_scalars *there = compute->device->scalars;
 
@@ -140,16 +142,16 @@ void compute_clip(struct compute *compute, const struct op *op)
 				floats_in(compute, uses[i]), squares, compute->schedule->plan.clip);
 }
 
-/* Of one update: where the shards are, and the run of them that one parameter has. */
+/* One update: where the shards are, and which run of them belongs to one parameter. */
 struct update {
 	struct compute *compute;
 	void *w, *state;
 	float *g;
 	enum dtype dtype; /* of w and state */
 	int64_t chunk;
-	int64_t at, n; /* elements of the shard */
+	int64_t at, n; /* the run, in elements of the shard */
 	const struct parameter *parameter;
-	struct rounding rounding; /* of bf16 */
+	struct rounding rounding; /* used when the weights are bf16 */
 };
 
 static double learning_rate(const struct compute *compute)
@@ -157,7 +159,7 @@ static double learning_rate(const struct compute *compute)
 	return training_learning_rate(&compute->training, compute->step);
 }
 
-/* What all parameters of a step have in common. */
+/* Returns the part of the rounding that all parameters of a step have in common. */
 static struct rounding rounding_of_step(const struct compute *c)
 {
 	return random_rounding(c->training.seed, 0, c->step, 0);
@@ -202,7 +204,8 @@ void compute_factors(const struct compute *c, struct device_scalars *scalars)
 	}
 }
 
-/* What the device's update multiplies gradients with. */
+/* Returns the scale by which the device's update multiplies gradients; NULL when the plan does not
+ * clip. */
 static const float *clip_of(const struct compute *c)
 {
 	return c->schedule->plan.clip > 0 ? &c->device->scalars->clip : NULL;
@@ -229,7 +232,7 @@ static void run_adamw(const struct update *u)
 		c->kernels->adamw(c->context, &adamw);
 }
 
-/* Without momentum, as torch.optim.SGD. */
+/* Updates without momentum, as torch.optim.SGD does by default. */
 static void run_sgd(const struct update *u)
 {
 	const struct compute *c = u->compute;
@@ -251,7 +254,7 @@ static void run_sgd(const struct update *u)
 		c->kernels->sgd(c->context, &sgd);
 }
 
-/* Which element of the whole parameter is the first of an expert rank's part. */
+/* Returns which element of the whole parameter is the first of an expert rank's part. */
 static int64_t expert_element(const struct compute *c, int parameter)
 {
 	bool cut = c->expert_ranks > 1 && model_parameter_is_cut(c->model, parameter);
@@ -290,7 +293,8 @@ static void *use_of(const struct compute *compute, const struct op *op, enum buf
 	return buffer >= 0 ? buffers_address(compute->buffers, buffer) : NULL;
 }
 
-/* What is updated: the shard, or the host's master copy of one that the device keeps. */
+/* Returns what is updated: the shard, or the host's master copy if the device keeps only a copy in
+ * the compute dtype. */
 static void *weights_of(const struct compute *compute, const struct op *op)
 {
 	void *master = use_of(compute, op, BUFFER_MASTER_SHARD);
@@ -298,7 +302,7 @@ static void *weights_of(const struct compute *compute, const struct op *op)
 	return master != NULL ? master : use_of(compute, op, BUFFER_PARAMETER_SHARD);
 }
 
-/* Of gradient shards on the device: what `model_states_bytes` counts. */
+/* Counts gradient shards that lie on the device, which `model_states_bytes` counts too. */
 static void count_gradient(struct compute *compute, const struct op *op)
 {
 	int buffer = op_buffer(compute->program, op, BUFFER_GRADIENT_SHARD);
@@ -307,7 +311,7 @@ static void count_gradient(struct compute *compute, const struct op *op)
 		compute->gradient_bytes += buffers_bytes(compute->buffers, buffer);
 }
 
-/* The host keeps a copy in the compute dtype, to be copied to the device. */
+/* Writes the host's copy in the compute dtype, which is then copied to the device. */
 static void round_weights(const struct update *u, const struct op *op)
 {
 	const struct compute *c = u->compute;

@@ -1,4 +1,4 @@
-/* Products of projections, forward and backward, in fp8 where the plan says so. */
+/* Computes the products of projections, forward and backward, in fp8 where the plan says so. */
 #include "executor/compute/leaf.h"
 
 #include "schedule/plan/plan.h"
@@ -35,7 +35,7 @@ void leaf_multiply(const struct leaf *leaf, const struct gemm *gemm, enum pass p
 		device->gemm_fp8(c->context, gemm, &how);
 }
 
-/* Elements between rows of what a projection of width `out` writes. */
+/* Returns how many elements lie between rows of what a projection of width `out` writes. */
 int64_t leaf_stride(const struct leaf *leaf, int64_t out)
 {
 	return leaf_module(leaf)->kind == MODULE_HEAD ? leaf->compute->logits_stride : out;
@@ -63,7 +63,7 @@ struct gemm leaf_product(const struct leaf *leaf, void *y)
 
 /* --- gradients --- */
 
-/* dbias (= | +=) column sums of dy, for the rows of `product`. */
+/* Computes dbias (= | +=) column sums of dy, for the rows of `product`. */
 static void bias_gradient(const struct leaf *leaf, int bias, const struct gemm *product)
 {
 	const struct compute *c = leaf->compute;
@@ -75,14 +75,16 @@ static void bias_gradient(const struct leaf *leaf, int bias, const struct gemm *
 	gradient_end(leaf, bias);
 }
 
-/* Where an epilogue writes sums that come to others. bf16 would be rounded once more. */
+/* Returns where an epilogue writes sums that are added to others; NULL where there is no such
+ * place. Sums in bf16 would be rounded once more on the way. */
 static float *more_sums(const struct compute *c)
 {
 	return c->device != NULL && c->gradient_dtype == DTYPE_FP32 ? c->device->bias_sums : NULL;
 }
 
-/* Weight and bias at once, on the way out of the product. An epilogue writes the sums: the first in
- * their place, later ones beside it, from where they are added. */
+/* Computes the gradients of weight and bias at once, on the way out of the product. The epilogue
+ * writes the first sums to their place and later ones beside it, from where they are added. Returns
+ * false if nothing was done. */
 static bool gradients_in_one(const struct leaf *leaf, int weight, int bias, struct gemm product)
 {
 	const struct compute *c = leaf->compute;
@@ -103,7 +105,8 @@ static bool gradients_in_one(const struct leaf *leaf, int weight, int bias, stru
 	return true;
 }
 
-/* dW (= | +=) dy^T x and dbias (= | +=) column sums of dy for some rows of the micro-batch. */
+/* Computes dW (= | +=) dy^T x and dbias (= | +=) column sums of dy, for some rows of the
+ * micro-batch. */
 static void weight_gradients(const struct leaf *leaf, const struct gemm *gemm)
 {
 	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
@@ -135,8 +138,9 @@ static bool adjoins_next(const struct compute *c, int module)
 	       a->offset + c->model->parameters[weights[0]].elements == b->offset;
 }
 
-/* Their dx is one product where their weights lie one behind the other. Which do depends on units:
- * only where bits need not be those of other plans. In fp8 each has its scale. */
+/* Returns the projections whose dx is one product, because their weights lie one behind the other.
+ * Which weights do depends on units, so they are joined only where bits need not equal those of
+ * other plans. In fp8 each weight has its own scale, so none are joined. */
 struct joined leaf_joined_with(const struct leaf *leaf, int module)
 {
 	const struct compute *c = leaf->compute;
@@ -151,7 +155,8 @@ struct joined leaf_joined_with(const struct leaf *leaf, int module)
 	return joined;
 }
 
-/* Elements between rows of the gradient of what a projection of width `out` writes. */
+/* Returns how many elements lie between rows of the gradient of what a projection of width `out`
+ * writes. */
 static int64_t gradient_stride(const struct leaf *leaf, int64_t out)
 {
 	const struct joined joined = leaf_joined_with(leaf, leaf->module);
@@ -179,7 +184,7 @@ struct gemm leaf_weight_gradient(
 		.c_dtype = c->gradient_dtype};
 }
 
-/* Of a projection, part by part of the micro-batch. */
+/* Computes the gradients of a projection's parameters, part by part of the micro-batch. */
 void leaf_parameter_gradients(const struct leaf *leaf, const void *dy)
 {
 	const struct compute *c = leaf->compute;
@@ -219,7 +224,7 @@ struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *d
 		.c_dtype = c->dtype};
 }
 
-/* Of a projection: those, and dx (= | +=) dy W. */
+/* Computes the gradients of a projection's parameters, and dx (= | +=) dy W. */
 void leaf_project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
 {
 	struct gemm gemm = leaf_input_gradient(leaf, dy, dx);

@@ -1,14 +1,15 @@
-/* Context ranks in a ring (2310.01889). In each round a rank attends to one block of keys and
- * values, its own first and then those of the ranks before it, while the block goes on to the next
- * rank. Of its two chunks of a sequence one lies before a block of another rank, or both lie behind
- * half of it: all rounds are half of the block's square, and only the first has a diagonal.
+/* Attention of context ranks in a ring (2310.01889). In each round a rank attends to one block of
+ * keys and values, its own first and then those of the ranks before it, while the block goes on to
+ * the next rank. A rank has two chunks of each sequence. Either one of them lies before a block of
+ * another rank, or both lie behind half of it. So each round costs half of the block's square, and
+ * only the first round has a diagonal.
  *
- * Forward carries what it has found in fp32 (struct attention), backward begins with the end of it.
- * Gradients of a block's keys follow it: each rank adds what it has found, the first one what it
- * has of its own when they are home. */
+ * Forward carries its results from round to round in fp32 (struct attention), and backward begins
+ * with the final ones. The gradients of a block's keys travel with the block: each rank adds what
+ * it has found, and the rank that owns the block adds its own when they are home. */
 #include "executor/compute/context.h"
 
-/* Of a sequence: which of the rank's rows attend, to so many of the block's. */
+/* Says, for one sequence, which of the rank's rows attend to how many of the block's keys. */
 struct share {
 	int64_t from, queries, keys;
 };
@@ -59,7 +60,7 @@ static void *own_block(const struct leaf *leaf)
 	return block;
 }
 
-/* What this rank has found, and what came. */
+/* Adds the gradients that came to those that this rank has found. */
 static void *sums(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
@@ -71,7 +72,8 @@ static void *sums(const struct leaf *leaf)
 	return found;
 }
 
-/* A block that has come goes on as it is. */
+/* Returns what a rank sends: gradients with what it has added, or a block of keys: its own in the
+ * first round, later the one that has come, as it is. */
 static void *given(const struct leaf *leaf)
 {
 	const struct program *program = leaf->compute->program;
@@ -85,7 +87,8 @@ static void *given(const struct leaf *leaf)
 
 /* --- attention --- */
 
-/* The rank's own keys are where they were made. */
+/* Points `a` to the keys of the block; in the first round the rank's own are where they were
+ * made. */
 static void find_keys(const struct leaf *leaf, struct attention *a)
 {
 	if (round_of(leaf) == 0)
@@ -95,7 +98,8 @@ static void find_keys(const struct leaf *leaf, struct attention *a)
 	a->k_stride = a->v_stride = context_key_width(leaf);
 }
 
-/* Those rows of a sequence. All keys of another's block lie before them. */
+/* Returns the attention of the share's rows in one sequence. All keys of another rank's block lie
+ * before them. */
 static struct attention of_sequence(const struct leaf *leaf, const struct attention *all,
 	int64_t sequence, const struct share *share)
 {
@@ -120,7 +124,7 @@ static struct attention of_sequence(const struct leaf *leaf, const struct attent
 	return a;
 }
 
-/* The last round ends all rows, also those that none of its keys are for. */
+/* Computes a round. The last round ends all rows, also those for which it has no keys. */
 static void attention(const struct leaf *leaf, const struct attention *attention)
 {
 	const struct compute *c = leaf->compute;
@@ -145,7 +149,7 @@ static void attention_backward(const struct leaf *leaf, const struct attention_b
 	int64_t width = context_key_width(leaf);
 	void *found = operand_part(leaf);
 
-	/* Of half of a block it may find nothing. */
+	/* Half of a block may get no gradients in this round. */
 	c->kernels->zero(c->context, c->dtype, found, 2 * c->tokens * width);
 	for (int64_t i = 0; i < c->sequences / 2; i++) {
 		int64_t first = i * 2 * c->seq_len, row = first + share.from;
@@ -163,7 +167,8 @@ static void attention_backward(const struct leaf *leaf, const struct attention_b
 		leaf_rope(leaf, backward->dq, backward->forward.heads, backward->dq_stride, true);
 }
 
-/* Those of the rank's own queries, and what has come home. */
+/* Gives the rank the gradients of its own keys: those that it has found and those that have come
+ * home. */
 static void take_gradients(const struct leaf *leaf, const struct attention_backward *d)
 {
 	const struct compute *c = leaf->compute;
@@ -181,7 +186,7 @@ const struct context_calls context_by_ring = {.given = given,
 	.backward = attention_backward,
 	.take_gradients = take_gradients};
 
-/* Operations of one attention follow one another among those that compute. */
+/* Numbers the rounds: among operations that compute, those of one attention follow one another. */
 void context_find_rounds(struct compute *c)
 {
 	const struct op *last = NULL;

@@ -1,6 +1,7 @@
-/* Which experts the tokens of a micro-batch go to, and back: rows, a token for each of its experts,
- * lie one expert behind the other, those of an expert in the order of tokens. All follows from the
- * router's probabilities: nothing else is kept but how many rows other ranks have. */
+/* Finds the experts that the tokens of a micro-batch go to, and the way back. A row is a token for
+ * one of its experts. Rows lie one expert behind the other, and those of an expert in the order of
+ * tokens. All of it follows from the router's probabilities, so nothing is kept for backward but
+ * how many rows other ranks have. */
 #include "executor/compute/routes.h"
 
 #include <string.h>
@@ -10,13 +11,15 @@ static int64_t width_of(const struct leaf *leaf)
 	return leaf->compute->model->architecture.hidden;
 }
 
-/* Rows of other ranks are told apart by expert and part. */
+/* Counts the pieces that each rank sends to this one: their rows are told apart by expert and
+ * part. */
 static int64_t pieces_of_source(const struct compute *c)
 {
 	return c->model->architecture.experts / c->expert_ranks * gradient_parts(c);
 }
 
-/* For the interpreting thread, and for that which exchanges rows. */
+/* Makes two sets of routes: one for the interpreting thread, one for the thread that exchanges
+ * rows. */
 void experts_init(struct compute *c)
 {
 	const struct architecture *a = &c->model->architecture;
@@ -44,7 +47,8 @@ void experts_init(struct compute *c)
 		ARENA_ARRAY(&c->arena, int32_t, c->schedule->plan.grad_accum * layers * pieces);
 }
 
-/* Nothing has been computed that could be read: rows are dealt out evenly. */
+/* In a rehearsal no probabilities have been computed that could be read, so rows are dealt out
+ * evenly. */
 bool routes_are_idle(const struct compute *c)
 {
 	return c->rehearsal || c->data == NULL;
@@ -58,7 +62,7 @@ static bool is_among(const int32_t *experts, int64_t n, int32_t expert)
 	return false;
 }
 
-/* The likeliest expert that is not among them; of equals the first. */
+/* Returns the likeliest expert that is not chosen yet; of equally likely ones, the first. */
 static int32_t likeliest(
 	const struct routes *r, const float *probabilities, const int32_t *chosen, int64_t n)
 {
@@ -97,7 +101,8 @@ static void choose(const struct routes *r, int64_t token, const float *probabili
 		weight[i] = probabilities[expert[i]] / sum;
 }
 
-/* Counted first, then placed: a part of the tokens after the other, in each expert. */
+/* Gives each row its place: counts first, then places one part of the tokens after the other in
+ * each expert. */
 static void place(const struct routes *r)
 {
 	int64_t each = r->tokens / r->parts * r->per_token, rows = r->tokens * r->per_token;
@@ -146,7 +151,8 @@ int32_t *routes_counts(const struct leaf *leaf, int64_t source)
 	return c->row_counts + (layer * c->expert_ranks + source) * pieces_of_source(c);
 }
 
-/* Where all has been dealt out evenly, all have the same for this one. */
+/* Returns where the rows of all ranks lie. Where rows are dealt out evenly, each rank sends as many
+ * as this one has itself. */
 struct pieces routes_pieces(const struct leaf *leaf, const struct routes *r)
 {
 	const struct compute *c = leaf->compute;
@@ -167,7 +173,7 @@ struct pieces routes_pieces(const struct leaf *leaf, const struct routes *r)
 
 /* --- tokens and rows --- */
 
-/* out[i] (= | +=) factor * in[i]. */
+/* Computes out[i] (= | +=) factor * in[i]. */
 static void add_scaled(
 	enum dtype dtype, void *out, const void *in, int64_t n, float factor, bool adds)
 {

@@ -1,6 +1,6 @@
-/* Rows between ranks that have other experts: a rank's tokens go to their experts, results come
- * back, and gradients the other way round. Ranks tell one another first how many they have for
- * each expert, and remember it until backward. */
+/* Exchanges rows between ranks that have different experts: a rank's tokens go to their experts,
+ * results come back, and gradients go the other way round. Ranks first tell one another how many
+ * rows they have for each expert, and remember it until backward. */
 #include "executor/compute/routes.h"
 
 #include "executor/ranks/ranks.h"
@@ -33,7 +33,8 @@ static void end_counts(const struct leaf *leaf, const struct routes *r, const in
 
 /* --- rows --- */
 
-/* Elements of the rank's rows for the experts of another, and of its rows for those of this one. */
+/* Counts the elements that this rank exchanges with each rank: its own rows for that rank's
+ * experts, and the other's rows for the experts here. */
 static void count_elements(
 	const struct leaf *leaf, const struct routes *r, int64_t *own, int64_t *others)
 {
@@ -63,13 +64,13 @@ static bool takes_rows(const struct leaf *leaf)
 	return false;
 }
 
-/* What is sent is taken first, then what comes. */
+/* On the way to the experts an operation takes two buffers: first what is sent, then what comes. */
 static bool goes_to_experts(const struct leaf *leaf)
 {
 	return leaf->op->takes.count == 2;
 }
 
-/* Copies of tokens; in backward gradients of results. */
+/* Fills the rows to be sent with copies of tokens, in backward with gradients of results. */
 static void fill_rows(const struct leaf *leaf, const struct routes *r, void *rows)
 {
 	const struct siblings *s = leaf_siblings(leaf);
@@ -87,7 +88,7 @@ static void fill_rows(const struct leaf *leaf, const struct routes *r, void *row
 		routes_dispatch(leaf, r, rows, from);
 }
 
-/* Of a plan that says how many rows the fullest rank gets. */
+/* Checks that the rows fit, where the plan says how many the fullest rank gets. */
 static bool has_room(const struct leaf *leaf, const int64_t *elements)
 {
 	struct compute *c = leaf->compute;
@@ -130,7 +131,7 @@ static void begin_exchange(const struct leaf *leaf, const struct routes *r, stru
 	x->receives = own;
 }
 
-/* Of forward: a token's results, and the residual stream. */
+/* Ends forward: adds a token's results to the residual stream. */
 static void add_results(const struct leaf *leaf, const struct routes *r, const void *rows)
 {
 	const void *middle = operand_saved(

@@ -1,4 +1,4 @@
-/* Backward of the tables that the residual stream begins with: of words, and of positions. */
+/* Computes backward of the two tables that the residual stream begins with: words and positions. */
 #include "executor/compute/leaf.h"
 
 static const struct architecture *architecture_of(const struct leaf *leaf)
@@ -6,13 +6,15 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 	return &leaf->compute->model->architecture;
 }
 
-/* A GPU takes the micro-batch at once. A CPU searches for the tokens of a row, in one sequence. */
+/* A GPU takes the micro-batch at once. A CPU searches for the tokens of a row, so it takes one
+ * sequence at a time. */
 static int64_t embedding_parts(const struct compute *c)
 {
 	return c->device != NULL ? gradient_parts(c) : c->sequences;
 }
 
-/* `of` has what differs between the tables; ids, if any, are those of the first sequence. */
+/* Adds the gradient of one table. `of` has what differs between the tables; its ids, if any, are
+ * those of the first sequence. */
 static void table_gradient(const struct leaf *leaf, struct embedding_backward of)
 {
 	const struct compute *c = leaf->compute;
@@ -39,7 +41,8 @@ static void table_gradient(const struct leaf *leaf, struct embedding_backward of
 	}
 }
 
-/* Of the rank's tokens of the residual stream, from one end of a sequence to the next. */
+/* Adds the gradient of positions when the rank has only a part of the residual stream: it goes
+ * through its tokens from one end of a sequence to the next. */
 static void add_position_gradients(const struct leaf *leaf, const struct parameter *positions)
 {
 	const struct compute *c = leaf->compute;
