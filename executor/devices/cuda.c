@@ -4,7 +4,7 @@
 
 #include "kernels/kernels.h"
 
-/* Looks at an event before the host sleeps between looks. */
+/* The host looks at an event so many times before it sleeps between looks. */
 enum { SPINS = 2000 };
 
 /* --- waiting --- */
@@ -71,14 +71,14 @@ static bool wait_on_host(void *device, int op, struct error *error)
 	return d->program->ops[op].stream == STREAM_HOST || await(d, d->ends[op], error);
 }
 
-/* Behind that operation: where others can wait for it. */
+/* Returns the event behind that operation, which others can wait for. */
 static void *event_of(const struct device_cuda *d, int op)
 {
 	return device_graph_writes(&d->graph) ? d->graph.links[op] : d->ends[op];
 }
 
-/* What a stream has waited for once, and what came before that on the other stream, it need not
- * wait for again. */
+/* Makes a stream wait for an operation. It need not wait again for what it has waited for once, nor
+ * for what came before that on the other stream. */
 static bool wait_on_stream(struct device_cuda *d, enum stream stream, int op, struct error *error)
 {
 	enum stream other = d->program->ops[op].stream;
@@ -90,7 +90,7 @@ static bool wait_on_stream(struct device_cuda *d, enum stream stream, int op, st
 		"cuStreamWaitEvent", error);
 }
 
-/* For the host. In a graph everything that comes later waits in its place. */
+/* Makes the host wait; in a graph everything that comes later waits in its place. */
 static bool wait_for(void *device, int op, struct error *error)
 {
 	struct device_cuda *d = device;
@@ -104,7 +104,7 @@ static bool wait_for(void *device, int op, struct error *error)
 	return true;
 }
 
-/* In a graph, whenever that runs. */
+/* Records the time at which the event is passed; in a graph, each time the graph runs. */
 static bool record_time(struct device_cuda *d, void *event, enum stream stream, struct error *error)
 {
 	if (device_graph_writes(&d->graph))
@@ -170,8 +170,8 @@ static bool read_time(struct device_cuda *d, void *event, double *seconds, struc
 	return true;
 }
 
-/* The device's clock is set by the start of the step; where it seems ahead of the host's, an
- * operation started when it was issued. */
+/* The device's clock is set by the start of the step. Where it seems ahead of the host's, the
+ * operation is taken to have started when it was issued. */
 static void put_in_order(struct span *span)
 {
 	span->start = span->start > span->issued ? span->start : span->issued;

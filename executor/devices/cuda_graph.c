@@ -77,7 +77,8 @@ bool device_graph_begin_step(struct device_cuda *d, struct error *error)
 		return true;
 	for (int s = 0; s < STREAM_COUNT; s++)
 		g->inside[s] = s == STREAM_COMPUTE;
-	/* Other threads of this process may allocate meanwhile. */
+	/* Other threads of this process may allocate meanwhile, so only this thread's calls are
+	 * captured. */
 	return device_check(d,
 		       d->api->cuStreamBeginCapture(
 			       d->streams[STREAM_COMPUTE], CUDA_CAPTURE_THREAD_LOCAL),

@@ -1,4 +1,4 @@
-/* Memory of a GPU: taking it, and moving what lies in it. */
+/* Takes memory of a GPU, and moves what lies in it. */
 #include "executor/devices/cuda.h"
 
 static uint64_t address_of(const void *pointer)

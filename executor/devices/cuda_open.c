@@ -1,4 +1,4 @@
-/* A GPU is found, and everything that a run needs of it is made before the first step. */
+/* Finds a GPU, and makes all that a run needs of it before the first step. */
 #include <string.h>
 
 #include "executor/devices/cuda.h"
@@ -54,7 +54,8 @@ static bool pin(struct device_cuda *d, int64_t bytes, char **memory, struct erro
 	return true;
 }
 
-/* What was taken for so many: memory that switches can sum in comes in pieces of up to 512 MiB. */
+/* Returns what was really taken for so many bytes: memory in which switches can sum comes in pieces
+ * of up to 512 MiB. */
 static int64_t given_bytes(const struct device_cuda *d, void *memory, int64_t bytes)
 {
 	uint64_t start = 0;
@@ -65,7 +66,7 @@ static int64_t given_bytes(const struct device_cuda *d, void *memory, int64_t by
 	return max_i64(bytes, (int64_t)whole);
 }
 
-/* In whole pages, as what is registered with NCCL is. */
+/* Takes whole pages, because NCCL registers whole pages. */
 static bool make_arena(struct device_cuda *d, struct error *error)
 {
 	int64_t bytes = round_up(max_i64(d->addresses.device_bytes, 1), ARENA_PAGE);
@@ -193,8 +194,8 @@ bool device_cuda_open(struct device_cuda *d, int64_t staging_bytes, struct error
 	       make_memory(d, staging_bytes, error);
 }
 
-/* After a fault the streams may hold a collective that other ranks will not join: nothing is waited
- * for. */
+/* Waits for nothing: after a fault the streams may hold a collective that other ranks will not
+ * join. */
 void device_cuda_close(struct device_cuda *d)
 {
 	if (d->api != NULL && d->context != NULL) {

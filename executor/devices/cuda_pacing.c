@@ -54,7 +54,7 @@ bool device_pace_hold(void *device, int op, double seconds, struct error *error)
 		       device_stream(d, d->program->ops[op].stream), error);
 }
 
-/* All streams have come to their ends: the copy delays no operation. */
+/* All streams have come to their ends by now, so the copy delays no operation. */
 bool device_pace_fetch(struct device_cuda *d, struct error *error)
 {
 	if (d->clocks == NULL)

@@ -1,17 +1,21 @@
-/* Which streams a rank has on its GPU. Alone: one for each of the schedule.
+/* Decides which streams a rank has on its GPU. A rank that has the GPU to itself has one for each
+ * stream of the schedule.
  *
- * A GPU takes work from QUEUES queues. What lies in one is begun in order: where more streams than
- * that are in use, one that waits or is held holds up strangers. So ranks that share a GPU and are
- * held to modelled times have a compute stream each, and share the others, by kind: a stream
- * for so many neighbours that all find a queue. Ranks that share one go in lockstep (device_meet):
- * first all start the operation, then all are held, so that its time passes for all at once. */
+ * A GPU takes work from QUEUES queues, and begins what lies in one of them in order. Where more
+ * streams than that are in use, one that waits or is held holds up strangers. So ranks that share a
+ * GPU and are held to modelled times have a compute stream each, and share the others by kind: as
+ * many neighbours share a stream as are needed for all streams to find a queue. Ranks that share a
+ * stream go in lockstep (device_meet): first all start the operation, then all are held, so that
+ * its time passes for all at once. */
 #include <pthread.h>
 
 #include "executor/devices/cuda.h"
 
-/* CUDA_DEVICE_MAX_CONNECTIONS, which launch.c sets; less some for the driver's own streams. */
+/* This is CUDA_DEVICE_MAX_CONNECTIONS as executor/launch/spawn.c sets it, less some for the
+ * driver's own streams. */
 enum { QUEUES = 32, SPARE = 3 };
-/* Communication before arithmetic where both have blocks to run: lower is sooner. */
+/* Communication runs before arithmetic where both have blocks to run; the lower number is
+ * sooner. */
 enum { PRIORITY_COMPUTE = 0, PRIORITY_COMMUNICATION = -1 };
 
 static bool make(struct device_cuda *d, enum stream kind, void **stream, struct error *error)
@@ -41,8 +45,8 @@ static bool uses(const struct device_cuda *d, enum stream kind)
 	return false;
 }
 
-/* How many streams of each kind besides compute: a divisor of the ranks, so that all have as many
- * neighbours. */
+/* Returns how many streams of each kind besides compute are shared. It is a divisor of the ranks,
+ * so that all ranks have as many neighbours. */
 static int streams_of_a_kind(const struct device_cuda *d, int ranks)
 {
 	int kinds = 0, count = ranks;
@@ -121,7 +125,7 @@ bool device_streams_open(struct device_cuda *d, struct error *error)
 	return make(d, STREAM_HOST, &d->background, error);
 }
 
-/* The last to leave takes what was shared away. */
+/* The last rank to leave destroys what was shared. */
 static void give_back(struct device_cuda *d)
 {
 	struct stream_pool *pool = d->pool;

@@ -12,17 +12,18 @@
 #include "executor/devices/devices.h"
 #include "executor/ranks/ranks.h"
 
-/* Priors: what one core of a server of the last ten years reaches with streams, and what several
- * deliver together. */
+/* These are priors: what one core of a server of the last ten years reaches with streams, and what
+ * several cores deliver together. */
 #define CORE_BANDWIDTH     10e9
 #define HOST_BANDWIDTH     40e9
 #define EXCHANGE_BANDWIDTH 5e9
 #define EXCHANGE_LATENCY   10e-6
 #define UNKNOWN_CLOCK      2.5e9
 
-/* fp32 operations per cycle of the widest vectors, first match. The clock that /proc shows is the
- * base clock on many machines; cores with 512-bit vectors either run them at it or have half of the
- * units, others go beyond it. So this is nearer to a ceiling than to what products reach. */
+/* Each row says how many fp32 operations a cycle the widest vectors do; the first match counts. The
+ * clock that /proc shows is the base clock on many machines; cores with 512-bit vectors either run
+ * them at it or have half of the units, others go beyond it. So the product is nearer to a ceiling
+ * than to what matrix products reach. */
 static const struct vectors {
 	const char *flag;
 	double flops_per_cycle, turbo;
@@ -38,7 +39,8 @@ static double peak_of_core(void)
 	return vectors[i].flops_per_cycle * vectors[i].turbo * (clock > 0 ? clock : UNKNOWN_CLOCK);
 }
 
-/* One instruction multiplies twice as many pairs; without it they are multiplied as fp32. */
+/* One instruction multiplies twice as many pairs of bf16; without it they are multiplied as
+ * fp32. */
 static double bf16_peak_of_core(void)
 {
 	return peak_of_core() * (machine_has_flag(" avx512_bf16 ") ? 2 : 1);
@@ -46,7 +48,7 @@ static double bf16_peak_of_core(void)
 
 #if HAVE_HWLOC
 
-/* Cores that this process may use; 0 when hwloc does not know. */
+/* Counts the cores that this process may use; returns 0 when hwloc does not know. */
 static int64_t count_cores(void)
 {
 	hwloc_topology_t topology;

@@ -20,7 +20,8 @@ static struct gemm_choice choice_of(const struct calibration_choice *c)
 			.cluster = c->cluster}};
 }
 
-/* NULL where the library is the one that they were chosen with. */
+/* Returns why the choices cannot be used, or NULL where the library is the one with which they were
+ * chosen. */
 static const char *refuse(const char *name, int64_t chosen, int64_t here, struct arena *arena)
 {
 	if (here == chosen)
@@ -48,7 +49,7 @@ static void use_products(struct gpu_choices *choices, const struct calibration *
 	device->choose_gemms(context, choices->choices, choices->n);
 }
 
-/* The library is not looked for where nothing of it was chosen. */
+/* Looks for the library only where something of it was chosen, because loading it takes time. */
 static void use_attention(struct gpu_choices *choices, const struct calibration *calibration,
 	const struct device_kernels *device, struct kernel_context *context, struct arena *arena)
 {

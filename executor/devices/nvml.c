@@ -12,7 +12,7 @@ static const char nvml_file[] = "libnvidia-ml.so.1";
 
 enum { GPUS_MAX = 64, LINKS_MAX = 18, NVML_SUCCESS = 0 };
 
-/* As in nvml.h (NVIDIA Management Library, API 12). */
+/* The structs and values here are as in nvml.h (NVIDIA Management Library, API 12). */
 struct nvml_pci {
 	char legacy_bus_id[16];
 	unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
@@ -137,7 +137,8 @@ static void write_matrix(const struct nvml *nvml, struct text *text)
 	}
 }
 
-/* One GPU alone has no matrix: its number is a variable. */
+/* Writes facts as variables; the number of GPUs is among them, because one GPU alone has no
+ * matrix. */
 static void write_facts(const struct nvml *nvml, const struct topology *host, struct text *text)
 {
 	char name[96] = "";
@@ -187,7 +188,7 @@ bool nvml_describe(
 
 enum { CLOCK_MULTIPROCESSORS = 1 };
 
-/* Without one of these a measurement says nothing of the driver. */
+/* Where one of these is missing, a measurement says nothing of the driver. */
 struct facts_api {
 	int (*init)(void);
 	int (*shutdown)(void);
@@ -240,8 +241,8 @@ void gpu_facts_read(struct gpu_facts *facts)
 	api.shutdown();
 }
 
-/* As in nvml.h, version 2, whose `used` has nothing of what the driver reserves: as cuMemGetInfo.
- */
+/* It is as in nvml.h, version 2. Its `used` leaves out what the driver reserves, as cuMemGetInfo
+ * does. */
 struct nvml_memory {
 	unsigned version;
 	unsigned long long total, reserved, available, used;

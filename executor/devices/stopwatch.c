@@ -1,4 +1,4 @@
-/* A stream of its own and two events on it. */
+/* A stopwatch is a stream of its own and two events on it. */
 #include "executor/devices/stopwatch.h"
 
 bool gpu_stopwatch_open(

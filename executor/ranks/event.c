@@ -8,7 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A sleeper looks at its abort flag this often: a rank that aborts need not know all sleepers. */
+/* A sleeper looks at its abort flag after so many seconds, because a rank that aborts need not know
+ * all sleepers. */
 #define SLICE 0.1
 
 #define NAP_SHORTEST 20e-6
@@ -48,8 +49,8 @@ void event_wake(struct event *event)
 
 void event_set(struct event *event, uint32_t value)
 {
-	/* Sequentially consistent with the increment in event_wait: either the waiter sees the new
-	 * value, or we see the waiter. */
+	/* This store is sequentially consistent with the increment in event_wait: either the waiter
+	 * sees the new value, or we see the waiter. */
 	atomic_store(&event->value, value);
 	if (atomic_load(&event->waiters) > 0)
 		event_wake(event);
@@ -59,7 +60,7 @@ static void sleep_once(struct event *event, uint32_t seen, double seconds)
 {
 	struct timespec slice = {.tv_nsec = (long)(1e9 * seconds)};
 
-	/* Returns at once when the value has changed since it was seen. */
+	/* The call returns at once when the value has changed since it was seen. */
 	syscall(SYS_futex, &event->value, FUTEX_WAIT, seen, &slice, NULL, 0);
 }
 

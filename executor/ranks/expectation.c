@@ -7,9 +7,9 @@
 
 #include "executor/ranks/event.h"
 
-/* A sleeper looks at its stop flag this often. */
+/* A sleeper looks at its stop flag after so many seconds. */
 #define SLICE 0.1
-/* Less is not counted as late; s. */
+/* An operation that is late by less seconds is not counted as late. */
 #define LATE 1e-3
 
 #define PATIENCE_LEAST  10.0
@@ -20,20 +20,22 @@ double expectation_patience(double predicted, double slow_motion)
 	return PATIENCE_LEAST + PATIENCE_FACTOR * slow_motion * predicted;
 }
 
-/* What moves bytes between ranks or tiers is a link's, the rest the device's. */
+/* Decides whether an operation is held to its modelled time. What moves bytes between ranks or
+ * tiers belongs to a link, the rest to the device. */
 static bool is_held(const struct op *op, enum pace pace)
 {
 	enum op_class class = op_kind_class(op->kind);
 	bool link =
 		class == OP_CLASS_COLLECTIVE || class == OP_CLASS_COPY || class == OP_CLASS_MESSAGE;
 
-	/* A message takes its time at the receiver. */
+	/* A message takes its time at the receiver, so the sender is not held. */
 	if (class == OP_CLASS_MARK || op->kind == OP_SEND)
 		return false;
 	return pace & (link ? PACE_COLLECTIVES : PACE_COMPUTE);
 }
 
-/* End of the last collective of the step, as seen from the next one: <= 0. */
+/* Returns the end of the last collective of the step, as seen from the next step, so it is <= 0
+ * s. */
 static double previous_end(const struct program *program, const struct timeline *predicted)
 {
 	double end = -INFINITY;
@@ -44,7 +46,8 @@ static double previous_end(const struct program *program, const struct timeline 
 	return end;
 }
 
-/* The place among the messages of its kind, to or from that class over that group. */
+/* Returns the operation's place among the messages of its kind, to or from that class over that
+ * group. */
 static int place_of(const struct program *program, int peer, int index)
 {
 	const struct op *at = &program->ops[index];
@@ -56,7 +59,8 @@ static int place_of(const struct program *program, int peer, int index)
 	return n;
 }
 
-/* A message is as long on its way as both ends take part in it: one of them has waited before. */
+/* Returns how long a message is on its way: the time in which both ends take part in it. The end
+ * that comes first has waited before, so the shorter span counts. */
 static double received_within(const struct schedule *schedule, int class,
 	const struct timeline *const *predicted, int index)
 {
@@ -138,7 +142,7 @@ bool expectation_read(const char *text, int before, int n_ops, struct arena *are
 
 void expectation_sharpen(void)
 {
-	/* 1 us instead of the usual 50 us. */
+	/* Timers may be late by 1 us instead of the usual 50 us. */
 	prctl(PR_SET_TIMERSLACK, 1000UL);
 }
 

@@ -1,4 +1,4 @@
-/* What this machine and this build are, for the record. */
+/* Finds out what this machine and this build are, for the record. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -15,7 +15,7 @@
 #include "executor/ranks/machine.h"
 
 #if defined(__clang__)
-#define COMPILER "by" /* its version starts with its name */
+#define COMPILER "by" /* clang's version begins with its name */
 #else
 #define COMPILER "gcc"
 #endif
@@ -23,7 +23,7 @@
 #define SHARDPLAN_VERSION "unknown"
 #endif
 
-/* The number behind `key` in the text of a file of /proc; -1 when it is not there. */
+/* Returns the number behind `key` in the text of a file of /proc, or -1 when it is not there. */
 static int64_t number_after(const char *text, const char *key)
 {
 	const char *found = strstr(text, key);
@@ -48,7 +48,7 @@ int64_t machine_pss(void)
 
 	if (!read_start("/proc/self/smaps_rollup", text, sizeof(text)))
 		return 0;
-	/* Linux before 5.3 tells the sum alone. */
+	/* Linux before 5.3 has no Pss_File: it tells only the sum. */
 	int64_t file = max_i64(number_after(text, "\nPss_File:"), 0);
 	return (max_i64(number_after(text, "\nPss:"), 0) - file) * 1024;
 }
@@ -154,7 +154,7 @@ const char *machine_date(struct arena *arena)
 
 /* --- adapters --- */
 
-/* NETWORK_NONE when it is not up. */
+/* Returns an adapter's kind, or NETWORK_NONE when it is not up. */
 static enum network_kind adapter_kind(const char *folder, const char *name)
 {
 	char path[512], text[64];
@@ -162,7 +162,7 @@ static enum network_kind adapter_kind(const char *folder, const char *name)
 	snprintf(path, sizeof(path), "%s/%s/ports/1/state", folder, name);
 	if (!read_start(path, text, sizeof(text)) || strstr(text, "ACTIVE") == NULL)
 		return NETWORK_NONE;
-	/* Amazon's have a link layer of no name. */
+	/* Amazon's adapters name no link layer that we know. */
 	if (strncmp(name, "efa", 3) == 0 || strncmp(name, "rdmap", 5) == 0)
 		return NETWORK_EFA;
 	snprintf(path, sizeof(path), "%s/%s/ports/1/link_layer", folder, name);

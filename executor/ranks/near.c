@@ -14,7 +14,7 @@ void near_use_devices(const char *folder)
 	devices = folder;
 }
 
-/* "0-3,8-11" */
+/* Reads a list of cores like "0-3,8-11". */
 static bool read_list(const char *text, cpu_set_t *cores)
 {
 	CPU_ZERO(cores);
@@ -35,7 +35,7 @@ bool near_cores(const char *bus_id, cpu_set_t *cores)
 {
 	char path[ROOM], name[32] = "", text[ROOM];
 
-	/* The driver writes it in capitals, the kernel does not. */
+	/* The driver writes the address in capitals, the kernel in small letters. */
 	for (size_t i = 0; i + 1 < sizeof(name) && bus_id[i] != '\0'; i++)
 		name[i] = (char)tolower((unsigned char)bus_id[i]);
 	snprintf(path, sizeof(path), "%s/%s/local_cpulist", devices, name);

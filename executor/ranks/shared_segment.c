@@ -9,7 +9,7 @@
 
 #include "executor/memory/memory.h"
 
-/* Also tells our own segments from any other file that is passed by mistake. */
+/* The number also tells our own segments from any other file that is passed by mistake. */
 static const uint64_t segment_magic = 0x73686172645F3031;
 
 enum { PAGE = 4096, WINDOW_ALIGNMENT = HUGE_PAGE };
@@ -22,7 +22,7 @@ static int64_t reserve(int64_t *end, int64_t bytes, int64_t alignment)
 	return start;
 }
 
-/* Offsets of all parts; returns where the windows end. */
+/* Sets the offsets of all parts, and the bytes of the whole. */
 static void lay_out(struct segment_header *h, const char *const *texts)
 {
 	int64_t end = sizeof(*h);
@@ -69,7 +69,7 @@ bool segment_create(struct segment *segment, const struct job *job, const char *
 	*segment = (struct segment){.fd = memfd_create("shardplan", MFD_CLOEXEC), .rank = -1};
 	if (segment->fd < 0)
 		return system_error(error, "shared memory (memfd_create)", header.bytes);
-	/* It has no name; and who finds it under /proc must be this user. */
+	/* The memory has no name, and only this user may open it by way of /proc. */
 	if (fchmod(segment->fd, 0600) != 0 || ftruncate(segment->fd, header.bytes) != 0) {
 		system_error(error, "shared memory (ftruncate)", header.bytes);
 		segment_finish(segment);
@@ -86,7 +86,8 @@ bool segment_create(struct segment *segment, const struct job *job, const char *
 	return true;
 }
 
-/* Ranks that share none have a window without bytes, which may lie behind the end. */
+/* Makes a part writable. Ranks that share no window have one without bytes, which may lie behind
+ * the end. */
 static bool open_to_writing(char *start, int64_t bytes, struct error *error)
 {
 	return bytes == 0 || mprotect(start, (size_t)bytes, PROT_READ | PROT_WRITE) == 0 ||

@@ -1,4 +1,4 @@
-/* That ranks which need a GPU each were not given the same one. */
+/* Checks that ranks which need a GPU each were not given the same one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ void gpu_uuid_print(const struct gpu_uuid *name, char *text, size_t size)
 			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", name->bytes[i]);
 }
 
-/* The second rank that has it says so; all others give up in silence. */
+/* The second rank that has the GPU says so; all others give up in silence. */
 static bool compare_names(
 	const struct gpu_uuid *all, const struct comm *host, int per_node, struct error *error)
 {

@@ -1,4 +1,4 @@
-/* What all transports share, and the two that need no other rank. */
+/* What all transports share, and the two transports that need no other rank. */
 #include "executor/transports/comm.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ bool comm_joins_programs(const struct comm *comm, const struct comm_group *group
 	return n > 0 && group->first / n != last / n;
 }
 
-/* NULL: it is not known. */
+/* Returns the program that a rank runs, or NULL where it is not known. */
 static const struct program *program_of(const struct comm *comm, int rank)
 {
 	if (comm->schedule == NULL)
@@ -130,7 +130,7 @@ bool comm_exchange_within(
 					 .unit = -1,
 					 .patience = patience});
 
-	/* Not an operation of the schedule: the counters are about those. */
+	/* This was no operation of the schedule, and the counters are only about those. */
 	comm->counters = before;
 	return ok;
 }
@@ -156,7 +156,7 @@ static bool null_message(struct comm *comm, const struct comm_message *m)
 	return true;
 }
 
-/* Any number: nothing waits. */
+/* Any number will do, since nothing waits. */
 static uint32_t null_taken(struct comm *comm, enum direction direction)
 {
 	(void)comm;

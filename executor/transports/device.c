@@ -1,11 +1,11 @@
 /* The `device` transport: ranks are threads of one process that share a GPU.
  *
- * Each rank has streams of its own. A collective is: show where the data lies and an event that
- * says when it may be read; when all have, let the stream wait for all those events and enqueue the
- * copies or the sum over every rank's memory; show an event that says when this is done; and let
- * the stream wait for those of the others too, because only then may the own memory change. The
- * threads meet on the host three times, the GPU is never waited for. Sums are made in the declared
- * tree, so bits are those of the other ordered transports. */
+ * Each rank has streams of its own. In a collective a rank shows where its data lies, with an event
+ * that says when it may be read. When all have done so, its stream waits for all those events, and
+ * the copies or the sum over every rank's memory are enqueued. The rank then shows an event that
+ * says when this is done, and its stream waits for those of the others too, because only then may
+ * its own memory change. The threads meet on the host three times, and never wait for the GPU. Sums
+ * are made in the declared tree, so bits are those of the other ordered transports. */
 #include "executor/transports/transports.h"
 #include <string.h>
 
@@ -14,11 +14,11 @@ struct shared_gpu {
 	struct node_link link;
 	struct rank_threads *threads;
 	struct device_cuda *device;
-	const struct kernels *kernels; /* of the device */
+	const struct kernels *kernels; /* the device's, not the host's */
 	struct kernel_context *context;
 	const void **sources;       /* [ranks] */
 	struct pack_segment *parts; /* [ranks] */
-	char *digits; /* device: what an exact sum gathers, [ranks] of struct exact_sum */
+	char *digits; /* in device memory: what an exact sum gathers, [ranks] of struct exact_sum */
 };
 
 static struct shared_slot *slot_of(const struct shared_gpu *s, int rank)
@@ -31,7 +31,7 @@ static const char *shown(const struct shared_gpu *s, const struct collective *c,
 	return slot_of(s, comm_group_rank(&c->group, index))->address;
 }
 
-/* Faults of the driver are told like all others. */
+/* Reports faults of the driver as all other faults are reported. */
 static bool ok(struct comm *comm, bool done, struct error *error)
 {
 	struct shared_gpu *s = comm->state;
@@ -45,7 +45,7 @@ static bool record(struct shared_gpu *s, void *event, void *stream, struct error
 		"cuEventRecord", error);
 }
 
-/* The stream waits for the others' events. */
+/* Makes the stream wait for the others' events. */
 static bool wait_for_others(
 	struct comm *comm, const struct collective *c, bool read, struct error *error)
 {
@@ -78,7 +78,7 @@ static bool fetch(struct comm *comm, const struct collective *c, void *to, const
 		       "cuMemcpyAsync", error);
 }
 
-/* All have come: from here on the collective is held. */
+/* Notes on the clock that all have come: from here on the collective is held. */
 static bool note_arrival(struct comm *comm, const struct collective *c, struct error *error)
 {
 	struct shared_gpu *s = comm->state;
@@ -88,8 +88,8 @@ static bool note_arrival(struct comm *comm, const struct collective *c, struct e
 
 /* --- what a round does when every rank's data may be read --- */
 
-/* One kernel fetches what all members show: elements [offset, offset + count) of the output lie
- * `first` elements behind what is shown. */
+/* Adds one member's part to what a single kernel fetches from all: elements [offset, offset +
+ * count) of the output lie `first` elements behind what that member shows. */
 static void add_part(struct comm *comm, const struct collective *c, int *n, int index,
 	int64_t first, int64_t offset, int64_t count)
 {
@@ -135,8 +135,8 @@ static bool pull_gather(struct comm *comm, const struct collective *c, struct er
 	return true;
 }
 
-/* The kernel's list of sources lies in the workspace until it has run, and collectives of several
- * streams may be under way: each stream has a part of its own. */
+/* Returns a part of the workspace for each stream: the kernel's list of sources lies there until it
+ * has run, and collectives of several streams may be under way. */
 static char *workspace_of(const struct shared_gpu *s, const void *stream)
 {
 	const int64_t part = s->context->workspace_bytes / STREAM_COUNT / 256 * 256;
@@ -147,7 +147,7 @@ static char *workspace_of(const struct shared_gpu *s, const void *stream)
 	return (char *)s->context->workspace + i * part;
 }
 
-/* to[0..n) = the sum of elements [first, first + n). */
+/* Computes to[0..n) = the sum of elements [first, first + n). */
 static void sum(struct comm *comm, const struct collective *c, void *to, int64_t first, int64_t n)
 {
 	struct shared_gpu *s = comm->state;
@@ -182,7 +182,7 @@ static bool pull_own_slice(struct comm *comm, const struct collective *c, struct
 	return true;
 }
 
-/* Of floats only: integers are gathered (pull_digits). */
+/* Fetches floats only; integers are gathered (pull_digits). */
 static bool pull_slices(struct comm *comm, const struct collective *c, struct error *error)
 {
 	int n = 0;
@@ -218,7 +218,7 @@ static bool run_round(struct comm *comm, const struct collective *c,
 	struct shared_gpu *s = comm->state;
 	struct error error = {0};
 
-	/* Its place in the ring is free: all ranks were done with the last round but one. */
+	/* The slot is free, because all ranks were done with the last round but one. */
 	struct shared_slot *mine =
 		&s->threads->slots[comm->rank][(s->link.sequence + 1) % SHARED_SLOTS];
 	mine->address = c->kind == COLLECTIVE_ALL_REDUCE ? c->output : c->input;
@@ -241,7 +241,7 @@ static bool run_round(struct comm *comm, const struct collective *c,
 	return node_await(comm, &s->link, c, all, PHASE_DONE);
 }
 
-/* Integers are gathered, then added up. */
+/* Integers are gathered first, then added up. */
 static bool sum_digits(struct comm *comm, const struct collective *c)
 {
 	struct shared_gpu *s = comm->state;
@@ -262,7 +262,7 @@ static bool device_run(struct comm *comm, const struct collective *c)
 	struct shared_gpu *s = comm->state;
 	struct collective second = *c;
 
-	second.clock = NULL; /* they came to the first round */
+	second.clock = NULL; /* the ranks have met in the first round already */
 	if (c->stream == NULL)
 		return comm_run_in_node(comm, &s->link, c);
 	switch (c->kind) {
@@ -327,7 +327,7 @@ static bool open_shared(struct comm *comm, struct segment *segment, struct gpu *
 	struct shared_gpu *s = ARENA_NEW(&arena, struct shared_gpu);
 
 	(void)schedule;
-	/* Both would count collectives on one board. */
+	/* The old transport must go first, because both would count collectives on one board. */
 	comm_close(comm);
 	*comm = host;
 

@@ -1,5 +1,5 @@
-/* Messages between ranks of one machine: the receiver fetches from the sender's window. A sender
- * goes on at once; its memory is free when `taken` says so. */
+/* Messages between ranks of one machine: the receiver fetches from the sender's window. The sender
+ * goes on at once, and may write to its memory again when `taken` says so. */
 #include <string.h>
 
 #include "executor/transports/node.h"
@@ -62,7 +62,7 @@ bool node_expects(struct comm *comm, struct node_link *link, const struct comm_m
 	return false;
 }
 
-/* Only so many are on their way at once. */
+/* A sender waits when BOARD_PARCELS messages are on their way. */
 bool node_send(struct comm *comm, struct node_link *link, const struct comm_message *m)
 {
 	struct channel *channel = channel_of(link, comm->rank, m->direction);

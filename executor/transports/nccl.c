@@ -17,7 +17,7 @@ struct nccl {
 	struct nccl_buffers buffers;
 };
 
-/* While the host waits for the GPU. */
+/* Checks, while the host waits for the GPU, that no rank has failed. */
 static bool healthy(void *data, struct error *error)
 {
 	struct nccl *n = data;
@@ -27,7 +27,7 @@ static bool healthy(void *data, struct error *error)
 
 /* --- collectives --- */
 
-/* As the ordered transports count it: what a rank gets from others. */
+/* Counts the bytes that a rank gets from others, as the ordered transports count them. */
 static int64_t fetched(const struct collective *c)
 {
 	int64_t others = c->group.size - 1, own = node_slice(c, c->group.index).count;
@@ -82,7 +82,8 @@ static void nccl_finish(struct comm *comm)
 
 static const struct transport over_nccl = {.name = "nccl", .run = nccl_run, .finish = nccl_finish};
 
-/* What it is made with is in the measurement, and seen when the run begins. */
+/* Says with which NCCL and settings the run is made: in the measurement, and as a note when it
+ * begins. */
 static void tell(struct nccl *n, struct gpu *gpu)
 {
 	struct text line = {0};
@@ -131,7 +132,8 @@ static bool offer_memory(struct device_cuda *device, struct error *error)
 	if (api == NULL)
 		return false;
 	nccl_buffers_prepare(device, api);
-	/* NCCL_LAUNCH_ORDER_IMPLICIT means nothing to older ones. */
+	/* Older versions ignore NCCL_LAUNCH_ORDER_IMPLICIT, so their collectives run one at a
+	 * time. */
 	device->one_at_a_time = api->ncclGetVersion(&version) != 0 || version < NCCL_ORDERS;
 	return true;
 }

@@ -55,7 +55,7 @@ static const char *obstacle(const struct nccl_api *api, const struct nccl_memory
 	return NULL;
 }
 
-/* Of what the ranks can, the least. */
+/* Asks all ranks; `*all` is true if every one of them can. */
 static bool all_can(struct comm *host, struct heap *heap, bool can, bool *all, struct arena *arena,
 	struct error *error)
 {
@@ -76,7 +76,7 @@ static bool all_can(struct comm *host, struct heap *heap, bool can, bool *all, s
 
 /* --- registration --- */
 
-/* A window that is NULL: these GPUs cannot, and NCCL says so to all ranks alike. */
+/* Opens a window, which stays NULL where these GPUs have none; NCCL says so to all ranks alike. */
 static bool open_window(const struct nccl_buffers *b, const struct nccl_world *world,
 	struct nccl_registration *r, struct error *error)
 {

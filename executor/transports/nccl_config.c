@@ -7,7 +7,7 @@ extern char **environ;
 
 /* --- the configuration --- */
 
-/* What each version has of it; a newer one fills in the rest. */
+/* Says how much of the configuration each version has; a newer one fills in the rest. */
 static const struct layout {
 	int since;
 	size_t bytes;

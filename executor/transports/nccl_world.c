@@ -1,6 +1,6 @@
 #include "executor/transports/nccl_world.h"
 
-/* Always false. */
+/* Sets the error and always returns false. */
 static bool fail(
 	const struct nccl_world *w, void *comm, int result, const char *what, struct error *error)
 {
@@ -31,7 +31,8 @@ bool nccl_world_settle(
 
 /* --- making them --- */
 
-/* The first rank's identifier reaches all; `mine` lies where the host's transport can read it. */
+/* Gives all ranks the first one's identifier; `mine` lies where the host's transport can read
+ * it. */
 static bool agree_on_id(const struct nccl_world *w, struct comm *host, struct nccl_id *mine,
 	struct nccl_id *id, struct arena *arena, struct error *error)
 {
@@ -66,7 +67,7 @@ static bool meet(struct nccl_world *w, struct comm *host, struct heap *heap, str
 	return nccl_world_settle(w, w->all, result, "ncclCommInitRankConfig", error);
 }
 
-/* Members of a group have the colour of its first rank. */
+/* Splits off one group: its members have the number of its first rank as their colour. */
 static bool split_once(
 	struct nccl_world *w, const struct comm_group *group, void **comm, struct error *error)
 {
@@ -77,7 +78,8 @@ static bool split_once(
 		       nccl_world_settle(w, *comm, NCCL_IN_PROGRESS, "ncclCommSplit", error));
 }
 
-/* The first group with the same members in one engine: whose communicator it is. */
+/* Returns the first group with the same members in one engine, whose communicator this group
+ * uses. */
 static int owner_of(const struct nccl_world *w, int index)
 {
 	const struct group *group = &w->groups[index];
@@ -89,7 +91,8 @@ static int owner_of(const struct nccl_world *w, int index)
 	return index;
 }
 
-/* All ranks split for all groups in one order; a group of one needs no communicator. */
+/* All ranks split for all groups in one order, as NCCL demands; a group of one needs no
+ * communicator. */
 static bool split(struct nccl_world *w, struct error *error)
 {
 	for (int g = 0; g < w->n_groups; g++) {
@@ -160,7 +163,7 @@ bool nccl_world_run(const struct nccl_world *w, const struct collective *c, stru
 
 /* --- failure, and the end --- */
 
-/* Behind those of the groups: the one over all ranks. */
+/* Returns the i-th communicator; the one over all ranks comes behind those of the groups. */
 static void *comm_at(const struct nccl_world *w, int i)
 {
 	return i < w->n_groups ? w->comms[i] : w->all;

@@ -1,4 +1,4 @@
-/* Ranks of one machine: saying what is to be done, waiting for each other, comparing. */
+/* Ranks of one machine say what is to be done, wait for each other, and compare. */
 #include "executor/transports/node.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* s after which a rank that waits for another one looks whether that still lives. */
+/* A rank that waits for another one looks after so many seconds whether that still lives. */
 #define LOOK 1.0
 
 enum { SLICE_ALIGNMENT = 16 }; /* elements: ranks do not write to one cache line */
@@ -50,11 +50,11 @@ struct patience node_patience(const struct node_link *link, const struct collect
 	return patience;
 }
 
-/* "all-gather 17 of block 3 (step 5, operation 40)" */
+/* Writes "all-gather 17 of block 3 (step 5, operation 40)". */
 static void tell_collective(const struct comm *comm, const struct node_link *link,
 	const struct collective *c, struct text *text)
 {
-	/* A message has only an input or only an output here. */
+	/* Here a message has only an input or only an output. */
 	if (c->kind == COLLECTIVE_SEND_RECV && (c->input == NULL || c->output == NULL))
 		text_printf(text, "its message to rank %d", comm->rank);
 	else
@@ -110,7 +110,7 @@ static bool peer_has_gone(
 {
 	struct text text = {0};
 
-	/* It gave up for a reason that has been recorded. */
+	/* The peer gave up for a reason that has been recorded. */
 	if (atomic_load(link->patience.abort) != 0)
 		return false;
 	text_printf(&text, "rank %d has gone: its process ended before it had come to ", peer);
@@ -178,7 +178,7 @@ bool node_await(struct comm *comm, struct node_link *link, const struct collecti
 	return true;
 }
 
-/* The buffer of this rank that others read in a collective. */
+/* Returns the buffer of this rank that others read in a collective. */
 static const void *exposed(const struct collective *c)
 {
 	return c->kind == COLLECTIVE_ALL_REDUCE ? c->output : c->input;
@@ -222,7 +222,7 @@ void node_post(struct comm *comm, struct node_link *link, const struct collectiv
 	node_say(comm, link, PHASE_POSTED);
 }
 
-/* Operations have the same number only within one program. */
+/* Compares two posts. Operations have the same number only within one program. */
 static bool same_call(const struct node_link *link, const struct post *a, const struct post *b)
 {
 	return a->sequence == b->sequence && a->kind == b->kind && a->element == b->element &&

@@ -1,4 +1,4 @@
-/* Sums over ranks, for every transport. */
+/* Computes sums over ranks, for every transport. */
 #include <string.h>
 
 #include "executor/transports/node.h"

@@ -26,7 +26,7 @@ static void all_gather(struct comm *comm, struct node_link *link, const struct c
 	if (is_operation(c) &&
 		fault_hits(&comm->fault, FAULT_WRONG_SHARD_OFFSET, comm->rank, c->step))
 		late = min_i64(size, bytes);
-	/* Every rank starts at another peer, so that they do not all read one memory. */
+	/* Every rank starts at another peer, so that they do not all read one memory at once. */
 	for (int i = 0; i < c->group.size; i++) {
 		int index = (c->group.index + i) % c->group.size;
 
@@ -53,7 +53,8 @@ static bool all_to_all(struct comm *comm, struct node_link *link, const struct c
 	return true;
 }
 
-/* to[0..n) = the sum over the group of elements [first, first + n) of the members' inputs. */
+/* Computes to[0..n) = the sum over the group of elements [first, first + n) of the members'
+ * inputs. */
 static void reduce(struct comm *comm, struct node_link *link, const struct collective *c, void *to,
 	int64_t first, int64_t n)
 {
