@@ -10,8 +10,8 @@
 
 /* --- files --- */
 
-/* Of a long file so many pieces are looked at, the first and the last among them: reading all of a
- * corpus would delay the start by minutes. */
+/* Of a long file only so many pieces are looked at, the first and the last among them: reading all
+ * of a corpus would delay the start by minutes. */
 enum { PIECE = 16384, MOST_PIECES = 128 };
 
 static void digest_file(int fd, int64_t bytes, char value[AGREEMENT_BYTES])
@@ -30,7 +30,7 @@ static void digest_file(int fd, int64_t bytes, char value[AGREEMENT_BYTES])
 		hashing_end(hashing).hex);
 }
 
-/* What says most of a folder: that of a checkpoint, or of weights. */
+/* Opens the file that says most of a folder, which is that of a checkpoint or of weights. */
 static int open_in(int folder)
 {
 	static const char *const names[] = {
@@ -69,7 +69,7 @@ struct setting {
 	size_t offset; /* in struct job */
 	enum job_text text;
 	const char *const *names;
-	const char *fix; /* NULL: the usual one */
+	const char *fix; /* NULL stands for the usual one */
 };
 
 static const void *field(const struct setting *setting, const struct segment *segment)
@@ -165,7 +165,7 @@ static void print_nccl(
 	text_finish(&text);
 }
 
-/* The tables differ by build too. */
+/* Prints the library too, because the tables of kernels differ by build. */
 static void print_kernels(
 	const struct setting *setting, const struct segment *segment, char value[AGREEMENT_BYTES])
 {
@@ -192,7 +192,7 @@ static const char *const commands[] = {[JOB_TRAIN] = "train", [JOB_COLLECTIVES] 
 static const char *const switches[] = {"off", "on"};
 static const char *const roundings[] = {"plan or world", "run"};
 
-/* In the order in which they are compared. What is read from the prediction (deadlines) or may
+/* The settings are compared in this order. What is read from the prediction (deadlines) or may
  * differ by machine (threads) is not here. */
 static const struct setting settings[] = {
 	{"version", print_version, 0, TEXT_COUNT, NULL, "install the same one on all nodes"},
@@ -209,7 +209,7 @@ static const struct setting settings[] = {
 	IN_JOB(print_real, "epsilon", training.epsilon),
 	IN_JOB(print_real, "weight decay", training.weight_decay),
 	OF_TEXT(print_text, "--device", TEXT_DEVICE),
-	/* Chosen for each processor, and no option chooses others. */
+	/* Kernels are chosen for each processor, and no option chooses others. */
 	{"kernels", print_kernels, 0, TEXT_KERNELS, NULL,
 		"use nodes whose processors have the same instructions, and the same build"},
 	OF_TEXT(print_text, "--transport", TEXT_TRANSPORT),

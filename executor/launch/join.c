@@ -10,16 +10,16 @@
 #include "executor/launch/tcp.h"
 #include "executor/transports/nodes/nodes.h"
 
-/* How ranks that a launcher started find each other, and what then carries messages. */
+/* Says how ranks that a launcher started find each other, and what then carries messages. */
 struct world_kind {
 	bool (*start)(struct cluster *cluster, struct error *error);
 	bool (*share)(struct cluster *cluster, int *fd, struct error *error);
 	bool (*open_wire)(struct cluster *cluster, struct wire *wire, struct error *error);
-	void (*stop)(struct cluster *cluster); /* when all come here; may be NULL */
+	void (*stop)(struct cluster *cluster); /* called when all ranks come here; may be NULL */
 };
 
-/* s that a rank waits, when its connection to a dead rank broke, for the launcher that saw it die.
- */
+/* When a rank's connection to a dead rank broke, it waits so many seconds for the launcher that saw
+ * that rank die. */
 enum { LOSS_PAUSE = 3 };
 
 static struct segment *sigpipe_control;
@@ -93,7 +93,7 @@ static bool open_mpi(struct cluster *cluster, struct wire *wire, struct error *e
 	return wire_open_mpi(wire, cluster->layout.ranks, error);
 }
 
-/* Whoever started this rank prints it, as all notes are printed. */
+/* Leaves a line that whoever started this rank prints, as all notes are printed. */
 static void leave_note(void *data, const char *line)
 {
 	struct text text = {0};
@@ -279,10 +279,10 @@ void cluster_leave(struct cluster *cluster, bool sound)
 {
 	if (cluster->world == NULL)
 		return;
-	/* Connections may close now. */
+	/* Connections may close from here on, so SIGPIPE is ignored. */
 	if (sigpipe_control != NULL)
 		signal(SIGPIPE, SIG_IGN);
-	/* MPI waits for all ranks at its end: after a fault some do not come. */
+	/* MPI waits for all ranks at its end, and after a fault some do not come. */
 	if (sound && cluster->world->stop != NULL)
 		cluster->world->stop(cluster);
 	cluster->control->shared = NULL;

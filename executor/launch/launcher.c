@@ -1,20 +1,22 @@
-/* Who started this process as one rank of many: by what launchers leave in the environment. */
+/* Finds out who started this process as one rank of many, by what launchers leave in the
+ * environment. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "executor/launch/launch.h"
 #include "executor/transports/nodes/nodes.h"
 
-/* How ranks find each other. */
+/* Says how ranks find each other. */
 enum meeting_place {
-	PLACE_MPI,    /* MPI knows */
-	PLACE_MASTER, /* MASTER_ADDR, MASTER_PORT */
-	PLACE_SLURM,  /* MPI where Slurm speaks its protocol, else the first node that it names */
+	PLACE_MPI,    /* MPI knows all ranks */
+	PLACE_MASTER, /* they meet at MASTER_ADDR, MASTER_PORT */
+	PLACE_SLURM, /* by MPI where Slurm speaks its protocol, else on the first node that it names
+		      */
 };
 
-/* One of `proofs` must be there besides: RANK alone may be anybody's. NULL = the size suffices.
- * Who was started last comes first: torchrun itself may be started by srun or mpirun, and mpirun by
- * srun. */
+/* Each row is a launcher. One of `proofs` must be set besides the ranks, because RANK alone may be
+ * anybody's; NULL means that the size suffices. The launcher that was started last comes first:
+ * torchrun itself may be started by srun or mpirun, and mpirun by srun. */
 static const struct environment {
 	const char *name, *rank, *ranks, *local_rank, *local_ranks, *proofs[2];
 	enum meeting_place place;
@@ -23,12 +25,12 @@ static const struct environment {
 		{"TORCHELASTIC_RUN_ID"}, PLACE_MASTER},
 	{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
 		"OMPI_COMM_WORLD_LOCAL_SIZE", {NULL}, PLACE_MPI},
-	/* In a batch script SLURM_PROCID is set too, the number of a step's tasks is not. */
+	/* In a batch script SLURM_PROCID is set too, but not the number of a step's tasks. */
 	{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, {"SLURM_STEP_ID"},
 		PLACE_SLURM},
 	{"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {NULL},
 		PLACE_MPI},
-	/* A script of the user's own. */
+	/* This row is for a script of the user's own. */
 	{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
 		{"MASTER_ADDR", "MASTER_PORT"}, PLACE_MASTER},
 };
@@ -64,8 +66,8 @@ static bool check_port(const struct launcher *launcher, struct error *error)
 		       getenv("MASTER_PORT"));
 }
 
-/* torchrun's agent listens at MASTER_PORT itself, for its own store; the port above is then ours.
- */
+/* Meets at MASTER_PORT. torchrun's agent listens there itself, for its own store; the next port is
+ * then ours. */
 static bool meet_at_master(
 	const struct environment *e, struct launcher *launcher, struct error *error)
 {
@@ -85,7 +87,7 @@ static bool meet_at_master(
 	return check_port(launcher, error);
 }
 
-/* The first host of a list as Slurm writes it: "gpu[004-007,9],login" begins with gpu004. */
+/* Finds the first host of a list as Slurm writes it: "gpu[004-007,9],login" begins with gpu004. */
 static void first_host(const char *list, char *host, size_t size)
 {
 	size_t n = 0;
@@ -104,8 +106,8 @@ static void first_host(const char *list, char *host, size_t size)
 	host[n] = '\0';
 }
 
-/* Another one for each step of a node's jobs, below those that systems give to any process that
- * asks. */
+/* Gives each step of a node's jobs a port of its own, below those that systems give to any process
+ * that asks. */
 static bool port_of_step(const struct environment *e, int *port, struct error *error)
 {
 	enum { FIRST_PORT = 20000, PORTS = 12000, STEPS = 101 };
@@ -118,7 +120,8 @@ static bool port_of_step(const struct environment *e, int *port, struct error *e
 	return true;
 }
 
-/* The first rank is on the step's first node. What is said to others (MASTER_ADDR) wins. */
+/* Meets on the step's first node, where the first rank is; MASTER_ADDR wins where the user has set
+ * it. */
 static bool meet_on_first_node(
 	const struct environment *e, struct launcher *launcher, struct error *error)
 {
@@ -138,8 +141,8 @@ static bool meet_on_first_node(
 	       check_port(launcher, error);
 }
 
-/* `srun --mpi=pmix` and --mpi=pmi2 leave these; --mpi=none leaves nothing that MPI could ask. As
- * distributions build it, Open MPI does not speak the latter. */
+/* Can MPI ask Slurm? `srun --mpi=pmix` and --mpi=pmi2 leave these variables; --mpi=none leaves
+ * nothing. Open MPI as distributions build it does not speak pmi2. */
 static bool mpi_can_ask(void)
 {
 	bool open_mpi = strncmp(mpi_library(), "Open MPI", 8) == 0;
@@ -166,7 +169,7 @@ static bool find_meeting_place(
 	bool ok = e->place == PLACE_SLURM ? meet_on_first_node(e, launcher, error)
 					  : meet_at_master(e, launcher, error);
 
-	/* No other machine has a rank. */
+	/* No other machine has a rank then, so the first one is here. */
 	if (ok && is_one_node(launcher))
 		launcher->host = "localhost";
 	return ok;

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Who has connected says who it is at once; s. */
+/* Whoever has connected must say who it is within so many seconds; a rank says it at once. */
 #define INTRODUCTION 5.0
 
 enum { MOST_NAMED_STRANGERS = 4 };
@@ -17,8 +17,8 @@ static const char magic[8] = "shardpl";
 
 struct waiting {
 	double deadline;
-	size_t got;  /* bytes of what is expected next */
-	bool opened; /* both sides have: the hello comes next */
+	size_t got;  /* bytes that came of what is expected next */
+	bool opened; /* both sides have sent openings: the hello comes next */
 	struct guest guest;
 };
 
@@ -45,7 +45,7 @@ struct proof hello_prove(const struct secret *secret, const struct opening *call
 
 /* --- strangers --- */
 
-/* Nothing that a stranger has said is printed. */
+/* Reports a stranger, but prints nothing that it has said. */
 static void tell(struct reception *reception, int fd, const char *why)
 {
 	char host[TCP_HOST_BYTES], line[TCP_HOST_BYTES + 160];
@@ -67,7 +67,7 @@ static void send_away(struct reception *reception, int which, const char *why)
 	*waiting = reception->waiting[--reception->n_waiting];
 }
 
-/* Who has waited longest: those who know what to say take no time. */
+/* Sends away who has waited longest: those who know what to say take no time. */
 static void make_room(struct reception *reception)
 {
 	int oldest = 0;
@@ -100,7 +100,7 @@ static void let_in(struct reception *reception, int listener)
 	}
 }
 
-/* NULL while all is well. */
+/* Answers an opening. Returns why the caller is sent away, or NULL while all is well. */
 static const char *answer_opening(struct reception *reception, struct waiting *waiting)
 {
 	struct guest *guest = &waiting->guest;
@@ -108,7 +108,7 @@ static const char *answer_opening(struct reception *reception, struct waiting *w
 
 	if (!opening_is_ours(&guest->caller))
 		return "it does not speak shardplan's protocol";
-	/* A few bytes: the socket has room for them. */
+	/* These are a few bytes, so the socket has room for them. */
 	if (!opening_fill(&guest->called, reception->secret, &ignored) ||
 		send(guest->fd, &guest->called, sizeof(guest->called), MSG_NOSIGNAL) !=
 			(ssize_t)sizeof(guest->called))
@@ -131,7 +131,8 @@ static const char *judge_hello(const struct reception *reception, const struct g
 	return guest->hello.key == reception->key ? NULL : "it is of another job";
 }
 
-/* Reads what has come. NULL: it goes on to wait, or `*done`. */
+/* Reads what has come. Returns why the caller is sent away; NULL if it goes on to wait, or if it
+ * has said all (`*done`). */
 static const char *listen_to(struct reception *reception, struct waiting *waiting, bool *done)
 {
 	struct guest *guest = &waiting->guest;
@@ -148,7 +149,8 @@ static const char *listen_to(struct reception *reception, struct waiting *waitin
 		if (n <= 0)
 			return "it went away without saying who it is";
 		waiting->got += (size_t)n;
-		/* Another protocol may be shorter: it is known by its first bytes. */
+		/* A message of another protocol may be shorter, so it is known by its first
+		 * bytes. */
 		if (!waiting->opened &&
 			memcmp(&guest->caller, magic,
 				(size_t)min_i64((int64_t)waiting->got, sizeof(magic))) != 0)
@@ -185,7 +187,7 @@ static bool serve(struct reception *reception, int which, short events, struct g
 	return true;
 }
 
-/* Who sits has nothing to say: it has gone. */
+/* Finds a seated rank that has gone: it has nothing to say, so any event tells that. */
 static int find_gone(const struct pollfd *polled, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -206,7 +208,7 @@ static void look(struct pollfd *polled, int n, double until)
 	poll(polled, (nfds_t)n, tcp_milliseconds_to(until));
 }
 
-/* Sockets in the order listeners, seated, waiting. */
+/* Lists sockets in the order listeners, seated, waiting; returns how many they are. */
 static int list_sockets(
 	const struct reception *reception, const int *seated, int n, struct pollfd *polled)
 {
@@ -221,10 +223,10 @@ static int list_sockets(
 	return all;
 }
 
-/* True when one of the waiting has become a guest. */
+/* Returns true when one of the waiting has become a guest. */
 static bool serve_all(struct reception *reception, const struct pollfd *polled, struct guest *guest)
 {
-	/* From the last one: who leaves gives its place to the last. */
+	/* The loop begins at the last one, because who leaves gives its place to the last. */
 	for (int i = reception->n_waiting - 1; i >= 0; i--)
 		if (serve(reception, i, polled[i].revents, guest))
 			return true;

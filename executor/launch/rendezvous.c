@@ -12,20 +12,21 @@
 
 enum { MOST_NAMED = 8 };
 
-/* The first rank knows more: the others let it speak. s. */
+/* The first rank knows more, so the others let it speak for so many seconds. */
 #define LAST_WORD 5.0
-/* Between two calls to a listener that has hung up: strangers may have filled it. s. */
+/* A rank waits so many seconds before it calls a listener again that has hung up: strangers may
+ * have filled it. */
 #define CALL_AGAIN 0.1
 
-/* The called one's answer to a hello, proved; of the first rank, where all listen comes with it
- * when code is EXIT_CODE_OK. */
+/* The called rank's proved answer to a hello. That of the first rank is followed by the places
+ * where all ranks listen, when code is EXIT_CODE_OK. */
 struct answer {
 	uint64_t key;
 	int32_t code, per_node;
-	struct proof proof; /* over all before it, and the places */
+	struct proof proof; /* covers all before it, and the places */
 };
 
-/* Host "": on the first rank's machine. */
+/* Says where a rank listens; host "" stands for the first rank's machine. */
 struct place {
 	char host[TCP_HOST_BYTES];
 	int32_t port;
@@ -39,13 +40,14 @@ struct party {
 	struct reception reception;
 	struct hello own;
 	struct place *places; /* [ranks] */
-	struct guest *guests; /* [ranks], of the first rank */
+	struct guest *guests; /* [ranks], only the first rank has them */
 	uint64_t key;
 };
 
 /* --- who we are --- */
 
-/* What processes can read in each other's descriptors (/proc): one kernel, one space of numbers. */
+/* Names the kernel and its space of process numbers: ranks that have both alike can read each
+ * other's descriptors in /proc. */
 static void name_machine(char machine[MACHINE_BYTES])
 {
 	char boot[48] = "", space[40] = "";
@@ -77,7 +79,7 @@ static void introduce(struct party *p)
 		name_machine(p->own.machine);
 }
 
-/* A socket for each rank. */
+/* Raises the limit on descriptors, because each rank needs a socket. */
 static void allow_descriptors(int ranks)
 {
 	struct rlimit limit;
@@ -110,7 +112,7 @@ static size_t place_bytes(const struct party *p)
 	return (size_t)p->with->ranks * sizeof(*p->places);
 }
 
-/* `n` places follow. */
+/* Proves an answer and the `n` places that follow it. */
 static struct proof answer_prove(const struct party *p, const struct opening *caller,
 	const struct opening *called, const struct answer *answer, int n)
 {
@@ -124,7 +126,7 @@ static struct proof answer_prove(const struct party *p, const struct opening *ca
 	return proof;
 }
 
-/* Also when it is a refusal: no process waits for what will not come. */
+/* Answers a guest, also with a refusal: no process shall wait for what will not come. */
 static bool answer_one(struct party *p, const struct guest *guest, enum exit_code code)
 {
 	struct answer answer = {
@@ -194,7 +196,8 @@ static void seat(struct party *p, const struct guest *guest)
 	tcp_peer(guest->fd, p->places[rank].host);
 }
 
-/* A rank of ours that dies ends the start; without a secret it may have been anybody. */
+/* A rank with the job's secret is one of ours, so its death ends the start; without a secret it may
+ * have been anybody. */
 static bool clear_seat(struct party *p, int rank, struct error *error)
 {
 	if (p->with->secret.known)
@@ -245,7 +248,8 @@ static bool all_agree(const struct party *p, struct error *error)
 	return true;
 }
 
-/* A node begins with each local rank 0; all are equally large, and numbered one after the other. */
+/* Finds the nodes. A node begins with each local rank 0; all nodes have equally many ranks, which
+ * are numbered one node after the other. */
 static bool find_layout(struct party *p, struct error *error)
 {
 	struct layout *layout = &p->meeting->layout;
@@ -299,7 +303,7 @@ static bool receive_all(struct party *p, struct error *error)
 
 enum called { CALLED_OURS, CALLED_HUNG_UP, CALLED_OTHER };
 
-/* Both sides' openings. A listener that hangs up at once may have had too many strangers. */
+/* Exchanges openings. A listener that hangs up at once may have had too many strangers. */
 static enum called open_talk(struct guest *self, double until)
 {
 	int fd = self->fd;
@@ -314,7 +318,7 @@ static enum called open_talk(struct guest *self, double until)
 	return opening_is_ours(&self->called) ? CALLED_OURS : CALLED_OTHER;
 }
 
-/* Hello, proved. */
+/* Sends a proved hello. */
 static bool introduce_oneself(struct party *p, struct guest *self, double until)
 {
 	self->hello = p->own;
@@ -342,7 +346,8 @@ static bool check_called(
 		with->secret.known ? "none" : "one");
 }
 
-/* To where a rank listens: connects, and both say their openings; again while it hangs up. */
+/* Calls the place where a rank listens: connects, and both say their openings. Calls again while
+ * the listener hangs up. */
 static bool call(struct party *p, const char *host, int port, struct guest *self, const char *whom,
 	struct error *error)
 {
@@ -389,7 +394,8 @@ static void end_texts(struct party *p)
 		p->places[r].host[TCP_HOST_BYTES - 1] = '\0';
 }
 
-/* Where this rank can be reached: by the way that it reached the first one. */
+/* Listens at the address by which this rank has reached the first one, so others can reach it
+ * there. */
 static bool listen_beside(struct party *p, int fd, struct error *error)
 {
 	char own[TCP_HOST_BYTES];
@@ -448,7 +454,7 @@ static bool call_rank(struct party *p, int rank, struct error *error)
 		       p->with->name, p->with->rank, rank);
 }
 
-/* False when it is no guest to be seated. */
+/* Gives a caller its seat; returns false when it is no guest to be seated. */
 static bool seat_caller(struct party *p, const struct guest *guest)
 {
 	int rank = guest->hello.rank;
@@ -462,7 +468,7 @@ static bool seat_caller(struct party *p, const struct guest *guest)
 	return true;
 }
 
-/* The lower ranks are called, the higher ones call. */
+/* Connects each pair once: this rank calls the lower ranks, and the higher ones call it. */
 static bool connect_pairs(struct party *p, struct error *error)
 {
 	struct guest guest;
@@ -505,7 +511,7 @@ bool rendezvous_meet(const struct rendezvous *with, struct meeting *meeting, str
 
 /* --- a descriptor for the ranks of a node --- */
 
-/* Where the first one's is; -1 = it has none. */
+/* Says where the first rank's descriptor is; fd -1 means that it has none. */
 struct descriptor {
 	int32_t pid, fd;
 };
@@ -543,7 +549,7 @@ bool rendezvous_share_descriptor(struct meeting *meeting, int *fd, struct error 
 	}
 	for (int r = first + 1; r < first + layout->per_node; r++)
 		heard = tcp_send(meeting->fds[r], &there, sizeof(there), deadline) && heard;
-	/* It must stay open until all have it. */
+	/* The descriptor must stay open until all ranks have it. */
 	for (int r = first + 1; r < first + layout->per_node; r++)
 		heard = tcp_receive(meeting->fds[r], &thanks, 1, deadline) && heard;
 	if (!heard)

@@ -11,7 +11,7 @@
 
 #include "kernels/kernels.h"
 
-/* How long the step's end may take; then this process leaves as if it had not tried, s. */
+/* The step's end may take so many seconds; then this process leaves as if it had not tried. */
 enum { PATIENCE = 5 };
 
 bool slurm_step_has_pmix(const struct segment *segment)
@@ -22,7 +22,8 @@ bool slurm_step_has_pmix(const struct segment *segment)
 	       strcmp(launcher, "srun") == 0 && getenv("PMIX_NAMESPACE") != NULL;
 }
 
-/* What the rank sends is never received: it is open as long as the pair is. */
+/* Makes the pair through which the rank sends its connection. Nothing is ever received: the
+ * connection stays open as long as the pair is. */
 void slurm_step_hold(int *rank_end)
 {
 	int pair[2];
@@ -34,7 +35,7 @@ void slurm_step_hold(int *rank_end)
 
 /* --- in a rank --- */
 
-/* Of "server;tcp4://127.0.0.1:38123"; 0: none of that kind. */
+/* Returns the port in "server;tcp4://127.0.0.1:38123", or 0 if there is none of that kind. */
 static int server_port(void)
 {
 	static const char *const names[] = {
@@ -73,7 +74,7 @@ static void send_descriptor(int through, int fd)
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof(fd));
 	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	/* Without it the rank's death ends the step as Slurm would. */
+	/* If this fails, the rank's death ends the step as Slurm would. */
 	(void)!sendmsg(through, &message, MSG_NOSIGNAL);
 }
 
@@ -89,7 +90,7 @@ void slurm_step_share_connection(void)
 
 /* --- the end --- */
 
-/* pmix_common.h, the same from PMIx 1 to 5. */
+/* This is as in pmix_common.h, and the same from PMIx 1 to 5. */
 struct pmix_process {
 	char name_space[256];
 	uint32_t rank;

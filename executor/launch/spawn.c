@@ -14,32 +14,32 @@
 
 extern char **environ;
 
-/* How often to look for dead children. */
+/* The launcher looks for dead children after so many seconds. */
 #define TICK 0.05
 
 enum { MAX_SETTINGS = 16 };
 
-/* How long a process that only follows others waits, so that those speak first. */
+/* A process that only follows others waits so many seconds, so that those speak first. */
 enum { FOLLOWER_PAUSE = 2 };
 
-static volatile sig_atomic_t asked; /* by which signal */
+static volatile sig_atomic_t asked; /* the signal that asked for an end */
 static _Atomic uint32_t changed;    /* a child has ended, stopped or gone on */
 
-/* The first one asks for an orderly end, the next one is the usual death (SA_RESETHAND). */
+/* The first request asks for an orderly end; the next one is the usual death (SA_RESETHAND). */
 static void on_request(int signal)
 {
 	asked = signal;
 }
 
-/* Ends the wait for the next tick: a run is over when its last rank is. */
+/* Ends the wait for the next tick, so that a run is over when its last rank is. */
 static void on_child(int signal)
 {
 	(void)signal;
 	atomic_store(&changed, 1);
 }
 
-/* Ctrl-C too, where there is something to keep: else it ends a run at once. Who ignores it, as
- * shells let what runs in the background do, goes on. */
+/* Ctrl-C is a request only where there is a checkpoint to keep; elsewhere it ends a run at once. A
+ * process that ignores it, as shells make those ignore it that run in the background, goes on. */
 static const int requests[] = {SIGTERM, SIGINT};
 
 static bool is_request(const struct segment *segment, int signal, const struct sigaction *before)
@@ -69,9 +69,9 @@ static void leave_requests(const struct sigaction *before)
 }
 
 struct child {
-	pid_t pid; /* 0 = not running */
+	pid_t pid; /* 0 while it is not running */
 	int rank;
-	double stopped_since; /* s; 0 = it runs */
+	double stopped_since; /* s; 0 while it runs */
 };
 
 struct crew {
@@ -79,8 +79,8 @@ struct crew {
 	struct arena arena;
 	struct child *children; /* [count] */
 	int first, count, running;
-	int hold;  /* for the rank's connection to Slurm; -1 = none */
-	bool told; /* that a signal has asked for an end */
+	int hold;  /* keeps the rank's connection to Slurm; -1 = none */
+	bool told; /* the caller knows that a signal has asked for an end */
 };
 
 static bool is_on_gpus(const struct segment *segment)
@@ -90,8 +90,8 @@ static bool is_on_gpus(const struct segment *segment)
 	return device != NULL && strcmp(device, "cuda") == 0;
 }
 
-/* The cores of the rank's threads, NULL: the kernel's choice. Who has another launcher, or says
- * something about cores, has decided. */
+/* Returns the cores of the rank's threads, or NULL for the kernel's choice. A user who has another
+ * launcher, or says something about cores, has decided already. */
 static const char *places_of(struct crew *crew, int rank)
 {
 	static const char *const said[] = {"OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY"};
@@ -109,8 +109,8 @@ static const char *places_of(struct crew *crew, int rank)
 	return cores_places(&crew->arena, &allowed, rank, job->threads);
 }
 
-/* The environment of a rank: ours, and thread counts for the libraries that read them there. What
- * the user has set wins. */
+/* Makes the environment of a rank: ours, and thread counts for the libraries that read them there.
+ * What the user has set wins. */
 static char **make_environment(struct crew *crew, int rank)
 {
 	int threads = crew->launch->segment->header->job.threads;
@@ -121,18 +121,19 @@ static char **make_environment(struct crew *crew, int rank)
 		{"OMP_NUM_THREADS", arena_printf(&crew->arena, "%d", threads)},
 		{"OPENBLAS_NUM_THREADS", arena_printf(&crew->arena, "%d", threads)},
 		/* A thread that spins at a barrier takes the core from another rank. Where there is
-		 * none, a short spin (tens of microseconds) spares a sleep after each product. */
+		 * no other, a short spin (tens of microseconds) spares a sleep after each product.
+		 */
 		{alone ? "GOMP_SPINCOUNT" : "OMP_WAIT_POLICY", alone ? "30000" : "passive"},
-		/* Streams of ranks that share a GPU: with fewer queues one that is held would hold
-		 * up another that is not. */
+		/* Ranks that share a GPU have many streams: with fewer queues one that is held
+		 * would hold up another that is not. */
 		{"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
 		/* Collectives of several communicators start in the order in which they were given,
 		 * alike on all GPUs: two that each hold what the other one needs would wait for
-		 * ever. NCCL 2.26; see also struct device_cuda, one_at_a_time. */
+		 * ever. This needs NCCL 2.26; see also struct device_cuda, one_at_a_time. */
 		{"NCCL_LAUNCH_ORDER_IMPLICIT", gpus ? "1" : NULL},
-		/* A step is walked or launched, and has ended before the next one begins. What
-		 * would allow more can end in a deadlock where a graph has several communicators.
-		 */
+		/* A step is either walked or launched, and has ended before the next one begins, so
+		 * the two are never mixed. Allowing it can end in a deadlock where a graph has
+		 * several communicators. */
 		{"NCCL_GRAPH_MIXING_SUPPORT", gpus ? "0" : NULL},
 		{"OMP_PLACES", places},
 		{"OMP_PROC_BIND", places != NULL ? "close" : NULL},
@@ -154,7 +155,7 @@ static bool spawn_one(struct crew *crew, int rank, const char *program, struct e
 {
 	posix_spawn_file_actions_t actions;
 	char number[16], argument[] = EXECUTOR_RANK_ARGUMENT, fd[16];
-	/* Readable in a list of processes, whatever path it was started by. */
+	/* The name is readable in a list of processes, whatever path the program was started by. */
 	char *name = arena_strdup(&crew->arena, program_invocation_name);
 	char *argv[] = {name, argument, fd, number, NULL};
 	struct child *child = &crew->children[rank - crew->first];
@@ -164,7 +165,8 @@ static bool spawn_one(struct crew *crew, int rank, const char *program, struct e
 	snprintf(number, sizeof(number), "%d", rank);
 	snprintf(fd, sizeof(fd), "%d", crew->launch->segment->fd);
 	posix_spawn_file_actions_init(&actions);
-	/* To the number that it has: that clears close-on-exec, and is within any limit. */
+	/* The descriptor is copied to its own number: that clears close-on-exec, and the number is
+	 * within any limit. */
 	posix_spawn_file_actions_adddup2(
 		&actions, crew->launch->segment->fd, crew->launch->segment->fd);
 	if (crew->hold >= 0)
@@ -252,8 +254,9 @@ static void reap(struct crew *crew)
 	}
 }
 
-/* Until a rank is given up that does not come back, s; 0: --join-timeout. Moving returns every
- * tenth of a second. At the end a rank may wait for one whose last checkpoint is being written. */
+/* A rank that does not come back from a call is given up after so many seconds; 0 stands for
+ * --join-timeout. Moving returns every tenth of a second. At the end a rank may wait for one whose
+ * last checkpoint is being written. */
 static const struct {
 	double most;
 	const char *what, *hint;
@@ -275,7 +278,7 @@ void launch_watch_call(struct segment *segment, int rank)
 	if (call == CALL_NONE)
 		return;
 	double most = calls[call].most > 0 ? calls[call].most : segment->header->job.join_timeout;
-	/* All may wait for the same one: the first rank speaks. */
+	/* All may wait for the same rank, so the first rank speaks for them. */
 	if (clock_of_machine() - since < most + (rank > 0 ? FOLLOWER_PAUSE : 0))
 		return;
 	segment_fault(segment, EXIT_CODE_FAULT, "rank %d: %s for %.3g s%s", rank, calls[call].what,
@@ -289,8 +292,8 @@ static void watch_calls(struct crew *crew)
 			launch_watch_call(crew->launch->segment, crew->children[i].rank);
 }
 
-/* Ranks of other launchers give one up that is stopped, and end; it would stay for ever, and its
- * launcher with it. They name it first. Ranks of one launcher see to each other. */
+/* Gives up ranks that are stopped. Ranks of other launchers give such a rank up, name it, and end,
+ * but it would stay for ever, and its launcher with it. Ranks of one launcher see to each other. */
 static void watch_stopped(struct crew *crew)
 {
 	const struct job *job = &crew->launch->segment->header->job;
@@ -323,7 +326,7 @@ static void kill_rest(struct crew *crew)
 	}
 }
 
-/* A rank may have been asked instead. */
+/* Passes a request to stop on to the caller; a rank may have got it instead of the launcher. */
 static void pass_request(struct crew *crew)
 {
 	const struct launch *launch = crew->launch;
@@ -351,7 +354,7 @@ static void see_through(struct crew *crew)
 
 		event_wait(&header->steps_done, seen + 1, &tick);
 		atomic_store(&changed, 0);
-		/* First who has gone: then all that it has left is told. */
+		/* Looks first who has gone: then all that it has left can be told. */
 		reap(crew);
 		uint32_t done = atomic_load(&header->steps_done.value);
 		if (launch->progress != NULL)
@@ -413,7 +416,8 @@ void launch_let_others_speak(void)
 
 bool launch_follow_parent(const struct segment *segment)
 {
-	/* Set first, then looked: a launcher that died in between is noticed either way. */
+	/* The signal is set before the parent is looked at, so a launcher that died in between is
+	 * noticed either way. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	return getppid() == segment->header->parent;
 }

@@ -25,7 +25,8 @@ static const char mapped[] = "::ffff:"; /* how a dual-stack socket shows an IPv4
 
 /* --- waiting --- */
 
-/* A deadline may be years away: --join-timeout is any positive number of seconds. */
+/* Returns the time to the deadline for poll(). It may be years away: --join-timeout is any positive
+ * number of seconds. */
 int tcp_milliseconds_to(double deadline)
 {
 	double milliseconds = ceil(1e3 * (deadline - clock_now()));
@@ -33,8 +34,8 @@ int tcp_milliseconds_to(double deadline)
 	return (int)fmin(fmax(milliseconds, 0), INT_MAX);
 }
 
-/* False at the deadline, or when poll() fails. A broken connection counts as ready: the next send
- * or recv tells. */
+/* Waits for events. Returns false at the deadline, or when poll() fails. A broken connection counts
+ * as ready: the next send or recv tells. */
 static bool ready(int fd, short events, double deadline)
 {
 	struct pollfd polled = {.fd = fd, .events = events};
@@ -113,7 +114,7 @@ static bool listen_any(struct tcp_listener *listener)
 
 	if (add_listener(listener, listen_at((const struct sockaddr *)&six, sizeof(six))))
 		return true;
-	/* The kernel may have no IPv6. */
+	/* A kernel may have no IPv6. */
 	return errno != EADDRINUSE && errno != EACCES &&
 	       add_listener(listener, listen_at((const struct sockaddr *)&four, sizeof(four)));
 }
@@ -128,7 +129,8 @@ static bool address_is_loopback(const struct sockaddr *address)
 	return ntohl(four->sin_addr.s_addr) >> 24 == 127;
 }
 
-/* A port that is taken is a failure; an address that is not this machine's is left out. */
+/* Listens at all addresses. A port that is taken is a failure; an address that is not this
+ * machine's is left out. */
 static bool listen_at_all(
 	struct tcp_listener *listener, const struct addrinfo *addresses, bool loopback)
 {
