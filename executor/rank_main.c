@@ -57,7 +57,7 @@ static bool start_member(struct member *member, struct segment *first, int rank)
 {
 	struct error error = {0};
 
-	/* Each has a mapping of its own, as it has in a process of its own. */
+	/* Each thread has a mapping of its own, as a rank has that is a process. */
 	if (!segment_attach(&member->segment, dup(first->fd), rank, &error))
 		return segment_fault_error(first, &error);
 	member->segment.threads = first->threads;
@@ -103,8 +103,8 @@ static bool parse_arguments(int argc, char **argv, int64_t *fd, int64_t *rank)
 
 static struct segment_header *asked_header;
 
-/* As if the launcher had been asked: all ranks leave after the same step. The next one is the usual
- * death (SA_RESETHAND). */
+/* Asks for an end as if the launcher had been asked, so all ranks leave after the same step. The
+ * next signal is the usual death (SA_RESETHAND). */
 static void on_request(int number)
 {
 	uint32_t none = 0;
@@ -112,7 +112,7 @@ static void on_request(int number)
 	atomic_compare_exchange_strong(&asked_header->stop, &none, (uint32_t)number);
 }
 
-/* What is calibrated keeps nothing, and ends at once. */
+/* Only training takes requests: a calibration keeps nothing, and ends at once. */
 static void take_requests(struct segment *segment)
 {
 	const struct sigaction action = {
@@ -125,7 +125,8 @@ static void take_requests(struct segment *segment)
 	signal(SIGINT, SIG_IGN);
 }
 
-/* Why a rank has no segment: by its first page, if that can be had, else to whoever started it. */
+/* Says why a rank has no segment: in its first page, if that can be had, else to whoever started
+ * it. */
 static int leave_without_segment(int64_t fd, int64_t rank, const struct error *error)
 {
 	if (!segment_leave_fault((int)fd, (int)rank, error))

@@ -531,7 +531,7 @@ static bool went_on(const struct run *run, struct error *error)
 
 	if (after == 0)
 		return true;
-	/* Of several launchers another one may have been asked. */
+	/* Where there are several launchers, another one may have been asked. */
 	bool interrupted = atomic_load(&header->stop) == SIGINT;
 	enum exit_code code = interrupted ? EXIT_CODE_INTERRUPTED : EXIT_CODE_TERMINATED;
 	const char *by = interrupted ? "Ctrl-C" : "SIGTERM";

@@ -99,7 +99,7 @@ bool device_cuda_available(int *gpus, struct error *error);
 bool device_cuda_open(struct device_cuda *device, int64_t staging_bytes, struct error *error);
 void device_cuda_close(struct device_cuda *device);
 
-/* For struct backend. */
+/* The functions by which struct backend uses a GPU. */
 extern const struct device_ops device_cuda_ops;
 
 static inline bool device_check(
@@ -113,13 +113,13 @@ static inline void *device_stream(const struct device_cuda *device, enum stream 
 	return device->streams[stream];
 }
 
-/* Enqueues; any two of device memory and pinned memory. */
+/* Enqueues a copy between any two places in device memory and pinned memory. */
 bool device_copy(const struct device_cuda *device, void *to, const void *from, int64_t bytes,
 	enum stream stream, struct error *error);
 bool device_zero(const struct device_cuda *device, void *to, int64_t bytes, enum stream stream,
 	struct error *error);
-/* Returns when it is done; `to` or `from` may be any memory of the host. Not for use in a step, but
- * by the host's own operations. */
+/* Copies, and returns when that is done; `to` or `from` may be any memory of the host. Only the
+ * host's own operations may use it within a step. */
 bool device_copy_now(
 	struct device_cuda *device, void *to, const void *from, int64_t bytes, struct error *error);
 
@@ -129,7 +129,7 @@ bool device_allocate(struct device_cuda *device, int64_t bytes, const char *what
 	struct error *error);
 void device_free(struct device_cuda *device, void *memory);
 
-/* Bytes of the GPU's memory in use, by any process. */
+/* Sets *bytes to the bytes of the GPU's memory in use, by any process. */
 bool device_memory_used(const struct device_cuda *device, int64_t *bytes, struct error *error);
 
 /* --- cuda_streams.c --- */
@@ -151,7 +151,7 @@ bool device_stamp(const struct device_cuda *device, void *clock, void *stream, s
 bool device_pace_start(void *device, int op, struct error *error);
 void *device_pace_clock(void *device, int op);
 bool device_pace_hold(void *device, int op, double seconds, struct error *error);
-/* At the end of a step, into pinned memory; nothing where nothing is paced. */
+/* Copies the times to pinned memory at the end of a step; does nothing where nothing is paced. */
 bool device_pace_fetch(struct device_cuda *device, struct error *error);
 double device_pace_late(void *device, int op);
 

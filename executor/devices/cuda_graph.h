@@ -43,11 +43,11 @@ static inline bool device_graph_writes(const struct device_graph *graph)
 
 /* --- of cuda.c --- */
 bool device_graph_begin_step(struct device_cuda *device, struct error *error);
-/* The stream takes part from now on. */
+/* The stream takes part in the capture from now on. */
 bool device_graph_enter(struct device_cuda *device, enum stream stream, struct error *error);
-/* The operation has been captured: others can wait for it. */
+/* Notes that the operation has been captured, so that others can wait for it. */
 bool device_graph_link(struct device_cuda *device, int op, struct error *error);
-/* Ends a capture, and launches the graph. */
+/* Ends a capture if there is one, and launches the graph. */
 bool device_graph_end_step(struct device_cuda *device, struct error *error);
 
 #endif

@@ -13,10 +13,10 @@ struct gpu_stopwatch {
 bool gpu_stopwatch_open(
 	struct gpu_stopwatch *watch, const struct cuda_api *api, struct error *error);
 void gpu_stopwatch_close(struct gpu_stopwatch *watch);
-/* Enqueue the beginning and the end. */
+/* These enqueue the beginning and the end. */
 bool gpu_stopwatch_begin(struct gpu_stopwatch *watch, struct error *error);
 bool gpu_stopwatch_end(struct gpu_stopwatch *watch, struct error *error);
-/* Between both, once the end has come. */
+/* Sets *seconds to the time between both, once the end has come. */
 bool gpu_stopwatch_seconds(struct gpu_stopwatch *watch, double *seconds, struct error *error);
 
 #endif

@@ -70,8 +70,8 @@ struct interpreter {
 bool interpreter_open(struct interpreter *in, struct error *error);
 void interpreter_close(struct interpreter *in);
 
-/* One step. A rehearsal takes and gives the same buffers and calls the backend, but moves nothing
- * between ranks. False with an error, or without one when the run was aborted. */
+/* Runs one step. A rehearsal takes and gives the same buffers and calls the backend, but moves
+ * nothing between ranks. False with an error, or without one when the run was aborted. */
 bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct error *error);
 
 #endif

@@ -10,7 +10,7 @@ static const char *const fault_names[] = {
 		NULL,
 };
 
-/* The number between two places of the text. */
+/* Reads the number between two places of the text. */
 static bool number(const char *start, const char *end, int64_t *value)
 {
 	char digits[24];

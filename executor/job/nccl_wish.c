@@ -15,7 +15,7 @@ static const struct row {
 #undef X
 };
 
-/* Of its values; NULL: they are numbers. */
+/* Returns the names of a wish's values, or NULL when they are numbers. */
 static const char *const *names_of(const struct row *row)
 {
 	return row->offset == offsetof(struct nccl_wish, cta_policy) ? nccl_policy_names : NULL;
@@ -74,7 +74,7 @@ bool nccl_wish_parse(const char *text, struct nccl_wish *wish, struct error *err
 				word);
 		text += length + (text[length] == ',');
 	}
-	/* NCCL finds the least larger than the most, where that is its own. */
+	/* Where no max-ctas is given, NCCL would find the least larger than its own most. */
 	return wish->min_ctas <= wish->max_ctas ||
 	       error_set(error, EXIT_CODE_USAGE,
 		       "--nccl: min-ctas=%d: expected max-ctas too, at least as large",

@@ -24,7 +24,7 @@ extern const char *const nccl_policy_names[]; /* NCCL_CTA_POLICY_*: default, eff
 
 /* "cta-policy=zero,max-ctas=16"; NULL is "". EXIT_CODE_USAGE names the word that is none. */
 bool nccl_wish_parse(const char *text, struct nccl_wish *wish, struct error *error);
-/* The same again, without what is left to NCCL. */
+/* Prints the wishes as nccl_wish_parse reads them, without what is left to NCCL. */
 void nccl_wish_print(const struct nccl_wish *wish, struct text *text);
 
 #endif

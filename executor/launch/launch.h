@@ -32,8 +32,8 @@ void launch_watch_call(struct segment *segment, int rank);
 /* Finds out from the environment who started this process; strings in `launcher` point into the
  * environment. EXIT_CODE_USAGE when it contradicts itself. */
 bool launcher_find(struct launcher *launcher, struct error *error);
-/* How the ranks of that launcher find each other, and how long (s) they wait until all are there.
- */
+/* How the ranks of that launcher find each other, and how long they wait (s) until all are
+ * there. */
 enum meets launcher_meets(const struct launcher *launcher);
 double launcher_join_timeout(const struct launcher *launcher);
 

@@ -42,7 +42,7 @@ struct meeting {
  * each other; EXIT_CODE_ENVIRONMENT when an address or port cannot be used. meeting_finish() frees
  * `meeting` in every case. */
 bool rendezvous_meet(const struct rendezvous *with, struct meeting *meeting, struct error *error);
-/* The same over TCP as mpi_share_descriptor over MPI. */
+/* Does over TCP what mpi_share_descriptor does over MPI. */
 bool rendezvous_share_descriptor(struct meeting *meeting, int *fd, struct error *error);
 /* Gives the sockets away: the new owner closes them. */
 void meeting_forget_sockets(struct meeting *meeting);

@@ -18,9 +18,9 @@ bool slurm_step_has_pmix(const struct segment *segment);
 
 /* Launcher: makes the pair of descriptors; `*rank_end` is for SLURM_STEP_RANK_FD. -1: none. */
 void slurm_step_hold(int *rank_end);
-/* Rank, after MPI_Init. */
+/* A rank calls this after MPI_Init, to give its connection to the launcher. */
 void slurm_step_share_connection(void);
-/* Launcher: when this process exits, after its messages, the step ends with `code`. */
+/* When the launcher's process exits, after its messages, the step ends with `code`. */
 void slurm_step_end(int code);
 
 #endif

@@ -22,8 +22,8 @@ struct tcp_listener {
  * to loopback, as Debian sets it up. EXIT_CODE_ENVIRONMENT says why it cannot. */
 bool tcp_listen(struct tcp_listener *listener, const char *host, int port, struct error *error);
 void tcp_stop_listening(struct tcp_listener *listener);
-/* The next connection that waits at the listening socket `fd`; -1 when none does, with the errno of
- * accept(). The caller closes it. */
+/* Returns the next connection that waits at the listening socket `fd`, or -1 when none does, with
+ * the errno of accept(). The caller closes it. */
 int tcp_accept(int fd);
 /* Is it "localhost", "127.0.0.1" or the like? */
 bool tcp_is_loopback(const char *host);
@@ -34,7 +34,8 @@ int tcp_connect(const char *host, int port, double deadline, struct error *error
 /* Milliseconds until the deadline, as poll() wants them: rounded up, from 0 to INT_MAX. */
 int tcp_milliseconds_to(double deadline);
 
-/* Send or receive all bytes; false when the connection broke or the deadline came. */
+/* These send or receive all bytes; they return false when the connection broke or the deadline
+ * came. */
 bool tcp_send(int fd, const void *data, size_t bytes, double deadline);
 bool tcp_receive(int fd, void *data, size_t bytes, double deadline);
 

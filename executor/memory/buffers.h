@@ -32,20 +32,22 @@ struct buffers {
 /* Bytes of address space that a rank should reserve for that program: plenty, because what is not
  * touched costs nothing and fragmentation must not end a run. */
 int64_t buffers_capacity(const struct schedule *schedule, int class);
-/* The same for the program that needs the most. */
+/* Returns the same for the program that needs the most. */
 int64_t buffers_most_capacity(const struct schedule *schedule);
 
 /* The resident buffers are taken at once, zeroed. `base` is zeroed memory that the caller owns; the
  * host's tier is mapped here, and holds as much as the program ever has there, no byte more. */
 bool buffers_init(struct buffers *buffers, const struct program *program, void *base,
 	int64_t capacity, struct error *error);
-/* The same in memory of a device, at the given addresses; all arguments are borrowed. The host may
- * be unable to touch that memory, so nothing is written. Both accounts then go in list order. */
+/* Does the same in memory of a device, at the given addresses; all arguments are borrowed. The host
+ * may be unable to touch that memory, so nothing is written. Both accounts then go in list order.
+ */
 void buffers_init_placed(struct buffers *buffers, const struct program *program,
 	const struct addresses *addresses, void *device_base, void *host_base);
 void buffers_finish(struct buffers *buffers);
 
-/* Take a buffer (counts in both accounts); give it back in the ledger; make its block reusable. */
+/* These take a buffer (it counts in both accounts), give it back in the ledger, and make its block
+ * reusable. */
 bool buffers_take(struct buffers *buffers, int buffer, struct error *error);
 void buffers_give(struct buffers *buffers, int buffer);
 void buffers_release(struct buffers *buffers, int buffer);

@@ -15,7 +15,8 @@
 
 /* Counts what any thread of the process allocates from now on; starts at zero. */
 void allocations_watch(void);
-/* Ends that; the bytes that were asked for meanwhile, whether or not they were freed again. */
+/* Ends that, and returns the bytes that were asked for meanwhile, whether or not they were freed
+ * again. */
 int64_t allocations_seen(void);
 /* From here on allocations of this thread are those of a library that manages its own memory (MPI),
  * and do not count. */

@@ -38,12 +38,13 @@ void event_wake(struct event *event);
 
 /* Seconds on the monotonic clock, which all processes of a machine share. */
 double clock_now(void);
-/* For polling what wakes nobody when it ends, such as a GPU: sleeps a hundredth of the seconds
- * waited so far, at least 20 us and at most 1 ms. */
+/* Sleeps a hundredth of the seconds waited so far, at least 20 us and at most 1 ms. It serves to
+ * poll what wakes nobody when it ends, such as a GPU. */
 void clock_nap(double waited);
-/* The same, which not even tests replace: for times that processes compare. */
+/* Tells the time as clock_now does, but not even tests replace it: for times that processes
+ * compare. */
 double clock_of_machine(void);
-/* For tests, before any thread starts: replaces clock_now(). */
+/* Replaces clock_now() in tests, before any thread starts. */
 void clock_use(double (*now)(void));
 
 #endif

@@ -32,7 +32,8 @@ bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedu
 bool gpu_choose_graphs(struct gpu *gpu, const struct segment *segment, const struct fault *fault,
 	struct error *error);
 
-/* Resident buffers from the mirror to the device, and back; between steps. */
+/* These copy resident buffers from the mirror to the device, and back. They may be called between
+ * steps only. */
 bool gpu_upload(struct gpu *gpu, const struct buffers *buffers, struct error *error);
 bool gpu_download(struct gpu *gpu, const struct buffers *buffers, struct error *error);
 

@@ -129,17 +129,19 @@ struct comm {
 
 struct segment;
 
-/* Through a segment that the ranks share. The comm borrows segment, kernels and context. */
+/* Opens the shm transport, through a segment that the ranks share. The comm borrows segment,
+ * kernels and context. */
 bool comm_open_shm(struct comm *comm, struct segment *segment, const struct kernels *kernels,
 	struct kernel_context *context, struct error *error);
-/* Moves nothing: runs the interpreter of one rank of any number, without the others. */
+/* Opens a transport that moves nothing: it runs the interpreter of one rank of any number, without
+ * the others. */
 void comm_open_null(struct comm *comm, int rank, int ranks);
 void comm_close(struct comm *comm);
 
 bool comm_run(struct comm *comm, const struct collective *collective);
-/* All-gather over all ranks of `bytes` each. The input is a block of the heap, as above. */
+/* Gathers `bytes` of every rank over all ranks. The input is a block of the heap, as above. */
 bool comm_exchange(struct comm *comm, const void *input, void *output, int64_t bytes);
-/* The same with a patience of its own, s. */
+/* Does the same with a patience of its own, s. */
 bool comm_exchange_within(
 	struct comm *comm, const void *input, void *output, int64_t bytes, double patience);
 bool comm_send(struct comm *comm, const struct comm_message *message);

@@ -29,13 +29,13 @@ struct nccl_buffers {
 	const char *how; /* "symmetric windows", "registered", or "not registered: " and why */
 };
 
-/* Must be called before the device is opened: sets where its arena comes from. */
+/* Sets where the device's arena comes from, so it must be called before the device is opened. */
 void nccl_buffers_prepare(struct device_cuda *device, const struct nccl_api *api);
 /* The part of the device's arena that the collectives of its program use. */
 struct nccl_memory nccl_buffers_of(const struct device_cuda *device);
 
-/* Registers it with all communicators of the world that were split from the first, if all ranks
- * can. `host` carries their answers, of which each rank's lies in a block of `heap`. */
+/* Registers the memory with all communicators of the world that were split from the first, if all
+ * ranks can. `host` carries their answers, of which each rank's lies in a block of `heap`. */
 bool nccl_buffers_open(struct nccl_buffers *buffers, const struct nccl_world *world,
 	struct nccl_memory memory, struct comm *host, struct heap *heap, struct arena *arena,
 	struct error *error);

@@ -30,7 +30,7 @@ bool nccl_world_open(struct nccl_world *world, struct segment *segment, struct c
 /* Leaves with all others, or aborts after a fault. */
 void nccl_world_close(struct nccl_world *world);
 
-/* Enqueues on collective->stream, by the communicator of its group. */
+/* Enqueues the collective on collective->stream, by the communicator of its group. */
 bool nccl_world_run(
 	const struct nccl_world *world, const struct collective *collective, struct error *error);
 
@@ -38,9 +38,10 @@ bool nccl_world_run(
  * when another rank's fault ended it. */
 bool nccl_world_settle(const struct nccl_world *world, void *comm, int result, const char *what,
 	struct error *error);
-/* An error after everything was done is a line for people: the results are valid. "": none. */
+/* Reports an error that came after everything was done: a line for people, since the results are
+ * valid. Does nothing when it is "". */
 void nccl_world_regret(const struct nccl_world *world, const struct error *error);
-/* Asks all for asynchronous errors; one aborts all. */
+/* Asks all communicators for asynchronous errors; one such error aborts all. */
 bool nccl_world_healthy(struct nccl_world *world, struct error *error);
 
 #endif

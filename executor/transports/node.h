@@ -53,13 +53,13 @@ bool node_agree(struct comm *comm, struct node_link *link, const struct collecti
 	struct members members);
 /* Is `theirs` what this rank has posted? Records the fault when it is not. */
 bool node_same(struct comm *comm, struct node_link *link, int peer, const struct post *theirs);
-/* Records the fault that a rank does not come. Always false. */
+/* Records the fault that a rank does not come. Always returns false. */
 bool node_hangs(struct comm *comm, struct node_link *link, const struct collective *c, int peer,
 	const char *last_seen);
 
 /* The input of the member at that position (or its buffer of an all-reduce), in its window. */
 const char *node_input(const struct node_link *link, const struct collective *c, int index);
-/* The member's output, if that is in its window too. */
+/* Returns the member's output, if that is in its window too. */
 const char *node_output(const struct node_link *link, const struct collective *c, int index);
 bool node_reaches(const struct node_link *link, const void *address, int64_t bytes);
 
@@ -73,7 +73,7 @@ void node_fetch(struct comm *comm, void *to, const void *from, int64_t bytes, bo
 
 /* --- messages.c --- */
 
-/* The n-th message of this rank in its direction. */
+/* Returns the n-th message of this rank in its direction. */
 struct parcel node_parcel(
 	const struct comm *comm, const struct node_link *link, const struct comm_message *message);
 /* Is `theirs` the message that this rank receives now? Records the fault when it is not. */
@@ -98,7 +98,8 @@ bool comm_run_in_node(struct comm *comm, struct node_link *link, const struct co
 
 /* --- ordered_sum.c --- */
 
-/* to[0..n) = the sum of `count` sources, floats in the declared tree; seeded faults included. */
+/* Computes to[0..n) = the sum of `count` sources, floats in the declared tree; seeded faults are
+ * included. */
 void comm_sum(struct comm *comm, const struct collective *c, void *to, const void *const *sources,
 	int count, int64_t n);
 

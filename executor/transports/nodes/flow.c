@@ -1,11 +1,11 @@
 /* Moves the data of a collective between machines, without spinning. */
 #include "executor/transports/nodes/state.h"
 
-/* Until a rank of another machine is called hung: later than inside a machine, whose ranks know
- * more exactly who is to blame. */
+/* A rank of another machine is called hung later than one of this machine, whose ranks know more
+ * exactly who is to blame. */
 #define NETWORK_PATIENCE(timeout) (1.5 * (timeout) + 2)
 
-/* A sleeper looks at the abort flag this often. */
+/* A sleeper looks at the abort flag after so many seconds. */
 #define NAP 0.1
 
 void nodes_begin(struct nodes *nodes)
@@ -38,7 +38,7 @@ void nodes_give_slots(struct nodes *nodes, struct transfer *t, int multiplicity)
 	nodes->next_slot += TRANSFER_DEPTH * transfer_slot_bytes(t);
 }
 
-/* For the watchdogs of this machine: this rank is there, and waits itself. */
+/* Tells the watchdogs of this machine that this rank is there, and waits itself. */
 static void beat(struct nodes *nodes)
 {
 	struct node_link *link = &nodes->link;
@@ -47,7 +47,7 @@ static void beat(struct nodes *nodes)
 	atomic_fetch_add(&board->beats, 1);
 }
 
-/* What this rank waits for; rather for what comes than for what goes. */
+/* Returns what this rank waits for: rather what comes than what goes. */
 static const struct transfer *first_unfinished(const struct nodes *nodes)
 {
 	const struct transfer *going = NULL;
@@ -99,7 +99,7 @@ static void start_piece(struct comm *comm, const struct collective *c, struct tr
 		comm->counters.wire_bytes += bytes / t->multiplicity;
 }
 
-/* Starts and notes what can be; false after a fault. */
+/* Starts and notes what is possible; returns false after a fault. */
 static bool advance(struct comm *comm, const struct collective *c, struct transfer *t)
 {
 	struct nodes *nodes = comm->state;
@@ -123,7 +123,7 @@ static bool has_piece(const struct transfer *t, int64_t piece)
 				      : transfer_finished(t) || (piece >= 0 && t->done > piece);
 }
 
-/* piece < 0: all of it, in both directions. */
+/* Waits for one piece from all; with piece < 0 for all of it, in both directions. */
 static bool await_piece(struct comm *comm, const struct collective *c, int64_t piece)
 {
 	struct nodes *nodes = comm->state;

@@ -1,4 +1,4 @@
-/* Who is where. */
+/* Finds which members of a group are on which machine. */
 #include "executor/transports/nodes/state.h"
 
 int nodes_of_rank(const struct nodes *nodes, int rank)

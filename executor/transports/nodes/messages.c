@@ -1,4 +1,5 @@
-/* Messages between stages of a pipeline: to ranks of other machines a parcel, then the data. */
+/* Messages between stages of a pipeline. What goes to a rank of another machine is a parcel, then
+ * the data. */
 #include "executor/transports/nodes/state.h"
 
 static enum wire_channel channel_of(enum direction direction)
@@ -24,7 +25,7 @@ static void reap(struct departures *d)
 		d->gone++;
 }
 
-/* Only so many are on their way at once. */
+/* A sender waits when BOARD_PARCELS messages are on their way. */
 static bool await_room(struct comm *comm, const struct comm_message *m, struct departures *d)
 {
 	double since = clock_now();

@@ -1,4 +1,4 @@
-/* MPI: who is where, and messages that are looked at now and then instead of all the time. */
+/* Finds by MPI who is where, and looks at its messages now and then instead of all the time. */
 #include "executor/transports/nodes/nodes.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "executor/transports/nodes/mpi_help.h"
 #include "executor/transports/nodes/transfer.h"
 
-/* Between two looks at messages on their way: short at first, for those that are nearly there; then
- * as long as costs a core little (docs/train.md). */
+/* The time between two looks at messages on their way is short at first, for those that are nearly
+ * there; then as long as costs a core little (docs/train.md). */
 #define NAP_SHORTEST 20e-6
 #define NAP_LONGEST  200e-6
 
@@ -40,7 +40,7 @@ static void set_defaults(void)
 		setenv(settings[i][0], settings[i][1], 0);
 }
 
-/* Something that all ranks find: one tells it. */
+/* Refuses something that all ranks find, so only the first one tells it. */
 static bool refuse(const char *message, struct error *error)
 {
 	return error_set(error, EXIT_CODE_USAGE, "%s", mpi.rank == 0 ? message : "");
@@ -56,7 +56,8 @@ static bool find_layout(struct layout *layout, struct error *error)
 	MPI_Comm_rank(mpi.node, &local);
 	layout->rank = mpi.rank;
 	layout->per_node = size;
-	/* Smallest and largest, in one reduction; and whether all are where they should be. */
+	/* One reduction finds the smallest and the largest size; the next one whether all ranks are
+	 * where they should be. */
 	mine[0] = -size;
 	mine[1] = size;
 	MPI_Allreduce(MPI_IN_PLACE, mine, 2, MPI_INT, MPI_MAX, mpi.world);
@@ -125,7 +126,7 @@ bool mpi_share_descriptor(int *fd, struct error *error)
 		*fd = open(path, O_RDWR | O_CLOEXEC);
 	}
 	int failure = *fd < 0 ? errno : 0;
-	/* The first one's must stay open until all have it. */
+	/* The first rank's descriptor must stay open until all have it. */
 	MPI_Barrier(mpi.node);
 	return failure == 0 || error_set(error, EXIT_CODE_ENVIRONMENT,
 				       "ranks of one node cannot share memory (%s): "
@@ -253,8 +254,8 @@ bool wire_open_mpi(struct wire *wire, int ranks, struct error *error)
 	(void)error;
 	if (w == NULL)
 		base_out_of_memory(sizeof(*w));
-	/* Two flows for each rank, of a header and the pieces on their way; and messages, of a
-	 * header and their data, of which one is received. */
+	/* Each rank has two flows, of a header and the pieces on their way. Messages have a header
+	 * and their data, and only one of them is received at a time. */
 	w->room = 2 * ranks * (TRANSFER_DEPTH + 1) + 2 * (BOARD_DIRECTIONS * BOARD_PARCELS + 1);
 	w->requests = calloc((size_t)w->room, sizeof(*w->requests));
 	w->messages = calloc((size_t)w->room, sizeof(struct wire_message *));

@@ -18,7 +18,8 @@ typedef char *help_text(const char *file, const char *topic, bool want_header, v
 
 static help_text *text_of;
 
-/* `peer hung up` is left out: a dead rank is named by us, with signal, step and operation. */
+/* Prints Open MPI's message. `peer hung up` is left out, because we name a dead rank ourselves,
+ * with signal, step and operation. */
 static int tell(const char *file, const char *topic, int want_header, ...)
 {
 	va_list values;

@@ -35,15 +35,15 @@ bool comm_open_nodes(struct comm *comm, const struct layout *layout, struct segm
  * are not numbered machine by machine, equally many on each, are EXIT_CODE_USAGE. An error that all
  * ranks find is told by the first one; it is "" for the others. */
 bool mpi_start(struct layout *layout, int expected, struct error *error);
-/* All ranks. */
+/* All ranks call this. */
 void mpi_stop(void);
-/* All ranks: `bytes` of each, in the order of ranks. */
+/* All ranks call this: `all` gets `bytes` of each, in the order of ranks. */
 void mpi_exchange(const void *own, void *all, int64_t bytes);
 /* All ranks of this machine take part: the first passes its descriptor (-1: it has none), each
  * other one gets a descriptor of its own for the same file, which it closes. */
 bool mpi_share_descriptor(int *fd, struct error *error);
 bool wire_open_mpi(struct wire *wire, int ranks, struct error *error);
-/* "Open MPI v4.1.4"; "" in a build without MPI. In static memory. */
+/* Returns a name like "Open MPI v4.1.4", in static memory; "" in a build without MPI. */
 const char *mpi_library(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The declared tree over ranks of several machines. */
+/* Sums in the declared tree over ranks of several machines. */
 #include <string.h>
 
 #include "executor/transports/nodes/state.h"
@@ -39,7 +39,7 @@ int nodes_subtrees(struct members members, int size)
 	return count_subtrees(members, 0, size);
 }
 
-/* What a sum of one machine is made of. */
+/* Says which members and elements the sums of one machine are made of. */
 struct part {
 	struct comm *comm;
 	const struct collective *c;
@@ -61,7 +61,7 @@ static char *sum_subtree(const struct part *part, int first, int count, char *to
 	return to + part->n * size;
 }
 
-/* Where the next sum goes. */
+/* Sums this machine's subtrees one after the other; returns where the next sum goes. */
 static char *sum_subtrees(const struct part *part, int first, int count, char *to)
 {
 	int left = left_size(count);
@@ -92,7 +92,7 @@ struct fold {
 	int64_t piece, n;
 };
 
-/* What brings the sums of that machine. */
+/* Returns the transfer that brings the sums of that machine. */
 static struct transfer *transfer_from(struct nodes *nodes, int node)
 {
 	for (int i = 0; i < nodes->n_transfers; i++) {
@@ -116,7 +116,8 @@ static char *next_partial(struct fold *f, int node)
 	return f->own - bytes;
 }
 
-/* The sum over positions [first, first + count): in `to`, or wherever when that is NULL. */
+/* Computes the sum over positions [first, first + count). It goes to `to`, or where it happens to
+ * be when that is NULL; returns where it is. */
 static char *fold(struct fold *f, int first, int count, char *to)
 {
 	const struct nodes *nodes = f->comm->state;

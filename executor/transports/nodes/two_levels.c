@@ -1,4 +1,4 @@
-/* The collectives of nodes.h. */
+/* Runs the collectives of nodes.h. */
 #include "executor/transports/nodes/state.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static void for_served(struct comm *comm, const struct collective *c,
 			serve(comm, c, i);
 }
 
-/* ... and for every member on another machine that serves this rank, one a machine. */
+/* Calls for every member on another machine that serves this rank; there is one on each machine. */
 static void for_serving(struct comm *comm, const struct collective *c,
 	void (*served)(struct comm *comm, const struct collective *c, int position))
 {
@@ -75,7 +75,7 @@ static void use_up(struct nodes *nodes)
 			nodes->transfers[i].used++;
 }
 
-/* The own part of all members' data, summed: to[0..count). */
+/* Sums this rank's part of all members' data: to[0..count). */
 static bool reduce_part(struct comm *comm, const struct collective *c, char *to)
 {
 	struct nodes *nodes = comm->state;
@@ -111,7 +111,7 @@ static char *output_at(const struct collective *c, int64_t element)
 	return (char *)c->output + element * comm_element_bytes(c->element);
 }
 
-/* What this rank contributes: its chunk, or the slice that it has reduced. */
+/* Returns what this rank contributes: its chunk, or the slice that it has reduced. */
 static char *own_chunk(const struct collective *c)
 {
 	if (c->kind == COLLECTIVE_ALL_REDUCE)
@@ -135,7 +135,7 @@ static void receive_chunk(struct comm *comm, const struct collective *c, int pos
 	t->data = output_at(c, place.first);
 }
 
-/* The chunk of the member at `index` from the window of the one at `from`. */
+/* Copies the chunk of the member at `index` from the window of the one at `from`. */
 static void copy_chunk(struct comm *comm, const struct collective *c, int index, int from)
 {
 	const struct nodes *nodes = comm->state;
@@ -176,7 +176,8 @@ static bool gather(struct comm *comm, const struct collective *c)
 	return true;
 }
 
-/* In place: a slice of this rank's buffer is overwritten only after this machine has summed. */
+/* Works in place: a slice of this rank's buffer is overwritten only after this machine has
+ * summed. */
 static bool all_reduce(struct comm *comm, const struct collective *c)
 {
 	struct nodes *nodes = comm->state;
@@ -194,7 +195,7 @@ static bool all_reduce(struct comm *comm, const struct collective *c)
 
 /* --- exchanges --- */
 
-/* Positions that this rank exchanges with. */
+/* Does this rank send to that position? */
 static bool sends_to(const struct collective *c, int position)
 {
 	return c->kind == COLLECTIVE_ALL_TO_ALL || position == comm_group_behind(&c->group);
@@ -214,7 +215,7 @@ static void exchange_over_wire(
 		nodes_add(comm->state, c, position, true, comm_sent(c, position))->data = from;
 }
 
-/* What the member of this machine has for the caller. */
+/* Fetches what a member of this machine has for the caller. */
 static bool fetch_given(struct comm *comm, const struct collective *c, int position, char *to)
 {
 	struct nodes *nodes = comm->state;
@@ -227,8 +228,9 @@ static bool fetch_given(struct comm *comm, const struct collective *c, int posit
 	return true;
 }
 
-/* Nothing is gathered or summed on the way: each pair of ranks by itself. What is for, and of, the
- * members lies one behind the other, or is all there is. */
+/* Exchanges data between each pair of ranks by itself, because nothing is gathered or summed on the
+ * way. In an all-to-all the members' chunks lie one behind the other; in a send-receive there is
+ * only one. */
 static bool exchange(struct comm *comm, const struct collective *c)
 {
 	struct nodes *nodes = comm->state;
@@ -282,8 +284,8 @@ static bool run_over_nodes(struct comm *comm, const struct collective *c)
 	return node_await(comm, link, c, own, PHASE_DONE);
 }
 
-/* Others of this machine must be able to read what was gathered: private memory is filled from the
- * window, part by part. */
+/* Gathers into private memory by way of the window, part by part, because the others of this
+ * machine must be able to read what was gathered. */
 static bool gather_through_bounce(struct comm *comm, const struct collective *c)
 {
 	struct nodes *nodes = comm->state;
@@ -335,7 +337,8 @@ static const struct transport transport_nodes = {.name = "nodes",
 	.progress = nodes_progress,
 	.finish = nodes_finish};
 
-/* Address space: pages come when they are touched. NULL: there is none. */
+/* Reserves address space, whose pages come when they are touched; returns NULL when there is
+ * none. */
 static char *reserve(int64_t bytes, struct error *error)
 {
 	void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
@@ -348,7 +351,7 @@ static char *reserve(int64_t bytes, struct error *error)
 	return NULL;
 }
 
-/* For the worst of all groups. */
+/* Returns the bytes that suffice for the worst of all groups. */
 static int64_t bytes_of_slots(const struct layout *layout)
 {
 	const int64_t piece = TRANSFER_PIECE * (int64_t)sizeof(int64_t);

@@ -22,7 +22,8 @@ struct wire_message {
 	struct wire_message *next;
 };
 
-/* Apart from one another: collectives, and messages of a pipeline in each direction. */
+/* Messages of one channel keep their order and do not wait for those of another: collectives have
+ * one, and messages of a pipeline one for each direction. */
 enum wire_channel { WIRE_COLLECTIVES, WIRE_FORWARD, WIRE_BACKWARD };
 
 struct wire_kind {
