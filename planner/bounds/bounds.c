@@ -38,14 +38,15 @@
  * everything saved for backward, the resident buffers, the parameters that are not resharded and
  * the gradients of earlier micro-batches: the first is the load's, the rest the shape's. At the
  * optimizer it is what the shape has there, whatever was saved before. Context and communicators
- * are added; what an allocator reserves beyond is not. In the host's memory is what is offloaded as
- * long as the rank runs. */
+ * are added; what an allocator reserves beyond is not. In the host's memory are
+ * the states that are offloaded (space/states.h). */
 #include "planner/bounds/bounds.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "planner/bounds/sampler.h"
+#include "planner/space/states.h"
 
 /* The first, one in the middle and the last; or the only one. */
 enum { PROBED_MICRO_BATCHES = 3 };
@@ -58,7 +59,6 @@ struct shape {
 	int64_t at_loss;                           /* bytes, without the load */
 	int64_t at_end;                            /* bytes at the optimizer */
 	int64_t fixed;                             /* bytes outside of buffers */
-	int64_t in_host;                           /* bytes of the host's memory */
 };
 
 static int64_t probed_micro_batches(const struct plan *plan)
@@ -164,7 +164,6 @@ static void measure_shape(struct sampler *sampler, const struct plan *plan, stru
 	const struct stands stands = bound_stands(&sample.schedule->programs[0], &sampler->arena);
 	shape->at_loss = bound_standing(&stands, bound_is_kept, OP_LOSS, &sampler->arena);
 	shape->at_end = bound_standing(&stands, is_shape, OP_OPTIMIZER, &sampler->arena);
-	shape->in_host = bound_in_host(&sample.schedule->programs[0]);
 }
 
 /* --- looking up ------------------------------------------------------------------------------- */
@@ -254,11 +253,12 @@ static int64_t memory_bound(const struct load *load, const struct shape *shape)
 	return max_i64(shape->at_loss + load->saved, shape->at_end) + shape->fixed;
 }
 
-static struct bound bound_of_stages(const struct topology *topology, const struct plan *plan,
-	const struct model *part, const struct load *load)
+static struct bound bound_of_stages(
+	struct sampler *sampler, const struct plan *plan, const struct model *part)
 {
-	return (struct bound){.time = fmax(bound_stages_time(topology, plan, part, &load->stages),
-				      plan_loader_time(plan)),
+	const struct load *load = load_find(sampler, plan, INT64_MAX);
+	double time = bound_stages_time(sampler->question->topology, plan, part, &load->stages);
+	return (struct bound){.time = fmax(time, plan_loader_time(plan)),
 		.memory = bound_stages_memory(plan, part, &load->stages),
 		.whole = true};
 }
@@ -270,7 +270,6 @@ static struct bound bound_with_shape(
 	return (struct bound){.time = time_bound(sampler->question->topology, plan, load, shape),
 		.memory = memory_bound(load, shape),
 		.network = work_of_step(plan, shape).wire * (1 - 1e-9),
-		.host = sampler->question->topology->devices_per_node * shape->in_host,
 		.whole = true};
 }
 
@@ -282,21 +281,35 @@ static struct bound bound_of_load(const struct plan *plan, const struct load *lo
 		.time = fmax(time, plan_loader_time(plan)) * (1 - 1e-9), .memory = load->saved};
 }
 
-/* Where the states alone are too large, neither load nor shape is looked at. A load is of the whole
- * model, of which a stage saves a part: it says nothing of what is too large for a stage. */
-static struct bound bound_of(struct sampler *sampler, const struct plan *plan, int64_t limit)
+static const struct model *part_of(struct sampler *sampler, const struct plan *plan)
 {
 	const struct division division = plan_division(plan);
-	const struct model *part =
-		divided_model(&sampler->divided, sampler->question->model, &division);
-	double states = (double)part->trained_count * bound_states(plan);
-	if (plan->mesh.pipeline == 1 && states > (double)limit)
-		return (struct bound){.memory = (int64_t)states};
-	const struct load *load =
-		load_find(sampler, plan, plan->mesh.pipeline > 1 ? INT64_MAX : limit);
-	return plan->mesh.pipeline > 1
-		       ? bound_of_stages(sampler->question->topology, plan, part, load)
-		       : bound_of_load(plan, load);
+	return divided_model(&sampler->divided, sampler->question->model, &division);
+}
+
+/* What a rank of a pipeline, or one that has no stages, surely holds of its states. */
+static double states_of(const struct plan *plan, const struct model *part, double mean)
+{
+	if (plan->mesh.pipeline > 1)
+		return mean;
+	return fmax((double)part->trained_count * bound_states(plan), mean);
+}
+
+/* Where the states alone are too large for a device or for a node's memory, neither load nor shape
+ * is looked at. A load is of the whole model, of which a stage saves a part: it says nothing of
+ * what is too large for a stage. */
+static struct bound bound_of(struct sampler *sampler, const struct plan *plan, int64_t limit)
+{
+	const struct model *part = part_of(sampler, plan);
+	const struct states mean = states_mean(sampler->question, plan);
+	double states = states_of(plan, part, mean.on_device);
+	struct bound bound = {.memory = (int64_t)states};
+	if (states <= (double)limit && !states_overflow(sampler->question, plan))
+		bound = plan->mesh.pipeline > 1
+				? bound_of_stages(sampler, plan, part)
+				: bound_of_load(plan, load_find(sampler, plan, limit));
+	bound.host = (int64_t)mean.in_node;
+	return bound;
 }
 
 static int64_t limit_of(const struct question *question)
@@ -339,9 +352,12 @@ void bounds_complete(struct bounds *bounds, const struct space *space, int index
 	if (bound->whole)
 		return;
 	const struct bound before = *bound;
-	*bound = bound_with_shape(sampler, plan, load_find(sampler, plan, INT64_MAX));
+	*bound = plan->mesh.pipeline > 1
+			 ? bound_of_stages(sampler, plan, part_of(sampler, plan))
+			 : bound_with_shape(sampler, plan, load_find(sampler, plan, INT64_MAX));
 	bound->time = fmax(bound->time, before.time);
 	bound->memory = max_i64(bound->memory, before.memory);
+	bound->host = before.host;
 }
 
 void bounds_complete_all(struct bounds *bounds, const struct space *space)

@@ -25,9 +25,10 @@ struct bounds {
 	struct sampler *sampler; /* what they were read off, for bounds_complete */
 };
 
-/* Of pipelines they are whole. Of plans whose states no device holds, the bound of memory is of
- * these alone, and there are no others; of those whose saved tensors none holds, bounds may be of
- * fewer; of all others they are of the load alone. bounds_finish frees what it allocates. */
+/* Of plans whose states no device or no node holds, the bounds of memory are of these alone, and
+ * there are no others. Of other pipelines they are whole. Of plans whose saved tensors no device
+ * holds, bounds may be of fewer; of all others they are of the load alone. bounds_finish frees what
+ * it allocates. */
 void bounds_build(
 	const struct question *question, const struct space *space, struct bounds *bounds);
 /* What ranks have of the model under the divisions of all plans, until bounds_finish. */

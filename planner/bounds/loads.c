@@ -3,7 +3,7 @@
 
 #include "schedule/fold/fold.h"
 
-/* Of blocks that are all alike; a model of one more says what each takes. */
+/* Of blocks that are all alike, behind dense ones; a model of one more says what each takes. */
 enum { PROBED_BLOCKS = 4 };
 
 /* The whole model on each rank: bounds.c and stages.c share it out. */
@@ -125,17 +125,18 @@ void load_measure(struct sampler *sampler, const struct plan *plan, struct load 
 		(double)(model->architecture.layers - few[1]->architecture.layers), &fewer, load);
 }
 
-/* The same model of few blocks, where there is one kind of them. */
+/* The same model of few blocks, where all are of one kind but for dense ones before them. */
 void sampler_make_few(struct sampler *sampler)
 {
 	struct architecture a = sampler->question->model->architecture;
 	struct error error = {0};
-	if (a.layers <= PROBED_BLOCKS + 1 || a.encoder_layers > 0 || a.dense_layers > 0 ||
-		a.moe_every > 1 || !trainable_is_all(&a.trainable))
+	int64_t few = a.dense_layers + PROBED_BLOCKS;
+	if (a.layers <= few + 1 || a.encoder_layers > 0 || a.moe_every > 1 ||
+		!trainable_is_all(&a.trainable))
 		return;
 	for (int i = 0; i < COUNT_OF(sampler->few); i++) {
 		struct model *model;
-		a.layers = PROBED_BLOCKS + i;
+		a.layers = few + i;
 		sampler->few[i] = model_build(&sampler->models, &a, &model, &error) ? model : NULL;
 	}
 }

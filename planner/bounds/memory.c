@@ -127,17 +127,6 @@ int64_t bound_standing(const struct stands *found, bool (*filter)(const struct b
 	return most;
 }
 
-int64_t bound_in_host(const struct program *program)
-{
-	int64_t bytes = 0;
-	for (int i = 0; i < program->n_buffers; i++) {
-		const struct buffer *buffer = &program->buffers[i];
-		if (buffer->resident && buffer_in_host(buffer))
-			bytes += buffer_times(buffer) * buffer->bytes;
-	}
-	return bytes;
-}
-
 int64_t bound_fixed_bytes(const struct schedule *schedule)
 {
 	struct fixed_memory fixed = schedule_fixed_memory(schedule);

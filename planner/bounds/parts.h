@@ -108,8 +108,6 @@ int64_t bound_standing(const struct stands *stands, bool (*filter)(const struct 
 /* What is saved for backward; what is there at the loss whatever is prefetched. */
 bool bound_is_load(const struct buffer *buffer);
 bool bound_is_kept(const struct buffer *buffer);
-/* Bytes that a rank keeps in the host's memory as long as it runs. */
-int64_t bound_in_host(const struct program *program);
 /* Process, or context and one communicator per group. */
 int64_t bound_fixed_bytes(const struct schedule *schedule);
 

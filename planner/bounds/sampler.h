@@ -21,8 +21,9 @@ struct sampler {
 	const struct question *question;
 	struct divided_models divided;
 	struct arena arena;
-	struct arena models;        /* `few` */
-	const struct model *few[2]; /* of PROBED_BLOCKS, and of one more; NULL: blocks differ */
+	struct arena models; /* `few` */
+	const struct model
+		*few[2]; /* of PROBED_BLOCKS alike, and of one more; NULL: blocks differ */
 	int n_loads, load_capacity, n_shapes, shape_capacity;
 	struct load *loads;
 	struct shape *shapes;

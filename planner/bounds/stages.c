@@ -19,6 +19,7 @@
 #include <math.h>
 
 #include "planner/bounds/parts.h"
+#include "planner/space/states.h"
 #include "schedule/pipeline/pipeline.h"
 #include "simulator/costs/costs.h"
 
@@ -118,17 +119,9 @@ static double most_shards(const struct plan *plan)
 	return (double)max_i64(plan_shard_ranks(plan), plan_expert_shard_ranks(plan));
 }
 
-static double moment_bytes(const struct plan *plan)
-{
-	return plan->optimizer == OPTIMIZER_SGD ? 0 : 2 * (double)dtype_bytes(plan->master_dtype);
-}
-
-/* Of a parameter between steps and in the last backward: master, moments, gradient. */
 static double sharded_bytes(const struct plan *plan)
 {
-	double master = (double)dtype_bytes(plan->master_dtype);
-	double gradient = (double)dtype_bytes(plan_gradient_shard_dtype(plan));
-	return (master + moment_bytes(plan) + gradient) / most_shards(plan);
+	return (states_kept(plan) + states_gradient(plan)) / most_shards(plan);
 }
 
 /* Has each stage of the rank gradients of a micro-batch before any of them has those of its last
@@ -157,7 +150,7 @@ static double whole_gradient_bytes(
 {
 	bool waits = plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->grad_accum > 1 &&
 		     !plan->sync_each_micro_batch && all_have_gradients(pipeline, rank, arena);
-	double shard = (double)dtype_bytes(plan_gradient_shard_dtype(plan)) / most_shards(plan);
+	double shard = states_gradient(plan) / most_shards(plan);
 	return waits ? fmax(0, (double)dtype_bytes(plan->reduce_dtype) - shard) : 0;
 }
 

@@ -70,16 +70,21 @@ static struct small_first *least_of(const struct queue *queue)
 	return least;
 }
 
-/* Of a pipeline, what its fullest stages hold, or one of them that holds more than others need. */
-static void complete(struct search *search, struct queue *queue, int index)
+/* Of a pipeline that has its turn again, what its fullest stages hold, or one of them that holds
+ * more than others need. */
+static void complete(struct search *search, struct queue *queue, struct small_first *least)
 {
+	int index = least->plan;
 	const struct plan *plan = &search->space.plans[index];
 	int64_t *bound = &search->bounds.of[index].memory, held;
+	bool again = search->bounds.of[index].whole;
 	bounds_complete(&search->bounds, &search->space, index);
-	if (plan->mesh.pipeline == 1)
+	least->bound = *bound;
+	least->whole = again || plan->mesh.pipeline == 1;
+	if (plan->mesh.pipeline == 1 || !again)
 		return;
 	evaluator_stages_overflow(&search->evaluator, plan, queue->least, &held);
-	*bound = max_i64(*bound, held);
+	least->bound = *bound = max_i64(*bound, held);
 	queue->least = min_i64(queue->least, *bound);
 	queue->completed++;
 }
@@ -113,9 +118,7 @@ static int queue_next(struct queue *queue, struct search *search, int64_t most)
 		}
 		if (is_raised(search, least))
 			continue;
-		complete(search, queue, plan);
-		least->bound = search->bounds.of[plan].memory;
-		least->whole = true;
+		complete(search, queue, least);
 	}
 	return -1;
 }

@@ -256,7 +256,8 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	if (!space_build(question, arena, &search->space, error))
 		return false;
 	bounds_build(question, &search->space, &search->bounds);
-	if (question->objective != OBJECTIVE_TIME || question->pareto)
+	bool by_bounds = question->objective != OBJECTIVE_TIME && question->wanted != WANTED_ANY;
+	if (by_bounds || question->pareto)
 		bounds_complete_all(&search->bounds, &search->space);
 	search->evaluator.known = bounds_models(&search->bounds);
 	evaluators_know(&search->workers, search->evaluator.known);

@@ -1,6 +1,7 @@
 /* Enumerates the plans in the product of the axes. */
 #include "planner/space/space.h"
 #include "planner/space/departures.h"
+#include "planner/space/states.h"
 #include "planner/space/wording.h"
 #include "schedule/resolve/resolve.h"
 
@@ -19,6 +20,7 @@ struct enumeration {
 	 * others. */
 	uint64_t used[KNOB_COUNT];
 	struct error unused[KNOB_COUNT];
+	bool leaves_out; /* some values were not tried */
 };
 
 /* --- listed values ---------------------------------------------------------------------------- */
@@ -278,6 +280,21 @@ static union knob_value plain_value(
 	return e->axes.of[axis].values[0];
 }
 
+/* In axes_in_order: the first axis behind those of the mesh, and the last of those that say what
+ * states there are. */
+static const enum knob_id behind_mesh = KNOB_PARAM_DTYPE, last_of_states = KNOB_CPU_OFFLOAD;
+
+/* Does the plan that was added last surely not fit, whatever the a-th axis and those behind it are?
+ * Where the plan that misses by least is wanted, no plan is too many. */
+static bool is_hopeless(const struct enumeration *e, int a)
+{
+	int states = 0;
+	while (axes_in_order[states] != last_of_states)
+		states++;
+	return a > states && e->question->wanted != WANTED_ALL &&
+	       states_overflow(e->question, &e->space->plans[e->space->n - 1]);
+}
+
 /* Adds the product of the axes from the a-th on, and leaves `point` as it was. False if no plan
  * could be made, with the first error. */
 static bool add_points(struct enumeration *e, int a, struct question *point, struct error *error)
@@ -285,6 +302,8 @@ static bool add_points(struct enumeration *e, int a, struct question *point, str
 	if (a == n_axes)
 		return add_point(e, point, error);
 	enum knob_id axis = axes_in_order[a];
+	if (axis == behind_mesh && !plan_has_mesh(point, error))
+		return false;
 	const struct axis *values = &e->axes.of[axis];
 	if (values->n == 0)
 		return add_points(e, a + 1, point, error);
@@ -293,7 +312,7 @@ static bool add_points(struct enumeration *e, int a, struct question *point, str
 	bool any = false;
 	bool plain = is_plain(e, axis, point);
 	const union knob_value usual = plain_value(e, axis, point);
-	int n = tried(e, axis, point);
+	int n = tried(e, axis, point), before_n = e->space->n;
 	for (int i = 0; i < n; i++) {
 		struct error mine = {0};
 		question_put(point, axis, plain ? usual : values->values[i]);
@@ -302,6 +321,10 @@ static bool add_points(struct enumeration *e, int a, struct question *point, str
 		if (!some && error->code == EXIT_CODE_OK)
 			*error = mine;
 		any = any || some;
+		if (e->space->n > before_n && is_hopeless(e, a)) {
+			e->leaves_out = true;
+			break;
+		}
 	}
 	knob_put(axis, &point->asked, before);
 	point->given = given;
@@ -394,7 +417,7 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 	space->first[STRATEGY_COUNT] = space->n;
 	if (space->n == 0)
 		return error_set(error, first.code, "%s", first.message);
-	if (all_used(&e, error) && all_pulled(&e, error))
+	if (e.leaves_out || (all_used(&e, error) && all_pulled(&e, error)))
 		return true;
 	space_finish(space);
 	return false;

@@ -331,14 +331,25 @@ static bool batch_arithmetic(
 /* --- the whole -----------------------------------------------------------------------------------
  */
 
-bool plan_resolve(const struct question *question, struct arena *arena, struct plan *plan,
-	struct error *error)
+static bool begin(const struct question *question, struct plan *plan, struct error *error)
 {
 	*plan = question->asked;
 	plan->mesh = (struct mesh){1, 1, 1, 1, 1, 1};
 	take_defaults(plan, question);
 	adapt_to_runtime(plan, question);
-	if (!lay_out_mesh(plan, question, error) || !batch_arithmetic(plan, question, error) ||
+	return lay_out_mesh(plan, question, error);
+}
+
+bool plan_has_mesh(const struct question *question, struct error *error)
+{
+	struct plan plan;
+	return begin(question, &plan, error);
+}
+
+bool plan_resolve(const struct question *question, struct arena *arena, struct plan *plan,
+	struct error *error)
+{
+	if (!begin(question, plan, error) || !batch_arithmetic(plan, question, error) ||
 		!plan_check(plan, question->model, question->topology, error))
 		return false;
 	plan_normalise(plan, arena);

@@ -11,6 +11,10 @@
 bool plan_resolve(const struct question *question, struct arena *arena, struct plan *plan,
 	struct error *error);
 
+/* Can the devices be laid out as the axes of the question ask, whatever its other knobs are? Where
+ * not, plan_resolve has the same error. */
+bool plan_has_mesh(const struct question *question, struct error *error);
+
 /* Other values than the defaults that the user gave and that mean nothing under the resolved plan:
  * DDP's buckets are no units, NO_SHARD gathers nothing. EXIT_CODE_USAGE. A search that tries many
  * strategies does not ask. */

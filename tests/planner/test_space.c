@@ -2,8 +2,10 @@
 #include "support.h"
 
 #include <limits.h>
+#include <string.h>
 
 #include "planner/space/space.h"
+#include "planner/space/states.h"
 
 struct fixture {
 	struct arena arena;
@@ -494,6 +496,50 @@ static void test_virtual_stages(void **state)
 	}
 }
 
+/* The plan's index in a space; -1: it is not there. */
+static int find_plan(const struct space *space, const struct plan *plan)
+{
+	for (int i = 0; i < space->n; i++)
+		if (knobs_alike_but(0, &space->plans[i], plan) &&
+			memcmp(&space->plans[i].mesh, &plan->mesh, sizeof(plan->mesh)) == 0)
+			return i;
+	return -1;
+}
+
+/* Where only plans that fit are wanted, those whose states fit no device, or no node, are left out,
+ * but for one of each kind; all others are there. */
+static void test_hopeless_states(void **state)
+{
+	(void)state;
+	static const char *const questions[][3] = {{"llama-3-70b", "dgx-a100-40gb", "none"},
+		{"llama-3-70b", "dgx-h100", "parameters"}, {"llama-2-7b", "dgx-a100-40gb", "none"}};
+	static const bool any_left_out[] = {true, true, false};
+	for (int q = 0; q < COUNT_OF(questions); q++) {
+		struct fixture f;
+		struct space fewer;
+		struct error error = {0};
+		int left_out = 0;
+		begin(&f, questions[q][0], questions[q][1]);
+		struct topology topology = *f.question.topology;
+		topology.host.memory_bytes = INT64_C(1) << 40;
+		f.question.topology = &topology;
+		fix(&f, "cpu_offload", questions[q][2]);
+		build(&f);
+		f.question.wanted = WANTED_BEST;
+		assert_true(space_build(&f.question, &f.arena, &fewer, &error));
+		assert_true(fewer.n > 0);
+		for (int i = 0; i < f.space.n; i++)
+			if (find_plan(&fewer, &f.space.plans[i]) < 0) {
+				assert_true(states_overflow(&f.question, &f.space.plans[i]));
+				left_out++;
+			}
+		assert_int_equal(fewer.n + left_out, f.space.n);
+		assert_int_equal(left_out > f.space.n / 2, any_left_out[q]);
+		space_finish(&fewer);
+		end(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -516,6 +562,7 @@ int main(void)
 		cmocka_unit_test(test_every_list_is_an_axis),
 		cmocka_unit_test(test_virtual_stages),
 		cmocka_unit_test(test_wording),
+		cmocka_unit_test(test_hopeless_states),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
