@@ -117,7 +117,9 @@ static void add_value(struct variation *v, enum knob_id id, union knob_value val
 static void vary_strategy(struct variation *v, enum strategy strategy)
 {
 	struct question question = question_of(v->question, v->plan);
-	int64_t group = axes_natural_group(v->question->topology);
+	const struct mesh *mesh = &v->plan->mesh;
+	int64_t group = axes_natural_group(
+		v->question->topology, mesh->tensor * mesh->context * mesh->pipeline);
 	if (strategy_is_hybrid(strategy) && strategy_is_hybrid(v->plan->strategy))
 		group = v->plan->mesh.shard;
 	if (strategy_is_hybrid(strategy) && group == 0)

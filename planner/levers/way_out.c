@@ -226,22 +226,11 @@ static const char *node_name(const char *name)
 	return rest > name && *rest == 'x' ? rest + 1 : name;
 }
 
-/* Ranks that share a sequence, as far as the user has said. */
-static int64_t ranks_together(const struct question *question)
-{
-	static const enum knob_id axes[] = {KNOB_TENSOR, KNOB_CONTEXT, KNOB_PIPELINE};
-	int64_t ranks = 1;
-	for (int i = 0; i < COUNT_OF(axes); i++)
-		if (question_gives(question, axes[i]))
-			ranks *= max_i64(1, knob_get(axes[i], &question->asked).number);
-	return ranks;
-}
-
 /* So many nodes that more would be of no use; 0: no more can be had, or the batch is too small. */
 static int64_t many_nodes(const struct question *question)
 {
 	const struct topology *topology = question->topology;
-	int64_t together = ranks_together(question), nodes = topology->nodes * MANY_TIMES;
+	int64_t together = question_ranks_together(question), nodes = topology->nodes * MANY_TIMES;
 	if (topology->network.kind == NETWORK_NONE)
 		return 0;
 	for (; nodes > topology->nodes; nodes /= 2) {

@@ -137,14 +137,25 @@ int64_t axes_first_group(
 	return groups->n > 0 ? groups->values[0].number : 0;
 }
 
-int64_t axes_natural_group(const struct topology *topology)
+int64_t axes_natural_group(const struct topology *topology, int64_t together)
 {
 	int64_t groups[SPACE_VALUES_MAX], best = 0;
+	int64_t ranks = topology_devices(topology) / together;
 	int n = space_shard_groups(topology, groups);
 	for (int i = 0; i < n; i++)
-		if (groups[i] <= topology->devices_per_node)
+		if (groups[i] * together <= topology->devices_per_node && groups[i] < ranks &&
+			ranks % groups[i] == 0)
 			best = groups[i];
 	return best;
+}
+
+int64_t question_ranks_together(const struct question *question)
+{
+	int64_t ranks = 1;
+	for (int i = 0; i < KNOBS_OF_AXES; i++)
+		if (question_gives(question, knobs_of_axes[i]))
+			ranks *= max_i64(1, knob_get(knobs_of_axes[i], &question->asked).number);
+	return ranks;
 }
 
 /* Parameters that stay sharded over the devices of a node need no network in backward. Other groups

@@ -54,8 +54,11 @@ int space_levers(const struct question *question, const struct plan *plan, enum 
  * fill whole nodes or divide a node equally. Returns their number. */
 int space_shard_groups(const struct topology *topology, int64_t groups[SPACE_VALUES_MAX]);
 
-/* The shard group that fills a node, else the largest; 0 when there is none. */
-int64_t axes_natural_group(const struct topology *topology);
+/* The shard group that fills a node of which `together` ranks divide the model, else the largest; 0
+ * when there is none. */
+int64_t axes_natural_group(const struct topology *topology, int64_t together);
+/* How many ranks divide the model, as far as the question gives it. */
+int64_t question_ranks_together(const struct question *question);
 
 /* Without a batch option: the most tokens per step for which micro-batches grow (the batch of
  * Llama 2, Touvron et al. 2023, section 2). */

@@ -9,9 +9,10 @@ bool usual_of(const struct question *question, enum strategy strategy, struct ar
 	struct question silent = *question;
 	struct plan plan;
 	question_put(&silent, KNOB_STRATEGY, (union knob_value){.choice = (int)strategy});
-	if (strategy_is_hybrid(strategy) && !question_gives(question, KNOB_SHARD_GROUP))
-		question_put(&silent, KNOB_SHARD_GROUP,
-			(union knob_value){.number = axes_natural_group(question->topology)});
+	int64_t group = axes_natural_group(question->topology, question_ranks_together(question));
+	if (group > 0 && strategy_is_hybrid(strategy) &&
+		!question_gives(question, KNOB_SHARD_GROUP))
+		question_put(&silent, KNOB_SHARD_GROUP, (union knob_value){.number = group});
 	if (!axes_resolve(&silent, arena, &usual->plan, error))
 		return false;
 	silent = *question;

@@ -347,6 +347,31 @@ static bool strategy_plan(
 	return axes_resolve(&usual, e->arena, plan, error);
 }
 
+/* Of so many ranks, a smaller shard group than all of them is none. */
+static bool no_group(const struct question *question, enum strategy strategy, struct error *error)
+{
+	int64_t ranks = topology_devices(question->topology) / question_ranks_together(question);
+	return error_set(error, EXIT_CODE_USAGE,
+		"%lld ranks have no shard group that is smaller: it is %s", (long long)ranks,
+		strategy == STRATEGY_HYBRID_SHARD ? "FULL_SHARD" : "SHARD_GRAD_OP");
+}
+
+/* Does the user divide the model over so many ranks that no shard group is left to choose? */
+static bool divides_too_far(const struct question *question, enum strategy strategy)
+{
+	int64_t together = question_ranks_together(question), groups[SPACE_VALUES_MAX];
+	int64_t ranks = topology_devices(question->topology) / together;
+	int n = space_shard_groups(question->topology, groups);
+	if (together == 1 || !strategy_is_hybrid(strategy) ||
+		question_gives(question, KNOB_SHARD_GROUP) ||
+		question->only[KNOB_SHARD_GROUP].n > 0)
+		return false;
+	for (int i = 0; i < n; i++)
+		if (groups[i] < ranks && ranks % groups[i] == 0)
+			return false;
+	return true;
+}
+
 static bool add_strategy(
 	struct enumeration *e, enum strategy strategy, bool by_name, struct error *error)
 {
@@ -359,15 +384,14 @@ static bool add_strategy(
 			runtime_names[plan.runtime], strategy_names[plan.strategy],
 			strategy_names[plan.strategy]);
 	if (!axes_fill(e->question, &plan, by_name, e->arena, &e->axes))
-		return error_set(error, EXIT_CODE_USAGE,
-			"%lld ranks have no shard group that is smaller: it is %s",
-			(long long)topology_devices(e->question->topology),
-			strategy == STRATEGY_HYBRID_SHARD ? "FULL_SHARD" : "SHARD_GRAD_OP");
+		return no_group(e->question, strategy, error);
 	if (!wording_narrow(e->question, &plan, e->arena, &e->axes, &e->strategy, error))
 		return false;
 	if (!usual_of(e->question, strategy, e->arena, &e->usual, error))
 		return false;
 	e->space->same_batch = e->space->same_batch && e->axes.same_batch;
+	if (divides_too_far(e->question, strategy))
+		return no_group(e->question, strategy, error);
 	return add_points(e, 0, &e->strategy, error);
 }
 

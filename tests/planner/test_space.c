@@ -405,6 +405,20 @@ static void test_strategies_that_cannot_be(void **state)
 	assert_true(f.space.n > 0);
 	assert_int_equal(f.space.plans[0].mesh.replicate, 1);
 	end(&f);
+	/* Where ranks divide the model, groups are smaller; of two groups of eight there is none.
+	 */
+	begin(&f, "llama-2-7b", "2xdgx-a100-80gb");
+	fix(&f, "tensor", "4");
+	build(&f);
+	int hybrid = f.space.first[STRATEGY_HYBRID_SHARD];
+	assert_null(f.space.impossible[STRATEGY_HYBRID_SHARD]);
+	assert_int_equal(f.space.plans[hybrid].strategy, STRATEGY_HYBRID_SHARD);
+	assert_int_equal(f.space.plans[hybrid].mesh.shard, 2);
+	space_finish(&f.space);
+	fix(&f, "tensor", "8");
+	build(&f);
+	assert_non_null(strstr(f.space.impossible[STRATEGY_HYBRID_SHARD], "2 ranks"));
+	end(&f);
 }
 
 static void test_contradictions(void **state)
