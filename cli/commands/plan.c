@@ -28,8 +28,11 @@ static bool print_answer(const struct arguments *arguments, const struct asked *
 		report_answer_json(&asked->question, &asked->text, answer, &text);
 	else if (argument_given(arguments, "explain"))
 		report_answer_text(&asked->question, answer, &style, &text);
-	else
+	else {
 		report_screen_text(&asked->question, answer, &style, &text);
+		text_add(&text, answer->n_front > 0 ? "\n" : "");
+		report_front_text(answer, &style, &text);
+	}
 	/* With "-o -" the plan file goes to stdout. */
 	bool aside = file != NULL && strcmp(file, "-") == 0 && answer->chosen != NULL;
 	bool ok = aside ? output_aside(&text) : output_text(&text, error);

@@ -144,7 +144,7 @@ const char *defend_too_large(const struct prediction *prediction, struct arena *
 	int64_t limit = prediction->memory_limit_bytes;
 	struct text text = {0};
 	if (prediction_overflows_host(prediction)) {
-		text_add(&text, "does not fit: offload takes ");
+		text_add(&text, "does not fit: needs ");
 		add_bytes(&text, (double)prediction->host_memory_bytes);
 		text_add(&text, " of a host's ");
 		add_bytes(&text, (double)prediction->host_memory_limit_bytes);

@@ -151,9 +151,12 @@ static void front_grid(const struct answer *answer, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"plan", GRID_WRAP}, {"step time", GRID_RIGHT},
 		{"tokens/s/GPU", GRID_RIGHT}, {"peak memory", GRID_RIGHT},
-		{"host memory", GRID_RIGHT}, {"sent/rank", GRID_RIGHT}, {"fits", GRID_LEFT}};
+		{"sent/rank", GRID_RIGHT}, {"host memory", GRID_RIGHT}};
+	bool offloads = false;
 
-	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < answer->n_front; i++)
+		offloads = offloads || answer->front[i].prediction.host_memory_bytes > 0;
+	grid_init(grid, columns, COUNT_OF(columns) - !offloads);
 	for (int i = 0; i < answer->n_front; i++) {
 		const struct candidate *candidate = &answer->front[i];
 		const struct prediction *p = &candidate->prediction;
@@ -167,9 +170,9 @@ static void front_grid(const struct answer *answer, struct grid *grid)
 		grid_add_value(grid, p->tokens_per_s_per_gpu, "%s",
 			format_tokens(tokens, p->tokens_per_s_per_gpu));
 		grid_add_bytes(grid, (double)p->peak_memory_bytes);
-		grid_add_bytes(grid, (double)p->host_memory_bytes);
 		grid_add_bytes(grid, p->wire_bytes_per_rank);
-		grid_add(grid, "%s", fits_names[p->fits]);
+		if (offloads)
+			grid_add_bytes(grid, (double)p->host_memory_bytes);
 	}
 }
 
@@ -356,7 +359,7 @@ static void add_comparison(
 	add_reasons(answer, SHOWN_CANDIDATES, style, text);
 }
 
-static void add_front(const struct answer *answer, const struct style *style, struct text *text)
+void report_front_text(const struct answer *answer, const struct style *style, struct text *text)
 {
 	struct grid grid;
 
@@ -496,7 +499,7 @@ void report_answer_text(const struct question *question, const struct answer *an
 		put_said_by(answer->n_said_by, answer->said_by, text);
 	}
 	add_comparison(answer, style, text);
-	add_front(answer, style, text);
+	report_front_text(answer, style, text);
 	add_options(answer, style, text);
 	report_levers_text(answer, style, text);
 	report_way_out_text(answer, style, text);

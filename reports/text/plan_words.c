@@ -242,8 +242,11 @@ void add_memory_figure(
 	else if (room > 0)
 		text_printf(text, " (80 %% sure: up to %s)",
 			format_bytes(bytes, (double)p->peak_memory_bytes + room));
+	/* What the peak may exceed the device by comes out of the cache. */
+	bool beyond = (double)p->peak_memory_bytes + room > (double)p->memory_limit_bytes;
 	if (cache > 0.02 * (double)p->memory_limit_bytes)
-		text_printf(text, ", %s of it cache", format_bytes(bytes, cache));
+		text_printf(text, beyond ? ", %s of it can be freed" : ", %s of it cache",
+			format_bytes(bytes, cache));
 }
 
 void add_missing_memory(

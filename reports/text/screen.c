@@ -10,8 +10,8 @@ enum {
 	WARNINGS_SHOWN = 3,
 };
 
-/* A smaller gain in time per token is not worth a line. */
-#define LEAST_GAIN 0.005
+/* A smaller gain in time per token is not worth blocks that differ; --explain lists it. */
+#define LEAST_GAIN 0.02
 /* A plan slower by less than this may be called the fastest. */
 #define NO_SLOWER 0.0005
 

@@ -12,6 +12,8 @@
 /* The answer on one screen: 24 lines of 100 columns, which a narrower terminal folds. */
 void report_screen_text(const struct question *question, const struct answer *answer,
 	const struct style *style, struct text *text);
+/* The plans of `--pareto`; nothing where they were not asked for. */
+void report_front_text(const struct answer *answer, const struct style *style, struct text *text);
 /* The full answer: the chosen plan, the comparison of strategies, reasons, sensitivities. */
 void report_answer_text(const struct question *question, const struct answer *answer,
 	const struct style *style, struct text *text);

@@ -93,6 +93,12 @@ def check_compared(box, expect):
     expect('fused-linear loss' in kept.partition('\nUse ')[0], f"the plan's own loss: {kept}")
 
 
+def check_front(box, expect):
+    """--pareto shows its plans below the screen, without --explain too."""
+    shown = box.run('plan', 'llama-3-8b', 'dgx-h100', '--global-batch', '64', '--pareto').out
+    expect(re.search(r'\nMore .*\n\nNo plan beats these', shown), f'--pareto: {shown}')
+
+
 def main(binary, update):
     expect = support.Expectations()
     expect(too_large('x' * (COLUMNS + 1)) and too_large('x\n' * (LINES + 1)) and
@@ -107,6 +113,7 @@ def main(binary, update):
             if ' local ' not in question:  # which is another machine elsewhere
                 found += f'$ shardplan plan {question}\n{done.out}\n'
         check_compared(box, expect)
+        check_front(box, expect)
         narrow = on_terminal(box, NARROW, 'plan', *QUESTIONS[2].split())
         expect(narrow.split() == box.run('plan', *QUESTIONS[2].split()).out.split(),
                f'a narrow terminal shows the same words, got:\n{narrow}')
