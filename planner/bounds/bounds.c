@@ -46,7 +46,6 @@
 #include <stdlib.h>
 
 #include "planner/bounds/sampler.h"
-#include "planner/space/states.h"
 
 /* The first, one in the middle and the last; or the only one. */
 enum { PROBED_MICRO_BATCHES = 3 };

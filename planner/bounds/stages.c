@@ -19,7 +19,6 @@
 #include <math.h>
 
 #include "planner/bounds/parts.h"
-#include "planner/space/states.h"
 #include "schedule/pipeline/pipeline.h"
 #include "simulator/costs/costs.h"
 

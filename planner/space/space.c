@@ -1,7 +1,6 @@
 /* Enumerates the plans in the product of the axes. */
 #include "planner/space/space.h"
 #include "planner/space/departures.h"
-#include "planner/space/states.h"
 #include "planner/space/wording.h"
 #include "schedule/resolve/resolve.h"
 

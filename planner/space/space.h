@@ -41,4 +41,20 @@ bool space_divide(const struct question *question, struct question *other);
 bool usual_plan(const struct question *question, const struct plan *plan, struct arena *arena,
 	struct plan *usual);
 
+/* states.c: what a trained parameter has beside its value for compute, namely the master copy, the
+ * optimizer's moments and the gradient. Known from a plan alone, before any schedule. Bytes of one
+ * parameter, between steps and in the last backward: master and moments; gradient. */
+double states_kept(const struct plan *plan);
+double states_gradient(const struct plan *plan);
+
+/* Every copy of the model has each state on some rank, so the fullest rank holds at least the mean,
+ * and so does the fullest node. */
+struct states {
+	double on_device; /* bytes of a rank at the update; 0 where units are offloaded */
+	double in_node; /* bytes of the memory of a node's host; 0 unless all units are offloaded */
+};
+struct states states_mean(const struct question *question, const struct plan *plan);
+/* Does no device hold as much, or no node? */
+bool states_overflow(const struct question *question, const struct plan *plan);
+
 #endif

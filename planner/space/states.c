@@ -1,5 +1,6 @@
 /* What the states of a plan surely take. */
-#include "planner/space/states.h"
+#include "planner/space/space.h"
+#include "simulator/simulator.h"
 
 double states_kept(const struct plan *plan)
 {

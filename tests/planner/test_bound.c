@@ -4,7 +4,7 @@
 
 #include "planner/bounds/bounds.h"
 #include "planner/evaluation/evaluation.h"
-#include "planner/space/states.h"
+#include "planner/space/space.h"
 #include "simulator/simulator.h"
 
 #include <math.h>

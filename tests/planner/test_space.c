@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "planner/space/space.h"
-#include "planner/space/states.h"
 
 struct fixture {
 	struct arena arena;
