@@ -304,14 +304,6 @@ struct activation_rules plan_activation_rules(
 	};
 }
 
-struct activation_rules plan_block_activation_rules(
-	const struct plan *plan, enum device_generation generation, int64_t block)
-{
-	struct activation_rules rules = plan_activation_rules(plan, generation);
-	rules.drop_attention = plan_block_checkpointing(plan, block) == CHECKPOINTING_SELECTIVE;
-	return rules;
-}
-
 /* Lists the keys of a plan but for the mesh. */
 static void fields_of_plan(struct field fields[KNOB_IN_MESH + 1])
 {

@@ -161,7 +161,7 @@ int32_t rows_at(const struct rows *rows, int64_t place)
 	return place >= 0 && place < rows->n ? rows->of[place] : 0;
 }
 
-bool rows_have(const struct rows *rows, int32_t value)
+static bool rows_have(const struct rows *rows, int32_t value)
 {
 	for (int32_t i = 0; i < rows->n; i++)
 		if (rows->of[i] == value)

@@ -25,7 +25,6 @@ extern const struct field_decoded rows_decoded, reshard_decoded, wrap_decoded, c
 
 /* The value at a place; 0 outside of the rows. */
 int32_t rows_at(const struct rows *rows, int64_t place);
-bool rows_have(const struct rows *rows, int32_t value);
 /* Rows with one value for all blocks or units. */
 struct rows rows_of_name(const char *const *names, int value);
 struct rows rows_of_checkpointing(enum checkpointing kind);
@@ -38,9 +37,6 @@ bool wrap_equal(const struct wrap_policy *a, const struct wrap_policy *b);
 enum checkpointing plan_block_checkpointing(const struct plan *plan, int64_t block);
 /* How many of `blocks` blocks are checkpointed that way. */
 int64_t plan_count_checkpointing(const struct plan *plan, enum checkpointing kind, int64_t blocks);
-/* Which tensors a block saves: plan_activation_rules without what selective checkpointing drops. */
-struct activation_rules plan_block_activation_rules(
-	const struct plan *plan, enum device_generation generation, int64_t block);
 
 /* Would selective checkpointing keep the result of this leaf of a block? Else it computes it again.
  */

@@ -5,7 +5,7 @@
 
 enum { FLUSH_BYTES = 1 << 16 };
 
-void printer_flush(struct printer *printer)
+static void printer_flush(struct printer *printer)
 {
 	if (printer->hashing == NULL)
 		return;

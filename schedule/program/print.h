@@ -9,7 +9,6 @@ struct printer {
 	struct text *text;
 	struct hashing *hashing; /* NULL: they are kept */
 };
-void printer_flush(struct printer *printer);
 
 /* `indices` holds the slices of the operation. */
 void print_op(struct printer *printer, const struct op *op, const int *indices, int index);

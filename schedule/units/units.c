@@ -89,7 +89,8 @@ int64_t unit_shard_bytes(const struct unit *unit, const struct plan *plan)
 /* --- frozen and trained ------------------------------------------------------------------------
  */
 
-const char *unit_twin_name(const char *name, struct arena *arena)
+/* Names the unit of trained parameters beside a unit of frozen ones: "NAME:trained". */
+static const char *unit_twin_name(const char *name, struct arena *arena)
 {
 	return arena_printf(arena, "%s:trained", name);
 }

@@ -75,9 +75,6 @@ int64_t unit_shard_bytes(const struct unit *unit, const struct plan *plan);
 /* "model.layers.0", or "model.layers.0..1" for several. */
 const char *unit_name(const struct model *model, struct wrapped wrapped, struct arena *arena);
 
-/* The name of the unit of trained parameters beside a unit of frozen ones: "NAME:trained". */
-const char *unit_twin_name(const char *name, struct arena *arena);
-
 /* The units of a plan; units[0] is the root, possibly without parameters. Every parameter belongs
  * to the innermost unit that contains it. */
 int units_build(const struct plan *plan, const struct model *model, struct arena *arena,

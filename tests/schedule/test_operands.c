@@ -135,7 +135,8 @@ static bool is_selective(const struct sample *s, const struct op *op)
 static int64_t saves(const struct sample *s, const struct op *op)
 {
 	struct activation_rules rules =
-		plan_block_activation_rules(&s->plan, s->topology->device.generation, op->layer);
+		plan_activation_rules(&s->plan, s->topology->device.generation);
+	rules.drop_attention = is_selective(s, op);
 	return model_saved_bytes(s->model, op->first_module, op->end_module, &rules,
 		s->plan.micro_batch, s->plan.seq_len);
 }

@@ -37,9 +37,6 @@ static void test_decoding(void **state)
 		assert_int_equal(s.schedule->programs->units[1 + l].reshard_group,
 			plan_reshard_group_at(plan, l));
 		assert_int_equal(plan_offload_at(plan, l), OFFLOAD_NONE);
-		assert_int_equal(
-			plan_block_activation_rules(plan, GENERATION_AMPERE, l).drop_attention,
-			l >= 8 && l < 12);
 	}
 	assert_int_equal(s.schedule->programs->units[0].reshard_group, 0);
 	assert_false(plan_offloads_any(plan));
