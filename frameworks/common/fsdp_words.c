@@ -76,15 +76,13 @@ bool import_fsdp1_strategy(
 		text);
 }
 
-bool import_wrap(struct importing *importing, const char *policy, const char *block_class,
-	const char *least, const char *no_policy, struct error *error)
+bool import_wrap(struct importing *importing, const char *policy, const char *least,
+	const char *no_policy, struct error *error)
 {
 	const char *text = import_text(importing, policy, no_policy);
 	const char *path = import_find(importing, policy) != NULL ? policy : NULL;
 	int64_t count;
 
-	if (block_class != NULL)
-		importing->imported->block_class = import_text(importing, block_class, NULL);
 	if (strcasecmp(text, "TRANSFORMER_BASED_WRAP") == 0) {
 		import_set(importing, KNOB_WRAP, "block", path);
 	} else if (strcasecmp(text, "NO_WRAP") == 0) {

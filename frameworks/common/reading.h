@@ -32,7 +32,6 @@ struct imported {
 	/* The model as the file names it, or a config.json in one line with what the file spells
 	 * out; NULL: neither. */
 	const char *model;
-	const char *block_class;
 	struct import_shape shape;
 	bool has_ranks; /* `gpus` is among the settings */
 	/* Embedding and head are units of their own, and the tail is not resharded: import_settle.
@@ -110,10 +109,9 @@ bool import_mesh(struct importing *importing, int64_t replicate, int64_t shard, 
 /* FULL_SHARD or fully_shard's enum in any case, or its number: sets strategy; FSDP1. */
 bool import_fsdp1_strategy(
 	struct importing *importing, const char *path, const char *otherwise, struct error *error);
-/* Reads auto_wrap_policy, class and min_num_params below `prefix`. `no_policy`: the meaning of
- * absence. */
-bool import_wrap(struct importing *importing, const char *policy, const char *block_class,
-	const char *least, const char *no_policy, struct error *error);
+/* Reads auto_wrap_policy and min_num_params at these paths. `no_policy`: the meaning of absence. */
+bool import_wrap(struct importing *importing, const char *policy, const char *least,
+	const char *no_policy, struct error *error);
 /* For the Trainer and axolotl: an error if "deepspeed" names a file, which then decides how the
  * model is sharded. */
 bool import_shards_itself(const struct importing *importing, struct error *error);

@@ -344,8 +344,7 @@ static bool finish_sharded(struct importing *importing, struct error *error)
 	bool fsdp2 = is_version_2(importing->source);
 
 	if (!(fsdp2 ? finish_fsdp2(importing, error) : finish_fsdp1(importing, error)) ||
-		!import_wrap(importing, KEY("auto_wrap_policy"),
-			KEY("transformer_layer_cls_to_wrap*"), KEY("min_num_params"), "NO_WRAP",
+		!import_wrap(importing, KEY("auto_wrap_policy"), KEY("min_num_params"), "NO_WRAP",
 			error) ||
 		!import_key(importing, KEY("offload_params"), "none", error) ||
 		!import_key(importing, KEY("activation_checkpointing"), "none", error))

@@ -128,8 +128,7 @@ static bool finish_sharded(struct importing *importing, struct error *error)
 		!import_count(importing, "dp_shard_size", &shard, 0, error) ||
 		!import_mesh(importing, replicate, shard, "dp_shard_size", &hybrid, error) ||
 		!import_switch(importing, FSDP("reshard_after_forward"), &reshards, true, error) ||
-		!import_wrap(importing, FSDP("auto_wrap_policy"),
-			FSDP("transformer_layer_cls_to_wrap"), FSDP("min_num_params"),
+		!import_wrap(importing, FSDP("auto_wrap_policy"), FSDP("min_num_params"),
 			"TRANSFORMER_BASED_WRAP", error))
 		return false;
 	import_fsdp2_strategy(importing, reshards, hybrid, FSDP("reshard_after_forward"));

@@ -308,7 +308,6 @@ static bool finish_ours(struct importing *importing, bool fsdp2, struct error *e
 	int64_t replicate, shard, group;
 
 	importing->imported->model = import_text(importing, "MODEL", NULL);
-	importing->imported->block_class = import_text(importing, "BLOCK_CLASS", NULL);
 	import_set(importing, KNOB_RUNTIME,
 		!sharded ? "pytorch-ddp"
 		: fsdp2  ? "pytorch-fsdp2"

@@ -158,8 +158,7 @@ static bool finish_sharded(struct importing *importing, struct error *error)
 	if (!import_count(importing, FSDP("version"), &version, 2, error))
 		return false;
 	if (!(version == 2 ? finish_fsdp2(importing, error) : finish_fsdp1(importing, error)) ||
-		!import_wrap(importing, FSDP("auto_wrap_policy"),
-			FSDP("transformer_layer_cls_to_wrap*"), FSDP("min_num_params"),
+		!import_wrap(importing, FSDP("auto_wrap_policy"), FSDP("min_num_params"),
 			"TRANSFORMER_BASED_WRAP", error) ||
 		!import_key(importing, FSDP("cpu_offload"), "none", error) ||
 		!import_key(importing, FSDP("activation_checkpointing"), "none", error))
