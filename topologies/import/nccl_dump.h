@@ -14,7 +14,7 @@ struct pci {
 	bool speed_given;
 	int parent, cpu; /* -1 = none */
 	int depth;
-	bool has_gpu, has_rank, has_net;
+	bool has_gpu, has_rank;
 	int sm;
 };
 
@@ -42,7 +42,7 @@ struct dump {
 	const char *name;
 	struct error *error;
 	struct XML_ParserStruct *parser; /* expat's */
-	bool failed, in_system;
+	bool failed;
 	int depth;
 	int open_pci[DEPTH_MAX + 1]; /* the innermost <pci> at each depth; -1 = none */
 	int cpu;

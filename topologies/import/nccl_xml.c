@@ -106,7 +106,6 @@ static void start_system(struct dump *d, const char **attributes)
 
 	if (version == NULL || strcmp(version, "1") != 0)
 		fail(d, "system: expected version 1", version != NULL ? version : "none");
-	d->in_system = true;
 }
 
 static void start_cpu(struct dump *d, const char **attributes)
@@ -187,8 +186,6 @@ static void start_net(struct dump *d, const char **attributes)
 		fail(d, "expected at most 256 <net>", "more");
 		return;
 	}
-	if (at >= 0)
-		d->pcis[at].has_net = true;
 	net = &d->nets[d->n_nets++];
 	net->kind = nccl_net_kind(
 		at >= 0 ? &d->pcis[at] : NULL, name != NULL ? name : "", &net->kind_sure);
