@@ -74,7 +74,6 @@ struct gemm leaf_product(const struct leaf *leaf, void *y);
 struct gemm leaf_input_gradient(const struct leaf *leaf, const void *dy, void *dx);
 struct gemm leaf_weight_gradient(
 	const struct leaf *leaf, const void *dy, const void *x, int64_t rows);
-int64_t leaf_stride(const struct leaf *leaf, int64_t out);
 /* Computes a product of a projection, in fp8 where the plan says so (schedule/plan/fp8.h). For
  * gradients A is dy. */
 void leaf_multiply(const struct leaf *leaf, const struct gemm *gemm, enum pass pass);

@@ -36,7 +36,7 @@ void leaf_multiply(const struct leaf *leaf, const struct gemm *gemm, enum pass p
 }
 
 /* Returns how many elements lie between rows of what a projection of width `out` writes. */
-int64_t leaf_stride(const struct leaf *leaf, int64_t out)
+static int64_t leaf_stride(const struct leaf *leaf, int64_t out)
 {
 	return leaf_module(leaf)->kind == MODULE_HEAD ? leaf->compute->logits_stride : out;
 }

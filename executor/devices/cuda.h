@@ -68,10 +68,9 @@ struct device_cuda {
 	struct addresses addresses;
 	char *memory, *pinned; /* the tiers */
 	struct device_scalars *scalars, *scalars_on_host;
-	float *bias_sums; /* of one micro-batch and leaf, [bias_width] */
-	void *workspace;  /* of kernels off the compute stream, KERNELS_WORKSPACE_BYTES */
-	char *staging;    /* pinned, staging_bytes: what the host writes for the device */
-	int64_t staging_bytes;
+	float *bias_sums;    /* of one micro-batch and leaf, [bias_width] */
+	void *workspace;     /* of kernels off the compute stream, KERNELS_WORKSPACE_BYTES */
+	char *staging;       /* pinned: what the host writes for the device */
 	int64_t allocated;   /* bytes of device memory, all told */
 	bool arena_is_given; /* `memory` came from take_arena */
 	/* [n_ops] where pacing notes starts, and then how late; NULL: nothing is paced. */

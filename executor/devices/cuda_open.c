@@ -109,7 +109,6 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 	d->bias_sums = (float *)sums;
 	d->scalars = (struct device_scalars *)scalars;
 	d->scalars_on_host = (struct device_scalars *)on_host;
-	d->staging_bytes = staging_bytes;
 	return device_zero(d, d->memory, d->addresses.device_bytes, STREAM_COMPUTE, error) &&
 	       device_zero(d, d->scalars, sizeof(*d->scalars), STREAM_COMPUTE, error) &&
 	       device_check(d, d->api->cuStreamSynchronize(d->streams[STREAM_COMPUTE]),

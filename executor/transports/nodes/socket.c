@@ -25,7 +25,6 @@ struct sockets {
 	int ranks;
 	struct peer *peers;    /* [ranks] */
 	struct pollfd *polled; /* [ranks] */
-	int *polled_ranks;
 };
 
 static void append(struct queue *queue, struct wire_message *message)
