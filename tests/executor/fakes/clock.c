@@ -29,11 +29,6 @@ static bool runs;
 static double now;                /* of the stream whose node runs */
 static double begun[FAKE_ACTORS]; /* [queue]: when the last of it began */
 
-bool fake_clock_runs(void)
-{
-	return runs;
-}
-
 bool fake_clock_is_dry(void)
 {
 	return rates.dry;

@@ -73,10 +73,4 @@ struct fake_rates {
 extern const struct fake_rates fake_some_rates;
 void fake_clock_start(const struct fake_rates *rates);
 
-/* What has been done, for tests. */
-struct fake_counts {
-	int64_t launches, copies, waits, records, accesses, collectives, graphs;
-};
-struct fake_counts fake_cuda_counts(void);
-
 #endif

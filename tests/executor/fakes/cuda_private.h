@@ -80,7 +80,6 @@ extern struct fake_machine {
 	struct allocation *allocations;
 	int64_t allocated;
 	char fault[400];
-	struct fake_counts counts;
 } fake_machine;
 extern _Thread_local struct fake_thread {
 	int actor;                    /* from 1; 0 = not yet known */
@@ -101,7 +100,6 @@ void fake_unlock(void);
 void fake_wait(void);
 void fake_wake(void);
 int fake_new_actor(void);
-void fake_count_collective(void);
 struct fake_node *fake_enqueue(struct fake_stream *stream, enum fake_node_kind kind,
 	const char *name, const void *arguments, size_t bytes, const struct fake_touch *touches,
 	int n_touches);
@@ -145,7 +143,6 @@ char *fake_add_allocation(size_t bytes, bool pinned);
 void fake_remove_allocation(const void *memory, bool pinned);
 
 /* clock.c. Without fake_clock_start times are real, and nothing can be held. */
-bool fake_clock_runs(void);
 bool fake_clock_is_dry(void);
 void fake_clock_issue(struct fake_node *node);
 /* Before the head of the stream runs, and behind it. */

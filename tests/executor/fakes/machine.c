@@ -36,16 +36,6 @@ void fake_cuda_forget_fault(void)
 	fake_thread.capture = NULL;
 }
 
-struct fake_counts fake_cuda_counts(void)
-{
-	return fake_machine.counts;
-}
-
-void fake_count_collective(void)
-{
-	fake_machine.counts.collectives++;
-}
-
 int fake_outcome(void)
 {
 	return fake_machine.fault[0] != '\0' ? FAKE_ERROR : 0;
@@ -277,6 +267,5 @@ void fake_cuda_call(void *stream, const char *name, void (*run)(void *arguments)
 		fake_capture_call(s, name, run, arguments, bytes, touches, n_touches);
 	else
 		fake_enqueue(s, NODE_CALL, name, arguments, bytes, touches, n_touches)->run = run;
-	fake_machine.counts.launches++;
 	fake_unlock();
 }

@@ -60,7 +60,6 @@ void fake_check_access(
 		stream->actor, stream->clock[stream->actor], touch->write, name};
 	int kept = 0;
 
-	fake_machine.counts.accesses++;
 	if (touch->bytes <= 0)
 		return;
 	if (a == NULL || now.end > a->memory + a->bytes) {

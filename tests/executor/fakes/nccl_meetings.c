@@ -175,7 +175,6 @@ void fake_meeting_run(struct fake_stream *stream)
 	for (int i = 0; i < meeting->members; i++)
 		fake_end_node(meeting->streams[i]);
 	meeting->group->out[meeting->launched] -= meeting->members;
-	fake_count_collective();
 	free(arguments);
 	forget_meeting(meeting);
 }
