@@ -103,8 +103,6 @@ double row_exchange_wait(
 	const struct row *row, const struct plan *plan, const struct topology *topology);
 double row_with_polls(const struct row *row, const struct plan *plan, double step);
 
-bool file_text(
-	struct arena *arena, const char *path, char **text, size_t *length, struct error *error);
 bool file_table(
 	struct arena *arena, const char *path, struct csv_table *table, struct error *error);
 
@@ -145,6 +143,5 @@ void report_debugging(const struct row_list *rows, struct arena *arena);
 void report_order(const struct row_list *rows);
 void report_ablations(const struct row_list *rows, struct arena *arena);
 void report_ratios(const struct catalogue *catalogue, const struct row_list *rows);
-void report_rows(const struct row_list *rows); /* one line of CSV for each row */
 
 #endif

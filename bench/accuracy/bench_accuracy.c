@@ -91,7 +91,8 @@ static void print_not_predicted(const struct row_list *rows)
 	}
 }
 
-void report_rows(const struct row_list *rows)
+/* Prints one line of CSV for each row. */
+static void report_rows(const struct row_list *rows)
 {
 	printf("row,source,part,gpu,family,gpus,seq_len,micro_batch,checkpointing,status,"
 	       "measured_step_s,step_time_s,debugged_s,low_s,high_s,error_percent,compute_s,"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool file_text(
+static bool file_text(
 	struct arena *arena, const char *path, char **text, size_t *length, struct error *error)
 {
 	FILE *file = fopen(path, "rb");

@@ -15,8 +15,7 @@ enum { PART_LATER = PART_COUNT };
 /* One row of collectives.csv or collectives_later.csv: the run, the measurement and the
  * prediction. */
 struct published {
-	const char *source, *topology, *device, *links, *statistic, *status, *origin, *libraries,
-		*notes;
+	const char *source, *topology, *device, *links, *status, *origin, *libraries, *notes;
 	int64_t nodes, gpus, bytes, gpus_per_process;
 	bool domain;      /* over several hosts of an NVLink domain, which counts as one node */
 	bool found_later; /* in collectives_later.csv */

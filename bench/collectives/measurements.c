@@ -57,7 +57,6 @@ static bool read_row(const struct csv_row *line, struct published *row)
 	kind = kind_named(cells[COLUMN_COLLECTIVE]);
 	row->source = cells[COLUMN_SOURCE];
 	row->topology = cells[COLUMN_TOPOLOGY];
-	row->statistic = cells[COLUMN_STATISTIC];
 	row->status = cells[COLUMN_STATUS];
 	row->origin = cells[COLUMN_ORIGIN];
 	row->libraries = cells[COLUMN_LIBRARIES];

@@ -27,8 +27,6 @@ struct kernels {
 bool kernels_read(
 	struct arena *arena, const char *folder, struct kernels *kernels, struct error *error);
 
-/* ln(predicted / measured time) of one kernel, with the clock of single kernels. */
-double kernel_error(const struct kernel *kernel, const struct topology *topology);
 /* Fits and prints one section for each GPU. */
 bool fit_kernels(const struct catalogue *catalogue, const struct kernels *kernels,
 	struct arena *arena, struct error *error);

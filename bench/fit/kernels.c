@@ -104,7 +104,8 @@ static double kernel_flops(const struct kernel *kernel)
 	       (double)kernel->architecture.head_dim;
 }
 
-double kernel_error(const struct kernel *kernel, const struct topology *topology)
+/* Returns ln(predicted / measured time) of one kernel, with the clock of single kernels. */
+static double kernel_error(const struct kernel *kernel, const struct topology *topology)
 {
 	struct topology alone = *topology;
 	double seconds;

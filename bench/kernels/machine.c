@@ -18,7 +18,7 @@ double cpu_seconds(void)
 	return clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-double wall_seconds(void)
+static double wall_seconds(void)
 {
 	return clock_seconds(CLOCK_MONOTONIC);
 }

@@ -3,7 +3,6 @@
 #define BENCH_KERNELS_MACHINE_H
 
 double cpu_seconds(void); /* of this process: robust against waiting, not against shared caches */
-double wall_seconds(void);
 
 /* fp32 fused multiply-adds in registers, FLOP/s. */
 double peak_flops(void);

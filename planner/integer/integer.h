@@ -44,9 +44,8 @@ struct solution {
 	int64_t nodes;    /* visited by branch and bound */
 };
 
-/* The objective of a choice, and the bytes that it needs of one memory. */
+/* The objective of a choice. */
 double programme_objective(const struct programme *programme, const int *choice);
-int64_t programme_bytes(const struct programme *programme, int memory, const int *choice);
 /* Does the choice respect every capacity? Does it respect `ordered`? */
 bool programme_has_room(const struct programme *programme, const int *choice);
 bool programme_is_ordered(const struct programme *programme, const int *choice);

@@ -16,7 +16,8 @@ double programme_objective(const struct programme *programme, const int *choice)
 	return most;
 }
 
-int64_t programme_bytes(const struct programme *programme, int memory, const int *choice)
+/* Returns the bytes that a choice needs of one memory. */
+static int64_t programme_bytes(const struct programme *programme, int memory, const int *choice)
 {
 	int64_t sum = 0;
 	for (int g = 0; g < programme->n_groups; g++)

@@ -8,8 +8,7 @@ extern const struct kernel_case matrix_cases[];
 extern const struct kernel_case row_cases[];
 extern const struct kernel_case flat_cases[];
 
-/* What an attention case calls its kernel with. */
-struct attention problem_attention(const struct problem *problem);
+/* What the backward of an attention case calls its kernel with. */
 struct attention_backward problem_attention_backward(const struct problem *problem);
 
 /* All of them; NULL-terminated, each list ends with a NULL name. */

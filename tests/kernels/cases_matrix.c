@@ -78,7 +78,7 @@ static void call_bias_backward(struct problem *p)
 }
 
 /* dims: sequences length heads kv_heads head_dim, padding of the rows */
-struct attention problem_attention(const struct problem *p)
+static struct attention problem_attention(const struct problem *p)
 {
 	int64_t width = p->dim[2] * p->dim[4], kv_width = p->dim[3] * p->dim[4];
 
