@@ -36,7 +36,7 @@ struct target {
 
 extern const struct target targets[];
 extern const int n_targets;
-/* With one defect each, for the test of the judge. */
+/* These have one defect each, for the test of the judge. */
 extern const struct target planted_targets[];
 extern const int n_planted_targets;
 

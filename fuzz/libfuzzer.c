@@ -1,4 +1,4 @@
-/* The same targets under libFuzzer; FUZZ_TARGET names the one. */
+/* Runs the same targets under libFuzzer; FUZZ_TARGET names the one. */
 #include <stdio.h>
 #include <stdlib.h>
 

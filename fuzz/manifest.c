@@ -9,7 +9,7 @@
 #include "executor/checkpoints/checkpoints.h"
 #include "executor/checkpoints/seal.h"
 
-/* Of the model in tests/cli/data/tiny.yaml, all of it and its moments. */
+/* The manifest is of the model in tests/cli/data/tiny.yaml, all of it and its moments. */
 #define DATA_FILE "rank-00000.bin"
 
 static char folder[] = "/tmp/fuzz-manifest-XXXXXX";
@@ -74,7 +74,7 @@ static void add_pieces(struct manifest *manifest, struct checkpoint_file *file)
 	}
 }
 
-/* Of `tensor` ranks that parameters are cut over. */
+/* Adds a manifest of `tensor` ranks that parameters are cut over. */
 static void add_seed(struct seeds *seeds, const struct model *model, int64_t tensor)
 {
 	struct arena arena = {0};
@@ -131,8 +131,8 @@ void manifest_seeds(struct seeds *seeds)
 	arena_finish(&arena);
 }
 
-/* With a checksum that is right, where it ends with one: what comes behind that check is tried too.
- */
+/* Writes a right checksum where the text ends with one, so that what comes behind that check is
+ * tried too. */
 static void seal_anew(const char *text, size_t length, struct text *sealed)
 {
 	static const char seal[] = ",\n  \"xxh3_128\": \"";

@@ -102,7 +102,7 @@ static void put_random_byte(struct text *input, const struct seeds *seeds, uint6
 	input->data[draw(state, input->length)] = (char)draw(state, 256);
 }
 
-/* From some place on, another seed. */
+/* Replaces the rest, from some place on, by another seed. */
 static void splice(struct text *input, const struct seeds *seeds, uint64_t *state)
 {
 	const struct seed *other = &seeds->of[draw(state, (uint64_t)seeds->n)];

@@ -119,7 +119,7 @@ static bool read_framework(READER)
 	return ok;
 }
 
-/* Of every framework, told apart by what is inside. */
+/* The exports are of every framework, told apart by what is inside. */
 static void make_exports(struct seeds *seeds)
 {
 	struct arena arena = {0};

@@ -43,8 +43,8 @@ bool adapt_plan(struct arena *arena, const struct plan_file *file,
 bool adapt_slow_motion(struct arena *arena, const struct evaluation *emulated,
 	const struct model *model, bool arithmetic, double *factor, struct error *error);
 
-/* The same for ranks that share a GPU of this machine, by datasheets: its arithmetic for all of
- * them in turn, plus a reserve of a quarter. */
+/* Does the same for ranks that share a GPU of this machine, by datasheets: its arithmetic for all
+ * of them in turn, plus a reserve of a quarter. */
 bool adapt_gpu_slow_motion(
 	struct arena *arena, const struct plan_file *emulated, double *factor, struct error *error);
 

@@ -12,8 +12,8 @@ bool study_scaling(struct arena *arena, const struct question *question, int thr
 	const struct plan *plan, const struct answer *answer, const struct study **study,
 	struct error *error);
 
-/* The same over the bandwidth out of a node; on one node, of a device's port. NULL if collectives
- * were measured, because those do not follow a bandwidth. */
+/* Studies the same over the bandwidth out of a node; on one node, of a device's port. NULL if
+ * collectives were measured, because those do not follow a bandwidth. */
 bool study_link(struct arena *arena, const struct question *question, int threads,
 	const struct plan *plan, const struct answer *answer, const struct study **study,
 	struct error *error);

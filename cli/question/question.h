@@ -19,7 +19,7 @@ struct asked {
  * search; `only_one` refuses them. */
 bool ask(struct arena *arena, const char *model, const char *topology,
 	const struct arguments *arguments, bool only_one, struct asked *asked, struct error *error);
-/* The same from options alone, for a known model and topology. */
+/* Does the same from options alone, for a known model and topology. */
 bool ask_options(struct arena *arena, const struct arguments *arguments, bool only_one,
 	struct question *question, struct error *error);
 /* Reads --for, for a question with model and topology. */
@@ -44,7 +44,7 @@ bool plan_question(const struct question *question, int threads, struct arena *a
 bool find_question(const struct question *question, int threads, enum find find, double target,
 	struct arena *arena, struct finding *finding, struct error *error);
 
-/* The same for fit_topology. */
+/* Does the same for fit_topology. */
 bool fit_runs(const struct topology *topology, const struct fit_run *runs, int n, int threads,
 	struct arena *arena, struct fitting *fitting, struct error *error);
 

@@ -1,4 +1,5 @@
-/* The same calls as YAML, JSON and one-line JSON; quoting in both. */
+/* The same calls must give the same document as YAML, JSON and one-line JSON; quoting is tested in
+ * both. */
 #include "tests/base/support.h"
 
 #include <math.h>

@@ -26,7 +26,7 @@ struct digest train(
 	const struct case_ *c, int64_t steps, struct executor_job job, struct error *error);
 /* The same, where it may not fail. */
 struct digest train_whole(const struct case_ *c, int64_t steps, struct executor_job job);
-/* With a checkpoint every EVERY steps. */
+/* Returns a job that writes a checkpoint every EVERY steps. */
 struct executor_job saving_job(const char *folder, bool background);
 /* That the message says so. */
 void expect_refusal(const struct case_ *c, struct executor_job job, const char *message);

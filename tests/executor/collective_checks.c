@@ -107,7 +107,8 @@ static int64_t split_of(int from, int to, int64_t chunk)
 	return (from + 2 * to) % 3 == 0 ? 0 : (3 * from + to) % (chunk + 1);
 }
 
-/* Of different numbers: what each has for this rank, one behind the other. */
+/* Checks an all-to-all with chunks of different sizes: what each rank has for this one comes one
+ * behind the other. */
 static bool check_splits(const struct checked *m, struct comm_group group, int64_t chunk)
 {
 	int64_t sends[MAX_RANKS], receives[MAX_RANKS], at = 0;
@@ -223,7 +224,7 @@ struct comm_message check_message(const struct checked *m, int n)
 		.micro_batch = n};
 }
 
-/* The same from the second program to the first. */
+/* Returns the same message, but from the second program to the first. */
 static struct comm_message turned(const struct checked *m, int n)
 {
 	struct comm_message message = check_message(m, n);

@@ -15,7 +15,7 @@ const struct digest_model digest_models[] = {
 };
 const int n_digest_models = COUNT_OF(digest_models);
 
-/* With "slow" 5, 6 and 7 too. */
+/* "slow" adds 5, 6 and 7. */
 const int64_t digest_ranks[] = {2, 3, 4, 8, 5, 6, 7};
 const int n_digest_ranks = 4, n_slow_digest_ranks = COUNT_OF(digest_ranks);
 
@@ -245,7 +245,7 @@ static void compare_ledger(const struct run *run, struct error *error)
 	arena_finish(&arena);
 }
 
-/* By this process for all ranks, or by a launcher's for one of them. */
+/* Trains in this process for all ranks, or in a launcher's for one of them. */
 static void train(
 	struct run *run, struct executor_job *job, struct digest *digest, struct error *error)
 {
@@ -257,7 +257,7 @@ static void train(
 	}
 }
 
-/* Of a launcher's process, to the test. */
+/* What a launcher's process tells the test. */
 struct told {
 	struct digest digest;
 	struct error error;

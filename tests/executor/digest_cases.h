@@ -18,7 +18,7 @@ extern const int n_digest_ranks, n_slow_digest_ranks;
 /* Options that a group of equal digests shares. */
 extern const char *const digest_modes[];
 extern const int n_digest_modes;
-/* From this one on the same modes again in bf16: reduced in fp32, in bf16, in bf16. */
+/* From this mode on the same ones come again in bf16: reduced in fp32, in bf16, in bf16. */
 enum { DIGEST_BF16_MODE = 3 };
 
 /* What ends in one digest at level `world`: 24 sequences a step on 1 to 8 ranks. */

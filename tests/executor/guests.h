@@ -8,7 +8,7 @@
 
 enum { MOST_GUESTS = 8, TIMEOUT_S = 20 };
 
-/* Of a process: who it says it is, and how it ended. */
+/* A process: who it says it is, and how it ended. */
 struct member {
 	struct rendezvous with;
 	struct agreement agreement;
@@ -28,7 +28,7 @@ void invite(int ranks, int per_node, double timeout);
 /* In a process of its own, which it ends. `per_node` 0: only the meeting is tried, not what comes
  * after it. */
 void take_part(struct member *guest, int per_node);
-/* Those of `ranks` whose bit is set in `who`; the others never come. */
+/* Lets those of `ranks` come whose bit is set in `who`; the others never come. */
 void hold(int ranks, int per_node, unsigned who);
 /* One says `words`, with that code; all others nothing. */
 void expect_words(int ranks, int speaker, enum exit_code code, const char *words);

@@ -58,10 +58,10 @@ struct run {
 /* The plan that the options ("strategy=FULL_SHARD wrap=blocks:2 ...") make for a model on `ranks`
  * devices of this machine. Fails the test when they contradict each other. */
 void run_plan(struct run *run, const char *model, int64_t ranks, const char *options);
-/* The same with `per_node` of the ranks on each of several nodes. */
+/* Does the same with `per_node` of the ranks on each of several nodes. */
 void run_plan_nodes(
 	struct run *run, const char *model, int64_t ranks, int64_t per_node, const char *options);
-/* The same on a topology, as the text of its file. */
+/* Does the same on a topology, given as the text of its file. */
 void run_plan_on(struct run *run, const char *model, const char *topology, const char *options);
 /* Trains with job->plan filled in. False when it failed; the error is in run->error. */
 bool run_train(struct run *run, struct executor_job *job);

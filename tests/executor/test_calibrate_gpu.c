@@ -113,7 +113,8 @@ static void rates_are_found(void **state)
 	assert_int_equal(strlen(c->date), 20);
 }
 
-/* Of every layer, by shape: what the machine takes for it, the launch included. */
+/* The products of every layer are kept by shape: what the machine takes for each, the launch
+ * included. */
 static void products_are_kept(void **state)
 {
 	const struct calibration *c = &topology->calibration;
@@ -160,7 +161,7 @@ static void choices_are_made(void **state)
 		else
 			expect("by choice", p->chosen_flops, 1.25 * p->flops, 0.02);
 	}
-	/* Of those with equal m, n and k one may be of another form. */
+	/* Of those with equal m, n and k, one may have another form. */
 	assert_true(deep > 10 && c->n_choices >= deep);
 }
 

@@ -90,7 +90,8 @@ static void any_number_of_ranks_reads_the_same(void **state)
 	char by_four[64], by_one[64];
 
 	(void)state;
-	/* The same state twice: written by four ranks, and by one that read it and wrote it. */
+	/* The same state is there twice: written by four ranks, and by one that read it and wrote
+	 * it. */
 	make_folder(by_four);
 	train_whole(&cases[0], EVERY, saving_job(by_four, false));
 	for (int i = 0; i < COUNT_OF(readers); i++) {
@@ -179,7 +180,8 @@ static bool strike(const char *fault, const char *whole, bool background, int64_
 	if (struck) {
 		assert_int_equal(error.code, EXIT_CODE_FAULT);
 		*kept = newest(folder);
-		/* Who was killed leaves it to the next run, who was not leaves nothing. */
+		/* A run that was killed leaves the folder to the next run; one that was not leaves
+		 * nothing. */
 		if (strstr(fault, "kill") == NULL)
 			assert_int_equal(count_names(folder, ".step-"), 0);
 		expect_recovery(c, folder, whole, fault);

@@ -11,7 +11,7 @@
 
 /* The second is captured, the third only launched. */
 enum { STEPS = 3 };
-/* Of each group's variants every how many-th runs; sanitizers look for something else. */
+/* Only every EVERYth variant of each group runs; sanitizers look for something else. */
 enum { EVERY = SAMPLED_EACH > 1 ? 117 : 13, LEAST_GRAPHS = SAMPLED_EACH > 1 ? 2 : 10 };
 
 static bool thorough, any_rounding, all_plans;
@@ -68,7 +68,7 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 	return digest;
 }
 
-/* Without an error. `where`: "cpu", "gpu", or the transport of GPUs. */
+/* Trains without an error. `where`: "cpu", "gpu", or the transport of GPUs. */
 static struct digest trained(
 	const char *model, int64_t ranks, const char *options, const char *where)
 {
@@ -307,7 +307,8 @@ static void graphs_that_cannot_be(void **state)
 	graphs = GRAPHS_AUTO;
 }
 
-/* By what NCCL has and the GPUs can; a rank is another process, which sees the environment. */
+/* What NCCL registers depends on its version and on the GPUs; a rank is another process, which sees
+ * the environment. */
 static void buffers_that_nccl_knows(void **state)
 {
 	static const struct {
@@ -481,7 +482,8 @@ static void products_that_were_chosen(void **state)
 		"none used: chosen with cuBLASLt 120000, here is 130100 (calibrate again)");
 }
 
-/* The same of attention, by cuDNN: of the model's heads and of none; another version, and none. */
+/* Tests the same for attention, by cuDNN: of the model's heads and of none, with another version
+ * and with none. */
 static void attention_that_was_chosen(void **state)
 {
 	static const char options[] = "seq_len=16 micro_batch=1 grad_accum=1 param_dtype=bf16";

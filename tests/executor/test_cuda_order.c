@@ -139,7 +139,8 @@ static void expect_seen(struct traced *t, bool shared, int i, const char *what)
 		fail_msg("line %d: %s was not seen", i, what);
 }
 
-/* Without any one of the waits between operations. (An event that nobody made means nothing.) */
+/* Removes each of the waits between operations in turn: without any one of them the order must
+ * break. (An event that nobody made means nothing.) */
 static void no_wait_is_one_too_many(void **state)
 {
 	struct traced t;

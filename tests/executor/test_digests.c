@@ -15,7 +15,7 @@ enum {
 	MOST_VARIANTS = SLOW_PER_GROUP + DIGEST_ZERO_VARIANTS + DIGEST_UNIT_VARIANTS
 };
 
-/* Of each group's variants every how many-th runs; sanitizers look for something else. */
+/* Of each group's variants only some run; sanitizers look for something else. */
 #ifdef __SANITIZE_ADDRESS__
 enum { EVERY_ZERO = 4, EVERY_UNIT = 16 };
 static int per_group = 1;
@@ -32,7 +32,7 @@ static bool slow(void)
 	return steps == SLOW_STEPS;
 }
 
-/* Of the groups in bf16 every third one. */
+/* Of the groups in bf16 only every third one runs. */
 static bool chosen(int model, int ranks, int mode)
 {
 	if (slow())

@@ -80,7 +80,7 @@ static double end_of(const struct timeline *timeline)
 	return last;
 }
 
-/* By how much of the step an operation's start or end is off at most, and which one's. */
+/* Returns by how much of the step an operation's start or end is off at most, and which one's. */
 static double largest_difference(
 	const struct run *run, const struct timeline *simulated, int *which)
 {
@@ -212,7 +212,8 @@ static void lateness_is_counted(void **state)
 	run_finish(&run);
 }
 
-/* Who waits for the others on the way through a stream that they share learns that one gave up. */
+/* A rank that waits for the others on the way through a stream that they share learns that one gave
+ * up. */
 static void nobody_waits_for_a_rank_that_is_gone(void **state)
 {
 	const struct replay how = {

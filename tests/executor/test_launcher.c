@@ -193,7 +193,7 @@ static void what_cannot_be_started_is_said(void **state)
 		EXIT_CODE_USAGE, "the plan is for 2 ranks");
 }
 
-/* Whether a rank that has been in that call for `seconds` is given up, and why. */
+/* Is a rank given up that has been in that call for `seconds`? The error says why. */
 static bool is_given_up(int rank, enum rank_call call, double seconds, struct error *error)
 {
 	static const char *const texts[TEXT_COUNT];

@@ -51,7 +51,8 @@ static void figures_are_the_middle_of_visits(void **state)
 	bench.n_collectives = 2;
 	bench_conclude(&bench, COUNT_OF(seen));
 	assert_float_equal(calibration.collective_best, 0.9, 1e-12);
-	/* Of 0.25 0.5 0.5 1 1 1 1 1 1.5 2 2.5 over the middles: the lowest tenth. */
+	/* Divided by the middles the tries are 0.25 0.5 0.5 1 1 1 1 1 1.5 2 2.5: this is their
+	 * lowest tenth. */
 	assert_in_range((int)(100 * calibration.compute_best), 45, 55);
 	assert_true(calibration.residual_spread > 0.4);
 }
@@ -182,7 +183,7 @@ static void this_machine_is_a_topology(void **state)
 	assert_int_equal(cores->host.memory_bytes, machine_memory());
 	assert_true(eight->device.memory_bytes * 8 <= eight->host.memory_bytes);
 	assert_false(cores->calibration.measured);
-	/* From a slow embedded core to a fast one with two 512-bit units. */
+	/* The range reaches from a slow embedded core to a fast one with two 512-bit units. */
 	assert_true(cores->device.fp32_flops > 1e9 && cores->device.fp32_flops < 1e12);
 	assert_non_null(strstr(cores->source, "priors"));
 	arena_finish(&arena);
@@ -210,8 +211,8 @@ static void calibration_is_complete(void **state)
 	assert_true(c.host_overhead > 0 && c.host_overhead < 1e-3);
 	assert_true(c.residual_spread >= 0);
 	assert_true(c.threads_speedup >= 1);
-	/* Of fp32 and bf16: the five linears of one length, three ways; three of the fifteen are
-	 * the same product as another. */
+	/* The products are in fp32 and bf16: the five linears of one length, three ways; three of
+	 * the fifteen are the same product as another. */
 	assert_int_equal(c.n_products, 2 * 12);
 	for (int i = 0; i < c.n_products; i++)
 		assert_true(c.products[i].flops > 1e6 && c.products[i].flops < 1e13);

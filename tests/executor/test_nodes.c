@@ -374,7 +374,7 @@ static void a_silent_rank_is_named(void **state)
 		fail_msg("rank 3 is not named in: %s", error.message);
 }
 
-/* Who was seen waiting for another machine, and then does nothing any more. */
+/* This rank was seen waiting for another machine, and then does nothing any more. */
 static bool rank_3_freezes(struct member *m)
 {
 	if (m->comm.rank == 3)

@@ -33,7 +33,7 @@ static struct outcome train_staged(
 	return outcome_of(model, ranks, all, job);
 }
 
-/* The same micro-batches on so many data-parallel ranks, and on stages of as many each. */
+/* Trains the same micro-batches on so many data-parallel ranks, and on stages of as many each. */
 static void expect_equal(const char *model, int64_t ranks, int64_t stages, const char *common,
 	const char *strategy, const char *axes)
 {

@@ -11,7 +11,7 @@
 
 #include "executor/checkpoints/seal.h"
 
-/* Of two runs with three checkpoints each; the first one's newest is damaged. */
+/* There are two runs with three checkpoints each; the first one's newest is damaged. */
 enum { RUNS = 2, SAVED = STEPS / EVERY, FILES = RANKS + 1 /* the last one is the manifest */ };
 
 static bool all;
@@ -394,7 +394,7 @@ static const struct kind {
 	{"control: nothing", harmless, false},
 };
 
-/* Whether anything was changed. */
+/* Damages the file; returns whether anything was changed. */
 static bool damage_file(const struct kind *kind, int file)
 {
 	const struct file *right = &files[0][SAVED - 1][file];

@@ -272,7 +272,7 @@ static void secrets_must_be_the_same(void **state)
 	assert_non_null(strstr(guests[0].error.message, "and know its secret?"));
 }
 
-/* Who proves that it is a rank and goes is a rank that died. */
+/* A process that proves that it is a rank and goes is a rank that died. */
 static void a_rank_that_goes_is_named(void **state)
 {
 	struct secret secret;

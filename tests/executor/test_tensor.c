@@ -195,7 +195,8 @@ static void over_nodes_too(void **state)
 
 /* --- weights --- */
 
-/* Without moments, and steps of length 0. */
+/* Trains without moments, and with steps of length 0, so the digest is that of the initial
+ * weights. */
 static struct digest initial_digest(const char *model, int64_t tensor, const char *weights)
 {
 	struct executor_job job = run_job(1);
@@ -306,7 +307,7 @@ static void checkpoints_go_from_any_mesh_to_any_other(void **state)
 	}
 }
 
-/* Of steps of length 0: what is written is the initial weights, which are those of any mesh. */
+/* Steps have length 0, so what is written is the initial weights, which are those of any mesh. */
 static void files_of_any_mesh_are_the_same(void **state)
 {
 	char folders[COUNT_OF(meshes)][64], command[256];

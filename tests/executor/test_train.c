@@ -387,7 +387,7 @@ static void a_stopped_rank_is_named(void **state)
 	assert_false(run_train(&run, &job));
 	assert_int_equal(run.error.code, EXIT_CODE_FAULT);
 	assert_non_null(strstr(run.error.message, "rank 1 hangs: it did not come to "));
-	/* By name: what was waited for, and where it was last. */
+	/* The rank is named with what was waited for, and where it was last. */
 	assert_non_null(strstr(run.error.message, " (step 1, operation "));
 	assert_non_null(strstr(run.error.message, " of model"));
 	assert_non_null(strstr(run.error.message, "; it was last seen in step 1 at operation "));

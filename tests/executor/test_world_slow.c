@@ -64,7 +64,7 @@ static void train_one(struct tally *tally, const struct digest_model *model, int
 	tally->over_nodes += v->per_node > 0;
 }
 
-/* With every micro-batch that divides the rank's sequences. */
+/* Trains with every micro-batch that divides the rank's sequences. */
 static void train_on(
 	struct tally *tally, const struct digest_model *model, int64_t ranks, const char *more)
 {

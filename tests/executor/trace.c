@@ -19,7 +19,7 @@ struct rank {
 	uint64_t arena, pinned; /* where the tiers of placement.h begin; 0 = not yet */
 	uint64_t *events;       /* in the order in which they were made */
 	int n_events;
-	/* Of the pass that goes on. */
+	/* These belong to the pass that goes on. */
 	int last, open; /* operation that has ended, that has begun; -1 = none */
 	bool captured;
 	int passes, calls, collectives;
@@ -204,8 +204,8 @@ static bool check_seen(const struct checker *c, const struct rank *r, int op, st
 	return true;
 }
 
-/* From behind the last one to `op`, in list order; in a capture from the start, as each stream
- * waits for itself. */
+/* Checks the host's order from behind the last operation to `op`, in list order; in a capture from
+ * the start, as each stream waits for itself. */
 static bool check_host(const struct checker *c, const struct rank *r, int op)
 {
 	for (int i = r->captured ? 0 : r->last + 1; i <= op; i++) {
@@ -220,7 +220,7 @@ static bool check_host(const struct checker *c, const struct rank *r, int op)
 
 /* --- memory --- */
 
-/* Whether the bytes are of a buffer of the list; those are marked. */
+/* Do the bytes belong to a buffer of the list? Those that do are marked. */
 static bool mark_in(const struct checker *c, struct rank *r, struct slice slice, bool host,
 	int64_t at, int64_t bytes)
 {

@@ -28,9 +28,9 @@ struct trip {
 void load(struct arena *arena, const char *model, const char *topology, struct plan_file *file);
 /* The plan of nobody's choices. */
 void resolve(struct plan_file *file, struct arena *arena);
-/* By its name; the test fails when there is none. */
+/* Returns the target of that name; the test fails when there is none. */
 const struct export_target *target_of(const char *name);
-/* Whether the export has said something of the knob. */
+/* Has the export said something of the knob? */
 bool has_note(const struct trip *trip, const char *knob);
 /* ... that it is given outside of the file. */
 bool is_beside(const struct trip *trip, const char *knob);

@@ -151,7 +151,8 @@ static const struct foreign files[] = {
 		"expert_parallel_size: 2: not predicted of this framework", NULL},
 	{"{\"zero_optimization\": {\"stage\": 1}, \"pipeline\": {\"stages\": 4}}", NULL,
 		"stages: 4: not predicted of this framework", NULL},
-	/* Without words nanotron's engine is afab; tensor ranks have whole sequences and wait. */
+	/* A file without words means nanotron's engine afab; tensor ranks have whole sequences and
+	 * wait. */
 	{"parallelism: {dp: 4, tp: 2, pp: 2}\noptimizer: {zero_stage: 1}\n", "nanotron",
 		"gpus=16 tensor=2 pipeline=2 pipeline-schedule=gpipe sequence-parallel=off "
 		"serial-tensor=on",
@@ -446,7 +447,7 @@ static void foreign_files(void **state)
 	}
 }
 
-/* Without tensor ranks asynchronous tensor parallelism is of no consequence. */
+/* Asynchronous tensor parallelism is of no consequence where there are no tensor ranks. */
 static void async_of_one_rank(void **state)
 {
 	static const char text[] = "[training]\nseq_len = 4096\n[compile]\nenable = true\n"

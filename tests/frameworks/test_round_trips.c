@@ -124,7 +124,7 @@ static void round_trips(void **state)
 		text_finish(&trip.text);
 		arena_finish(&arena);
 	}
-	/* Of these few, each through every target. */
+	/* Each of these few plans goes through every target. */
 	assert_true(trips >= PLANS_AT_LEAST * n_export_targets);
 	print_message("%d trips, %d draws were no plans\n", trips, refused);
 }

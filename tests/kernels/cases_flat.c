@@ -138,7 +138,7 @@ static void make_adamw(struct problem *p)
 	p->bytes = (type(p) == DTYPE_BF16 ? 16.0 : 28.0) * (double)p->dim[0];
 }
 
-/* Of a run that begins at an odd element of its tensor. */
+/* The rounding is that of a run that begins at an odd element of its tensor. */
 static struct rounding rounding(const struct problem *p)
 {
 	return (struct rounding){{20, 22}, {3, 9}, p->first + 4097};

@@ -173,7 +173,8 @@ static void call_embedding(struct problem *p)
 			    });
 }
 
-/* Without accumulation all of both tables is written; with it, what the ids name is added to. */
+/* Without accumulation all of both tables is written; with it, only the rows that the ids name are
+ * added to. */
 static double gradient_traffic(const struct problem *p)
 {
 	int64_t all = p->dim[3] + (p->dim[4] & 1 ? p->dim[2] + 3 : 0);

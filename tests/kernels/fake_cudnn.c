@@ -167,7 +167,8 @@ static bool is_backward(const struct descriptor *graph)
 	return operation_of(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR) != NULL;
 }
 
-/* Of sequences and heads of what is turned first, the weights. */
+/* Returns the size of the workspace, by the sequences and heads of what is turned first, the
+ * weights. */
 static int64_t workspace_of(const struct descriptor *config)
 {
 	const struct descriptor *graph = graph_of(config), *turned;
@@ -433,7 +434,7 @@ static void reduce(const struct descriptor *o)
 	}
 }
 
-/* The same elements in the order that other strides give them. */
+/* Writes the same elements in the order that other strides give them. */
 static void reshape(const struct descriptor *o)
 {
 	const struct value *x = value_of(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC);

@@ -25,7 +25,7 @@ extern struct fake_cudnn {
 	void *stream;
 } fake_cudnn;
 
-/* Of the machine cuda_on_cpu. */
+/* Returns the fake cuDNN of the machine cuda_on_cpu. */
 const struct cudnn_api *fake_cudnn_find(void);
 
 #endif

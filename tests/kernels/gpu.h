@@ -25,7 +25,7 @@ void *gpu_allocate(struct gpu *gpu, const void *from, int64_t bytes);
 void gpu_read(struct gpu *gpu, void *to, const void *from, int64_t bytes);
 void gpu_free(struct gpu *gpu, void *memory);
 
-/* Whether the case has all that it touches in the problem's buffers. */
+/* Has the case all that it touches in the problem's buffers? */
 bool gpu_can_call(const struct kernel_case *kernel_case);
 /* Calls the problem's kernel once; operands go to the GPU for it and come back. */
 void gpu_call(struct gpu *gpu, struct problem *problem);

@@ -34,7 +34,8 @@ struct problem {
 	int32_t *ids; /* tokens or targets, n_ids of them */
 	int64_t n_ids;
 	uint64_t random;
-	/* Of one call, for the benchmark: bytes are what a kernel must read and write at least. */
+	/* One call's work, for the benchmark; bytes are what a kernel must read and write at
+	 * least. */
 	double flops, bytes;
 	int64_t offset; /* elements by which every buffer is misaligned */
 	int64_t first;  /* of a piece of a flat problem: where it begins in the whole */
@@ -59,7 +60,8 @@ void context_finish(struct kernel_context *context, const struct kernels *kernel
 void problem_init(struct problem *problem, const struct kernel_case *kernel_case,
 	const int64_t dim[MOST_DIMS], const struct kernels *kernels, struct kernel_context *context,
 	int64_t offset);
-/* The same with operands in that memory, which is its owner's to free; ids stay on the host. */
+/* Does the same with operands in that memory, which is its owner's to free; ids stay on the
+ * host. */
 void problem_init_in(struct problem *problem, const struct problem_memory *memory,
 	const struct kernel_case *kernel_case, const int64_t dim[MOST_DIMS],
 	const struct kernels *kernels, struct kernel_context *context, int64_t offset);
@@ -73,7 +75,8 @@ void *make_input(struct problem *problem, int slot, int64_t count, double low, d
  */
 void *make_output(struct problem *problem, int slot, int64_t count, double low, double high,
 	double tolerance);
-/* Of a type that the case does not choose. A bf16 output is allowed one step of it, at least. */
+/* Makes an input of a type that the case does not choose. A bf16 output is allowed one step of it,
+ * at least. */
 void *make_input_as(struct problem *problem, enum dtype dtype, int slot, int64_t count, double low,
 	double high);
 void *make_output_as(struct problem *problem, enum dtype dtype, int slot, int64_t count, double low,

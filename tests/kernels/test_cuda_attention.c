@@ -57,7 +57,7 @@ static struct attention_choice fit(void)
 		.algorithm = {.engine = FAKE_FIT, .kernel = 7, .tile_m = 3}};
 }
 
-/* Whether cuDNN did it; if not, our kernel was launched. */
+/* Did cuDNN do it? If not, our kernel was launched. */
 static bool by_cudnn(const struct attention *a)
 {
 	int64_t executions = fake_cudnn.executions, launches = cuda_calls.launches;
@@ -344,8 +344,8 @@ static void reference_gradients(void)
 	memset(gradients[1], 0xff, sizeof(gradients[1]));
 }
 
-/* Of heads that share keys and of heads that do not; the reductions are asked to repeat their bits,
- * and the plan says what it needs. */
+/* Heads share keys in one case and do not in the other. The reductions are asked to repeat their
+ * bits, and the plan says what it needs. */
 static void the_graph_is_its_backward(void **state)
 {
 	struct attention_choice choice = fit_backward();

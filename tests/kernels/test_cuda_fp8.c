@@ -106,7 +106,7 @@ static void close_buffers(const struct buffers *b)
 		free(all[i]);
 }
 
-/* Of all sizes, rows far apart in size, one row of zeros. */
+/* Fills in values of all sizes, rows far apart in size, and one row of zeros. */
 static void fill(uint16_t *x, int64_t n, uint32_t seed)
 {
 	for (int64_t i = 0; i < n; i++) {

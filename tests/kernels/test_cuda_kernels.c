@@ -77,8 +77,8 @@ static void check_distance(struct problem *candidate, const struct kernel_case *
 	problem_finish(&reference);
 }
 
-/* With the argument `all`; else every second case is looked at in another order, or with Hopper's
- * kernels. */
+/* The argument `all` sets this; else every second case is looked at in another order, or with
+ * Hopper's kernels. */
 static bool thorough;
 
 static bool is_even(const int64_t *dim)

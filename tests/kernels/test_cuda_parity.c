@@ -57,7 +57,8 @@ static void compare(
 /* Its sums are its own: a log-sum-exp may be 3e-5 off. */
 #define CUDNN_ALLOWED 16.0
 
-/* The same by each engine that cuDNN proposes, where it is installed and takes the shape. */
+/* Compares the same by each engine that cuDNN proposes, where it is installed and takes the
+ * shape. */
 static void compare_cudnn(
 	const struct kernel_case *kernel_case, enum attention_pass pass, const int64_t *dim)
 {

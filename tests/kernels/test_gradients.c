@@ -13,8 +13,8 @@
 #include "tests/kernels/reference/reference.h"
 
 static const double STEP = 0.02;
-/* Of |gradient| + its root mean square. The differences err by STEP^4 and by fp32 rounding / STEP,
- * measured at most 4e-5. */
+/* The tolerance is relative to |gradient| + its root mean square. The differences err by STEP^4 and
+ * by fp32 rounding / STEP, measured at most 4e-5. */
 static const double TOLERANCE = 1e-4;
 
 static void init(struct gradient_problem *p, const struct gradient_case *c,

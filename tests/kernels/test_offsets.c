@@ -96,7 +96,8 @@ static struct gemm whole_gemm(const struct problem *p)
 	};
 }
 
-/* The same product as rows [0, row) and the rest, each as columns [0, column) and the rest. */
+/* Computes the same product as rows [0, row) and the rest, each as columns [0, column) and the
+ * rest. */
 static void gemm_in_quarters(const struct problem *p, int64_t row, int64_t column)
 {
 	struct gemm whole = whole_gemm(p);
@@ -191,7 +192,7 @@ static void test_splitting_k_is_seen(void **state)
 	context_finish(&context, kernels_cpu());
 }
 
-/* The same problem by one thread and by several. */
+/* Solves the same problem by one thread and by several. */
 static void check_threads(const struct kernel_case *kernel_case, const int64_t *shape, int threads,
 	struct kernel_context *context)
 {

@@ -57,7 +57,7 @@ static void sgd(const struct kernels *kernels, uint16_t *w, const float *g, int6
 				       .rounding = rounding});
 }
 
-/* Of weights, and of both moments, which have random bits of their own. */
+/* The tables must agree on weights, and on both moments, which have random bits of their own. */
 static void test_tables_agree(void **state)
 {
 	static const int64_t firsts[] = {

@@ -134,7 +134,7 @@ static void check_tables(struct pair *pair, table_filter *wanted, pair_check *ch
 	}
 }
 
-/* The same beside what the reference computes, once. */
+/* Checks the same beside what the reference computes, once. */
 static void check_beside_reference(struct pair *pair, table_filter *wanted, pair_check *check)
 {
 	struct problem reference;

@@ -332,7 +332,7 @@ static void test_loss_in_parts(void **state)
  * each. What both rounds have found is what all keys are. */
 enum { HALF = 130, HEADS = 2, DEPTH = 20, WIDE = HEADS * DEPTH };
 
-/* Of fp32, or of bf16 in the front halves. */
+/* The values are fp32, or bf16 in the front halves. */
 struct halves {
 	float q[2 * HALF * WIDE], k[2 * HALF * DEPTH], v[2 * HALF * DEPTH], dout[2 * HALF * WIDE];
 	float out[2 * HALF * WIDE], lse[2 * HALF * HEADS], running[HALF * WIDE];

@@ -43,7 +43,7 @@ static inline int find_module(const struct model *model, const char *name)
 	return -1;
 }
 
-/* The same numbers on every machine (xorshift64). */
+/* Draws the same numbers on every machine (xorshift64). */
 static inline int64_t random_below(uint64_t *state, int64_t limit)
 {
 	*state ^= *state << 13;

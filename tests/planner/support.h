@@ -15,7 +15,7 @@
 #include "planner/search/search.h"
 #include "tests/sampled.h"
 
-/* The same numbers on every machine (xorshift64). */
+/* Draws the same numbers on every machine (xorshift64). */
 int64_t random_below(uint64_t *state, int64_t limit);
 
 struct model *load_model(struct arena *arena, const char *name);
@@ -23,7 +23,8 @@ struct topology *load_topology(struct arena *arena, const char *name);
 /* Fails the test when the value does not parse. */
 void set_choice(
 	struct question *question, struct arena *arena, const char *name, const char *value);
-/* The same of names and values by turns: SET_CHOICES(&question, &arena, "tensor", "2", ...). */
+/* Does the same with names and values by turns: SET_CHOICES(&question, &arena, "tensor", "2",
+ * ...). */
 void set_choices(struct question *question, struct arena *arena, int n, const char *const *options);
 #define SET_CHOICES(question, arena, ...)                                                          \
 	set_choices(question, arena,                                                               \
@@ -37,7 +38,7 @@ struct answer ask(const struct question *question, struct arena *arena);
 /* A small model on a few devices, with some knobs fixed and a limit that some plans exceed. At most
  * a few hundred plans. */
 struct question random_question(uint64_t *state, struct arena *arena);
-/* With fewer blocks and fewer open knobs: tens of plans, not hundreds. */
+/* Has fewer blocks and fewer open knobs: tens of plans, not hundreds. */
 struct question random_small_question(uint64_t *state, struct arena *arena);
 /* Every plan of the search's space in a ranking of its own; `least` is the least peak per strategy.
  */

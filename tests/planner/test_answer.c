@@ -37,8 +37,8 @@ static bool has_reason(const struct answer *answer, const char *part)
 /* --- stages ------------------------------------------------------------------------------------
  */
 
-/* Without a batch a pipeline has four micro-batches a rank; parameters of a stage that is a node
- * never leave it, so that a slow network bounds nothing. */
+/* Without a batch a pipeline has four micro-batches a rank. Parameters of a stage that is a node
+ * never leave it, so a slow network must bound nothing. */
 static void test_stages_on_a_slow_network(void **state)
 {
 	(void)state;
@@ -420,7 +420,7 @@ static void test_room(void **state)
 	end(&f);
 }
 
-/* Of a plan that needs 10,000 MiB; by hand: squares add up. */
+/* The plan needs 10,000 MiB; the doubts are computed by hand: squares add up. */
 static void test_doubts(void **state)
 {
 	static const struct {

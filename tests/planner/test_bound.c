@@ -244,7 +244,8 @@ static void judge_steady(const struct question *question, const struct plan *pla
 	}
 }
 
-/* Of what fits, the memory is looked at in the longer steps alone; all else is the same. */
+/* For a plan that fits, judging it closely looks at the memory only in the longer steps; all else
+ * must be the same. */
 static void judge_close(struct evaluator *evaluator, const struct plan *plan,
 	const struct prediction *prediction, struct arena *arena)
 {

@@ -37,7 +37,7 @@ static struct window random_window(uint64_t *state)
 	return window;
 }
 
-/* Of a second beside a collective. */
+/* Returns what a second beside a collective loses. */
 static double lost_by(const struct window *window, const struct cost *cost)
 {
 	double share = cost->arithmetic / cost->device;
@@ -45,7 +45,7 @@ static double lost_by(const struct window *window, const struct cost *cost)
 	return longer / (1 + longer);
 }
 
-/* Of those from `first` on that have room, the one that loses least; -1: there is none. */
+/* Returns, of those from `first` on that have room, the one that loses least; -1: there is none. */
 static int find_least(const struct window *window, const double *room, int first)
 {
 	int least = -1;

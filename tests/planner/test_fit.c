@@ -109,7 +109,8 @@ static struct fitting fit_scene(struct scene *s)
 	return fitting;
 }
 
-/* By hand, not by what the fit moves constants with. NICs that deliver less than they state. */
+/* The constants are moved by hand here, not by what the fit moves them with. NICs deliver less than
+ * they state. */
 static void change(struct topology *t, enum fit_constant constant, double factor)
 {
 	struct calibration *c = &t->calibration;
@@ -343,7 +344,7 @@ static void the_topology_is_written_and_read(void **state)
 	arena_finish(&s.arena);
 }
 
-/* From the last piece to the first, on three workers. */
+/* Runs the pieces from the last to the first, on three workers. */
 static void backwards(
 	void *context, int n, void (*piece)(void *data, int index, int worker), void *data)
 {

@@ -11,7 +11,7 @@ struct workers {
 	int n, calls;
 };
 
-/* From the last to the first, over all workers. */
+/* Runs the pieces from the last to the first, over all workers. */
 static void backwards(
 	void *context, int n, void (*piece)(void *data, int index, int worker), void *data)
 {
@@ -21,7 +21,8 @@ static void backwards(
 	workers->calls++;
 }
 
-/* The same answer for any number of workers, whatever is simulated ahead of its turn. */
+/* The answer must be the same for any number of workers, whatever is simulated ahead of its
+ * turn. */
 static void compare_workers(struct question question, struct arena *arena, int *calls)
 {
 	static const int numbers[] = {2, 3, 8};

@@ -101,7 +101,7 @@ static void test_as_fast_as_all(void **state)
 	}
 }
 
-/* Of all splits the least bytes of one, cache and all. */
+/* Returns the least bytes that any split needs, cache and all. */
 static int64_t least_memory(struct fixture *f, const struct plan *plan)
 {
 	int64_t least = INT64_MAX;

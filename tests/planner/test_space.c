@@ -367,7 +367,7 @@ static void test_context_methods(void **state)
 	}
 }
 
-/* Without a batch: powers of two up to 4 Mi tokens a step, 1024 x 8 x 512 here. */
+/* Without a batch it is searched: powers of two up to 4 Mi tokens a step, 1024 x 8 x 512 here. */
 static void test_free_batch(void **state)
 {
 	(void)state;

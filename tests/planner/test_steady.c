@@ -148,8 +148,8 @@ static bool judge_shortest(struct evaluator *evaluator, struct question *questio
 	return true;
 }
 
-/* With so little memory that the allocator gives back what it has kept: a number of times that no
- * two short lists tell. */
+/* There is so little memory that the allocator gives back what it has kept: a number of times that
+ * no two short lists tell. */
 static bool judge_retries(struct evaluator *evaluator, struct question *question,
 	const struct plan *plan, struct arena *arena)
 {

@@ -24,7 +24,7 @@ static void set_length(struct question *question, struct arena *arena, double at
 	set_number(question, arena, "seq_len", at);
 }
 
-/* By the name that a threshold bears. */
+/* Moves the figure by the name that a threshold bears. */
 static void move(struct question *question, struct arena *arena, const char *what, double at)
 {
 	struct topology *topology = ARENA_NEW(arena, struct topology);

@@ -98,7 +98,7 @@ static void test_each_is_shown_and_not(void **state)
 	}
 }
 
-/* Of an imported topology: what its files did not say. */
+/* An imported topology must say what its files did not say. */
 static void test_assumed_figures_are_named(void **state)
 {
 	(void)state;

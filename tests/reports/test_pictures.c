@@ -29,8 +29,9 @@ static void expect_pattern(
 	free(fixture);
 }
 
-/* Of a block in the middle: the ZeRO paper's and PyTorch's own words for each strategy. FSDP2's
- * parameters are freed after the reduction has been issued; so are FSDP1's. */
+/* The pattern is that of a block in the middle, by the ZeRO paper's and PyTorch's own words for
+ * each strategy. FSDP2's parameters are freed after the reduction has been issued; so are FSDP1's.
+ */
 static void test_patterns(void **state)
 {
 	(void)state;

@@ -389,7 +389,7 @@ static void test_pipeline(void **state)
 	for (const char *c = text_string(&text); (c = strstr(c, "<title>")) != NULL; c++)
 		boxes++;
 	assert_int_equal(boxes, 8);
-	/* Of a stage that begins its step 1.5 s before the other one. */
+	/* This stage begins its step 1.5 s before the other one. */
 	timelines[1].begins = -1.5;
 	text_clear(&text);
 	report_view("pipeline")->draw(&explained, &text);

@@ -14,7 +14,7 @@ struct oracle {
 /* `oracle` zeroed or used before. */
 void oracle_build(struct oracle *oracle, const struct program *program);
 void oracle_finish(struct oracle *oracle);
-/* The same relation as another's of the same size? */
+/* Is it the same relation as another's of the same size? */
 bool oracle_equal(const struct oracle *a, const struct oracle *b);
 /* Are all operations that touch one buffer ordered, within a step and, where the buffer is
  * resident, from one step to the next? */

@@ -16,7 +16,7 @@
 #include "schedule/schedule.h"
 #include "toy.h"
 
-/* The same numbers on every machine (xorshift64). */
+/* Draws the same numbers on every machine (xorshift64). */
 int64_t random_below(uint64_t *state, int64_t limit);
 
 /* Fail the test when there is no such thing. */
@@ -44,11 +44,11 @@ struct plan random_plan(struct arena *arena, uint64_t *state, const struct model
 struct schedule *build_random(struct arena *arena, int round, const struct plan *plan,
 	const struct model *model, const struct topology *topology);
 
-/* Of a preset on a machine of the catalogue, by words as plan_of_words takes them. */
+/* Builds a preset on a machine of the catalogue, by words as plan_of_words takes them. */
 struct schedule *build_words(
 	struct arena *arena, const char *model_name, const char *cluster_name, const char *words);
 
-/* Of the first program's buffers of a role that live between steps. */
+/* Returns the bytes of the first program's buffers of a role that live between steps. */
 int64_t resident_bytes_of(const struct schedule *schedule, enum buffer_role role);
 
 /* deep.c: models of up to 47 blocks, with experts, encoders or presets among them; plans of up to
@@ -89,7 +89,7 @@ struct sample random_sample(struct arena *arena, uint64_t *state);
 /* "NAME=VALUE" strings until NULL; no test failure: false with the error. */
 bool try_plan(struct arena *arena, const struct model *model, const struct topology *topology,
 	struct plan *plan, struct error *error, ...) __attribute__((sentinel));
-/* The same from one string with blanks between. */
+/* Does the same with one string with blanks between the words. */
 bool try_words(struct arena *arena, const struct model *model, const struct topology *topology,
 	const char *words, struct plan *plan, struct error *error);
 /* Fails the test when there is no such plan. */
@@ -98,7 +98,7 @@ struct plan plan_of_words(struct arena *arena, const struct model *model,
 
 /* How many operations of a kind, in forward (0), backward (1), or anywhere (-1). */
 int count_ops(const struct schedule *schedule, enum op_kind kind, int phase);
-/* The same for one kind of group. */
+/* Counts the same for one kind of group. */
 int count_group(const struct schedule *schedule, enum op_kind kind, enum group_kind group);
 /* How many they are in the first class's program, and bytes of all of them (op->bytes). */
 struct exchanged {

@@ -186,8 +186,8 @@ static void test_tensor(void **state)
 	arena_finish(&arena);
 }
 
-/* The same bytes as gathers and scatters; runtimes that keep no gathered input gather it again.
- * nanotron adds up the norms' gradients. */
+/* Sequence parallelism must move the same bytes as gathers and scatters. Runtimes that keep no
+ * gathered input gather it again. nanotron adds up the norms' gradients. */
 static void test_sequence(void **state)
 {
 	static const struct {
@@ -243,9 +243,9 @@ static void test_context(void **state)
 	}
 }
 
-/* Of a block of the model, in keys and values of one rank: each forward sends c - 1, so that all
- * ranks have met all; backward as many, and c - 1 gradients beside them, or c by themselves, which
- * are fp32; ours c - 1 by themselves. */
+/* The bytes are those of a block of the model, in keys and values of one rank. Each forward sends c
+ * - 1, so that all ranks have met all. Backward sends as many, and c - 1 gradients beside them, or
+ * c by themselves, which are fp32; ours sends c - 1 by themselves. */
 static void test_ring(void **state)
 {
 	static const struct {

@@ -47,7 +47,8 @@ static int *taken_in_full(const struct carrying *c, int op)
 	return places;
 }
 
-/* The same of a folded operation: one of no block gives back for all of them. */
+/* Does a folded operation give back the same as the one of the full list? One of no block gives
+ * back for all of them. */
 static bool gives_the_same(const struct carrying *c, int op, int i, int j)
 {
 	const struct program *program = c->folded->programs;
@@ -360,7 +361,7 @@ static void test_random(void **state)
 	}
 }
 
-/* Of 7B on two nodes: how many of the plans fold their blocks, or their micro-batches. */
+/* Counts, for 7B on two nodes, how many of the plans fold their blocks, or their micro-batches. */
 static struct counts check_all(const char *const *words, int n)
 {
 	struct arena arena = {0};

@@ -81,8 +81,8 @@ static void test_golden(void **state)
 	}
 }
 
-/* From Hopper on attention is cuDNN's: its result is the projection's input, and q and k, which
- * were rotated, are kept beside the projection of all three. */
+/* From Hopper on attention is cuDNN's: its result is the projection's input. q and k, which were
+ * rotated, are kept beside the projection of all three. */
 static void test_kernels(void **state)
 {
 	static const char *const nodes[] = {"1xdgx-a100-80gb", "dgx-h100"};
@@ -310,7 +310,7 @@ static void test_beside(void **state)
 	}
 }
 
-/* Of a stage that is not the first: its last message is on its way before its gradients are waited
+/* The stage is not the first one: its last message is on its way before its gradients are waited
  * for, but where they are DDP's. */
 static void test_sent_before(void **state)
 {

@@ -95,7 +95,7 @@ static void test_fsdp1_full_shard(void **state)
 	check_rows(choices, rows, COUNT_OF(rows), 13.0);
 }
 
-/* With bf16 reduction nothing is cast: the peak moves to the flattening, 12.28 measured. */
+/* With bf16 reduction nothing is cast, so the peak moves to the flattening, 12.28 measured. */
 static void test_fsdp1_bf16_reduce(void **state)
 {
 	(void)state;

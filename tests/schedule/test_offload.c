@@ -289,8 +289,8 @@ static void test_activations(void **state)
 		assert_int_equal(count_ops(moved.schedule, OP_COPY_H2D, -1), 2 * 31);
 		assert_int_equal(copied(&moved, OP_COPY_D2H), 2 * 31 * residual);
 		assert_int_equal(ledger_of(&moved, &arena).host_peak_bytes, 31 * residual);
-		/* Of 31 inputs two are there at a time: one in use, the one before it on its way.
-		 */
+		/* Two of the 31 inputs are there at a time: one in use, the one before it on its
+		 * way. */
 		assert_int_equal(
 			ledger_of(&kept, &arena).category_peak_bytes[CATEGORY_ACTIVATIONS] -
 				ledger_of(&moved, &arena).category_peak_bytes[CATEGORY_ACTIVATIONS],

@@ -280,7 +280,8 @@ static void test_splits_listed(void **state)
 /* --- splits: nanotron's ------------------------------------------------------------------------
  */
 
-/* By hand, from the rule: a stage ends with the block that exceeds its share. */
+/* The splits are computed by hand, from the rule: a stage ends with the block that exceeds its
+ * share. */
 static void test_splits_by_cost(void **state)
 {
 	(void)state;
@@ -290,8 +291,8 @@ static void test_splits_by_cost(void **state)
 		int stages[5];
 		const char *message;
 	} cases[] = {
-		/* Without a head to speak of shares are 2, 4, 6 and 8: the first one is exceeded by
-		 * the third block, the second by the fifth. */
+		/* Without a head to speak of, shares are 2, 4, 6 and 8: the first one is exceeded
+		 * by the third block, the second by the fifth. */
 		{8, 4, 1, 0.5, {3, 2, 2, 1}, ""},
 		/* Llama 2 7B: 32 blocks of 4 x 4096 + 3 x 11008, 32,000 words. */
 		{32, 2, 49408, 32000, {17, 15}, ""},

@@ -272,8 +272,8 @@ static void test_parts_of_messages(void **state)
 /* --- what the host waits for ---------------------------------------------------------------------
  */
 
-/* Behind messages that were issued one after the other the next operation waits for each of them,
- * and nothing else waits for a message. How many? */
+/* Counts the waits for messages. Behind messages that were issued one after the other the next
+ * operation waits for each of them, and nothing else waits for a message. */
 static int64_t waits_for_messages(const struct program *p)
 {
 	int64_t n = 0;
@@ -386,7 +386,8 @@ static int saved_of_first_blocks(const struct program *program, struct slice sli
 	return n;
 }
 
-/* By the first block of each stage of the rank; `second`: of the second one. */
+/* Returns how many micro-batches are in flight at most, by the first block of each stage of the
+ * rank; `second`: by that of the second stage. */
 static int most_in_flight(const struct program *program, int second)
 {
 	int alive = 0, most = 0;

@@ -42,8 +42,8 @@ static bool record(void *data, int index, struct error *error)
 	return compute_run(c, index, error);
 }
 
-/* The same weights whatever the layout: larger than those that training starts with, so that no
- * gradient vanishes. */
+/* Fills in the same weights whatever the layout. They are larger than those that training starts
+ * with, so that no gradient vanishes. */
 static void fill(struct gradients *g)
 {
 	weights_init(&(struct weights){g->run.schedule, &g->run.schedule->programs[0],

@@ -21,7 +21,7 @@ static struct outcome train_experts(int64_t ranks, const char *options, struct e
 	return outcome_of(TWELVE_EXPERTS, ranks, all, job);
 }
 
-/* Of eight sequences a step. */
+/* Trains one rank with the eight sequences of a step. */
 static struct outcome one_rank(const char *sums)
 {
 	char options[128];

@@ -8,7 +8,7 @@
 #include "executor/compute/random.h"
 #include "tests/kernels/reference/reference.h"
 
-/* Of one parameter of a model on one rank. */
+/* What a difference of one parameter is measured with, of a model on one rank. */
 struct probe {
 	struct solo *solo;
 	float *weights;         /* in the parameter shard */
@@ -223,7 +223,8 @@ static void qwen(void **state)
 			       "sync_each_micro_batch=off");
 }
 
-/* Of so few tokens, none changes its experts on the way to a difference: the loss would jump. */
+/* The tokens are so few that none changes its experts on the way to a difference, where the loss
+ * would jump. */
 static void mixtral(void **state)
 {
 	(void)state;
@@ -274,8 +275,9 @@ static int64_t gradients_of(
 	return n;
 }
 
-/* Of two blocks: where nothing stands between the weights, two products less each for q, k and v,
- * and one for gate and up. Matrices of an odd width have padding behind them. */
+/* The model has two blocks. Where nothing stands between the weights, there are two products less
+ * each for q, k and v, and one less for gate and up. Matrices of an odd width have padding behind
+ * them. */
 static void joined_products(void **state)
 {
 	static const struct {

@@ -77,7 +77,7 @@ bool fake_take_choice(struct kernel_context *context, const struct gemm *g)
 				   "cuda: cublasLtMatmul gave cublasStatus 15");
 }
 
-/* With the lock, while the products of one context run. */
+/* Must be called with the lock, while the products of one context run. */
 double fake_gemm_speed(const struct gemm *g)
 {
 	for (int i = 0; i < FAKE_CONTEXTS; i++) {

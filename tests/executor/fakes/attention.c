@@ -138,7 +138,8 @@ static void leave(const struct attention *a, const struct scene *scene)
 {
 	enum behaviour how = scene != NULL ? scene->behaviour : RIGHT;
 
-	/* Only where heads share keys, as the shape that is timed does not. */
+	/* The result is wrong only where heads share keys, which the shape that is timed does not
+	 * have. */
 	if (how == WRONG_SUMS && a->kv_heads == a->heads)
 		how = RIGHT;
 	int64_t rows = a->sequences * a->length * a->heads;
@@ -158,7 +159,7 @@ static void leave_gradients(const struct attention_backward *b, const struct sce
 		mark(gradients[i], rows * strides[i] * 2, n_runs % 2 ? l->again : l->result);
 }
 
-/* With the lock; NULL: it is ours to do. */
+/* Must be called with the lock. Returns NULL when it is ours to do. */
 static struct attention_choice *take(
 	struct kernel_context *context, enum attention_pass pass, const struct attention *a)
 {
@@ -227,7 +228,7 @@ bool fake_take_attention_backward(
 	return !refused || refuse(context);
 }
 
-/* With the lock, while the kernels of one context run. */
+/* Must be called with the lock, while the kernels of one context run. */
 double fake_attention_speed(enum attention_pass pass, const struct attention *a)
 {
 	for (int i = 0; i < FAKE_CONTEXTS; i++) {

@@ -88,7 +88,7 @@ static int context_retain(void **context, int device)
 	return fake_outcome();
 }
 
-/* Who has let go of the machine goes by the real time again (clock.c). */
+/* A thread that has let go of the machine goes by the real time again (clock.c). */
 static int context_release(int device)
 {
 	(void)device;

@@ -29,7 +29,7 @@ struct fake_touch {
 enum { FAKE_TOUCHES = 72 };
 #define FAKE_DRY_MEMORY (79LL << 30)
 
-/* From now on cuda_api() is this; `gpus` of them. `seed` draws the order. */
+/* Makes cuda_api() this one from now on, with `gpus` GPUs. `seed` draws the order of operations. */
 void fake_cuda_install(int gpus, uint64_t seed);
 
 /* The GPU takes work from `n` queues: streams have them in turn, and what lies in a queue begins in

@@ -173,12 +173,13 @@ int fake_gemm_algorithms(struct kernel_context *context, const struct gemm *g,
 	struct gemm_algorithm *algorithms, int most);
 void fake_choose_gemms(struct kernel_context *context, struct gemm_choice *choices, int n);
 int64_t fake_gemm_version(struct kernel_context *context);
-/* Of the product that is enqueued or made ready; false with the context's error. */
+/* Takes the choice for the product that is enqueued or made ready; false with the context's error.
+ */
 bool fake_take_choice(struct kernel_context *context, const struct gemm *g);
 double fake_gemm_speed(const struct gemm *g);
 void fake_check_bf16(const struct gemm *g);
 
-/* Who chose what, by context; until it chooses nothing. */
+/* Says who chose what, by context, until it chooses nothing. */
 enum { FAKE_CONTEXTS = 64 };
 struct fake_choosers {
 	struct fake_chooser {
@@ -202,7 +203,7 @@ double fake_attention_speed(enum attention_pass pass, const struct attention *a)
 /* With the lock: what a copy gives in a machine where nothing is computed. */
 void fake_dry_copy(void *to, const void *from, int64_t bytes);
 
-/* device_kernels.c */
+/* Must be called with the lock. It is what a copy gives in a machine where nothing is computed. */
 extern const struct device_kernels fake_device_kernels;
 bool fake_open(struct kernel_context *context, struct error *error);
 void fake_close(struct kernel_context *context);

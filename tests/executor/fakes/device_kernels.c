@@ -57,7 +57,7 @@ void fake_check_bf16(const struct gemm *g)
 		fake_cuda_fault("a product that is for fp8");
 }
 
-/* Of dense matrices, as the executor has them: dy^T x, x W^T. */
+/* Takes dense matrices only, as the executor has them: dy^T x, x W^T. */
 static bool fake_epilogue(
 	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *e)
 {

@@ -46,7 +46,7 @@ static void writes(struct list *list, enum dtype dtype, const void *address, int
 	add(list, address, elements * dtype_bytes(dtype), true);
 }
 
-/* From the first element of the first row to the last of the last. */
+/* Counts from the first element of the first row to the last of the last. */
 static int64_t rows_of(int64_t rows, int64_t width, int64_t stride)
 {
 	return rows > 0 && width > 0 ? (rows - 1) * stride + width : 0;

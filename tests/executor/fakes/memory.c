@@ -93,7 +93,7 @@ static void forget_accesses(const char *start, const char *end)
 	n_accesses = kept;
 }
 
-/* Of what the calling thread enqueued. */
+/* Is something of what the calling thread enqueued under way? */
 static bool is_working(void)
 {
 	for (struct fake_stream *s = fake_machine.streams; s != NULL; s = s->next)

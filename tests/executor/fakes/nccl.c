@@ -15,7 +15,7 @@ struct fake_comm {
 	int error; /* of its own, which it says when it is asked */
 	bool later;
 	double late; /* s until its call has ended */
-	/* Of processes: what it waits for, the number of that, and what will be made then. */
+	/* For processes: what a rank waits for, the number of that, and what will be made then. */
 	const char *waits;
 	int number;
 	void **made;
@@ -89,7 +89,7 @@ static int wait_for_others(struct fake_comm *comm, const char *what, int number)
 	return NCCL_IN_PROGRESS;
 }
 
-/* Of the version's length, neither blocking nor sharing. */
+/* Is the configuration of the version's length, and neither blocking nor sharing? */
 static bool is_good(const struct nccl_config *config)
 {
 	int version = fake_nccl_version();

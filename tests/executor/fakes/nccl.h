@@ -8,7 +8,7 @@ struct nccl_api;
 
 enum { FAKE_NAME = 160, MOST_MEMBERS = 16 };
 
-/* Of one ncclCommSplit, as all who call it see it. */
+/* One ncclCommSplit, as all who call it see it. */
 struct fake_split {
 	int arrived, colors[MOST_MEMBERS], keys[MOST_MEMBERS];
 	struct fake_group *groups[MOST_MEMBERS]; /* of each caller */

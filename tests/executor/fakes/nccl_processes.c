@@ -71,7 +71,8 @@ static bool are_there(const char *name, const char *what, int number, int size)
 	return true;
 }
 
-/* Who has looked often looks less often: where one never comes, the others wait for seconds. */
+/* A rank that has looked often looks less often: where one never comes, the others wait for
+ * seconds. */
 bool fake_party_has_come(const char *name, const char *what, int number, int size)
 {
 	static _Thread_local int looks;

@@ -12,7 +12,7 @@
 
 enum { RANKS = 4, STEPS = 3, COMMUNICATORS = 3 };
 
-/* Of RANKS GPUs, so that gathers and reductions have communicators of their own. */
+/* The machine has RANKS GPUs, so that gathers and reductions have communicators of their own. */
 static const char machine[] =
 	"shardplan: topology/1\nname: node\nnodes: 1\ndevices_per_node: 4\n"
 	"device:\n  name: some\n  kind: gpu\n  generation: hopper\n  memory: 80GiB\n"
@@ -107,7 +107,7 @@ static void all_is_well(void **state)
 	assert_int_equal(outcome.destroyed, all);
 }
 
-/* Of the first step, and far into those that are launched. */
+/* The error comes in the first step, and far into those that are launched. */
 static void an_error_that_comes_later(void **state)
 {
 	static const char *const faults[] = {"error:1:3", "error:2:20", "all:2:3"};

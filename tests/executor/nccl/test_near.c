@@ -1,4 +1,4 @@
-/* Which processors are nearest to each GPU, and the network by which ranks meet. */
+/* Tests which processors are nearest to each GPU, and the network by which ranks meet. */
 #include "tests/executor/support.h"
 
 #include <arpa/inet.h>
@@ -152,7 +152,7 @@ int main(int argc, char **argv)
 	snprintf(folder, sizeof(folder), "%s", given != NULL ? given : "near-XXXXXX");
 	if (given == NULL && mkdtemp(folder) == NULL)
 		return 1;
-	/* Of the ranks too. */
+	/* The ranks see it too. */
 	setenv("TEST_NEAR", folder, 1);
 	near_use_devices(folder);
 	fake_cuda_install(GPUS, 1);

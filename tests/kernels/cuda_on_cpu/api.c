@@ -482,7 +482,7 @@ static void sum_columns(
 	}
 }
 
-/* Of 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3). */
+/* Returns the slope of 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3). */
 static double gelu_slope(double x)
 {
 	double t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));

@@ -12,7 +12,7 @@ void reference_gemm(struct kernel_context *, const struct gemm *);
 #define X(name, parameters) void reference_##name parameters;
 KERNELS(X)
 #undef X
-/* With factors of another step than the struct's. */
+/* Computes AdamW with factors of another step than the struct's. */
 void reference_adamw_with(const struct adamw *, struct adamw_factors);
 
 /* --- fp8 --- */
