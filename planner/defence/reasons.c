@@ -210,7 +210,10 @@ static void add_memory(struct defence *defence, const struct contender *chosen)
 	add_bytes(&text, (double)p->peak_memory_bytes);
 	text_add(&text, " of ");
 	add_bytes(&text, (double)p->memory_limit_bytes);
-	text_printf(&text, ", at %s; most of it is %s (", p->peak_at, category_names[most]);
+	text_printf(&text, ", at %s; the largest part is ", p->peak_at);
+	for (const char *c = category_names[most]; *c != '\0'; c++)
+		text_add_char(&text, *c == '_' ? ' ' : *c);
+	text_add(&text, " (");
 	add_bytes(&text, (double)p->memory_at_peak[most]);
 	text_add(&text, ").");
 	defence_add(defence, &text);

@@ -15,17 +15,17 @@ bool goes_with_an_axis(enum knob_id id, const struct plan *plan, const struct pl
 static void add_difference(
 	enum knob_id id, const struct plan *plan, const struct plan *chosen, struct text *text)
 {
-	struct text mine = {0};
+	struct arena scratch = {0};
+	/* Tensor ranks split sequences, too, which their name says enough. */
+	bool usual = id == KNOB_SEQUENCE_PARALLEL && chosen->mesh.tensor == 1;
 
-	if (knob_equal(id, plan, chosen) || goes_with_an_axis(id, plan, chosen))
+	if (usual || knob_equal(id, plan, chosen) || goes_with_an_axis(id, plan, chosen))
 		return;
 	text_add(text, ", ");
 	for (const char *c = knob_table[id].field.name; *c != '\0'; c++)
 		text_add_char(text, *c == '_' ? ' ' : *c);
-	knob_print(id, plan, &mine);
-	bool is_unset = strcmp(text_string(&mine), "null") == 0;
-	text_printf(text, " %s", is_unset ? knob_table[id].shown : text_string(&mine));
-	text_finish(&mine);
+	text_printf(text, " %s", knob_typed(id, plan, &scratch));
+	arena_finish(&scratch);
 }
 
 void candidate_name(const struct plan *plan, const struct plan *chosen, struct text *text)

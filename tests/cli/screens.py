@@ -93,6 +93,14 @@ def check_compared(box, expect):
     expect('fused-linear loss' in kept.partition('\nUse ')[0], f"the plan's own loss: {kept}")
 
 
+def check_names(box, expect):
+    """Rows name what they differ in as one types it; tensor ranks split sequences unsaid."""
+    rows = box.run('plan', 'llama-3-70b', '4xdgx-h100', '--explain').out.split('Why not')[0]
+    rows = ' '.join(rows.split())
+    expect('TP 4 x' in rows and 'prefetch on' in rows and 'sequence parallel' not in rows and
+           'prefetch true' not in rows, f'names: {rows}')
+
+
 def check_front(box, expect):
     """--pareto shows its plans below the screen, without --explain too."""
     shown = box.run('plan', 'llama-3-8b', 'dgx-h100', '--global-batch', '64', '--pareto').out
@@ -114,6 +122,7 @@ def main(binary, update):
                 found += f'$ shardplan plan {question}\n{done.out}\n'
         check_compared(box, expect)
         check_front(box, expect)
+        check_names(box, expect)
         narrow = on_terminal(box, NARROW, 'plan', *QUESTIONS[2].split())
         expect(narrow.split() == box.run('plan', *QUESTIONS[2].split()).out.split(),
                f'a narrow terminal shows the same words, got:\n{narrow}')

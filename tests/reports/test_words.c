@@ -21,10 +21,14 @@ static void test_candidate_name(void **state)
 	struct plan other = chosen;
 	chosen.sequence_parallel = true;
 	candidate_name(&other, &chosen, &name);
-	assert_non_null(strstr(text_string(&name), ", sequence parallel false"));
+	assert_non_null(strstr(text_string(&name), ", sequence parallel off"));
 	text_clear(&name);
 	other.mesh = (struct mesh){.replicate = 1, .shard = 16, .tensor = 1};
 	candidate_name(&other, &chosen, &name);
+	assert_null(strstr(text_string(&name), "sequence parallel"));
+	text_clear(&name);
+	candidate_name(&chosen, &other, &name); /* tensor ranks split sequences unsaid */
+	assert_non_null(strstr(text_string(&name), "TP 2 x"));
 	assert_null(strstr(text_string(&name), "sequence parallel"));
 	text_finish(&name);
 }
