@@ -216,12 +216,16 @@ static enum attention_kind pytorch_attention(
 		       : ATTENTION_FLASH3;
 }
 
+/* Transformer Engine prefers cuDNN's kernel on Hopper since its 1.2 (commit 32db392, December
+ * 2023), which is in no container with a PyTorch before 2.2. */
 enum attention_kind plan_engine_attention(
 	const struct plan *plan, enum device_generation generation)
 {
+	struct libraries libraries = plan_libraries(plan);
 	bool cudnn = runtime_of(plan->runtime)->projection_keeps_input &&
 		     plan->attention == ATTENTION_FLASH && generation >= GENERATION_HOPPER &&
-		     plan->libraries.version[LIBRARY_FLASH_ATTN] == 0;
+		     libraries.version[LIBRARY_FLASH_ATTN] == 0 &&
+		     !library_before(&libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 2));
 
 	return cudnn ? ATTENTION_FLASH3 : plan->attention;
 }

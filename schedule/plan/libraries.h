@@ -60,7 +60,8 @@ bool libraries_newest(const struct libraries *libraries, enum device_generation 
 
 /* Heads of the keys and values that context ranks exchange. */
 int64_t plan_key_heads(const struct plan *plan, const struct model *model);
-/* Transformer Engine takes cuDNN's kernels from Hopper on, unless flash-attn is named. */
+/* Transformer Engine takes cuDNN's kernels from Hopper on, unless flash-attn or a PyTorch
+ * before 2.2 is named. */
 enum attention_kind plan_engine_attention(
 	const struct plan *plan, enum device_generation generation);
 /* The kernel that `flash` stands for: the named flash-attn, or what PyTorch's

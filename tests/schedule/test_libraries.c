@@ -107,7 +107,8 @@ static void test_refusals(void **state)
 }
 
 /* FlashAttention-2 came to PyTorch with 2.2; cuDNN's kernel goes first on Hopper from 2.11 on; a
- * named flash-attn goes before both; MPT has Triton's. */
+ * named flash-attn goes before both; MPT has Triton's. Megatron's Transformer Engine took cuDNN's
+ * on Hopper in no container before PyTorch 2.2. */
 static void test_attention_kernel(void **state)
 {
 	static const struct {
@@ -126,6 +127,9 @@ static void test_attention_kernel(void **state)
 		{"mpt-7b", "runtime=pytorch-fsdp1 libraries=pytorch:1.13.1", ATTENTION_FLASH},
 		{"mpt-7b", "libraries=pytorch:2.4+flash-attn:2.5", ATTENTION_FLASH2},
 		{"llama-2-7b", "runtime=nanotron libraries=pytorch:2.1", ATTENTION_FLASH},
+		{"llama-2-7b", "runtime=megatron", ATTENTION_FLASH3},
+		{"llama-2-7b", "runtime=megatron libraries=pytorch:2.2", ATTENTION_FLASH3},
+		{"llama-2-7b", "runtime=megatron libraries=pytorch:2.1", ATTENTION_FLASH},
 	};
 	(void)state;
 	struct arena arena = {0};
