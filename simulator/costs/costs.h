@@ -26,6 +26,8 @@ struct cost {
 	/* Used while it runs: multiprocessors (GPU), and shares 0..1 of the bandwidth of memory, of
 	 * the device's port of the fabric, of the node's NICs, and of the host link in and out. */
 	double multiprocessors, memory_load, fabric_load, network_load, link_load, link_out_load;
+	/* Which way `fabric_load` and `network_load` go: links carry as much in as out. */
+	enum link_way { WAYS_BOTH, WAY_OUT, WAY_IN } way;
 };
 
 /* The different costs of one class. Blocks and micro-batches repeat, so there are few. */

@@ -53,6 +53,8 @@ void message_cost(const struct machine *machine, const struct schedule *schedule
 	const struct group *group = &schedule->groups[op->group];
 	double bytes = (double)op->bytes;
 
+	if (machine->gpu)
+		cost->way = op->kind == OP_SEND ? WAY_OUT : WAY_IN;
 	if (leaves_node(topology, group, class, op->message.peer)) {
 		double ranks = (double)ranks_that_leave(topology, group);
 

@@ -5,12 +5,33 @@
 
 #include "simulator/engine/inside.h"
 
+/* What is asked of a link out of the device or node, and into it. */
+struct ways {
+	double out, in;
+};
+
 struct demand {
 	double threads;   /* threads of one rank that need a core */
 	int computing;    /* operations that can use all multiprocessors */
 	double transfers; /* the part of `memory` that collectives use */
-	double multiprocessors, memory, fabric, network, link, link_out;
+	double multiprocessors, memory, link, link_out;
+	struct ways fabric, network;
 };
+
+static void add_load(struct ways *ways, double load, enum link_way way)
+{
+	if (way != WAY_IN)
+		ways->out += load;
+	if (way != WAY_OUT)
+		ways->in += load;
+}
+
+static double busier(const struct ways *ways, enum link_way way)
+{
+	double out = way != WAY_IN ? ways->out : 0, in = way != WAY_OUT ? ways->in : 0;
+
+	return fmax(out, in);
+}
 
 static void add_demand(
 	const struct topology *topology, const struct task *task, struct demand *demand)
@@ -25,8 +46,8 @@ static void add_demand(
 	demand->memory += cost->memory_load;
 	if (task->communicates)
 		demand->transfers += cost->memory_load;
-	demand->fabric += cost->fabric_load;
-	demand->network += cost->network_load;
+	add_load(&demand->fabric, cost->fabric_load, cost->way);
+	add_load(&demand->network, cost->network_load, cost->way);
 	demand->link += cost->link_load;
 	demand->link_out += cost->link_out_load;
 }
@@ -96,9 +117,9 @@ static double collective_slowdown(
 		slow = fmax(slow, memory_in_turns(demand));
 
 	if (cost->fabric_load > 0)
-		slow = fmax(slow, demand->fabric);
+		slow = fmax(slow, busier(&demand->fabric, cost->way));
 	if (cost->network_load > 0)
-		slow = fmax(slow, demand->network);
+		slow = fmax(slow, busier(&demand->network, cost->way));
 	if (cost->link_load > 0)
 		slow = fmax(slow, demand->link);
 	if (cost->link_out_load > 0)

@@ -391,6 +391,45 @@ static void test_a_thread_too_many_slows_the_team(void **state)
 	sketch_finish(&s);
 }
 
+/* What goes out of a node or device leaves all of the link for what comes in. */
+static void test_links_have_two_ways(void **state)
+{
+	static const struct {
+		enum link_way one, other;
+		double rate;
+	} cases[] = {{WAY_OUT, WAY_IN, 1}, {WAY_OUT, WAY_OUT, 0.5}, {WAY_IN, WAY_IN, 0.5},
+		{WAYS_BOTH, WAY_OUT, 0.5}, {WAY_IN, WAYS_BOTH, 0.5}, {WAYS_BOTH, WAYS_BOTH, 0.5}};
+	struct sketch s;
+
+	(void)state;
+	sketch_init(&s, 0);
+	for (int i = 0; i < 2 * COUNT_OF(cases); i++) {
+		double network = i % 2, fabric = 1 - network;
+		const struct cost costs[] = {{.device = 1,
+						     .network_load = network,
+						     .fabric_load = fabric,
+						     .way = cases[i / 2].one},
+			{.device = 1,
+				.network_load = network,
+				.fabric_load = fabric,
+				.way = cases[i / 2].other}};
+		struct task tasks[] = {{.cost = &costs[0], .communicates = true},
+			{.cost = &costs[1], .communicates = true}};
+		struct engine engine = {.topology = &s.topology,
+			.contention = true,
+			.n_ops = 2,
+			.tasks = tasks,
+			.n_queues = 2,
+			.queues = {{.list.ops = (int[]){0}, .running = true},
+				{.list.ops = (int[]){1}, .running = true}}};
+
+		contention_rates(&engine);
+		for (int q = 0; q < 2; q++)
+			assert_seconds(engine.queues[q].rate, cases[i / 2].rate);
+	}
+	sketch_finish(&s);
+}
+
 /* Two cores for four ranks: compute alone takes twice as long; that is no contention between
  * streams, so it stays when contention is off. */
 static void test_more_ranks_than_cores(void **state)
@@ -469,6 +508,7 @@ int main(void)
 		cmocka_unit_test(test_the_communication_thread),
 		cmocka_unit_test(test_threads_share_cores),
 		cmocka_unit_test(test_a_thread_too_many_slows_the_team),
+		cmocka_unit_test(test_links_have_two_ways),
 		cmocka_unit_test(test_more_ranks_than_cores),
 		cmocka_unit_test(test_ranks_share_memory_bandwidth),
 		cmocka_unit_test(test_a_step_ends_with_the_exchange_of_the_loss),

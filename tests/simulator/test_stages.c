@@ -261,6 +261,25 @@ static void test_pace(void **state)
 	check_pace(1);
 }
 
+/* Links carry as much in as out: the stage in the middle receives a message while it sends the one
+ * before, and both take as long as alone. */
+static void test_both_ways(void **state)
+{
+	struct pipeline p;
+	double seconds[2];
+	(void)state;
+	pipeline_init(&p, 3, 6, STAGES_GPIPE, MS, MS);
+	p.topology.fabric.bandwidth = STAGES_BYTES / (1.5 * MS);
+	for (int contention = 0; contention < 2; contention++) {
+		p.options.no_contention = !contention;
+		run(&p);
+		seconds[contention] = p.simulation.prediction.step_time;
+	}
+	assert_true(seconds[0] > 15 * MS);
+	assert_seconds(seconds[1], seconds[0]);
+	arena_finish(&p.arena);
+}
+
 static void test_deterministic(void **state)
 {
 	struct pipeline p;
@@ -310,6 +329,7 @@ int main(void)
 		cmocka_unit_test(test_joint_collective),
 		cmocka_unit_test(test_worst_class),
 		cmocka_unit_test(test_pace),
+		cmocka_unit_test(test_both_ways),
 		cmocka_unit_test(test_deterministic),
 		cmocka_unit_test(test_deadlock),
 	};
