@@ -16,7 +16,7 @@ struct candidate {
 	struct prediction prediction;
 	enum outcome outcome;
 	const char *why_not; /* a sentence; "" of the chosen; IMPOSSIBLE: why, predicting nothing */
-	const char *briefly; /* the same where there is no room for causes; NULL: it is needed */
+	const char *briefly; /* the same without figures of causes; NULL: these mislead nobody */
 	const char *typed;   /* the options that give it, of `predict`; IMPOSSIBLE: NULL */
 };
 

@@ -38,8 +38,8 @@
  * everything saved for backward, the resident buffers, the parameters that are not resharded and
  * the gradients of earlier micro-batches: the first is the load's, the rest the shape's. At the
  * optimizer it is what the shape has there, whatever was saved before. Context and communicators
- * are added; what an allocator reserves beyond is not. In the host's memory are
- * the states that are offloaded (space/states.h). */
+ * are added; what an allocator reserves beyond is not. The host's memory holds the states that are
+ * offloaded (space/states.c). */
 #include "planner/bounds/bounds.h"
 
 #include <math.h>
@@ -286,7 +286,7 @@ static const struct model *part_of(struct sampler *sampler, const struct plan *p
 	return divided_model(&sampler->divided, sampler->question->model, &division);
 }
 
-/* What a rank of a pipeline, or one that has no stages, surely holds of its states. */
+/* Bytes of states that the fullest rank surely holds. A stage has an unknown part of `part`. */
 static double states_of(const struct plan *plan, const struct model *part, double mean)
 {
 	if (plan->mesh.pipeline > 1)

@@ -22,8 +22,8 @@ struct sampler {
 	struct divided_models divided;
 	struct arena arena;
 	struct arena models; /* `few` */
-	const struct model
-		*few[2]; /* of PROBED_BLOCKS alike, and of one more; NULL: blocks differ */
+	/* With PROBED_BLOCKS blocks that are alike, and with one more; NULL: blocks differ. */
+	const struct model *few[2];
 	int n_loads, load_capacity, n_shapes, shape_capacity;
 	struct load *loads;
 	struct shape *shapes;

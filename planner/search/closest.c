@@ -70,23 +70,23 @@ static struct small_first *least_of(const struct queue *queue)
 	return least;
 }
 
-/* Of a pipeline that has its turn again, what its fullest stages hold, or one of them that holds
- * more than others need. */
+/* Raises a plan's bound. A pipeline whose bound was whole before gets what its fullest stages hold,
+ * or one of them that holds more than others need. */
 static void complete(struct search *search, struct queue *queue, struct small_first *least)
 {
 	int index = least->plan;
 	const struct plan *plan = &search->space.plans[index];
 	int64_t *bound = &search->bounds.of[index].memory, held;
-	bool again = search->bounds.of[index].whole;
+	bool pipeline = plan->mesh.pipeline > 1, again = search->bounds.of[index].whole;
 	bounds_complete(&search->bounds, &search->space, index);
+	if (pipeline && again) {
+		evaluator_stages_overflow(&search->evaluator, plan, queue->least, &held);
+		*bound = max_i64(*bound, held);
+		queue->least = min_i64(queue->least, *bound);
+		queue->completed++;
+	}
 	least->bound = *bound;
-	least->whole = again || plan->mesh.pipeline == 1;
-	if (plan->mesh.pipeline == 1 || !again)
-		return;
-	evaluator_stages_overflow(&search->evaluator, plan, queue->least, &held);
-	least->bound = *bound = max_i64(*bound, held);
-	queue->least = min_i64(queue->least, *bound);
-	queue->completed++;
+	least->whole = again || !pipeline;
 }
 
 /* A smaller plan shows that it is not its turn yet. */

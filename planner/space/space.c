@@ -19,7 +19,7 @@ struct enumeration {
 	 * others. */
 	uint64_t used[KNOB_COUNT];
 	struct error unused[KNOB_COUNT];
-	bool leaves_out; /* some values were not tried */
+	bool leaves_out; /* values behind hopeless states were not tried */
 };
 
 /* --- listed values ---------------------------------------------------------------------------- */
@@ -346,7 +346,7 @@ static bool strategy_plan(
 	return axes_resolve(&usual, e->arena, plan, error);
 }
 
-/* Of so many ranks, a smaller shard group than all of them is none. */
+/* Refuses a hybrid strategy whose only shard group would be all ranks. */
 static bool no_group(const struct question *question, enum strategy strategy, struct error *error)
 {
 	int64_t ranks = topology_devices(question->topology) / question_ranks_together(question);

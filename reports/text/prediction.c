@@ -139,7 +139,7 @@ static void add_fits(const struct prediction *prediction, struct text *text)
 				? FITS_YES
 				: prediction->fits]);
 	if (prediction->peak_wanted_bytes > 0)
-		text_printf(text, "; %s would do without",
+		text_printf(text, "; none with room for %s",
 			format_bytes(wanted, (double)prediction->peak_wanted_bytes));
 	text_add_char(text, ')');
 	if (prediction->peak_at != NULL) {

@@ -22,25 +22,8 @@ static void *not_null(void *pointer)
 	return pointer;
 }
 
-static int column_width(const struct grid *grid, int column)
-{
-	size_t width = strlen(grid->columns[column].name);
-	struct text cell = {0};
-
-	for (int r = 0; r < grid->n_rows; r++) {
-		text_clear(&cell);
-		add_ascii(&cell, grid->rows[r].cells[column].text);
-		width = cell.length > width ? cell.length : width;
-	}
-	text_finish(&cell);
-	return (int)width;
-}
-
-/* The width at which a sentence is readable. */
-enum { READABLE = 12 };
-
-/* The longest part of a column that is not broken: first_line breaks at these marks. */
-static int longest_part(const struct grid *grid, int column)
+/* The longest part of a column, its name included, when cells are broken before these marks. */
+static int longest_part(const struct grid *grid, int column, const char *marks)
 {
 	size_t longest = strlen(grid->columns[column].name);
 	struct text cell = {0};
@@ -49,7 +32,7 @@ static int longest_part(const struct grid *grid, int column)
 		text_clear(&cell);
 		add_ascii(&cell, grid->rows[r].cells[column].text);
 		for (const char *part = text_string(&cell); *part != '\0';) {
-			size_t length = 1 + strcspn(part + 1, " ._");
+			size_t length = 1 + strcspn(part + 1, marks);
 			longest = length > longest ? length : longest;
 			part += length;
 		}
@@ -57,6 +40,10 @@ static int longest_part(const struct grid *grid, int column)
 	text_finish(&cell);
 	return (int)longest;
 }
+
+/* The width at which a sentence is readable, and the marks at which first_line breaks. */
+enum { READABLE = 12 };
+static const char break_marks[] = " ._";
 
 /* How a table is laid out in the width of the terminal. */
 struct layout {
@@ -116,7 +103,7 @@ static struct layout lay_out(const struct grid *grid, const struct style *style)
 	struct layout layout = {.gap = 2};
 	for (int c = 0; c < grid->n_columns; c++) {
 		bool sentence = grid->columns[c].align == GRID_WRAP;
-		int part = longest_part(grid, c), width = column_width(grid, c);
+		int part = longest_part(grid, c, break_marks), width = longest_part(grid, c, "");
 		layout.wraps[c] = sentence;
 		layout.widths[c] = width;
 		layout.least[c] = sentence && part < READABLE ? READABLE : part;
@@ -155,7 +142,7 @@ static size_t first_line(const char *cell, size_t width)
 {
 	if (strlen(cell) <= width)
 		return strlen(cell);
-	for (const char *mark = " ._"; *mark != '\0'; mark++)
+	for (const char *mark = break_marks; *mark != '\0'; mark++)
 		for (size_t end = width; end > 0; end--)
 			if (cell[end] == *mark)
 				return end;

@@ -331,7 +331,8 @@ static bool batch_arithmetic(
 /* --- the whole -----------------------------------------------------------------------------------
  */
 
-static bool begin(const struct question *question, struct plan *plan, struct error *error)
+/* Takes defaults and lays out the mesh. */
+static bool lay_out(const struct question *question, struct plan *plan, struct error *error)
 {
 	*plan = question->asked;
 	plan->mesh = (struct mesh){1, 1, 1, 1, 1, 1};
@@ -343,13 +344,13 @@ static bool begin(const struct question *question, struct plan *plan, struct err
 bool plan_has_mesh(const struct question *question, struct error *error)
 {
 	struct plan plan;
-	return begin(question, &plan, error);
+	return lay_out(question, &plan, error);
 }
 
 bool plan_resolve(const struct question *question, struct arena *arena, struct plan *plan,
 	struct error *error)
 {
-	if (!begin(question, plan, error) || !batch_arithmetic(plan, question, error) ||
+	if (!lay_out(question, plan, error) || !batch_arithmetic(plan, question, error) ||
 		!plan_check(plan, question->model, question->topology, error))
 		return false;
 	plan_normalise(plan, arena);

@@ -113,6 +113,31 @@ static void test_every_other_has_a_reason(void **state)
 	end(&f);
 }
 
+/* A cause that is more than the whole difference stands beside a saving; briefly, it is named
+ * without a figure, which would mislead. */
+static void test_brief_reasons(void **state)
+{
+	(void)state;
+	struct fixture f;
+	int found = 0;
+	begin(&f, "llama-3-70b", "8xdgx-h100");
+	struct answer answer = ask(&f.question, &f.arena);
+	for (int i = 0; i < answer.n_alternatives; i++) {
+		const struct candidate *other = &answer.alternatives[i];
+		const char *against = strstr(other->why_not, " against ");
+		assert_int_equal(against != NULL, other->briefly != NULL);
+		if (against == NULL)
+			continue;
+		size_t same = strcspn(other->why_not, ":");
+		assert_memory_equal(other->briefly, other->why_not, same);
+		assert_memory_equal(other->briefly + same, ": more ", strlen(": more "));
+		assert_null(strpbrk(other->briefly + same, "0123456789"));
+		found++;
+	}
+	assert_true(found > 0);
+	end(&f);
+}
+
 /* Fitting strategies come in order of time per token, then those that miss, by how much. */
 static void test_order_of_alternatives(void **state)
 {
@@ -554,6 +579,7 @@ int main(void)
 		cmocka_unit_test(test_stages_on_a_slow_network),
 		cmocka_unit_test(test_7b_on_2x8),
 		cmocka_unit_test(test_every_other_has_a_reason),
+		cmocka_unit_test(test_brief_reasons),
 		cmocka_unit_test(test_order_of_alternatives),
 		cmocka_unit_test(test_sensitivity),
 		cmocka_unit_test(test_first_has_digest),

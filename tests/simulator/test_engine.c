@@ -355,6 +355,20 @@ static void test_threads_share_cores(void **state)
 	sketch_finish(&s);
 }
 
+/* An engine of two tasks, the first of which runs. */
+static struct engine beside(struct sketch *s, struct task tasks[2], bool second_runs)
+{
+	static int ops[] = {0, 1};
+
+	return (struct engine){.topology = &s->topology,
+		.contention = true,
+		.n_ops = 2,
+		.tasks = tasks,
+		.n_queues = 2,
+		.queues = {{.list.ops = &ops[0], .running = true},
+			{.list.ops = &ops[1], .running = second_runs}}};
+}
+
 /* How fast a team of threads computes, alone and beside the communication thread: a thread without
  * a core of its own shares one of the team's, and the team is as slow as that one. */
 static void test_a_thread_too_many_slows_the_team(void **state)
@@ -374,13 +388,7 @@ static void test_a_thread_too_many_slows_the_team(void **state)
 	init_host(&s, 1);
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct task tasks[] = {team, communication};
-		struct engine engine = {.topology = &s.topology,
-			.contention = true,
-			.n_ops = 2,
-			.tasks = tasks,
-			.n_queues = 2,
-			.queues = {{.list.ops = (int[]){0}, .running = true},
-				{.list.ops = (int[]){1}, .running = cases[i].communicates}}};
+		struct engine engine = beside(&s, tasks, cases[i].communicates);
 
 		s.topology.devices_per_node = cases[i].ranks;
 		s.topology.host.cores = cases[i].cores;
@@ -415,13 +423,7 @@ static void test_links_have_two_ways(void **state)
 				.way = cases[i / 2].other}};
 		struct task tasks[] = {{.cost = &costs[0], .communicates = true},
 			{.cost = &costs[1], .communicates = true}};
-		struct engine engine = {.topology = &s.topology,
-			.contention = true,
-			.n_ops = 2,
-			.tasks = tasks,
-			.n_queues = 2,
-			.queues = {{.list.ops = (int[]){0}, .running = true},
-				{.list.ops = (int[]){1}, .running = true}}};
+		struct engine engine = beside(&s, tasks, true);
 
 		contention_rates(&engine);
 		for (int q = 0; q < 2; q++)
