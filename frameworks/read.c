@@ -118,14 +118,25 @@ static bool unrecognized(const struct source *source, struct error *error)
 		"of " FRAMEWORK_NAMES " or a PyTorch script; --from says which");
 }
 
-static bool is_fsdp2(const struct imported *imported)
+static bool is_of_runtime(const struct imported *imported, enum runtime_kind runtime)
 {
 	for (int i = 0; i < imported->n_settings; i++) {
 		const struct import_setting *setting = &imported->settings[i];
 		if (strcmp(setting->option, "runtime") == 0)
-			return strcmp(setting->value, "pytorch-fsdp2") == 0;
+			return strcmp(setting->value, runtime_names[runtime]) == 0;
 	}
 	return false;
+}
+
+/* The precision that a file gives for reductions is of sharded ones; DDP has none. */
+static void drop_reduction(struct imported *imported)
+{
+	int n = 0;
+
+	for (int i = 0; i < imported->n_settings; i++)
+		if (imported->settings[i].knob != KNOB_REDUCE_DTYPE)
+			imported->settings[n++] = imported->settings[i];
+	imported->n_settings = n;
 }
 
 /* accelerate takes "offload_params" below fsdp_config for "fsdp_offload_params". */
@@ -181,9 +192,11 @@ bool import_config(struct arena *arena, const char *name, const char *text, size
 	complete_keys(arena, &source, target->format);
 	if (!import_take_leaves(&importing, error) || !target->format->finish(&importing, error))
 		return false;
-	imported->wraps_apart = target->wraps_apart && is_fsdp2(imported);
-	imported->tail_stays =
-		is_fsdp2(imported) && (imported->tail_stays || target->tail == TAIL_STAYS);
+	if (is_of_runtime(imported, RUNTIME_PYTORCH_DDP))
+		drop_reduction(imported);
+	bool is_fsdp2 = is_of_runtime(imported, RUNTIME_PYTORCH_FSDP2);
+	imported->wraps_apart = target->wraps_apart && is_fsdp2;
+	imported->tail_stays = is_fsdp2 && (imported->tail_stays || target->tail == TAIL_STAYS);
 	return true;
 }
 

@@ -271,6 +271,8 @@ static bool follows(const struct arguments *arguments, enum knob_id id, const st
 		return argument_of_knob(arguments, KNOB_GLOBAL_BATCH) != NULL;
 	if (id == KNOB_SYNC_EACH_MICRO_BATCH)
 		return plan->grad_accum == 1;
+	if (id == KNOB_REDUCE_DTYPE && plan_reduces_masters(plan))
+		return true;
 	return id == KNOB_GLOBAL_BATCH || id == KNOB_GRADIENT_SUMS || id == KNOB_GELU ||
 	       id == KNOB_FP8 || id == KNOB_FP8_PARAM_GATHER || is_unknown_to(plan->runtime, id) ||
 	       is_of_no_axis(id, plan) || id >= KNOB_IN_MESH ||

@@ -100,6 +100,8 @@ static bool is_moot(const struct plan *plan, int knob)
 		return !strategy_is_hybrid(plan->strategy);
 	if (knob == KNOB_SYNC_EACH_MICRO_BATCH)
 		return plan->grad_accum == 1;
+	if (knob == KNOB_REDUCE_DTYPE && plan_reduces_masters(plan))
+		return true;
 	if (knob == KNOB_LAYERS_PER_STAGE && plan->layers_per_stage.text == NULL)
 		return true;
 	if (knob == KNOB_PIPELINE_SCHEDULE || knob == KNOB_VIRTUAL_STAGES)
@@ -304,6 +306,9 @@ void export_adapt(struct exporting *exporting, struct plan *plan)
 	for (const struct export_rule *rule = exporting->target->rules; rule->knob != NO_KNOB;
 		rule++)
 		apply(exporting, rule, plan);
+	if (plan_reduces_masters(plan))
+		export_change(exporting, plan, KNOB_REDUCE_DTYPE, dtype_name(plan->master_dtype),
+			"DDP reduces gradients as they are");
 	adapt_unsaid(exporting, plan);
 	adapt_ends(exporting, plan);
 	note_others(exporting, plan);

@@ -414,6 +414,14 @@ static unsigned allowed_strategies(const struct question *question)
 	return allowed;
 }
 
+/* How little the user learns from the reason why a strategy is impossible: least where the runtime
+ * does not have it, and little about DDP, which nobody named. */
+static int idleness(const struct question *question, enum strategy strategy)
+{
+	bool has = knob_values(KNOB_STRATEGY, question->asked.runtime) >> strategy & 1;
+	return !has ? 2 : strategy == STRATEGY_NO_SHARD ? 1 : 0;
+}
+
 bool space_build(const struct question *question, struct arena *arena, struct space *space,
 	struct error *error)
 {
@@ -421,7 +429,7 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 	unsigned allowed = allowed_strategies(question);
 	bool by_name = question->strategies != 0 || question_gives(question, KNOB_STRATEGY);
 	struct error first = {0};
-	int blamed = STRATEGY_COUNT;
+	int least = 3;
 	*space = (struct space){.same_batch = true};
 	for (int s = 0; s < STRATEGY_COUNT; s++) {
 		struct error mine = {0};
@@ -430,11 +438,9 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 		if (!space->allowed[s] || add_strategy(&e, (enum strategy)s, by_name, &mine))
 			continue;
 		space->impossible[s] = arena_strdup(arena, mine.message);
-		/* A message about another strategy is more useful than one about DDP, which nobody
-		 * named. */
-		if (first.message[0] == '\0' || blamed == STRATEGY_NO_SHARD) {
+		if (idleness(question, (enum strategy)s) < least) {
 			first = mine;
-			blamed = s;
+			least = idleness(question, (enum strategy)s);
 		}
 	}
 	space->first[STRATEGY_COUNT] = space->n;

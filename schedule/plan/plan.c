@@ -232,6 +232,12 @@ bool plan_syncs(const struct plan *plan, bool *each)
 	return zero != NULL || stage == 1 || stage == 2;
 }
 
+/* DistributedDataParallel reduces parameters' own gradients, without a mixed precision policy. */
+bool plan_reduces_masters(const struct plan *plan)
+{
+	return plan_layout(plan) == LAYOUT_WHOLE && runtime_of(plan->runtime)->zero == NULL;
+}
+
 bool plan_has_zero_groups(const struct plan *plan)
 {
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;

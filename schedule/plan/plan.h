@@ -107,4 +107,7 @@ enum dtype plan_default_dtype(const struct topology *topology);
  * DeepSpeed's MiCS)? */
 bool plan_has_zero_groups(const struct plan *plan);
 
+/* Are gradients reduced in the dtype of the parameters that the optimizer updates (DDP)? */
+bool plan_reduces_masters(const struct plan *plan);
+
 #endif

@@ -179,6 +179,11 @@ static bool check_zero(const struct plan *plan, struct error *error)
 		plan->reduce_dtype != DTYPE_FP32)
 		return refuse(plan, "reduce-dtype", dtype_name(plan->reduce_dtype),
 			"it accumulates and reduces in fp32; use fp32", error);
+	if (plan_reduces_masters(plan) && plan->reduce_dtype != plan->master_dtype)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reduce-dtype %s: runtime %s reduces gradients in --master-dtype; use %s",
+			dtype_name(plan->reduce_dtype), runtime_names[plan->runtime],
+			dtype_name(plan->master_dtype));
 	return true;
 }
 

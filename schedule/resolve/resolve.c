@@ -60,11 +60,13 @@ static enum strategy default_strategy(enum runtime_kind runtime)
 static void adapt_to_zero(struct plan *plan, const struct question *question)
 {
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
-	bool each;
+	bool each, given = question_gives(question, KNOB_REDUCE_DTYPE);
 	if (plan_syncs(plan, &each) && !question_gives(question, KNOB_SYNC_EACH_MICRO_BATCH))
 		plan->sync_each_micro_batch = each;
-	if (zero != NULL && !zero->fp32_gradients && !question_gives(question, KNOB_REDUCE_DTYPE))
+	if (zero != NULL && !zero->fp32_gradients && !given)
 		plan->reduce_dtype = plan->param_dtype;
+	if (plan_reduces_masters(plan) && !given)
+		plan->reduce_dtype = plan->master_dtype;
 }
 
 static bool asks_for_stages(const struct question *question)

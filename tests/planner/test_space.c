@@ -431,6 +431,14 @@ static void test_contradictions(void **state)
 	assert_int_equal(error.code, EXIT_CODE_USAGE);
 	assert_non_null(strstr(error.message, "96"));
 	end(&f);
+	/* A runtime without the other strategies is not to blame. */
+	error = (struct error){0};
+	begin(&f, "gpt2-124m", "2xdgx-a100-80gb");
+	fix(&f, "runtime", "pytorch-ddp");
+	fix(&f, "reduce_dtype", "bf16");
+	assert_false(space_build(&f.question, &f.arena, &f.space, &error));
+	assert_non_null(strstr(error.message, "--reduce-dtype bf16"));
+	end(&f);
 }
 
 /* A knob that takes a list is searched: none is left at its first value in silence. */

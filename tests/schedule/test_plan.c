@@ -38,6 +38,9 @@ static void test_gpu_defaults(void **state)
 	assert_int_equal(plan.optimizer, OPTIMIZER_ADAMW_FOREACH);
 	plan = plan_of_words(&arena, model, cluster(&arena, "dgx-v100"), "");
 	assert_int_equal(plan.param_dtype, DTYPE_FP16);
+	plan = plan_of_words(&arena, model, cluster(&arena, "dgx-a100-80gb"),
+		"runtime=pytorch-ddp master_dtype=bf16");
+	assert_int_equal(plan.reduce_dtype, DTYPE_BF16); /* DDP has no policy of its own */
 	arena_finish(&arena);
 }
 

@@ -13,7 +13,8 @@ static const char *const strategies[] = {
 static const char *const others[] = {"", " activation_checkpointing=full",
 	" grad_accum=2 micro_batch=2", " grad_accum=2 sync_each_micro_batch=on", " prefetch=post",
 	" prefetch=none limit_all_gathers=off", " clip=1 wrap=blocks:3",
-	" wrap=size:5000000 attention=eager", " compile=on reduce_dtype=bf16"};
+	" wrap=size:5000000 attention=eager", " compile=on reduce_dtype=bf16",
+	" master_dtype=bf16"};
 static const char *const topologies[] = {
 	"2xdgx-a100-80gb", "dgx-h100", "4xp4d.24xlarge", "rtx4090-8x"};
 
