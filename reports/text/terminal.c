@@ -22,32 +22,45 @@ static void *not_null(void *pointer)
 	return pointer;
 }
 
-/* The longest part of a column, its name included, when cells are broken before these marks. */
-static int longest_part(const struct grid *grid, int column, const char *marks)
+/* The longest part of a text that is broken before these marks. A blank at a break is left out. */
+static int longest_part(const char *text, const char *marks)
 {
-	size_t longest = strlen(grid->columns[column].name);
+	size_t longest = 0;
+
+	while (*text != '\0') {
+		size_t length = 1 + strcspn(text + 1, marks);
+		longest = length > longest ? length : longest;
+		text += length + (text[length] == ' ');
+	}
+	return (int)longest;
+}
+
+/* The same of all cells of a column. */
+static int longest_in_cells(const struct grid *grid, int column, const char *marks)
+{
+	int longest = 0;
 	struct text cell = {0};
 
 	for (int r = 0; r < grid->n_rows; r++) {
 		text_clear(&cell);
 		add_ascii(&cell, grid->rows[r].cells[column].text);
-		for (const char *part = text_string(&cell); *part != '\0';) {
-			size_t length = 1 + strcspn(part + 1, marks);
-			longest = length > longest ? length : longest;
-			part += length;
-		}
+		int part = longest_part(text_string(&cell), marks);
+		longest = part > longest ? part : longest;
 	}
 	text_finish(&cell);
-	return (int)longest;
+	return longest;
 }
 
-/* The width at which a sentence is readable, and the marks at which first_line breaks. */
+/* The width at which a sentence is readable. */
 enum { READABLE = 12 };
-static const char break_marks[] = " ._";
+
+/* The marks before which cells are broken: those between words, and those inside names. */
+static const char between_words[] = " ", in_names[] = " ._";
 
 /* How a table is laid out in the width of the terminal. */
 struct layout {
-	int gap; /* blanks between columns */
+	int gap;           /* blanks between columns */
+	const char *marks; /* at which cells are broken */
 	bool wraps[MOST_COLUMNS];
 	int widths[MOST_COLUMNS], least[MOST_COLUMNS];
 };
@@ -97,23 +110,41 @@ static void share_width(const struct grid *grid, const struct style *style, stru
 			widths[c] = room / open;
 }
 
-/* Where a table is too wide, columns move together; if that is not enough, names are broken too. */
+/* How wide each column is, and how narrow it can be when cells are broken before these marks and
+ * headings before those. */
+static void break_at(const char *in_cells, const char *in_headings, const struct grid *grid,
+	struct layout *layout)
+{
+	layout->marks = in_cells;
+	for (int c = 0; c < grid->n_columns; c++) {
+		bool sentence = grid->columns[c].align == GRID_WRAP;
+		int heading = longest_part(grid->columns[c].name, in_headings);
+		int width = longest_in_cells(grid, c, "");
+		int least = longest_in_cells(grid, c, in_cells);
+		least = sentence && least < READABLE ? READABLE : least;
+		layout->widths[c] = width = width > heading ? width : heading;
+		least = least > heading ? least : heading;
+		layout->least[c] = least < width ? least : width;
+	}
+}
+
+/* Where a table is too wide, columns move together; if that is not enough, every text is broken
+ * between its words, then headings are; only if that is not enough either, names are broken. */
 static struct layout lay_out(const struct grid *grid, const struct style *style)
 {
 	struct layout layout = {.gap = 2};
-	for (int c = 0; c < grid->n_columns; c++) {
-		bool sentence = grid->columns[c].align == GRID_WRAP;
-		int part = longest_part(grid, c, break_marks), width = longest_part(grid, c, "");
-		layout.wraps[c] = sentence;
-		layout.widths[c] = width;
-		layout.least[c] = sentence && part < READABLE ? READABLE : part;
-		layout.least[c] = layout.least[c] < width ? layout.least[c] : width;
-	}
+	break_at(between_words, "", grid, &layout);
+	for (int c = 0; c < grid->n_columns; c++)
+		layout.wraps[c] = grid->columns[c].align == GRID_WRAP;
 	if (is_too_wide(grid, style, &layout))
 		layout.gap = 1;
 	if (is_too_wide(grid, style, &layout))
 		for (int c = 0; c < grid->n_columns; c++)
 			layout.wraps[c] = grid->columns[c].align != GRID_RIGHT;
+	if (is_too_wide(grid, style, &layout))
+		break_at(between_words, between_words, grid, &layout);
+	if (is_too_wide(grid, style, &layout))
+		break_at(in_names, between_words, grid, &layout);
 	share_width(grid, style, &layout);
 	return layout;
 }
@@ -126,7 +157,7 @@ static void add_columns(
 			    : grid->columns[c].align == GRID_RIGHT ? SCOLS_FL_RIGHT
 								   : 0;
 		struct libscols_column *column =
-			not_null(scols_table_new_column(table, grid->columns[c].name, 0, flags));
+			not_null(scols_table_new_column(table, NULL, 0, flags));
 		if (!layout->wraps[c])
 			continue;
 		/* Without this libsmartcols breaks inside words. */
@@ -136,23 +167,23 @@ static void add_columns(
 	}
 }
 
-/* The length of the first line of a cell: up to the last blank that fits, else the last dot or
- * underscore of a name; if none fits, up to the first one. */
-static size_t first_line(const char *cell, size_t width)
+/* The length of the first line of a cell: up to the last mark that fits, of the first kind that has
+ * one; if none fits, up to the first one. */
+static size_t first_line(const char *cell, size_t width, const char *marks)
 {
 	if (strlen(cell) <= width)
 		return strlen(cell);
-	for (const char *mark = break_marks; *mark != '\0'; mark++)
+	for (const char *mark = marks; *mark != '\0'; mark++)
 		for (size_t end = width; end > 0; end--)
 			if (cell[end] == *mark)
 				return end;
-	return 1 + strcspn(cell + 1, " ._");
+	return 1 + strcspn(cell + 1, marks);
 }
 
-static void add_broken(struct text *text, const char *cell, int width)
+static void add_broken(struct text *text, const char *cell, int width, const char *marks)
 {
 	while (*cell != '\0') {
-		size_t length = first_line(cell, (size_t)width);
+		size_t length = first_line(cell, (size_t)width, marks);
 
 		text_add_bytes(text, cell, length);
 		cell += length + (cell[length] == ' ');
@@ -175,12 +206,59 @@ static void add_row(struct libscols_table *table, const struct grid *grid,
 		add_ascii(&cell, row->cells[c].text);
 		text_clear(&broken);
 		if (layout->wraps[c])
-			add_broken(&broken, text_string(&cell), layout->widths[c]);
+			add_broken(&broken, text_string(&cell), layout->widths[c], layout->marks);
 		check(scols_line_set_data(
 			line, (size_t)c, text_string(layout->wraps[c] ? &broken : &cell)));
 	}
 	text_finish(&broken);
 	text_finish(&cell);
+}
+
+static int count_lines(const char *lines)
+{
+	int n = 1;
+	for (; *lines != '\0'; lines++)
+		n += *lines == '\n';
+	return n;
+}
+
+/* The n-th line, from 0; "" above the first. */
+static const char *nth_line(const char *lines, int n, struct text *line)
+{
+	text_clear(line);
+	if (n < 0)
+		return "";
+	for (; n > 0; n--)
+		lines += strcspn(lines, "\n") + 1;
+	text_add_bytes(line, lines, strcspn(lines, "\n"));
+	return text_string(line);
+}
+
+/* Puts the headings above the rows, each broken where its column is narrower; they end on one line.
+ * Headings of libsmartcols cannot be broken. */
+static void add_headings(
+	struct libscols_table *table, const struct grid *grid, const struct layout *layout)
+{
+	struct text headings[MOST_COLUMNS] = {0}, line = {0};
+	int most = 0;
+
+	for (int c = 0; c < grid->n_columns; c++) {
+		add_broken(&headings[c], grid->columns[c].name, layout->widths[c], between_words);
+		int lines = count_lines(text_string(&headings[c]));
+		most = lines > most ? lines : most;
+	}
+	for (int l = 0; l < most; l++) {
+		struct libscols_line *row = not_null(scols_table_new_line(table, NULL));
+		for (int c = 0; c < grid->n_columns; c++) {
+			const char *heading = text_string(&headings[c]);
+			int above = most - count_lines(heading);
+			check(scols_line_set_data(
+				row, (size_t)c, nth_line(heading, l - above, &line)));
+		}
+	}
+	for (int c = 0; c < grid->n_columns; c++)
+		text_finish(&headings[c]);
+	text_finish(&line);
 }
 
 /* Adds lines without the blanks with which libsmartcols pads the last column. */
@@ -211,7 +289,9 @@ void grid_text(const struct grid *grid, const struct style *style, struct text *
 	check(scols_table_set_column_separator(table, layout.gap == 2 ? "  " : " "));
 	check(scols_table_enable_ascii(table, 1));
 	check(scols_table_enable_colors(table, style->color));
+	check(scols_table_enable_noheadings(table, 1));
 	add_columns(table, grid, &layout);
+	add_headings(table, grid, &layout);
 	for (int r = 0; r < grid->n_rows; r++)
 		add_row(table, grid, &grid->rows[r], &layout, style->color);
 	check(scols_print_table_to_string(table, &lines));

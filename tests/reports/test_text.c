@@ -1,4 +1,4 @@
-/* Tables, CSV rows and the text of answers. */
+/* CSV rows and the text of answers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,78 +38,6 @@ static void test_escape(void **state)
 		      "\xe6\xa8\xa1");
 	add_html(&text, NULL);
 	expect(&text, "");
-}
-
-static void make_grid(struct grid *grid)
-{
-	static const struct grid_column columns[] = {
-		{"name", GRID_LEFT}, {"size", GRID_RIGHT}, {"note", GRID_WRAP}};
-
-	grid_init(grid, columns, COUNT_OF(columns));
-	grid_row(grid, GRID_GOOD);
-	grid_add(grid, "a");
-	grid_add_bytes(grid, 1536);
-	grid_add(grid, "words that need more than one short line of text");
-	grid_row(grid, GRID_BAD);
-	grid_add(grid, "long|er\x1b");
-	grid_add_bytes(grid, 3);
-}
-
-static void test_grid_text(void **state)
-{
-	struct style narrow = {false, 50};
-	struct text text = {0};
-	struct grid grid;
-
-	(void)state;
-	make_grid(&grid);
-	grid_text(&grid, &plain, &text);
-	expect(&text, " name               size  note\n"
-		      " a              1.50 KiB  words that need more than one short line of text\n"
-		      " long|er\\u001b       3 B\n\n");
-	grid_text(&grid, &narrow, &text);
-	expect(&text, " name               size  note\n"
-		      " a              1.50 KiB  words that need more\n"
-		      "                          than one short line of\n"
-		      "                          text\n"
-		      " long|er\\u001b       3 B\n\n");
-	grid_finish(&grid);
-}
-
-static void test_grid_color(void **state)
-{
-	struct style color = {true, 0};
-	struct text text = {0};
-	struct grid grid;
-
-	(void)state;
-	make_grid(&grid);
-	grid_text(&grid, &color, &text);
-	assert_non_null(strstr(text_string(&text), "\033[32m"));
-	assert_non_null(strstr(text_string(&text), "\033[31m"));
-	text_clear(&text);
-	grid_text(&grid, &plain, &text);
-	assert_null(strchr(text_string(&text), '\033'));
-	text_finish(&text);
-	grid_finish(&grid);
-}
-
-static void test_grid_markup(void **state)
-{
-	struct text text = {0};
-	struct grid grid;
-
-	(void)state;
-	make_grid(&grid);
-	grid_markdown(&grid, &text);
-	expect(&text, "| name | size | note |\n|:---|---:|:---|\n"
-		      "| a | 1.50 KiB | words that need more than one short line of text |\n"
-		      "| long\\|er\\u001b | 3 B |  |\n");
-	grid_html(&grid, "c\"aption", true, &text);
-	assert_non_null(strstr(text_string(&text), "aria-label=\"c&#34;aption\""));
-	assert_non_null(strstr(text_string(&text), "data-sort=\"1536\">1.50 KiB</td>"));
-	text_finish(&text);
-	grid_finish(&grid);
 }
 
 /* The contract: other programs read these columns by name and place. */
@@ -573,9 +501,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_escape),
-		cmocka_unit_test(test_grid_text),
-		cmocka_unit_test(test_grid_color),
-		cmocka_unit_test(test_grid_markup),
 		cmocka_unit_test(test_case_header),
 		cmocka_unit_test(test_case_row),
 		cmocka_unit_test(test_case_cells),
