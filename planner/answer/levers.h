@@ -10,8 +10,9 @@
 struct lever {
 	enum knob_id id;   /* KNOB_COUNT: the lever changes the model */
 	const char *typed; /* "--loss fused" */
-	double gain;       /* share of the step time that it saves; < 0: it costs */
+	double gain;       /* share of the time of a token that it saves; < 0: it costs */
 	double step_time;  /* s */
+	int64_t global_batch;
 	int64_t peak_memory_bytes;
 };
 

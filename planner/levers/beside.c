@@ -60,6 +60,7 @@ bool beside_find(const struct question *question, const struct candidate *chosen
 				.typed = typed,
 				.gain = 1 - prediction.step_time / chosen->prediction.step_time,
 				.step_time = prediction.step_time,
+				.global_batch = plan.global_batch,
 				.peak_memory_bytes = prediction.peak_memory_bytes};
 		evaluator_finish(&evaluator);
 		if (!ok && !error_is_refusal(&mine, error))

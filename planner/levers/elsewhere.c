@@ -57,6 +57,7 @@ static bool try_runtime(const struct question *question, const struct plan *chos
 		*lever = (struct lever){.id = KNOB_RUNTIME,
 			.typed = lever_typed(KNOB_RUNTIME, plan, arena),
 			.step_time = 1e-15 * (double)*beat * plan_tokens(plan),
+			.global_batch = plan->global_batch,
 			.peak_memory_bytes = best->costs.of[COST_MEMORY]};
 	}
 	search_finish(&search);

@@ -5,11 +5,12 @@
 
 static void add_figures(struct text *text, const char *who, const struct prediction *prediction)
 {
-	char time[32], memory[32];
+	char time[32], memory[32], limit[32];
 
-	text_printf(text, "  %-10s %10s a step, %8.0f tokens/s/GPU, peak %s%s\n", who,
+	text_printf(text, "  %-10s %10s a step, %8.0f tokens/s/GPU, peak %s of %s%s\n", who,
 		format_seconds(time, prediction->step_time), prediction->tokens_per_s_per_gpu,
 		format_bytes(memory, (double)prediction->peak_memory_bytes),
+		format_bytes(limit, (double)prediction->memory_limit_bytes),
 		prediction->fits == FITS_NO      ? ", does not fit"
 		: prediction->fits == FITS_TIGHT ? ", tight"
 						 : "");

@@ -9,14 +9,21 @@ enum { SHOWN_LEVERS = 6, MIB = 1 << 20 };
 /* A smaller gain, as a share of the step time, is not mentioned. */
 #define LEAST_TIME 0.0005
 
-void add_lever_gain(const struct answer *answer, double gain, int64_t peak, struct text *text)
+const char *saved_time(const struct answer *answer, int64_t global_batch)
+{
+	return answer->chosen->plan.global_batch == global_batch ? "time" : "time a token";
+}
+
+void add_lever_gain(
+	const struct answer *answer, double gain, const char *time, int64_t peak, struct text *text)
 {
 	char bytes[32];
 	double less = (double)(prediction_wanted_bytes(&answer->chosen->prediction) - peak);
 	bool has_time = fabs(gain) >= LEAST_TIME;
 
 	if (has_time)
-		text_printf(text, "%.1f %% %s time", 100 * fabs(gain), gain > 0 ? "less" : "more");
+		text_printf(
+			text, "%.1f %% %s %s", 100 * fabs(gain), gain > 0 ? "less" : "more", time);
 	if (fabs(less) >= MIB)
 		text_printf(text, "%s%s %s memory", has_time ? ", " : "",
 			format_bytes(bytes, fabs(less)), less > 0 ? "less" : "more");
@@ -30,10 +37,11 @@ static void free_sentence(const struct answer *answer, struct text *text)
 	if (option == NULL)
 		return;
 	text_printf(text,
-		"With the levers free: %s per step, %s tokens/s/GPU (%.1f %% less time), "
+		"With the levers free: %s per step, %s tokens/s/GPU (%.1f %% less %s), "
 		"peak %s: ",
 		format_seconds(time, option->prediction.step_time),
 		format_tokens(tokens, option->prediction.tokens_per_s_per_gpu), 100 * option->gain,
+		saved_time(answer, option->plan.global_batch),
 		format_bytes(peak, (double)option->prediction.peak_memory_bytes));
 	text_add(text, option->typed);
 }
@@ -45,7 +53,8 @@ void elsewhere_sentence(const struct answer *answer, struct text *text)
 	if (other == NULL)
 		return;
 	text_printf(text, "%s: at least ", other->typed);
-	add_lever_gain(answer, other->gain, other->peak_memory_bytes, text);
+	add_lever_gain(answer, other->gain, saved_time(answer, other->global_batch),
+		other->peak_memory_bytes, text);
 }
 
 void lever_sentence(const struct answer *answer, struct text *text)
@@ -86,8 +95,8 @@ void report_levers_text(const struct answer *answer, const struct style *style, 
 	for (int i = 0; i < answer->n_levers && i < SHOWN_LEVERS; i++) {
 		add_terminal(&line, answer->levers[i].typed);
 		text_add(&line, ": ");
-		add_lever_gain(
-			answer, answer->levers[i].gain, answer->levers[i].peak_memory_bytes, &line);
+		add_lever_gain(answer, answer->levers[i].gain, "time",
+			answer->levers[i].peak_memory_bytes, &line);
 		put_line(" - ", 3, text_string(&line), style->width, text);
 		text_clear(&line);
 	}

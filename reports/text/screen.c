@@ -338,12 +338,13 @@ static void put_levers(struct screen *screen, int most)
 	for (int i = 0; i < n && i < most; i++) {
 		const struct lever *lever = &answer->levers[i];
 		text_printf(&line, "%s: ", lever->typed);
-		add_lever_gain(answer, lever->gain, lever->peak_memory_bytes, &line);
+		add_lever_gain(answer, lever->gain, "time", lever->peak_memory_bytes, &line);
 		put_labelled(screen, i > 0 ? "" : "Levers", &line);
 	}
 	if (!alone && most > 0) {
 		text_add(&line, "together, planned anew: ");
-		add_lever_gain(answer, all->gain, all->prediction.peak_memory_bytes, &line);
+		add_lever_gain(answer, all->gain, saved_time(answer, all->plan.global_batch),
+			all->prediction.peak_memory_bytes, &line);
 		text_add(&line, " (`--free all`)");
 		put_labelled(screen, "", &line);
 	}
@@ -410,11 +411,13 @@ static void put_option(struct screen *screen)
 	struct text line = {0};
 
 	if (tight != NULL && gain_of(answer->chosen, tight) > fmax(mixed, LEAST_GAIN)) {
-		text_printf(&line, "%.1f %% less time", 100 * gain_of(answer->chosen, tight));
+		text_printf(&line, "%.1f %% less %s", 100 * gain_of(answer->chosen, tight),
+			saved_time(answer, tight->plan.global_batch));
 		add_tightness(&tight->prediction, &line);
 		add_terminal(&line, tight->typed);
 	} else if (mixed > LEAST_GAIN) {
-		text_printf(&line, "%.1f %% less time: ", 100 * mixed);
+		text_printf(&line, "%.1f %% less %s: ", 100 * mixed,
+			saved_time(answer, answer->options[0].plan.global_batch));
 		add_terminal(&line, answer->options[0].typed);
 	}
 	if (line.length > 0)
