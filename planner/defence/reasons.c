@@ -184,7 +184,8 @@ static void add_budget(struct defence *defence, const struct contender *chosen)
 {
 	const struct prediction *p = chosen->prediction;
 	struct text text = {0};
-	text_printf(&text, "%s takes ", strategy_names[chosen->plan->strategy]);
+	plan_add_name(chosen->plan, &text);
+	text_add(&text, " takes ");
 	add_seconds(&text, p->step_time);
 	text_add(&text, " per step: ");
 	add_seconds(&text, p->time.compute);

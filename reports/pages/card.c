@@ -29,6 +29,25 @@ void add_sentence(const char *sentence, struct text *text)
 	text_finish(&part);
 }
 
+void add_options_typed(const char *typed, struct text *text)
+{
+	struct text option = {0};
+
+	text_add(text, "<code>");
+	while (*typed != '\0') {
+		const char *next = strstr(typed, " --");
+		size_t length = next != NULL ? (size_t)(next - typed) : strlen(typed);
+		text_clear(&option);
+		text_add_bytes(&option, typed, length);
+		text_add(text, "<span>");
+		add_html(text, text_string(&option));
+		text_add(text, next != NULL ? "</span> " : "</span>");
+		typed += length + (next != NULL);
+	}
+	text_add(text, "</code>");
+	text_finish(&option);
+}
+
 static void begin_tile(const char *name, struct text *text)
 {
 	text_printf(text, "<div><dt>%s</dt><dd>", name);
@@ -130,11 +149,13 @@ static void add_winner(const struct report *report, struct text *text)
 		return;
 	}
 	bool tight = report->answer != NULL && report->answer->tight;
-	text_printf(text, "<p class=\"winner\">%s%s</p>\n<p class=\"how\">",
+	text_printf(text, "<p class=\"winner\">%s",
 		tight                    ? "Tight, for no plan leaves enough memory free: use "
 		: report->answer != NULL ? "Use "
-					 : "",
-		strategy_names[plan->strategy]);
+					 : "");
+	plan_add_name(plan, &raw);
+	add_raw(&raw, text);
+	text_add(text, "</p>\n<p class=\"how\">");
 	plan_summary(plan, &raw);
 	add_raw(&raw, text);
 	text_add(text, "</p>\n");

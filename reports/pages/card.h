@@ -8,6 +8,8 @@
 void add_raw(struct text *raw, struct text *text);
 /* Adds a sentence, escaped. Text between backticks is set as code. */
 void add_sentence(const char *sentence, struct text *text);
+/* Adds options as typed, escaped, as code. Lines are broken between options only. */
+void add_options_typed(const char *typed, struct text *text);
 
 void add_card(const struct report *report, struct text *text);
 

@@ -119,11 +119,12 @@ static void add_options(const struct page *page, const struct answer *answer)
 	text_add(text, "<ul class=\"reasons\">\n");
 	for (int i = 0; i < answer->n_options; i++) {
 		const struct plan_option *option = &answer->options[i];
-		text_printf(text, "<li>%.1f %% less time a token (%s a step, peak %s): <code>",
-			100 * option->gain, format_seconds(time, option->prediction.step_time),
+		text_printf(text,
+			"<li>%.1f %% less time a token (%s a step, peak %s): ", 100 * option->gain,
+			format_seconds(time, option->prediction.step_time),
 			format_bytes(peak, (double)option->prediction.peak_memory_bytes));
-		add_html(text, option->typed);
-		text_add(text, "</code></li>\n");
+		add_options_typed(option->typed, text);
+		text_add(text, "</li>\n");
 	}
 	text_add(text, "</ul>\n</section>\n");
 }
@@ -368,9 +369,9 @@ static void add_provenance(const struct page *page, const struct report *report)
 
 	section(page, "assumptions", "Assumptions and provenance");
 	if (or_empty(report->asked.options)[0] != '\0') {
-		text_add(text, "<p>Asked with <code>");
-		add_html(text, report->asked.options);
-		text_add(text, "</code></p>\n");
+		text_add(text, "<p>Asked with ");
+		add_options_typed(report->asked.options, text);
+		text_add(text, "</p>\n");
 	}
 	text_add(text, "<div class=\"pair\">\n");
 	assumptions_grid(&report->explained, schedule->topology, &grid);

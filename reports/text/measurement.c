@@ -181,17 +181,14 @@ void measurement_grid(const struct measurement *measured, struct grid *grid)
 
 void plan_grid(const struct plan *plan, struct grid *grid)
 {
-	struct text value = {0};
+	struct arena arena = {0};
 
 	grid_init(grid, fact_columns, COUNT_OF(fact_columns));
-	for (int id = 0; id < KNOB_IN_MESH; id++) {
-		text_clear(&value);
-		knob_print((enum knob_id)id, plan, &value);
-		fact(grid, knob_table[id].field.name, "%s", text_string(&value));
-	}
-	text_finish(&value);
-	fact(grid, "mesh", "%lld replicas x %lld shards", (long long)plan->mesh.replicate,
-		(long long)plan->mesh.shard);
+	for (int id = 0; id < KNOB_COUNT; id++)
+		fact(grid, knob_table[id].field.name, "%s",
+			knob_typed((enum knob_id)id, plan, &arena));
+	fact(grid, "replicas of the shard group", "%lld", (long long)plan->mesh.replicate);
+	arena_finish(&arena);
 }
 
 static void device_facts(const struct topology *topology, struct grid *grid)

@@ -84,10 +84,7 @@ static void add_sharded(const struct plan *plan, const char *devices, struct tex
 
 static void add_strategy(const struct plan *plan, const char *devices, struct text *text)
 {
-	plan_add_axes(plan, text);
-	text_add(text, strategy_names[plan->strategy]);
-	if (strategy_is_hybrid(plan->strategy))
-		text_printf(text, "/%lld", (long long)plan->mesh.shard);
+	plan_add_name(plan, text);
 	text_printf(text, " (%s", runtime_names[plan->runtime]);
 	if (libraries_named(&plan->libraries))
 		text_printf(text, ", %s", plan->libraries.text);
@@ -136,10 +133,7 @@ static void add_kept(const struct plan *plan, struct text *text)
 
 void add_plan_briefly(const struct plan *plan, struct text *text)
 {
-	plan_add_axes(plan, text);
-	text_add(text, strategy_names[plan->strategy]);
-	if (strategy_is_hybrid(plan->strategy))
-		text_printf(text, "/%lld", (long long)plan->mesh.shard);
+	plan_add_name(plan, text);
 	text_add(text, ", ");
 	add_kept(plan, text);
 }

@@ -233,10 +233,7 @@ static void name_strategy(const struct screen *screen, const struct plan *plan, 
 {
 	const struct candidate *chosen = screen->answer->chosen;
 
-	plan_add_axes(plan, name);
-	text_add(name, strategy_names[plan->strategy]);
-	if (strategy_is_hybrid(plan->strategy) && plan->mesh.shard > 1)
-		text_printf(name, "/%lld", (long long)plan->mesh.shard);
+	plan_add_name(plan, name);
 	if (chosen != NULL && plan->runtime != chosen->plan.runtime)
 		text_printf(name, " (%s)", runtime_names[plan->runtime]);
 }

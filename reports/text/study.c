@@ -30,10 +30,7 @@ static void add_difference(
 
 void candidate_name(const struct plan *plan, const struct plan *chosen, struct text *text)
 {
-	plan_add_axes(plan, text);
-	text_add(text, strategy_names[plan->strategy]);
-	if (strategy_is_hybrid(plan->strategy))
-		text_printf(text, "/%lld", (long long)plan->mesh.shard);
+	plan_add_name(plan, text);
 	if (chosen != NULL && plan->runtime != chosen->runtime)
 		text_printf(text, " (%s)", runtime_names[plan->runtime]);
 	if (strcmp(plan->reshard_after_forward.text, "true") != 0 &&

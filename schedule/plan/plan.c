@@ -356,6 +356,14 @@ void plan_add_axes(const struct plan *plan, struct text *text)
 			text_printf(text, "%s %lld x ", axes[i].name, (long long)axes[i].size);
 }
 
+void plan_add_name(const struct plan *plan, struct text *text)
+{
+	plan_add_axes(plan, text);
+	text_add(text, strategy_names[plan->strategy]);
+	if (strategy_is_hybrid(plan->strategy) && plan->mesh.shard > 1)
+		text_printf(text, "/%lld", (long long)plan->mesh.shard);
+}
+
 void plan_add_order(const struct plan *plan, struct text *text)
 {
 	if (plan->mesh.pipeline > 1)

@@ -90,6 +90,8 @@ bool plan_read(struct arena *arena, const struct node *map, struct plan *plan, s
 void plan_write(const struct plan *plan, struct writer *writer);
 /* "TP 8 x CP 2 x ": the axes that divide the model, to stand before the strategy's name. */
 void plan_add_axes(const struct plan *plan, struct text *text);
+/* "TP 8 x HYBRID_SHARD/16": axes, strategy, and the size of a hybrid's shard group. */
+void plan_add_name(const struct plan *plan, struct text *text);
 /* ", interleaved of 4 stages a rank, layers 1x4+7x5"; nothing without a pipeline. */
 void plan_add_order(const struct plan *plan, struct text *text);
 /* In which micro-batches gradients are reduced, in words: "gradients reduced once". */

@@ -205,12 +205,32 @@ def judge_width(browser, size):
         yield f'{wide} pixels wide on a screen of {size[0]}'
 
 
+def judge_names(browser):
+    """The words of row headings that are broken within themselves."""
+    script = '''(function () {
+        var broken = [], range = document.createRange();
+        document.querySelectorAll('tbody th').forEach(function (th) {
+            var walker = document.createTreeWalker(th, NodeFilter.SHOW_TEXT);
+            for (var node; (node = walker.nextNode());)
+                for (var word, words = /[A-Za-z_]+/g; (word = words.exec(node.data));) {
+                    range.setStart(node, word.index);
+                    range.setEnd(node, word.index + word[0].length);
+                    if (range.getClientRects().length > 1)
+                        broken.push(word[0]);
+                }
+        });
+        return broken;
+    })()'''
+    return [f'{name} is broken' for name in browser.value(script)]
+
+
 def judge(browser, path):
     found = []
     for size in (WIDE, NARROW):
         for dark in (False, True):
             browser.open(path, size, dark)
-            found += [f'{size[0]} px: {what}' for what in judge_width(browser, size)]
+            found += [f'{size[0]} px: {what}' for what in
+                      itertools.chain(judge_width(browser, size), judge_names(browser))]
             found += judge_tree(browser)
             if size == WIDE and not dark:
                 found += list(judge_sorting(browser)) + list(judge_keyboard(browser))
@@ -242,6 +262,8 @@ BREAKAGES = [
     ('</h1>', '</h1><p id="wide"></p><svg width="2000" height="9" class="c0" '
               'viewBox="0 0 9 9"></svg><pre>' + 'x' * 900 + '</pre>', 'pixels wide'),
     ('</h1>', '</h1><button type="button"></button>', 'without a name'),
+    ('</h1>', '</h1><table><tbody><tr><th>' + 'long_' * 30 + 'name</th></tr></tbody></table>',
+     'is broken'),
     ('<h1>', '<h3>x</h3><h1>', 'headings of levels'),
     ('setAttribute(\'aria-sort\'', 'setAttribute(\'data-none\'', 'sorting'),
 ]
@@ -266,7 +288,7 @@ def main():
         print('skipped: no Chromium (apt-get install chromium)')
         return 77
     words = sys.argv[1:]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         browser = Browser(program, os.path.join(folder, 'profile'))
         try:
             if words[0] == '--page':
