@@ -129,6 +129,8 @@ static bool no_such_preset(struct arena *arena, const char *name, struct error *
 	nearest = presets_of(arena, name);
 	if (nearest == NULL)
 		nearest = nearest_name(name, names);
+	if (nearest == NULL) /* "qwen3-moe" */
+		nearest = presets_of(arena, arena_strndup(arena, name, strcspn(name, "-_: ")));
 	if (nearest == NULL)
 		return error_set(error, EXIT_CODE_INPUT,
 			"no preset model is named \"%s\" (`shardplan models` lists them); "

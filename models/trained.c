@@ -143,6 +143,10 @@ bool model_choose_trained(struct model *model, const char *refused, struct error
 			a->trainable.text, refused);
 	if (model->trained_count > 0)
 		return true;
+	if (strncmp(a->trainable.text, "qlora", 5) == 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--trainable %.60s: weights of 4 bits are not predicted; type lora%.20s",
+			a->trainable.text, a->trainable.text + 5);
 	return error_set(error, EXIT_CODE_USAGE, "--trainable %.60s: %s has no such %s; %s",
 		a->trainable.text, a->name, a->trainable.rank > 0 ? "projection" : "parameter",
 		"`shardplan models show --json` names them all");

@@ -200,7 +200,9 @@ static bool run(struct invocation *invocation, struct error *error)
 	int threads;
 
 	if (arguments->n_operands != 2 && !(compares && arguments->n_operands == 0))
-		return error_set(error, EXIT_CODE_USAGE, "plan: expected MODEL TOPOLOGY, got %d %s",
+		return error_set(error, EXIT_CODE_USAGE,
+			"plan: expected MODEL TOPOLOGY, got %d %s; for example: "
+			"shardplan plan llama-3-8b 2xdgx-h100",
 			arguments->n_operands, arguments->n_operands == 1 ? "word" : "words");
 	if (!ask_threads(arguments, &threads, error))
 		return false;

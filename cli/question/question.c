@@ -27,6 +27,18 @@ bool ask_threads(const struct arguments *arguments, int *threads, struct error *
 	return ok;
 }
 
+/* Answers name a hybrid with the size of its groups: "HYBRID_SHARD/8". Two options say that. */
+static bool is_one_strategy(const char *where, const char *word, struct error *error)
+{
+	const char *slash = strchr(word, '/');
+	if (word[0] == '\0')
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s: a name is missing before or after a comma", where);
+	return slash == NULL ||
+	       error_set(error, EXIT_CODE_USAGE, "%s %s: type --strategy %.*s --shard-group %s",
+		       where, word, (int)(slash - word), word, slash + 1);
+}
+
 /* Reads "FULL_SHARD,HYBRID_SHARD" into bits. */
 static bool read_strategies(const char *where, const char *list, unsigned *strategies,
 	struct arena *arena, struct error *error)
@@ -34,8 +46,10 @@ static bool read_strategies(const char *where, const char *list, unsigned *strat
 	while (true) {
 		size_t length = strcspn(list, ",");
 		struct plan one = {0};
-		if (!fields_set(&knob_table[KNOB_STRATEGY].field, where,
-			    arena_strndup(arena, list, length), &one, arena, error))
+		const char *word = arena_strndup(arena, list, length);
+		if (!is_one_strategy(where, word, error) ||
+			!fields_set(
+				&knob_table[KNOB_STRATEGY].field, where, word, &one, arena, error))
 			return false;
 		*strategies |= 1u << one.strategy;
 		if (list[length] == '\0')
@@ -246,6 +260,9 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 		bool is_list =
 			strchr(value, ',') != NULL && !(knob_table[id].roles & KNOB_HAS_COMMAS);
 		if (!option_value_allowed(option, where, value, error))
+			return false;
+		if (id == KNOB_STRATEGY && !is_list && value[0] != '\0' &&
+			!is_one_strategy(where, value, error))
 			return false;
 		/* One value fixes the knob, several restrict the search. */
 		if (is_list ? !read_list(id, where, value, arena, question, error)

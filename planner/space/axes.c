@@ -158,6 +158,19 @@ int64_t question_ranks_together(const struct question *question)
 	return ranks;
 }
 
+const char *question_together_typed(const struct question *question, struct arena *arena)
+{
+	const char *typed = "";
+	for (int i = 0; i < KNOBS_OF_AXES; i++) {
+		int64_t ranks = knob_get(knobs_of_axes[i], &question->asked).number;
+		if (question_gives(question, knobs_of_axes[i]) && ranks > 1)
+			typed = arena_printf(arena, "%s%s--%s %lld", typed,
+				typed[0] != '\0' ? " " : "", knob_option(knobs_of_axes[i], arena),
+				(long long)ranks);
+	}
+	return typed;
+}
+
 /* Parameters that stay sharded over the devices of a node need no network in backward. Other groups
  * are tried only if the user asks for them. */
 static void add_reshards(struct filling *f)

@@ -59,6 +59,8 @@ int space_shard_groups(const struct topology *topology, int64_t groups[SPACE_VAL
 int64_t axes_natural_group(const struct topology *topology, int64_t together);
 /* How many ranks divide the model, as far as the question gives it. */
 int64_t question_ranks_together(const struct question *question);
+/* The options that give those ranks, as typed: "--tensor 8 --pipeline 2"; "" if none does. */
+const char *question_together_typed(const struct question *question, struct arena *arena);
 
 /* Without a batch option: the most tokens per step for which micro-batches grow (the batch of
  * Llama 2, Touvron et al. 2023, section 2). */

@@ -347,11 +347,15 @@ static bool strategy_plan(
 }
 
 /* Refuses a hybrid strategy whose only shard group would be all ranks. */
-static bool no_group(const struct question *question, enum strategy strategy, struct error *error)
+static bool no_group(const struct question *question, enum strategy strategy, struct arena *arena,
+	struct error *error)
 {
-	int64_t ranks = topology_devices(question->topology) / question_ranks_together(question);
+	int64_t devices = topology_devices(question->topology);
+	const char *typed = question_together_typed(question, arena);
 	return error_set(error, EXIT_CODE_USAGE,
-		"%lld ranks have no shard group that is smaller: it is %s", (long long)ranks,
+		"--strategy %s: no shard group is smaller than the %lld ranks%s%s; use %s",
+		strategy_names[strategy], (long long)(devices / question_ranks_together(question)),
+		typed[0] != '\0' ? " beside " : "", typed,
 		strategy == STRATEGY_HYBRID_SHARD ? "FULL_SHARD" : "SHARD_GRAD_OP");
 }
 
@@ -383,14 +387,14 @@ static bool add_strategy(
 			runtime_names[plan.runtime], strategy_names[plan.strategy],
 			strategy_names[plan.strategy]);
 	if (!axes_fill(e->question, &plan, by_name, e->arena, &e->axes))
-		return no_group(e->question, strategy, error);
+		return no_group(e->question, strategy, e->arena, error);
 	if (!wording_narrow(e->question, &plan, e->arena, &e->axes, &e->strategy, error))
 		return false;
 	if (!usual_of(e->question, strategy, e->arena, &e->usual, error))
 		return false;
 	e->space->same_batch = e->space->same_batch && e->axes.same_batch;
 	if (divides_too_far(e->question, strategy))
-		return no_group(e->question, strategy, error);
+		return no_group(e->question, strategy, e->arena, error);
 	return add_points(e, 0, &e->strategy, error);
 }
 

@@ -461,7 +461,7 @@ static bool check_batch(const struct plan *plan, const struct model *model, stru
 	if (plan->grad_accum > PLAN_MAX_GRAD_ACCUM)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--grad-accum %lld: expected at most %d micro-batches in a step; "
-			"use a larger --micro-batch",
+			"use a larger --micro-batch; --global-batch counts sequences, not tokens",
 			(long long)plan->grad_accum, PLAN_MAX_GRAD_ACCUM);
 	if (!checked_mul(plan->micro_batch, plan->grad_accum, &product) ||
 		!checked_mul(product, plan_data_parallel(plan), &product) ||

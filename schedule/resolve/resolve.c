@@ -246,8 +246,11 @@ static bool lay_out_mesh(struct plan *plan, const struct question *question, str
 		return false;
 	if (shard > ranks)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--shard-group %lld: there are only %lld ranks; use at most %lld",
-			(long long)shard, (long long)ranks, (long long)ranks);
+			"--shard-group %lld: %s only %lld ranks; use at most %lld",
+			(long long)shard,
+			ranks < topology_devices(question->topology) ? "the other axes leave"
+								     : "there are",
+			(long long)ranks, (long long)ranks);
 	if (ranks % shard != 0)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--shard-group %lld: does not divide %lld ranks; %s would",

@@ -22,7 +22,9 @@ QUESTIONS = {
     'a faster one was passed over': ['llama-3.1-8b', '2xdgx-h100', '--wrap', 'block'],
     'nothing fits': ['llama-2-13b', 'rtx4090-8x', '--micro-batch', '8', '--cpu-offload', 'none',
                      '--tensor', '1', '--context', '1'],
+    'two axes': ['llama-2-7b', '2xdgx-a100-80gb', '--tensor', '2', '--strategy', 'FULL_SHARD'],
 }
+AXES = [('PP', 'pipeline'), ('TP', 'tensor'), ('CP', 'context'), ('EP', 'expert')]
 UNITS = {'ns': 1e-9, 'us': 1e-6, '\xb5s': 1e-6, 'ms': 1e-3, 's': 1, 'min': 60, 'h': 3600,
          'B': 1, 'KiB': 2**10, 'MiB': 2**20, 'GiB': 2**30, 'TiB': 2**40, '%': 0.01}
 
@@ -144,6 +146,10 @@ class Page(unittest.TestCase):
             self.near(tiles['MFU'], prediction['mfu'])
             self.assertEqual('>Use ' in page, report['defence']['chosen'])
             self.assertEqual('No plan fits' in page, not report['defence']['chosen'])
+            mesh, plan = report['plan']['mesh'], report['plan']
+            axes = [f'{name} {mesh[axis]} x ' for name, axis in AXES if mesh.get(axis, 1) > 1]
+            if report['defence']['chosen']:
+                self.assertIn(f'>Use {"".join(axes)}{plan["strategy"]}', page)
 
     def test_bars_are_of_equal_work(self):
         for page, report in self.each():
