@@ -431,7 +431,7 @@ TYPED = [
     (2, 'typed: tokens as a batch', nothing, ['plan', *H100, '--global-batch', '4M']),
     (2, 'typed: QLoRA', nothing, ['plan', *H100, '--load-in-4bit']),
     (2, 'typed: QLoRA as what is trained', nothing, ['plan', *H100, '--trainable', 'qlora:16']),
-    (3, 'typed: a family', nothing, ['plan', 'qwen3-moe', '2xdgx-h100']),
+    (3, 'typed: a family, no such preset', nothing, ['models', 'show', 'qwen3-moe']),
     (2, 'typed: swapped, one by its id', nothing, ['predict', 'local', 'meta-llama/Llama-2-7b-hf']),
     (3, 'typed: a topology as a model', nothing, ['models', 'show', '2xdgx-h100']),
     (3, 'typed: a model as a topology', nothing, SHOW + ['llama-2-7b']),
