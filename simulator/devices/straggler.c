@@ -33,11 +33,6 @@ static double slowdown_of(int64_t devices)
 	       device_spread * (expected_maximum(devices) - expected_maximum(REFERENCE_DEVICES));
 }
 
-double straggler_slowdown(const struct topology *topology)
-{
-	return topology->device.kind == DEVICE_GPU ? slowdown_of(topology_devices(topology)) : 1;
-}
-
 /* The parameters that a token uses in products and that have gradients too. */
 static double work_of(const struct model *model)
 {
