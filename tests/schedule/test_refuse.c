@@ -59,7 +59,7 @@ static const struct {
 		"use at most 536870"},
 	{GPU, "grad_accum=1000000000",
 		"--grad-accum 1000000000: expected at most 16384 micro-batches in a step; use a "
-		"larger --micro-batch"},
+		"larger --micro-batch; --global-batch counts sequences, not tokens"},
 	{GPU, "shard_group=0", "--shard-group: expected a whole number greater than 0, got \"0\""},
 	{GPU, "shard_group=x", "--shard-group: expected a whole number greater than 0, got \"x\""},
 	{GPU, "shard_group=5 strategy=HYBRID_SHARD",
