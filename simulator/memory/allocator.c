@@ -12,7 +12,7 @@ enum {
 	SEGMENT_ROUND = 2 * MIB,
 };
 
-enum { FIRST_SIZES = 16 };
+enum { FIRST_SIZES = 16, STRIDE = 8 };
 
 static struct block_chunk *chunk_new(struct allocator *a)
 {
@@ -24,16 +24,22 @@ static struct block_chunk *chunk_new(struct allocator *a)
 	return a->last_chunk = chunk;
 }
 
+static void end_sizes(struct free_size *sizes, int n)
+{
+	for (int i = 0; i < n; i++)
+		sizes[i] = (struct free_size){.bytes = INT64_MAX};
+}
+
 void allocator_init(
 	struct allocator *allocator, int64_t limit, bool expandable, struct arena *arena)
 {
-	struct free_size *sizes = arena_alloc_unset(
-		arena, (size_t)2 * ALLOCATOR_STREAMS * (FIRST_SIZES + 1), sizeof(*sizes));
+	enum { LISTS = 2 * ALLOCATOR_STREAMS, ROOM = FIRST_SIZES + STRIDE };
+	struct free_size *sizes = arena_alloc_unset(arena, (size_t)LISTS * ROOM, sizeof(*sizes));
 	*allocator = (struct allocator){.limit = limit, .expandable = expandable, .arena = arena};
 	allocator->chunks = chunk_new(allocator);
-	for (int i = 0; i < 2 * ALLOCATOR_STREAMS; i++, sizes += FIRST_SIZES + 1) {
+	end_sizes(sizes, LISTS * ROOM);
+	for (int i = 0; i < LISTS; i++, sizes += ROOM) {
 		bool small = i % 2 != 0;
-		*sizes = (struct free_size){.bytes = INT64_MAX};
 		allocator->lists[i / 2][small] = (struct free_list){.capacity = FIRST_SIZES,
 			.sizes = sizes,
 			.least_rest = small || expandable ? ROUND : SMALL_REQUEST + 1,
@@ -67,11 +73,14 @@ static inline void block_drop(struct allocator *a, struct allocator_block *block
 /* --- free blocks --------------------------------------------------------------------------------
  */
 
-/* The first size that is not smaller. There are about ten sizes and requests repeat, so the
- * processor predicts the length of a linear search, while a bisection would wait for each step. */
+/* The first size that is not smaller. There are about ten sizes, thirty in a model with experts,
+ * and requests repeat, so the processor predicts the length of a linear search, while a bisection
+ * would wait for each step. */
 static inline struct free_size *size_from(const struct free_list *list, int64_t bytes)
 {
 	struct free_size *size = list->sizes;
+	while (size[STRIDE - 1].bytes < bytes)
+		size += STRIDE;
 	while (size->bytes < bytes)
 		size++;
 	return size;
@@ -81,8 +90,10 @@ static void more_sizes(struct allocator *a, struct free_list *list)
 {
 	const struct free_size *old = list->sizes;
 	list->capacity *= 2;
-	list->sizes = ARENA_ARRAY(a->arena, struct free_size, list->capacity + 1);
-	memcpy(list->sizes, old, (size_t)(list->n + 1) * sizeof(*old));
+	list->sizes = arena_alloc_unset(
+		a->arena, (size_t)(list->capacity + STRIDE), sizeof(*list->sizes));
+	memcpy(list->sizes, old, (size_t)list->n * sizeof(*old));
+	end_sizes(list->sizes + list->n, list->capacity + STRIDE - list->n);
 }
 
 static inline void size_drop(struct free_list *list, struct free_size *size)

@@ -26,7 +26,7 @@ struct free_size {
 /* The free blocks for small or for large requests of a stream. */
 struct free_list {
 	int n, capacity;
-	struct free_size *sizes; /* [n + 1] ascending; the last is a sentinel larger than all */
+	struct free_size *sizes; /* [n] ascending; behind them sentinels that are larger than all */
 	int64_t least_rest;      /* the least bytes that are split off a block */
 	int stream;
 	bool small;
