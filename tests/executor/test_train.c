@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -278,12 +279,19 @@ static void processes_grow_as_declared(void **state)
 
 /* --- death --- */
 
+/* Ranks are in the folder of this program, which may have been started by a relative path. */
+static bool is_path_of(const char *path, const char *program)
+{
+	char whole[PATH_MAX];
+	return realpath(path, whole) != NULL && strcmp(whole, program) == 0;
+}
+
 /* This program, as a rank; of an emulator, it is the emulator's argument. */
 static bool is_rank(const char *arguments, size_t length, const char *program)
 {
 	for (const char *a = arguments, *next; a < arguments + length; a = next) {
 		next = a + strlen(a) + 1;
-		if (strcmp(a, program) == 0)
+		if (is_path_of(a, program))
 			return strcmp(next, EXECUTOR_RANK_ARGUMENT) == 0;
 	}
 	return false;
