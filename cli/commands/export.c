@@ -60,9 +60,13 @@ static void compare(struct arena *arena, const struct opened *opened,
 	format_bytes(after[1], (double)now->peak_memory_bytes);
 	if (strcmp(before[0], after[0]) == 0 && strcmp(before[1], after[1]) == 0)
 		return;
-	output_note(
-		"as exported: %s a step, %s; the plan: %s, %s; `plan --for %s` keeps to its words",
-		after[0], after[1], before[0], before[1], target->name);
+	output_note("as exported: %s a step, %s%s; the plan: %s, %s; `plan --for %s` keeps to its "
+		    "words",
+		after[0], after[1],
+		now->fits == FITS_NO      ? ", which does not fit"
+		: now->fits == FITS_TIGHT ? ", which is tight"
+					  : "",
+		before[0], before[1], target->name);
 }
 
 static bool print_list(void (*list)(struct text *text), struct error *error)

@@ -246,6 +246,15 @@ class Exports(contract.Case):
             self.assertIn(f'tp_linear_async_communication: {str(due).lower()}', text)
             self.assertEqual('CUDA_DEVICE_MAX_CONNECTIONS=1' in text, due)
 
+    def test_an_export_that_does_not_fit_says_so(self):
+        """Megatron-LM keeps whole parameters where the plan shards them."""
+        self.box.run('predict', 'llama-3-8b', '2xdgx-h100', '--strategy', 'FULL_SHARD',
+                     '--micro-batch', '2', '-o', 'f.yaml')
+        for target, due in ('megatron', True), ('hf-trainer', False):
+            notes = self.box.run('export', 'f.yaml', '--to', target, '-o', '-').err
+            self.assertIn('as exported', notes)
+            self.assertEqual('GiB, which does not fit; the plan:' in notes, due, notes)
+
     def test_errors_stand_where_the_file_says_it(self):
         self.box.write('a.yaml', 'distributed_type: FSDP\nnum_processes: 1024\n'
                                  'fsdp_config: {fsdp_version: 2}\n')
