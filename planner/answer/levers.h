@@ -8,11 +8,11 @@
 
 /* The chosen plan with one lever pulled. */
 struct lever {
-	enum knob_id id;   /* KNOB_COUNT: the lever changes the model */
-	const char *typed; /* "--loss fused" */
-	double gain;       /* share of the time of a token that it saves; < 0: it costs */
-	double step_time;  /* s */
-	int64_t global_batch;
+	enum knob_id id;      /* KNOB_COUNT: the lever changes the model */
+	const char *typed;    /* "--loss fused" */
+	double gain;          /* share of the time of a token that it saves; < 0: it costs */
+	double step_time;     /* s */
+	int64_t global_batch; /* sequences a step */
 	int64_t peak_memory_bytes;
 };
 

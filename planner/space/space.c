@@ -433,7 +433,7 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 	unsigned allowed = allowed_strategies(question);
 	bool by_name = question->strategies != 0 || question_gives(question, KNOB_STRATEGY);
 	struct error first = {0};
-	int least = 3;
+	int least = 3; /* more than any idleness */
 	*space = (struct space){.same_batch = true};
 	for (int s = 0; s < STRATEGY_COUNT; s++) {
 		struct error mine = {0};

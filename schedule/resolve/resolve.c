@@ -56,7 +56,8 @@ static enum strategy default_strategy(enum runtime_kind runtime)
 	return (enum strategy)strategy;
 }
 
-/* ZeRO fixes when gradients are reduced and, unless the question says otherwise, in which dtype. */
+/* ZeRO fixes when gradients are reduced and, unless the question says otherwise, in which dtype.
+ * DDP reduces them in the dtype of its parameters. */
 static void adapt_to_zero(struct plan *plan, const struct question *question)
 {
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
