@@ -29,6 +29,23 @@ static void add_item(const char *term, const char *value, const char *words, str
 	text_add(text, "\n\n");
 }
 
+/* Adds lines as they are typed, which no formatter may fill or hyphenate. They stand as far right
+ * as what explains an item, so an indentation of their own is left out. */
+static void add_typed(const char *lines, struct text *text)
+{
+	size_t indent = strspn(lines, " ");
+
+	text_add(text, "```\n");
+	while (*lines != '\0') {
+		size_t length = strcspn(lines, "\n");
+		if (length >= indent)
+			text_add_bytes(text, lines + indent, length - indent);
+		text_add_char(text, '\n');
+		lines += length + (lines[length] == '\n');
+	}
+	text_add(text, "```\n");
+}
+
 static void add_commands(const struct command *const commands[], struct text *text)
 {
 	text_add(text, "# COMMANDS\n\n");
@@ -42,8 +59,16 @@ static void add_commands(const struct command *const commands[], struct text *te
 		text_add(text, ". ");
 		add_plain(commands[c]->details, text);
 		text_add(text, "\n\n");
+		if (commands[c]->lines != NULL) {
+			add_typed(commands[c]->lines, text);
+			text_add(text, "\n");
+		}
 	}
 }
+
+/* The commands that ask a question share most options: naming them at each would hide the meaning.
+ */
+static const char asking[] = "import, plan, predict, report";
 
 static const char *owners(
 	const struct command *const commands[], const struct option *option, struct arena *arena)
@@ -66,7 +91,10 @@ static void add_options(
 {
 	const char *group = "";
 
-	text_add(text, "# OPTIONS\n\nIn brackets: the commands that have the option.\n\n");
+	text_printf(text,
+		"# OPTIONS\n\nIn brackets: the commands that have the option; "
+		"without brackets: %s.\n\n",
+		asking);
 	for (int i = 0; i < n_options; i++) {
 		const struct option *option = &all_options[i];
 		if (option->flags & (OPTION_HIDDEN | OPTION_LATER))
@@ -78,9 +106,11 @@ static void add_options(
 			option->letter != '\0'
 				? arena_printf(arena, "-%c, --%s", option->letter, option->name)
 				: arena_printf(arena, "--%s", option->name);
+		const char *commands_with = owners(commands, option, arena);
 		add_item(term, option->flags & OPTION_SWITCH ? "" : option_value(option, arena),
-			arena_printf(
-				arena, "%s (%s)", option->help, owners(commands, option, arena)),
+			strcmp(commands_with, asking) == 0
+				? option->help
+				: arena_printf(arena, "%s (%s)", option->help, commands_with),
 			text);
 	}
 }
@@ -100,18 +130,21 @@ static void add_help_lines(const char *heading, const struct help_line *lines, s
 		add_item(lines->name, "", lines->words, text);
 }
 
-static void add_examples(const struct command *const commands[], struct text *text)
+static void add_examples(
+	const struct command *const commands[], struct arena *arena, struct text *text)
 {
+	const char *lines = "";
+
 	text_add(text, "# EXAMPLES\n\n");
 	for (int c = 0; c < COMMAND_COUNT; c++) {
 		const struct command *command = commands[c];
 		for (int i = 0; i < COUNT_OF(command->examples) && command->examples[i] != NULL;
 			i++) {
-			text_add(text, "\t");
-			add_plain(command->examples[i], text);
-			text_add(text, "\n\n");
+			lines = arena_printf(arena, "%s%s%s", lines, lines[0] != '\0' ? "\n" : "",
+				command->examples[i]);
 		}
 	}
+	add_typed(lines, text);
 }
 
 void help_man(const struct command *const commands[], struct arena *arena, struct text *text)
@@ -143,7 +176,7 @@ void help_man(const struct command *const commands[], struct arena *arena, struc
 	add_item("$XDG_CACHE_HOME/shardplan/local.yaml", "", "the calibration of this machine",
 		text);
 	add_help_lines("EXIT STATUS", help_exit_codes, text);
-	add_examples(commands, text);
+	add_examples(commands, arena, text);
 	while (text->length > 1 && text->data[text->length - 2] == '\n')
 		text->data[--text->length] = '\0';
 }

@@ -93,6 +93,16 @@ class Help(Case):
         self.assertNotIn('--fault', self.run_ok('help', 'train').out)
         self.assertLessEqual(max(map(len, self.run_ok('export', '--list').out.split('\n'))), 100)
 
+    def test_the_manual_has_what_is_typed_as_it_is_typed(self):
+        page = self.run_ok('help', 'man').out
+        typed = '\n'.join(re.findall(r'^```\n(.*?)^```$', page, re.MULTILINE | re.DOTALL))
+        self.assertIn('\nfrom torch.profiler import', '\n' + typed)
+        for name in ('plan', 'calibrate', 'train'):
+            for line in self.run_ok('help', name).out.split('Examples:\n')[1].splitlines():
+                self.assertIn(line.strip(), typed.splitlines())
+        self.assertIn('--seq-len* N\n\ttokens in a sequence\n', page)
+        self.assertIn('\n\toptimizer steps; default: 100 (train)\n', page)
+
     def test_version_says_what_is_in_and_the_licence(self):
         out = self.run_ok('--version').out
         for word in ('shardplan ', 'GLPK', 'hwloc', 'kernels', 'GPL-3.0-or-later'):
