@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/checked.h"
+#include "base/content.h"
 #include "base/csv.h"
 #include "base/document.h"
 #include "base/dtype.h"

@@ -4,6 +4,8 @@
 
 #include <csv.h>
 
+#include "base/content.h"
+
 enum { LARGEST_CSV = 64 << 20 };
 
 struct csv_reader {
@@ -91,6 +93,10 @@ static bool check_text(const char *name, const char *text, size_t length, struct
 	if (length > LARGEST_CSV)
 		return error_at(error, EXIT_CODE_INPUT, name, 0, 0,
 			"too large, expected at most 64 MiB, got %zu bytes", length);
+	if (content_kind(text, length) != NULL)
+		return error_at(error, EXIT_CODE_INPUT, name, 1, 1,
+			"expected a CSV file, got %s; a spreadsheet saves its table as CSV",
+			content_kind(text, length));
 	int line = 1, column = 1;
 	for (size_t i = 0; i < length; column++) {
 		uint32_t point;

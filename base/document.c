@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/content.h"
 #include "base/text.h"
 #include "base/tree.h"
 
@@ -78,7 +79,9 @@ struct node *document_parse(struct arena *arena, const char *name, const char *t
 	tree.name = arena_strdup(arena, name);
 	text += bom;
 	length -= bom;
-	bool ok = check_text(&tree, text, length);
+	const char *kind = content_kind(text, length);
+	bool ok = kind != NULL ? tree_fail(&tree, 1, 1, "expected YAML or JSON, got %s", kind)
+			       : check_text(&tree, text, length);
 	if (ok && length > 0)
 		ok = looks_like_json(text, length) ? json_read(&tree, text, length)
 						   : yaml_read(&tree, text, length);

@@ -58,7 +58,7 @@ static bool run_command(struct invocation *invocation, int argc, char **argv, st
 	bool help;
 
 	if (!arguments_parse(argc, argv, command_index(commands, command), command->most,
-		    &invocation->arguments, &help, invocation->arena, error))
+		    command->operands, &invocation->arguments, &help, invocation->arena, error))
 		return false;
 	if (!help)
 		return settings_apply(&invocation->arguments, invocation->arena, error) &&

@@ -174,6 +174,9 @@ bool import_config(struct arena *arena, const char *name, const char *text, size
 	struct importing importing = {arena, &source, imported};
 
 	*imported = (struct imported){0};
+	if (content_kind(text, length) != NULL)
+		return error_at(error, EXIT_CODE_INPUT, name, 1, 1,
+			"expected a configuration or a script, got %s", content_kind(text, length));
 	if (strlen(text) != length)
 		return error_at(
 			error, EXIT_CODE_INPUT, name, 0, 0, "expected text, got a NUL byte");

@@ -1,4 +1,5 @@
 /* Topologies by name: the files embedded from catalogue/, and NxNODE. */
+#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
@@ -43,6 +44,8 @@ static bool load_file(struct arena *arena, const struct embedded_file *file,
  * the name ("b200" is not in "GB200"). */
 static bool is_device(const char *word, const char *name)
 {
+	if (isalpha((unsigned char)word[0]) == 0) /* "16" is no T4-16GB */
+		return false;
 	while (*word != '\0') {
 		size_t length = strcspn(word, "-_");
 		bool found = false;
@@ -71,19 +74,16 @@ static const char *devices_of(
 	return arena_printf(arena, "%s --gpus %lld", node, (long long)wanted);
 }
 
-/* "16xh100": the name of a device where one of a node is expected. A DGX comes first. False when it
- * is no device either. */
-static bool suggest_nodes(
-	struct arena *arena, const char *name, const char *word, struct error *error)
+/* "16xh100": the name of a device, so many of them (0: it was not said), where one of a node is
+ * expected. A DGX comes first. False when it is no device either. */
+static bool suggest_nodes(struct arena *arena, const char *name, const char *word, int64_t wanted,
+	struct error *error)
 {
-	int64_t wanted = 0, in_node = 0;
+	int64_t in_node = 0;
 	const char *first = NULL, *others = "";
 	int n_others = 0;
 
-	if (word != name &&
-		!parse_int(arena_strndup(arena, name, (size_t)(word - name) - 1), &wanted))
-		return false;
-	for (int i = 0; word[0] != '\0' && i < n_topology_catalogue; i++) {
+	for (int i = 0; i < n_topology_catalogue; i++) {
 		const struct embedded_file *file = &topology_catalogue[i];
 		const char *node = file->name;
 		struct topology *topology;
@@ -132,9 +132,41 @@ static const char *suggest(struct arena *arena, const char *name)
 			    : "";
 }
 
+/* "h100x16" -> "h100" and 16: the number stands behind. NULL: none does. */
+static const char *before_count(struct arena *arena, const char *name, int64_t *count)
+{
+	size_t length = strlen(name), digits = 0;
+
+	while (digits < length && isdigit((unsigned char)name[length - digits - 1]))
+		digits++;
+	size_t mark = length - digits;
+	if (digits == 0 || mark < 2 || strchr("xX*:-", name[mark - 1]) == NULL ||
+		!parse_int(name + mark, count))
+		return NULL;
+	return arena_strndup(arena, name, mark - 1);
+}
+
+/* Names that are not a node's, but of which is clear what is meant. */
+static bool suggest_meant(
+	struct arena *arena, const char *name, const char *word, struct error *error)
+{
+	int64_t count = 0, behind = 0;
+	const char *before = before_count(arena, name, &behind);
+
+	if (before != NULL && find_file(before) != NULL)
+		return !error_set(error, EXIT_CODE_INPUT,
+			"topology \"%.100s\": the number of nodes stands in front; type %lldx%s",
+			name, (long long)behind, find_file(before)->name);
+	if (word != name &&
+		!parse_int(arena_strndup(arena, name, (size_t)(word - name) - 1), &count))
+		return false;
+	return suggest_nodes(arena, name, word, count, error) ||
+	       (before != NULL && suggest_nodes(arena, name, before, behind, error));
+}
+
 static bool unknown(struct arena *arena, const char *name, const char *word, struct error *error)
 {
-	if (suggest_nodes(arena, name, word, error))
+	if (suggest_meant(arena, name, word, error))
 		return false;
 	return error_set(error, EXIT_CODE_INPUT,
 		"topology \"%.100s\": unknown name, "

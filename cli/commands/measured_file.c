@@ -138,6 +138,12 @@ bool measured_log(const char *path, struct log_figures *figures, struct error *e
 	bool is_plan = strncmp(text_string(&text), "shardplan: ", 11) == 0;
 	if (ok && text.length == 0)
 		ok = error_set(error, EXIT_CODE_INPUT, "%s: is empty", path);
+	const char *kind = content_kind(text_string(&text), text.length);
+	if (ok && kind != NULL)
+		ok = error_set(error, EXIT_CODE_INPUT,
+			"%s: expected a trace, a measurement of `train` or a log with step times, "
+			"got %s; give --step-time, or record a trace:",
+			path, kind);
 	if (ok && (is_plan || !log_read(text_string(&text), figures))) {
 		beginning(text_string(&text), shown);
 		ok = error_set(error, EXIT_CODE_INPUT,

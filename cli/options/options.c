@@ -222,7 +222,8 @@ static bool asks_for_help(int argc, char **argv)
 }
 
 bool arguments_parse(int argc, char **argv, enum command_index command, int most,
-	struct arguments *arguments, bool *help, struct arena *arena, struct error *error)
+	const char *operands, struct arguments *arguments, bool *help, struct arena *arena,
+	struct error *error)
 {
 	bool only_operands = false;
 
@@ -239,7 +240,7 @@ bool arguments_parse(int argc, char **argv, enum command_index command, int most
 				return false;
 		} else if (arguments->n_operands >= most) {
 			return error_set(error, EXIT_CODE_USAGE,
-				"%.200s: one word too many, expected %d at most", argv[i], most);
+				"%.200s: one word too many, expected %s", argv[i], operands);
 		} else {
 			arguments->operands[arguments->n_operands++] = argv[i];
 		}
@@ -344,5 +345,6 @@ bool question_scan(
 
 	while (n < COUNT_OF(words) && (words[n] = next_word(&text, arena)) != NULL)
 		n++;
-	return arguments_parse(n, words, COMMAND_PLAN, 0, arguments, &help, arena, error);
+	return arguments_parse(
+		n, words, COMMAND_PLAN, 0, "options", arguments, &help, arena, error);
 }

@@ -65,10 +65,12 @@ struct arguments {
 	bool cells;                        /* values are CSV cells, so messages name columns */
 };
 
-/* Parses `arguments` after the command's name. Unknown, repeated, misplaced or incomplete options
- * are EXIT_CODE_USAGE. `help` becomes true if --help is anywhere before "--". */
+/* Parses `arguments` after the command's name: `most` operands, which messages call `operands`.
+ * Unknown, repeated, misplaced or incomplete options are EXIT_CODE_USAGE. `help` becomes true if
+ * --help is anywhere before "--". */
 bool arguments_parse(int argc, char **argv, enum command_index command, int most,
-	struct arguments *arguments, bool *help, struct arena *arena, struct error *error);
+	const char *operands, struct arguments *arguments, bool *help, struct arena *arena,
+	struct error *error);
 
 /* The option that another tool calls by this name: "gbs", "seq_len". `prefix` goes before its
  * value: for "zero-stage" it is "zero". NULL: there is none, with EXIT_CODE_USAGE if the error can

@@ -128,6 +128,7 @@ static const struct synonym {
 	SAYS("lora", "type --trainable lora:16 (16: the rank)"),
 	SAYS("lora-rank", "type --trainable lora:16 (16: the rank)"),
 	SAYS("lora-r", "type --trainable lora:16 (16: the rank)"),
+	SAYS("lora-alpha", "type --trainable lora:16:alpha=32 (16: the rank)"),
 	SAYS("qlora",
 		"weights of 4 bits are not predicted; --trainable lora:16 keeps them in bf16"),
 	SAYS("load-in-4bit",

@@ -128,6 +128,8 @@ static void test_bytes_refused(void **state)
 	check_refused("# only\n", 7, "t: the document is empty, expected YAML or JSON");
 	check_refused("---\n", 4, "t: the document is empty, expected YAML or JSON");
 	check_refused("null", 4, "t: the document is empty, expected YAML or JSON");
+	check_refused("<!DOCTYPE html>\n", 16, "t:1:1: expected YAML or JSON, got an HTML page");
+	check_refused("\x89PNG\r\n\x1a\n", 8, "t:1:1: expected YAML or JSON, got a PNG picture");
 	check_refused("a: 1\nb: x\0y\n", 12, "t:2:5: expected text, got a NUL byte");
 	check_refused("{\"a\": \"\0\"}", 10, "t:1:8: expected text, got a NUL byte");
 	check_refused("a: \xc3\xa9\xff\n", 7, "t:1:5: expected UTF-8 text, got the byte 0xff");

@@ -89,6 +89,8 @@ INPUT = [
     (3, 'model: escapes for the terminal',
      edited('tiny.yaml', 'layers: 2', 'layers: "\\e[31m2"'), MODEL),
     (3, 'model: too deep', given('bad.json', '{"a":' + '[' * 5000), CONFIG),
+    (3, 'model: a page', given('bad.html', '<!DOCTYPE html>\n<html></html>\n'),
+     ['models', 'show', './bad.html']),
     (3, 'config: truncated', cut('config.json', '"num_hid'), CONFIG),
     (3, 'config: no comma', edited('config.json', ',\n  "hid', '\n  "hid'), CONFIG),
     (3, 'config: unknown type', edited('config.json', '"llama"', '"mamba"'), CONFIG),
@@ -320,6 +322,8 @@ USAGE = [
     (2, 'calibrate: GPUs without a place for them', nothing,
      ['calibrate', 'local', '--device', 'cuda']),
     (2, 'calibrate: nobody', nothing, ['calibrate', 'local', '--device', 'null']),
+    (2, 'train: a question where a plan is meant', nothing,
+     ['train', *PREDICT[1:], '--data', 'tiny.yaml']),
     (2, 'train: no data', nothing, ['train', 'plan.yaml']),
     (2, 'train: slow motion of nothing', nothing,
      ['train', 'plan.yaml', '--data', 'tiny.yaml', '--slow-motion', '2']),
@@ -430,6 +434,11 @@ TYPED = [
      ['predict', *H100, '--strategy', 'HYBRID_SHARD', '--shard-group', '8', '--tensor', '8']),
     (2, 'typed: tokens as a batch', nothing, ['plan', *H100, '--global-batch', '4M']),
     (2, 'typed: QLoRA', nothing, ['plan', *H100, '--load-in-4bit']),
+    (2, 'typed: QLoRA by its name', nothing, ['plan', *H100, '--qlora']),
+    (2, 'typed: weights of 8 bits', nothing, ['plan', *H100, '--load-in-8bit']),
+    (2, 'typed: the rank of LoRA', nothing, ['plan', *H100, '--lora-rank', '16']),
+    (2, 'typed: the rank of peft', nothing, ['plan', *H100, '--lora-r', '16']),
+    (2, 'typed: alpha of peft', nothing, ['plan', *H100, '--lora_alpha', '16']),
     (2, 'typed: QLoRA as what is trained', nothing, ['plan', *H100, '--trainable', 'qlora:16']),
     (3, 'typed: a family, no such preset', nothing, ['models', 'show', 'qwen3-moe']),
     (2, 'typed: swapped, one by its id', nothing, ['predict', 'local', 'meta-llama/Llama-2-7b-hf']),
@@ -444,6 +453,9 @@ TYPED = [
     (3, 'typed: an id of nobody', nothing, ['models', 'show', 'someone/unheard-of']),
     (0, 'typed: capitals', nothing, SHOW + ['2xDGX-H100']),
     (3, 'typed: 16xh100', nothing, SHOW + ['16xh100']),
+    (3, 'typed: h100x16', nothing, SHOW + ['h100x16']),
+    (3, 'typed: nodes behind their name', nothing, SHOW + ['dgx-h100x2']),
+    (3, 'typed: a number of GPUs alone', nothing, SHOW + ['16']),
     (3, 'typed: 4xh100', nothing, SHOW + ['4xh100']),
     (3, 'typed: 12xa100-80gb', nothing, SHOW + ['12xa100-80gb']),
     (3, 'typed: a GPU', nothing, SHOW + ['h200']),
@@ -475,13 +487,20 @@ TYPED = [
     (3, 'typed: a trailing comma',
      given('bad.json', '{"model_type": "llama", "hidden_size": 64,}'), CONFIG),
     (3, 'typed: YAML where JSON is meant', nothing, ['diagnose', 'plan.yaml', 'plan.yaml']),
+    (3, 'typed: a page as a measurement', given('bad.html', '<html></html>\n'),
+     ['check', 'plan.yaml', 'bad.html']),
+    (3, 'typed: a page as a plan', nothing, ['explain', 'bad.html']),
+    (3, 'typed: a page where JSON is meant', nothing, ['diagnose', 'plan.yaml', 'bad.html']),
+    (3, 'typed: a picture to import', given('bad.png', b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR'),
+     ['import', 'bad.png', *H100]),
+    (3, 'typed: a workbook as cases', given('bad.csv', b'PK\x03\x04\x14\0\6\0'), CASES),
     (3, 'typed: a comment where JSON is meant', nothing, ['diagnose', 'plan.yaml', 'box.yaml']),
 ]
 
 # Every reader of a file must name the place. These are about something else than one place in it.
 WITHOUT_PLACE = ('no checkpoint', 'no such', 'no place', 'edited', 'a folder', 'of another version of the question',
                  'no nodes', 'too many nodes', 'no network', 'bad rows', 'empty', 'as a model',
-                 'as a topology', 'an id', 'where JSON is meant', 'xh100', 'xa100', 'a GPU')
+                 'as a topology', 'an id', 'where JSON is meant', 'behind their', 'GPUs alone', 'h100x', 'xh100', 'xa100', 'a GPU')
 
 
 def prepare(box):

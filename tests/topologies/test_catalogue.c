@@ -260,6 +260,13 @@ static void refused_names(void **state)
 		{"16xh100", "topology \"16xh100\": h100 is a device, expected a node of several; "
 			    "type 2xdgx-h100; other nodes with it: a3-megagpu-8g, a3-highgpu-8g, "
 			    "h100-pcie-8x, nd96isr-h100-v5"},
+		{"h100x16", "topology \"h100x16\": h100 is a device, expected a node of several; "
+			    "type 2xdgx-h100; other nodes with it: a3-megagpu-8g, a3-highgpu-8g, "
+			    "h100-pcie-8x, nd96isr-h100-v5"},
+		{"dgx-h100:2", "topology \"dgx-h100:2\": the number of nodes stands in front; "
+			       "type 2xdgx-h100"},
+		{"16", "topology \"16\": unknown name, expected one of the catalogue, NxNODE "
+		       "(2xdgx-h100), local or a file"},
 		{"b300", "topology \"b300\": b300 is a device, expected a node of several; type "
 			 "dgx-b300"},
 		{"2xrtx4090-8x", "topology \"2xrtx4090-8x\": network.kind: 2 nodes need a network, "
