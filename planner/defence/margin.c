@@ -119,23 +119,25 @@ static void add_certainty(struct text *text, const struct gap *gap)
 	add_settling(text, gap);
 }
 
+/* How close it is comes first, what it is last: a plan takes a line of its own. */
 static void add_margin(struct defence *defence, const char *name, const struct contender *chosen,
 	const struct contender *other)
 {
 	struct gap gap;
 	struct text text = {0};
 	find_gap(defence->question, chosen, other, defence->arena, &gap);
-	text_printf(&text, "%s (", name);
-	plan_summary(other->plan, &text);
 	if (fabs(gap.is / gap.was - 1) < 5e-5)
-		text_add(&text, ") is as fast");
+		text_printf(&text, "%s is as fast", name);
 	else
-		text_printf(&text, ") is %.2f %% %s", fabs(gap.is / gap.was - 1) * 100,
+		text_printf(&text, "%s is %.2f %% %s", name, fabs(gap.is / gap.was - 1) * 100,
 			gap.is > gap.was ? "slower" : "faster");
 	if (gap.is < gap.was && !has_room(defence->question, other->plan, other->prediction))
 		text_add(&text, " but leaves too little memory free.");
 	else
 		add_certainty(&text, &gap);
+	text_add(&text, " It is ");
+	plan_summary(other->plan, &text);
+	text_add(&text, ".");
 	defence_add(defence, &text);
 }
 

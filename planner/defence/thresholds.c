@@ -474,7 +474,8 @@ static void add_threshold(const struct scan *scan, struct arena *arena, struct a
 	text_finish(&text);
 }
 
-/* Nothing changes at the ends: that is an answer too. */
+/* "FULL_SHARD stays the best at 8 nodes (today 256)." Nothing changes at the ends: that is an
+ * answer too. */
 static void add_same(
 	const struct scan *up, const struct scan *down, struct arena *arena, struct answer *answer)
 {
@@ -482,7 +483,10 @@ static void add_same(
 	struct text text = {0};
 	threshold->low = down->outcome == SAME_AT_END ? down->at : 0;
 	threshold->high = up->outcome == SAME_AT_END ? up->at : 0;
-	text_add(&text, "The decision is the same at ");
+	if (up->today.kind == CHOSEN)
+		text_printf(&text, "%s stays the best at ", name_of(&up->today, arena));
+	else
+		text_add(&text, "No plan fits with room at ");
 	if (threshold->low > 0)
 		up->property->print(&text, threshold->low);
 	text_add(&text, threshold->low > 0 && threshold->high > 0 ? " and at " : "");
@@ -490,6 +494,8 @@ static void add_same(
 		up->property->print(&text, threshold->high);
 	double last = fmax(threshold->low, threshold->high);
 	text_add(&text, last == 1 ? up->property->one : up->property->of);
+	if (up->today.kind != CHOSEN)
+		text_add(&text, " either");
 	add_today(&text, up->property);
 	threshold->sentence = arena_strdup(arena, text_string(&text));
 	text_finish(&text);

@@ -185,7 +185,8 @@ static void add_reasons(
 	for (int i = 0; i < answer->n_alternatives && i < limit; i++) {
 		const struct candidate *candidate = &answer->alternatives[i];
 		text_printf(&label, " %2d ", i + first);
-		text_printf(&reason, "%s: ", strategy_names[candidate->plan.strategy]);
+		plan_add_name(&candidate->plan, &reason);
+		text_add(&reason, ": ");
 		add_terminal(&reason, or_empty(candidate->why_not));
 		put_line(text_string(&label), 4, text_string(&reason), style->width, text);
 		text_clear(&label);

@@ -124,7 +124,7 @@ void time_grid(const struct prediction *prediction, struct grid *grid)
 static void add_fits(const struct prediction *prediction, struct text *text)
 {
 	static const char *const words[] = {
-		"fits", "tight: expect allocator retries", "does not fit"};
+		"fits", "tight: the allocator must free its cache", "does not fit"};
 	char peak[32], limit[32], wanted[32];
 
 	format_bytes(peak, (double)prediction->peak_memory_bytes);
@@ -139,7 +139,7 @@ static void add_fits(const struct prediction *prediction, struct text *text)
 				? FITS_YES
 				: prediction->fits]);
 	if (prediction->peak_wanted_bytes > 0)
-		text_printf(text, "; none with room for %s",
+		text_printf(text, "; with room it would hold %s",
 			format_bytes(wanted, (double)prediction->peak_wanted_bytes));
 	text_add_char(text, ')');
 	if (prediction->peak_at != NULL) {

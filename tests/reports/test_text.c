@@ -261,6 +261,7 @@ static void test_retries(void **state)
 
 	tight.fits = FITS_TIGHT;
 	tight.time.allocator = 0.25;
+	tight.peak_wanted_bytes = 24LL << 30;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		tight.allocator_retries = cases[i].a_step;
 		tight.n_classes = cases[i].stages;
@@ -271,6 +272,9 @@ static void test_retries(void **state)
 		if (strstr(text_string(&text), cases[i].line) == NULL)
 			fail_msg("%s", text_string(&text));
 		assert_non_null(strstr(text_string(&text), "\n retries of the allocator  "));
+		assert_non_null(
+			strstr(text_string(&text), "(tight: the allocator must free its cache; "
+						   "with room it would hold 24.0 GiB)"));
 		text_clear(&text);
 	}
 	text_finish(&text);
