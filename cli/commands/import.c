@@ -280,8 +280,14 @@ static bool follows(const struct arguments *arguments, enum knob_id id, const st
 	       (knob_table[id].group == KNOB_GROUP_SHARDING && plan->strategy == STRATEGY_NO_SHARD);
 }
 
+/* What few scripts change: the note of defaults would be too long to be read with them. */
+static bool is_rarely_changed(enum knob_id id)
+{
+	return id == KNOB_LIBRARIES || id == KNOB_LOADER_RATE || id == KNOB_ACTIVATION_OFFLOAD;
+}
+
 /* What neither the file nor an option says, and its framework does not settle, takes our default;
- * all of it is said. */
+ * all that people are likely to have otherwise is said. */
 static void note_defaults(
 	struct arena *arena, const struct importation *importation, const struct plan *plan)
 {
@@ -290,13 +296,14 @@ static void note_defaults(
 
 	for (int i = 0; i < KNOB_COUNT; i++) {
 		enum knob_id id = (enum knob_id)i;
-		if (!follows(arguments, id, plan) && argument_of_knob(arguments, id) == NULL)
+		if (!follows(arguments, id, plan) && !is_rarely_changed(id) &&
+			argument_of_knob(arguments, id) == NULL)
 			list = arena_printf(arena, "%s --%s %s", list, option_of_knob(id)->name,
 				knob_typed(id, plan, arena));
 	}
 	if (list[0] != '\0')
-		output_note("neither in the file nor the framework's choice, "
-			    "so taken (`shardplan help defaults`):%s",
+		output_note("the file does not say, so defaults are taken:%s "
+			    "(`shardplan help defaults` has all)",
 			list);
 }
 
