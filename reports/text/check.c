@@ -280,6 +280,14 @@ static void check_times(struct judge *judge)
 		m->exposed_communication);
 }
 
+/* GPUs of the catalogue have published measurements; CPUs have what their kind is thought to reach.
+ */
+static bool is_prior(const struct schedule *schedule)
+{
+	return schedule != NULL && schedule->topology->device.kind == DEVICE_CPU &&
+	       !schedule->topology->calibration.measured;
+}
+
 void report_check(const struct schedule *schedule, const struct prediction *prediction,
 	const struct measurement *measured, const struct tolerance *tolerance, struct arena *arena,
 	struct check *check)
@@ -287,6 +295,7 @@ void report_check(const struct schedule *schedule, const struct prediction *pred
 	struct judge judge = {prediction, measured, tolerance, arena, check};
 
 	*check = (struct check){.ok = true,
+		.prior = is_prior(schedule),
 		.stages = prediction->n_classes,
 		.sends_rows = prediction->wire_bytes_rows > 0};
 	check->lines = ARENA_ARRAY(arena, struct check_line, MAX_LINES);
@@ -422,6 +431,10 @@ void report_check_text(const struct check *check, const struct style *style, str
 	put_notes(check, style, text);
 	if (check->slower > 0)
 		add_speed(check, &machine);
+	else if (check->prior)
+		text_add(&machine,
+			"Predicted times are rough, as this machine was not calibrated when "
+			"the plan was made: `shardplan calibrate local`, then plan again.\n");
 	put_lines(text_string(&machine), 0, style, text);
 	text_finish(&machine);
 	for (int i = 0; i < check->n_lines; i++) {

@@ -56,6 +56,7 @@ struct check {
 	bool ok;
 	int stages;      /* of a pipeline, of which a rank of the first stage is judged; else 0 */
 	bool sends_rows; /* to experts of other ranks */
+	bool prior;      /* the CPUs were not calibrated, so predicted times are rough */
 	/* Seconds of the yardstick's matrix product now over those at calibration, which is how
 	 * much slower the machine was: before the run, after it, and their mean; 0: not known. */
 	double slower_before, slower_after, slower;

@@ -314,6 +314,21 @@ static void test_yardstick(void **state)
 	*measured = was;
 }
 
+/* Times of CPUs that were not calibrated are said to be rough. */
+static void test_prior(void **state)
+{
+	struct fixture *fixture = *state;
+	struct topology *topology = fixture->topology, was = *topology;
+
+	topology->device.kind = DEVICE_CPU;
+	topology->calibration.measured = false;
+	expect_said(fixture, "Predicted times are rough, ", "All ");
+	topology->calibration.measured = true;
+	struct check calibrated = judge(fixture, &no_time);
+	assert_false(calibrated.prior);
+	*topology = was;
+}
+
 /* The range is that of the prediction, at the speed of the run; a tolerance goes before it. */
 static void test_verdict(void **state)
 {
@@ -377,6 +392,7 @@ int main(void)
 		cmocka_unit_test(test_device),
 		cmocka_unit_test(test_time),
 		cmocka_unit_test(test_yardstick),
+		cmocka_unit_test(test_prior),
 		cmocka_unit_test(test_verdict),
 		cmocka_unit_test(test_text),
 	};
