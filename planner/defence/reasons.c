@@ -307,8 +307,7 @@ void defend_winner(struct defence *defence, const struct contender *chosen)
 /* --- knobs ------------------------------------------------------------------------------------ */
 
 struct effect {
-	const char *name;
-	const struct variant *most; /* NULL: no other value exists */
+	const struct variant *most; /* NULL: the runtime has no other value */
 	double seconds, bytes;
 };
 
@@ -323,7 +322,7 @@ static bool belongs(const char *knob, const char *const *names)
 static struct effect find_effect(const char *const *names, const struct contender *chosen,
 	const struct variants *variants, enum objective objective)
 {
-	struct effect effect = {.name = names[0]};
+	struct effect effect = {0};
 	double most = -1;
 	for (int i = 0; i < variants->n; i++) {
 		const struct variant *variant = &variants->items[i];
@@ -348,15 +347,10 @@ static double effect_size(const struct effect *effect, enum objective objective)
 	return fabs(objective == OBJECTIVE_MEMORY ? effect->bytes : effect->seconds);
 }
 
-/* "wrap=model +645 ms, +49.8 GiB (does not fit)" */
-static void add_effect(struct text *text, const struct effect *effect, const struct plan *plan)
+/* "wrap model: +645 ms, +49.8 GiB (does not fit)" */
+static void add_effect(struct text *text, const struct effect *effect)
 {
-	if (effect->most == NULL) {
-		text_printf(
-			text, "%s: %s has no other", effect->name, runtime_names[plan->runtime]);
-		return;
-	}
-	text_printf(text, "%s=%s ", effect->most->knob, effect->most->value);
+	text_printf(text, "%s %s: ", effect->most->knob, effect->most->value);
 	add_signed(text, effect->seconds, add_seconds);
 	text_add(text, ", ");
 	add_signed(text, effect->bytes, add_bytes);
@@ -383,10 +377,12 @@ void defend_knobs(
 			effects[j] = effects[j - 1];
 		effects[j] = effect;
 	}
+	if (effects[0].most == NULL)
+		return;
 	text_add(&text, "What matters most, one change at a time: ");
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 3 && effects[i].most != NULL; i++) {
 		text_add(&text, i == 0 ? "" : "; ");
-		add_effect(&text, &effects[i], chosen->plan);
+		add_effect(&text, &effects[i]);
 	}
 	text_add(&text, ".");
 	defence_add(defence, &text);

@@ -147,6 +147,11 @@ static void add_memory(const struct bar_row *row, const struct bars *bars, struc
 		text_printf(text, "<path class=\"limit\" d=\"M%d 0V%d\"/>",
 			width_of(limit, bars->most_bytes), BAR_HEIGHT);
 	text_printf(text, "</svg><span>%s", format_bytes(buffer, total));
+	/* What a plan is said to need beside the bar is without it. */
+	double cache = total - (double)prediction_needed_bytes(row->prediction);
+	if (cache > 0.02 * limit)
+		text_printf(text, " <small>%s of it cache%s</small>", format_bytes(buffer, cache),
+			row->fits ? "" : ",");
 	if (!row->fits)
 		text_add(text, " <small>does not fit</small>");
 	if (total > bars->most_bytes)

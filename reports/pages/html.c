@@ -217,8 +217,9 @@ static void add_comparison(const struct page *page, const struct answer *answer)
 	section(page, "what-if", "What if");
 	sensitivity_grid(answer, false, &grid);
 	put_html(&grid,
-		"The chosen plan with one thing changed: "
-		"a bar to the left is faster, to the right slower",
+		answer->chosen == NULL ? "The closest plan with one thing changed"
+				       : "The chosen plan with one thing changed: "
+					 "a bar to the left is faster, to the right slower",
 		true, text);
 	text_add(text, "</section>\n");
 }

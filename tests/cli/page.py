@@ -164,6 +164,17 @@ class Page(unittest.TestCase):
             for row, candidate in zip(rows, candidates):
                 self.assertEqual('does not fit</small>' in row,
                                  candidate.get('verdict') == 'does_not_fit')
+                self.cache_beside_what_it_needs(row, candidate['prediction'])
+
+    def cache_beside_what_it_needs(self, row, prediction):
+        cache = prediction['peak_reserved_bytes'] - prediction['peak_allocated_bytes']
+        said = re.search(r'([\d.]+ [KMGT]iB) of it cache', row)
+        self.assertEqual(said is not None, cache > 0.02 * prediction['memory_limit_bytes'])
+        if said:
+            self.near(said.group(1), cache)
+        needs = re.search(r'does not fit: needs ([\d.]+ [KMGT]iB) of', row)
+        if needs and said:
+            self.near(needs.group(1), prediction['peak_memory_bytes'] - cache)
 
     def test_nothing_is_best_beside_something_faster(self):
         claims = set()
@@ -204,6 +215,8 @@ class Page(unittest.TestCase):
         for page, report in self.each():
             defence = report['defence']
             if defence['sensitivity']:
+                whose = 'chosen' if defence['chosen'] else 'closest'
+                self.assertIn(f'The {whose} plan with one thing changed', page)
                 rows = list(table(section(page, 'what-if')))
                 self.assertEqual(len(rows), len(defence['sensitivity']))
                 for (_, cells, _), row in zip(rows, defence['sensitivity']):
