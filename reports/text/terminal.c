@@ -80,34 +80,30 @@ static bool is_too_wide(
 	return needed > room_of(style, layout);
 }
 
-/* Shares the width that other columns leave among those that are broken. A column that needs less
- * than its share gets what it needs; the others share the rest, but have their least width. */
+static int clamp(int value, int least, int most)
+{
+	return value < least ? least : value < most ? value : most;
+}
+
+/* Shares the width that other columns leave among those that are broken: all are as wide as one
+ * limit, but a column that needs less gets what it needs, and none has less than its least. */
 static void share_width(const struct grid *grid, const struct style *style, struct layout *layout)
 {
-	int room = room_of(style, layout), open = 0;
-	int *widths = layout->widths;
-	bool settled[MOST_COLUMNS] = {false}, again = true;
+	int room = room_of(style, layout), limit = 0, widest = 0, *widths = layout->widths;
 
 	for (int c = 0; c < grid->n_columns; c++) {
-		settled[c] = !layout->wraps[c];
-		room -= layout->gap + (settled[c] ? widths[c] : 0);
-		open += !settled[c];
+		room -= layout->gap + (layout->wraps[c] ? 0 : widths[c]);
+		widest = layout->wraps[c] && widths[c] > widest ? widths[c] : widest;
 	}
-	while (again) {
-		again = false;
-		for (int c = 0; c < grid->n_columns; c++) {
-			int share = open > 0 ? room / open : 0;
-			if (settled[c] || (share < widths[c] && share > layout->least[c]))
-				continue;
-			widths[c] = share < widths[c] ? layout->least[c] : widths[c];
-			settled[c] = again = true;
-			room -= widths[c];
-			open--;
-		}
+	for (int taken = 0; limit < widest && taken <= room; limit += taken <= room) {
+		taken = 0;
+		for (int c = 0; c < grid->n_columns; c++)
+			if (layout->wraps[c])
+				taken += clamp(limit + 1, layout->least[c], widths[c]);
 	}
 	for (int c = 0; c < grid->n_columns; c++)
-		if (!settled[c])
-			widths[c] = room / open;
+		if (layout->wraps[c])
+			widths[c] = clamp(limit, layout->least[c], widths[c]);
 }
 
 /* How wide each column is, and how narrow it can be when cells are broken before these marks and

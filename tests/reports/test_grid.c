@@ -86,6 +86,31 @@ static void test_grid_narrow(void **state)
 	grid_finish(&grid);
 }
 
+/* The first column needs less than its share of the width, until the last takes more than its own:
+ * then all that can be broken are. */
+static void test_grid_shares(void **state)
+{
+	static const struct grid_column columns[] = {
+		{"name", GRID_LEFT}, {"group", GRID_LEFT}, {"behind", GRID_LEFT}};
+	struct grid grid;
+	struct text text = {0};
+
+	(void)state;
+	grid_init(&grid, columns, 3);
+	grid_row(&grid, GRID_PLAIN);
+	grid_add(&grid, "shard 512, stride 4");
+	grid_add(&grid, "all_gather of its unit");
+	grid_add(&grid, "forward model.embed_tokens.weight.of.this");
+	grid_text(&grid, &(struct style){false, 66}, &text);
+	for (const char *line = text_string(&text); *line != '\0';) {
+		size_t length = strcspn(line, "\n");
+		assert_true(length <= 66);
+		line += length + (line[length] == '\n');
+	}
+	text_finish(&text);
+	grid_finish(&grid);
+}
+
 static void test_grid_color(void **state)
 {
 	struct style color = {true, 0};
@@ -127,6 +152,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_grid_text),
 		cmocka_unit_test(test_grid_narrow),
+		cmocka_unit_test(test_grid_shares),
 		cmocka_unit_test(test_grid_color),
 		cmocka_unit_test(test_grid_markup),
 	};
