@@ -113,6 +113,10 @@ static const struct export_target *recognize(const struct source *source)
 
 static bool unrecognized(const struct source *source, struct error *error)
 {
+	if (strncmp(source->text, "shardplan: plan/", 16) == 0)
+		return error_at(error, EXIT_CODE_INPUT, source->name, 1, 1,
+			"a plan already, expected a framework's configuration; "
+			"`shardplan explain` shows it, `export` writes it for a framework");
 	return error_at(error, EXIT_CODE_INPUT, source->name, 1, 1,
 		"no configuration of a framework that is known here, expected one "
 		"of " FRAMEWORK_NAMES " or a PyTorch script; --from says which");

@@ -26,7 +26,12 @@ static bool check_kind(const struct node *root, struct error *error)
 {
 	static const char *const keys[] = {"shardplan", "question", "model", "topology", "plan",
 		"prediction", "schedule_digest", NULL};
-	const struct node *kind = node_get(root, "shardplan");
+	const struct node *kind = node_get(root, "shardplan"), *schema = node_get(root, "schema");
+	if (schema != NULL && schema->kind == NODE_SCALAR &&
+		strcmp(schema->text, "shardplan/measurement/1") == 0)
+		return node_error(schema, error,
+			"expected a plan, got a measurement; the plan comes first, "
+			"what was measured of it comes after it");
 	if (root->kind != NODE_MAP || kind == NULL || kind->kind != NODE_SCALAR)
 		return node_error(root, error,
 			"no plan file, expected \"shardplan: %s\"; `shardplan plan -o` makes one, "

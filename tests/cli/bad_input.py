@@ -490,6 +490,8 @@ TYPED = [
     (3, 'typed: a page as a measurement', given('bad.html', '<html></html>\n'),
      ['check', 'plan.yaml', 'bad.html']),
     (3, 'typed: a page as a plan', nothing, ['explain', 'bad.html']),
+    (3, 'typed: a measurement before its plan', nothing, ['check', 'measured.json', 'plan.yaml']),
+    (3, 'typed: a plan to import', nothing, ['import', 'plan.yaml', *H100]),
     (3, 'typed: a page where JSON is meant', nothing, ['diagnose', 'plan.yaml', 'bad.html']),
     (3, 'typed: a picture to import', given('bad.png', b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR'),
      ['import', 'bad.png', *H100]),
