@@ -424,7 +424,9 @@ static void add_help(struct text *text, const struct variant *most, int64_t peak
 			       "a shorter sequence or a smaller model.");
 		return;
 	}
-	text_printf(text, "What would help most is %s %s: peak ", most->knob, most->value);
+	bool nodes = strcmp(most->knob, "nodes") == 0;
+	text_printf(text, "What would help most is %s %s: peak ", nodes ? most->value : most->knob,
+		nodes ? most->knob : most->value);
 	add_bytes(text, (double)most->prediction.peak_memory_bytes);
 	text_add(text, !variant_fits(most)                 ? ", which is not enough."
 		       : most->prediction.fits == FITS_YES ? ", which fits."
@@ -439,9 +441,10 @@ void defend_nothing(
 	struct text text = {0};
 	if (closest == NULL)
 		return;
-	text_add(&text, "The closest plan (");
+	text_printf(&text, "The closest plan %s. It is ",
+		defend_too_large(closest->prediction, defence->arena));
 	plan_summary(closest->plan, &text);
-	text_printf(&text, ") %s.", defend_too_large(closest->prediction, defence->arena));
+	text_add(&text, ".");
 	defence_add(defence, &text);
 	add_help(&text, most_helpful(variants), closest->prediction->peak_memory_bytes);
 	defence_add(defence, &text);
