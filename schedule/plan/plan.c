@@ -286,18 +286,22 @@ enum layout_kind plan_layout(const struct plan *plan)
 	return strategy_stage(plan->strategy) == 3 ? runtime->stage3_layout : runtime->layout;
 }
 
+bool plan_softmax_in_fp32(const struct plan *plan)
+{
+	return plan->attention == ATTENTION_EAGER && plan->param_dtype != DTYPE_FP32 &&
+	       !runtime_of(plan->runtime)->softmax_in_kernel;
+}
+
 struct activation_rules plan_activation_rules(
 	const struct plan *plan, enum device_generation generation)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
-	bool eager = plan->attention == ATTENTION_EAGER;
 	return (struct activation_rules){
 		.dtype = plan->param_dtype,
 		.attention = plan_engine_attention(plan, generation),
 		.norm_unfused = runtime->norm_unfused && !plan->compile,
 		.keeps_activated_gate = runtime->keeps_activated_gate && !plan->compile,
-		.softmax_fp32 =
-			eager && plan->param_dtype != DTYPE_FP32 && !runtime->softmax_in_kernel,
+		.softmax_fp32 = plan_softmax_in_fp32(plan),
 		.projection_keeps_input = runtime->projection_keeps_input,
 		.keeps_products_whole = runtime->keeps_products_whole,
 		.fp8_inputs = plan->fp8 != FP8_OFF && runtime->keeps_fp8_copies,

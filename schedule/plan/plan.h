@@ -81,6 +81,8 @@ enum dtype plan_optimizer_gradient_dtype(const struct plan *plan);
 bool plan_syncs(const struct plan *plan, bool *each);
 /* How units lie in memory: the runtime's layout, or that of its ZeRO stage. */
 enum layout_kind plan_layout(const struct plan *plan);
+/* Is softmax of half-precision scores computed in fp32? Eager attention of PyTorch's operations. */
+bool plan_softmax_in_fp32(const struct plan *plan);
 /* Which tensors are saved where nothing is checkpointed (rows.h has it for one block). */
 struct activation_rules plan_activation_rules(
 	const struct plan *plan, enum device_generation generation);

@@ -200,6 +200,20 @@ static void add_copies(const struct plan *plan, const struct model *model, enum 
 	work->eager_kernels += copies->launches[!forward];
 }
 
+/* Softmax in fp32 of half-precision scores, as PyTorch's operations do it: forward writes twice as
+ * many bytes and casts them back, backward casts first and reads twice as many. That is beside the
+ * passes of models/flops.c. Fused kernels make no more. */
+static void add_scores_in_fp32(const struct plan *plan, const struct model *model, enum pass pass,
+	struct module_work *work)
+{
+	double tokens = (double)model_tokens(model, plan->micro_batch, plan->seq_len);
+	double scores = tokens * (double)plan->seq_len * (double)model->architecture.heads;
+	double passes = pass == PASS_FORWARD ? 4 : 5;
+
+	work->eager_bytes += passes * scores * (double)dtype_bytes(plan->param_dtype);
+	work->eager_kernels++;
+}
+
 static double add_module(const struct machine *machine, const struct schedule *schedule,
 	const struct model *model, int module, enum pass pass, const struct module_work *work,
 	struct cost *cost)
@@ -445,6 +459,8 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 		}
 		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len,
 			dtype_bytes(plan->param_dtype), plan->attention, &work);
+		if (work.attention_flops > 0 && plan_softmax_in_fp32(plan))
+			add_scores_in_fp32(plan, model, pass, &work);
 		if (work.attention_flops > 0 && plan_attention_rounds(plan) > 1)
 			take_rounds(plan, model, pass, op_rounds(op), &work);
 		add_copies(plan, model, pass, &work);

@@ -220,6 +220,43 @@ static void test_choices_have_the_right_sign(void **state)
 		    0.5 * times("seq_len=2048 optimizer=adamw-foreach").optimizer);
 }
 
+/* Bytes that the passes of a step move, found with a memory so slow that nothing else counts. */
+static double moved(const char *choices)
+{
+	const double bandwidth = 1e6;
+	struct simulation_options options = {0};
+	struct case_ c;
+	case_load(&c, "llama-2-7b", "2xdgx-a100-80gb");
+	c.topology->calibration.memory_bandwidth = bandwidth;
+	case_plan(&c, choices);
+	double seconds = case_simulate(&c, &options, false)->time.compute;
+	case_finish(&c);
+	return seconds * bandwidth;
+}
+
+/* Scale, mask and softmax are 11 passes of forward and backward. Softmax in fp32 of half-precision
+ * scores makes 9 more, unless kernels are fused. */
+static void test_eager_scores(void **state)
+{
+	double scores = 32 * 32.0 * 2048 * 2048; /* 32 layers of 32 heads */
+	static const struct {
+		const char *choices;
+		double bytes;
+	} cases[] = {
+		{"seq_len=2048", 2 * (11 + 9)},
+		{"seq_len=2048 compile=on", 2 * 11},
+		{"seq_len=2048 param_dtype=fp32", 4 * 11},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		char eager[80], flash[80];
+		snprintf(eager, sizeof(eager), "%s attention=eager", cases[i].choices);
+		snprintf(flash, sizeof(flash), "%s", cases[i].choices);
+		double passes = (moved(eager) - moved(flash)) / scores;
+		assert_true(fabs(passes / cases[i].bytes - 1) < 0.02);
+	}
+}
+
 /* The longest operation of that kind. */
 static double seconds_of(struct case_ *c, enum op_kind kind)
 {
@@ -543,6 +580,7 @@ int main(void)
 		cmocka_unit_test(test_calibrated_core),
 		cmocka_unit_test(test_threads_of_a_rank),
 		cmocka_unit_test(test_choices_have_the_right_sign),
+		cmocka_unit_test(test_eager_scores),
 		cmocka_unit_test(test_rates_of_a_core),
 		cmocka_unit_test(test_steps_that_were_measured),
 		cmocka_unit_test(test_where_steps_do_not_count),
