@@ -138,6 +138,17 @@ static bool sorts_rows(const struct request *r)
 	return r->rules->keeps_row_order;
 }
 
+static bool keeps_picked_rows(const struct request *r)
+{
+	return r->rules->keeps_picked_rows;
+}
+
+/* Else they are the tokens of the residual stream, which the router keeps. */
+static bool keeps_gathered_tokens(const struct request *r)
+{
+	return keeps_picked_rows(r) && sends_rows(r);
+}
+
 /* ReLU needs its result only, which is the input of the next product. */
 static bool keeps_up(const struct request *r)
 {
@@ -234,6 +245,9 @@ static const struct saved {
 	 * from other ranks too is kept where they compute. */
 	{MODULE_ROUTER, TENSOR_ROUTER_PROBABILITIES, WIDTH_EXPERTS, ELEMENT_FP32, NULL},
 	{MODULE_ROUTER, TENSOR_ROW_ORDER, WIDTH_EXPERTS, ELEMENT_INT64, sorts_rows},
+	{MODULE_ROUTER, TENSOR_DISPATCHED, WIDTH_GATHERED_HIDDEN, ELEMENT_COMPUTE,
+		keeps_gathered_tokens},
+	{MODULE_ROUTER, TENSOR_DISPATCHED, WIDTH_ROUTED_HIDDEN, ELEMENT_COMPUTE, keeps_picked_rows},
 	{MODULE_ROUTER, TENSOR_DISPATCHED, WIDTH_SENT_HIDDEN, ELEMENT_COMPUTE, keeps_experts},
 	{MODULE_EXPERTS_UP, TENSOR_DISPATCHED, WIDTH_ROUTED_HIDDEN, ELEMENT_COMPUTE, sends_rows},
 	{MODULE_EXPERTS_GATE, TENSOR_GATE, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE, NULL},

@@ -82,6 +82,9 @@ struct activation_rules {
 	/* A row is weighed where experts multiply gate and up, so their results are not kept; and
 	 * the order of rows is a sort over all tokens and experts (Megatron-LM). */
 	bool weighs_activations, keeps_row_order;
+	/* What experts compute is picked out of gathered tokens, then put in the order of experts;
+	 * the inputs of both copies are kept. */
+	bool keeps_picked_rows;
 	/* inputs of linear layers of blocks, and attention's result, are kept in fp8 */
 	bool fp8_inputs;
 	bool dropout; /* of attention, residual stream and embedding: masks of a byte an element;

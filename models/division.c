@@ -68,7 +68,8 @@ bool divisions_are_alike(const struct division *a, const struct division *b)
 	       parts(a->context) == parts(b->context) && parts(a->expert) == parts(b->expert) &&
 	       expert_parts(a) == expert_parts(b) && load_of(a) == load_of(b) &&
 	       capacity_of(a) == capacity_of(b) && a->routes_stream == b->routes_stream &&
-	       a->keeps_room == b->keeps_room && parts(a->words) == parts(b->words);
+	       a->gathers_tokens == b->gathers_tokens && a->keeps_room == b->keeps_room &&
+	       parts(a->words) == parts(b->words);
 }
 
 bool division_divides(const struct division *division)
@@ -164,12 +165,16 @@ struct row_counts model_rows(const struct model *model, int64_t sequences, int64
 	bool pads = capacity_of(division) > 0;
 	int64_t arrived = pads ? padded_rows(model, sent) : loaded_rows(division, sent);
 	int64_t received = saturated_mul(arrived, gathered);
+	bool picks = division->gathers_tokens; /* all rows of its experts */
 
 	return (struct row_counts){
 		.tokens = tokens,
 		.stream = stream,
 		.routed = routed,
-		.sent = pads ? arrived : sent,
+		.gathered = saturated_mul(routed, saturated_mul(each, parts(division->expert))),
+		.sent = picks  ? received
+			: pads ? arrived
+			       : sent,
 		.arrived = arrived,
 		.received = received,
 		.room = division->keeps_room ? most_rows(model, sent) : received,

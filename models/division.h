@@ -25,6 +25,9 @@ struct division {
 	/* Each rank routes only its own tokens of the residual stream, and ranks that cut an expert
 	 * gather its rows from one another (Megatron-LM). Else each of them routes all tokens. */
 	bool routes_stream;
+	/* With it: ranks gather the tokens of one another, and each picks the rows of its experts
+	 * (Megatron-Core's all-gather dispatcher). */
+	bool gathers_tokens;
 	int64_t words; /* the vocabulary is padded to a multiple of it */
 };
 
@@ -64,6 +67,7 @@ int64_t model_stream_tokens(const struct model *model, int64_t sequences, int64_
 struct row_counts {
 	int64_t tokens, stream; /* as above */
 	int64_t routed;         /* tokens whose experts the rank's router chooses */
+	int64_t gathered;       /* tokens of all ranks that have the experts together */
 	int64_t sent;           /* rows that the rank sends to experts, its own included */
 	int64_t arrived;        /* rows that the fullest rank gets from other expert ranks */
 	int64_t received;       /* rows that the experts of the fullest rank compute */

@@ -283,11 +283,16 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 		add_core(work, a, pass, (double)rows.tokens, (double)seq_len, element_bytes,
 			attention, module_sees_all(model, module) ? 1 : 0.5);
 	add_activation(work, a, m->kind, pass, &rows, element_bytes);
-	if (m->kind == MODULE_ROUTER)
+	if (m->kind == MODULE_ROUTER && !model->division.gathers_tokens)
 		add_traffic(work, &dispatch_traffic, pass, (double)rows.sent, a, element_bytes);
-	if (m->kind == MODULE_EXPERTS_DOWN && division_sends_rows(&model->division))
+	if (m->kind == MODULE_EXPERTS_DOWN && division_sends_rows(&model->division) &&
+		!model->division.gathers_tokens)
 		add_traffic(work, &sort_traffic, pass, (double)rows.received, a, element_bytes);
-	add_leaf(work, m->kind, pass, &rows, a, element_bytes);
+	/* The dispatcher of gathered tokens adds up their results itself. */
+	add_leaf(work,
+		m->kind == MODULE_EXPERTS_DOWN && model->division.gathers_tokens ? MODULE_DOWN
+										 : m->kind,
+		pass, &rows, a, element_bytes);
 }
 
 /* The full square of positions, forward and backward, per token: 3 * 4 * L * a*d * s; an encoder's

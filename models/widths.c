@@ -23,6 +23,8 @@ int64_t rows_of_width(const struct row_counts *rows, enum width width)
 		return rows->stream;
 	if (width == WIDTH_EXPERTS || width == WIDTH_ROUTER_HIDDEN)
 		return rows->routed;
+	if (width == WIDTH_GATHERED_HIDDEN)
+		return rows->gathered;
 	if (width == WIDTH_SENT_HIDDEN)
 		return rows->sent;
 	if (width == WIDTH_ROUTED_HIDDEN || width == WIDTH_ROUTED_FFN)
@@ -40,6 +42,7 @@ int64_t architecture_width(const struct architecture *a, enum width width)
 	case WIDTH_STREAM:
 	case WIDTH_INPUT:
 	case WIDTH_ROUTER_HIDDEN:
+	case WIDTH_GATHERED_HIDDEN:
 	case WIDTH_SENT_HIDDEN:
 	case WIDTH_ROUTED_HIDDEN:
 		return a->hidden;

@@ -37,8 +37,9 @@ enum width {
 	WIDTH_ROUTER_HIDDEN, /* h, of these */
 	WIDTH_EXPERT_FFN,    /* of one expert */
 	WIDTH_SENT_HIDDEN,   /* h, of the rank's rows: every token once for each of its k experts */
-	WIDTH_ROUTED_HIDDEN, /* h, of the rows that its experts get */
-	WIDTH_ROUTED_FFN,    /* m, of these */
+	WIDTH_GATHERED_HIDDEN, /* h, of the tokens of all ranks that have the experts together */
+	WIDTH_ROUTED_HIDDEN,   /* h, of the rows that its experts get */
+	WIDTH_ROUTED_FFN,      /* m, of these */
 	WIDTH_SHARED_FFN,
 	WIDTH_WIDEST_FFN, /* of any block: f, or the rows of experts and the shared one */
 	WIDTH_ADAPTER,    /* r */

@@ -141,7 +141,7 @@ static bool exchanges_rows(enum op_kind kind, enum group_kind group)
 	static const unsigned groups[OP_KIND_COUNT] = {
 		[OP_ALL_TO_ALL] = BIT(GROUP_EXPERT),
 		[OP_ALL_GATHER] = BIT(GROUP_EXPERT_TENSOR) | BIT(GROUP_EXPERT_ALL),
-		[OP_REDUCE_SCATTER] = BIT(GROUP_EXPERT_TENSOR),
+		[OP_REDUCE_SCATTER] = BIT(GROUP_EXPERT_TENSOR) | BIT(GROUP_EXPERT_ALL),
 		[OP_ALL_REDUCE] = BIT(GROUP_EXPERT), /* the row counts that the norm is taken of */
 	};
 	return groups[kind] >> group & 1;

@@ -5,12 +5,19 @@
  * As torchtitan has it, the ranks that cut an expert get all its rows each. As Megatron-LM has it,
  * each gets those of its part of the residual stream, and they gather them; results are summed and
  * scattered again. The weights of rows go the same way behind them, and their gradients come back
- * before them. */
+ * before them. Its dispatcher of gathered tokens has all ranks gather those of each other. */
 #include "schedule/passes/lower.h"
 
-static const struct expert_rules *rules_of(const struct step *step)
+/* The weights of rows travel, because experts weigh them or because the tokens that they are of do.
+ */
+static bool sends_weights(const struct step *step)
 {
-	return &runtime_of(step->plan->runtime)->experts;
+	return runtime_of(step->plan->runtime)->experts.weighs_activations;
+}
+
+static bool sends_rows(const struct step *step)
+{
+	return step->group_expert >= 0 && !step->model->division.gathers_tokens;
 }
 
 static bool is_selective(const struct step *step, const struct action *action)
@@ -31,9 +38,9 @@ static void add_counts(struct step *step, const struct action *action)
 static void add_to_experts(
 	struct step *step, const struct action *action, unsigned flags, bool weighed)
 {
-	if (step->group_expert >= 0)
+	if (sends_rows(step))
 		action_add_beside(step, action, ACTION_DISPATCH_ROWS, flags);
-	if (step->group_expert >= 0 && weighed)
+	if (sends_rows(step) && weighed)
 		action_add_beside(step, action, ACTION_DISPATCH_ROWS, OF_WEIGHTS);
 	if (step->group_expert_tensor >= 0)
 		action_add_beside(step, action, ACTION_GATHER_ROWS, 0);
@@ -48,15 +55,15 @@ static void add_from_experts(
 		action_add_beside(step, action, ACTION_SCATTER_ROWS, flags | OF_WEIGHTS);
 	if (step->group_expert_tensor >= 0)
 		action_add_beside(step, action, ACTION_SCATTER_ROWS, flags);
-	if (step->group_expert >= 0 && weighed)
+	if (sends_rows(step) && weighed)
 		action_add_beside(step, action, ACTION_COMBINE_ROWS, flags | OF_WEIGHTS);
-	if (step->group_expert >= 0)
+	if (sends_rows(step))
 		action_add_beside(step, action, ACTION_COMBINE_ROWS, flags);
 }
 
 static void add_experts(struct step *step, struct action action)
 {
-	bool back = action_makes_input(&action), weighed = rules_of(step)->weighs_activations;
+	bool back = action_makes_input(&action), weighed = sends_weights(step);
 	action.flags |= LEAVES_ROWS;
 	if (action.kind == ACTION_FORWARD && is_selective(step, &action))
 		action.flags |= KEEPS_ROWS;
@@ -170,14 +177,15 @@ void lower_DISPATCH_ROWS(struct lowering *l)
 	op_give(l, &sent);
 }
 
-/* Gathers the rows that have arrived or, if all experts are here, the rank's own. */
+/* Gathers the rows that have arrived or, if all experts are here, the rank's own; or tokens, which
+ * are there. */
 void lower_GATHER_ROWS(struct lowering *l)
 {
 	int *rows = &flight_of(l)->rows[l->at->range];
-	op_set_exchange(l, l->step->group_expert_tensor, received_rows_bytes(l->step));
+	op_set_exchange(l, l->step->group_expert_tensor, gathered_rows_bytes(l->step));
 	if (are_weights(l))
 		return;
-	if (*rows < 0)
+	if (*rows < 0 && !l->step->model->division.gathers_tokens)
 		*rows = take_rows(l, arrived_rows_bytes(l->step));
 	pass_rows(l, rows, l->op.bytes);
 }
@@ -187,23 +195,24 @@ static void return_rows(struct lowering *l)
 {
 	struct flight *flight = flight_of(l);
 	bool is_result = l->at->flags & OF_INPUT;
+	bool keeps = !l->step->rules.weighs_activations && !l->step->model->division.gathers_tokens;
 	op_use(l, flight->rows_leaving);
 	op_give(l, &flight->rows_leaving);
-	if (is_result && !l->step->rules.weighs_activations) {
+	if (is_result && keeps) {
 		op_use(l, flight->saved[l->at->range]);
 		return;
 	}
-	flight->rows_returned = take_rows(l, sent_rows_bytes(l->step));
+	flight->rows_returned = take_rows(l, returned_rows_bytes(l->step));
 	if (is_result)
 		op_give(l, &flight->rows_returned);
 }
 
 void lower_SCATTER_ROWS(struct lowering *l)
 {
-	op_set_exchange(l, l->step->group_expert_tensor, received_rows_bytes(l->step));
+	op_set_exchange(l, l->step->group_expert_tensor, gathered_rows_bytes(l->step));
 	if (are_weights(l))
 		return;
-	if (l->step->group_expert < 0)
+	if (!sends_rows(l->step))
 		return_rows(l);
 	else
 		pass_rows(l, &flight_of(l)->rows_leaving, arrived_rows_bytes(l->step));

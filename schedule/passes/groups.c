@@ -85,14 +85,17 @@ static void add_groups_of_experts(struct step *step)
 }
 
 /* Megatron-LM groups the ranks that cut an expert, beside its groups of tensor ranks, and adds to
- * them the ranks that have the other experts. */
+ * them the ranks that have the other experts. The latter are those that gather tokens. */
 static void add_groups_of_rows(struct step *step)
 {
 	int64_t each = plan_expert_tensor(step->plan), all = each * step->plan->mesh.expert;
-	if (each > 1)
+	bool gathers_tokens = step->model->division.gathers_tokens;
+	if (each > 1 && !gathers_tokens)
 		step->group_expert_tensor =
 			add_group(step, GROUP_EXPERT_TENSOR, each, 1, next_engine(step));
 	step->group_expert_all = add_group(step, GROUP_EXPERT_ALL, all, 1, next_engine(step));
+	if (gathers_tokens)
+		step->group_expert_tensor = step->group_expert_all;
 }
 
 /* Each axis that divides the model has a communicator of its own. */

@@ -219,14 +219,23 @@ int64_t arrived_rows_bytes(const struct step *step)
 	return rows_bytes(step, rows_of(step).arrived);
 }
 
-int64_t received_rows_bytes(const struct step *step)
+int64_t gathered_rows_bytes(const struct step *step)
 {
-	return rows_bytes(step, rows_of(step).received);
+	struct row_counts rows = rows_of(step);
+	return rows_bytes(
+		step, step->model->division.gathers_tokens ? rows.gathered : rows.received);
+}
+
+int64_t returned_rows_bytes(const struct step *step)
+{
+	struct row_counts rows = rows_of(step);
+	return rows_bytes(step, step->model->division.gathers_tokens ? rows.routed : rows.sent);
 }
 
 int64_t row_room_bytes(const struct step *step)
 {
-	return rows_bytes(step, rows_of(step).room);
+	struct row_counts rows = rows_of(step);
+	return rows_bytes(step, step->model->division.gathers_tokens ? rows.gathered : rows.room);
 }
 
 int64_t row_weights_bytes(const struct step *step, int64_t bytes)

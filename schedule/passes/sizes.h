@@ -43,10 +43,11 @@ int64_t cut_heads_bytes(const struct step *step, bool of_input);
 /* The bytes that attention sends back to the ranks from which its tokens came. */
 int64_t left_keys_bytes(const struct step *step, bool is_back);
 /* Rows of experts: those that a rank sends; those that come to the fullest rank from others; those
- * that its experts compute; those that there is memory for. */
+ * that ranks gather, or tokens; what comes back; what there is memory for of what leaves. */
 int64_t sent_rows_bytes(const struct step *step);
 int64_t arrived_rows_bytes(const struct step *step);
-int64_t received_rows_bytes(const struct step *step);
+int64_t gathered_rows_bytes(const struct step *step);
+int64_t returned_rows_bytes(const struct step *step);
 int64_t row_room_bytes(const struct step *step);
 /* The routing weights of `bytes` bytes of rows; the number of rows for each expert. */
 int64_t row_weights_bytes(const struct step *step, int64_t bytes);

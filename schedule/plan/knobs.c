@@ -234,7 +234,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_WORK,
 			.metavar = "NAME:VERSION+...",
 			.help = "versions below it, where they are known: pytorch:2.1.0+cuda:12.1, "
-				"nccl, flash-attn; compile:unknown: torch.compile may have been on",
+				"nccl, flash-attn, megatron-core; compile:unknown: torch.compile "
+				"may have been on",
 			.remark = "taken to be recent; the interval is wider than with versions",
 		},
 	[KNOB_ALLOCATOR] =

@@ -83,7 +83,7 @@ static bool parse(const struct field *field, const char *text, void *member, str
 
 const struct field_decoded libraries_decoded = {sizeof(struct libraries),
 	"versions such as pytorch:2.1.0+cuda:12.1, "
-	"each once, of pytorch, cuda, nccl or flash-attn, or compile:unknown",
+	"each once, of pytorch, cuda, nccl, flash-attn or megatron-core, or compile:unknown",
 	parse};
 
 bool libraries_named(const struct libraries *libraries)
@@ -138,6 +138,7 @@ static int newest_version(enum library library, enum device_generation generatio
 		[LIBRARY_CUDA] = LIBRARY_VERSION(12, 8),
 		[LIBRARY_NCCL] = LIBRARY_VERSION(2, 28),
 		[LIBRARY_FLASH_ATTN] = LIBRARY_VERSION(2, 8),
+		[LIBRARY_MEGATRON_CORE] = LIBRARY_VERSION(0, 9),
 	};
 
 	return library == LIBRARY_FLASH_ATTN && generation < GENERATION_AMPERE ? 0
@@ -150,6 +151,24 @@ bool plan_flattens_to_gather(const struct plan *plan)
 
 	return runtime_of(plan->runtime)->flattens_gradients &&
 	       !library_before(&libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 0));
+}
+
+/* It drops no rows. */
+bool plan_gathers_tokens(const struct plan *plan)
+{
+	return runtime_of(plan->runtime)->experts.routes_stream && plan->capacity_factor == 0 &&
+	       library_before(&plan->libraries, LIBRARY_MEGATRON_CORE, LIBRARY_VERSION(0, 9));
+}
+
+bool plan_weighs_activations(const struct plan *plan)
+{
+	return runtime_of(plan->runtime)->experts.weighs_activations && !plan_gathers_tokens(plan);
+}
+
+bool plan_keeps_picked_rows(const struct plan *plan)
+{
+	return plan_gathers_tokens(plan) &&
+	       library_before(&plan->libraries, LIBRARY_MEGATRON_CORE, LIBRARY_VERSION(0, 7));
 }
 
 static void print_version(struct text *text, enum library library, int version)
@@ -344,6 +363,10 @@ bool libraries_check(const struct plan *plan, const struct model *model,
 			"--libraries %.80s: runtime shardplan has no PyTorch in it; "
 			"name cuda and nccl alone",
 			libraries->text);
+	if (libraries->version[LIBRARY_MEGATRON_CORE] > 0 && plan->runtime != RUNTIME_MEGATRON)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--libraries %.80s: runtime %s has no Megatron-Core in it; leave it out",
+			libraries->text, runtime_names[plan->runtime]);
 	if (libraries->compile_unknown && plan->compile)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--libraries %.80s: --compile on says what is unknown here; "

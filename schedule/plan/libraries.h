@@ -10,7 +10,9 @@
 
 /* X(suffix, name) */
 #define LIBRARIES(X)                                                                               \
-	X(PYTORCH, "pytorch") X(CUDA, "cuda") X(NCCL, "nccl") X(FLASH_ATTN, "flash-attn")
+	X(PYTORCH, "pytorch")                                                                      \
+	X(CUDA, "cuda")                                                                            \
+	X(NCCL, "nccl") X(FLASH_ATTN, "flash-attn") X(MEGATRON_CORE, "megatron-core")
 
 enum library {
 #define X(suffix, name) LIBRARY_##suffix,
@@ -52,6 +54,13 @@ bool library_before(const struct libraries *libraries, enum library library, int
  * CUDA semantics). So the flat gradient is made there: a gather that is issued behind it waits for
  * it. */
 bool plan_flattens_to_gather(const struct plan *plan);
+
+/* Megatron-Core before 0.9, which has two dispatchers of tokens: the default one gathers the tokens
+ * of all ranks that have the experts together, and each rank picks the rows of its own. From then
+ * on plans are of the one that sends rows. Before 0.7 autograd keeps both inputs of its gathers. */
+bool plan_gathers_tokens(const struct plan *plan);
+bool plan_weighs_activations(const struct plan *plan); /* else results are weighed */
+bool plan_keeps_picked_rows(const struct plan *plan);
 
 /* The same libraries, each as new as the versions go that change a prediction on GPUs of that
  * generation, in `arena`. False: none of them is older. */

@@ -126,6 +126,7 @@ struct division plan_division(const struct plan *plan)
 		.keeps_room =
 			runtime_of(plan->runtime)->experts.keeps_room && plan->expert_load == 0,
 		.routes_stream = runtime_of(plan->runtime)->experts.routes_stream,
+		.gathers_tokens = plan_gathers_tokens(plan),
 		.words = runtime_of(plan->runtime)->vocab_multiple * mesh->tensor};
 }
 
@@ -307,8 +308,9 @@ struct activation_rules plan_activation_rules(
 		.fp8_inputs = plan->fp8 != FP8_OFF && runtime->keeps_fp8_copies,
 		.dropout = plan->dropout,
 		.drops_unread = !runtime->keeps_unread,
-		.weighs_activations = runtime->experts.weighs_activations,
-		.keeps_row_order = runtime->experts.weighs_activations,
+		.weighs_activations = plan_weighs_activations(plan),
+		.keeps_row_order = plan_weighs_activations(plan),
+		.keeps_picked_rows = plan_keeps_picked_rows(plan),
 		.keeps_gathered_input = runtime->keeps_gathered_input || plan->keep_gathered,
 		.alignment = runtime->tensor_alignment,
 	};

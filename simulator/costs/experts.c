@@ -7,6 +7,8 @@
  * made and added up. */
 #include "simulator/costs/experts.h"
 
+#include <math.h>
+
 /* Does the model's family clamp gate and up projections (swiglu_limit)? */
 static bool clamps(const struct architecture *a, enum module_kind kind)
 {
@@ -18,16 +20,79 @@ static bool adds_bias(const struct architecture *a, enum module_kind kind)
 	return kind == MODULE_EXPERTS_DOWN && a->mlp_bias;
 }
 
+/* The dispatcher of gathered tokens (MoEAllGatherTokenDispatcher, cac60ce4c8, 0.6), in forward and
+ * in backward: elements of rows, and of gathered tokens, that are read and written at the rate of
+ * memory; rows that are copied by an index, one element at a time; launches.
+ *
+ * To experts: a gather of rows from tokens, and one into the order of experts; in backward both are
+ * scatter_add to zeros. From experts: a scatter and a scatter_add, whose zeros are copied first,
+ * and the weight between them; in backward two gathers, and gradients of rows and of their weights.
+ * Of the small launches two thirds are the router's (its balancing loss and top-k), the rest find
+ * out which rows are whose (masked_select, nonzero, argsort, histc). */
+struct dispatcher {
+	double rows[2], tokens[2], indexed[2];
+	int launches[2];
+};
+static const struct dispatcher to_experts = {{0, 1}, {0, 1}, {2, 2}, {38, 22}};
+static const struct dispatcher from_experts = {{5, 6}, {3, 0}, {2, 2}, {7, 6}};
+
+/* Elements a second of PyTorch's gather and scatter of two bytes until its 2.7, which has one
+ * thread for each element: 33.5 million in 0.224 ms, in fp32 0.259, scatter_add 0.266 (issue
+ * 121389); index_select 21 million in 0.136 ms (issue 151612). */
+static const double indexed_rate = 150e9;
+
+static const struct dispatcher *dispatcher_of(const struct model *model, enum module_kind kind)
+{
+	if (!model->division.gathers_tokens)
+		return NULL;
+	return kind == MODULE_ROUTER         ? &to_experts
+	       : kind == MODULE_EXPERTS_DOWN ? &from_experts
+					     : NULL;
+}
+
+static double dispatcher_operations(const struct machine *machine, const struct plan *plan,
+	const struct model *model, const struct dispatcher *dispatcher, bool back,
+	struct cost *cost)
+{
+	const struct row_counts rows = model_rows(model, plan->micro_batch, plan->seq_len);
+	double row = (double)rows.received * (double)model->architecture.hidden;
+	double token = (double)rows.gathered * (double)model->architecture.hidden;
+	double width = (double)dtype_bytes(plan->param_dtype), indexed = dispatcher->indexed[back];
+	double streamed = (dispatcher->rows[back] * row + dispatcher->tokens[back] * token) *
+			  width / machine->memory_bandwidth;
+	double launches = dispatcher->launches[back];
+
+	cost->memory += streamed + 2 * indexed * row * width / machine->memory_bandwidth;
+	cost->device += streamed + launches * machine->kernel_overhead +
+			fmax(indexed * row / indexed_rate,
+				2 * indexed * row * width / machine->memory_bandwidth);
+	return launches;
+}
+
+/* PyTorch's operations take less of the issuing thread than what the runtime's own count for. */
+static double launched(const struct plan *plan, double launches)
+{
+	return launches * runtime_of(RUNTIME_PYTORCH_FSDP2)->host_per_kernel /
+	       runtime_of(plan->runtime)->host_per_kernel;
+}
+
 double experts_operations(const struct machine *machine, const struct plan *plan,
 	const struct model *model, int module, enum pass pass, struct cost *cost)
 {
 	const struct architecture *a = &model->architecture;
 	const struct expert_rules *rules = &runtime_of(plan->runtime)->experts;
 	enum module_kind kind = model->modules[module].kind;
+	const struct dispatcher *dispatcher = dispatcher_of(model, kind);
 	bool is_bias = adds_bias(a, kind), back = pass != PASS_FORWARD;
+	double dispatched = 0;
 
-	if (!(is_bias || clamps(a, kind)) || pass == PASS_BACKWARD_WEIGHT)
+	if (pass == PASS_BACKWARD_WEIGHT)
 		return 0;
+	if (dispatcher != NULL)
+		dispatched = launched(
+			plan, dispatcher_operations(machine, plan, model, dispatcher, back, cost));
+	if (!(is_bias || clamps(a, kind)))
+		return dispatched;
 	const struct copies *copies = is_bias ? &rules->bias : &rules->clamp;
 	const struct row_counts rows = model_rows(model, plan->micro_batch, plan->seq_len);
 	int64_t width = is_bias ? a->hidden : a->expert_ffn;
@@ -38,6 +103,5 @@ double experts_operations(const struct machine *machine, const struct plan *plan
 
 	cost->memory += bytes / machine->memory_bandwidth;
 	cost->device += bytes / machine->memory_bandwidth + launches * machine->kernel_overhead;
-	return launches * runtime_of(RUNTIME_PYTORCH_FSDP2)->host_per_kernel /
-	       runtime_of(plan->runtime)->host_per_kernel;
+	return dispatched + launched(plan, launches);
 }

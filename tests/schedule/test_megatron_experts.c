@@ -151,6 +151,68 @@ static void test_saved(void **state)
 	arena_finish(&arena);
 }
 
+/* --- Megatron-Core before 0.9 --------------------------------------------------------------------
+ */
+
+/* Ranks gather the tokens of one another, their weights and, in backward, the gradients of results;
+ * and scatter what they have of results, and of the gradients of tokens and weights. */
+static void test_gathered_tokens(void **state)
+{
+	static const struct {
+		const char *words;
+		double tokens; /* that a rank routes, of those of a sequence */
+		int64_t ranks, again;
+	} rows[] = {
+		{"expert=8 expert_load=1", 1, 8, 1},
+		{"tensor=4", 0.25, 4, 1},
+		{"expert=4 tensor=2 activation_checkpointing=full", 0.5, 8, 2},
+		{"tensor=1", 1, 1, 1},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct schedule *s = built(&arena,
+			arena_printf(&arena, "libraries=megatron-core:0.6 %s", rows[i].words));
+		int64_t ranks = rows[i].ranks, sends = ranks > 1, again = rows[i].again;
+		int64_t all = (int64_t)(TOKENS * rows[i].tokens) * ranks, token = HIDDEN * 2;
+		assert_exchanged(s, OP_ALL_TO_ALL, GROUP_EXPERT, 0, 0);
+		assert_exchanged(s, OP_ALL_GATHER, GROUP_EXPERT_TENSOR, 0, 0);
+		assert_exchanged(s, OP_ALL_GATHER, GROUP_EXPERT_ALL, sends * (3 * again + 1),
+			sends * (again * (all * (token + 4) + ranks * EXPERTS * 8) + all * token));
+		assert_exchanged(s, OP_REDUCE_SCATTER, GROUP_EXPERT_ALL, sends * (again + 2),
+			sends * all * ((again + 1) * token + 4));
+		arena_finish(&arena);
+	}
+}
+
+static int64_t saved_by_a_block(const char *words)
+{
+	struct arena arena = {0};
+	const struct schedule *s = built(&arena, words);
+	const struct program *p = &s->programs[0];
+	int64_t bytes = 0;
+	for (int i = 0; i < p->n_buffers; i++)
+		if (p->buffers[i].role == BUFFER_ACTIVATIONS && p->buffers[i].layer == 1)
+			bytes += p->buffers[i].bytes;
+	arena_finish(&arena);
+	return bytes;
+}
+
+/* Results are kept, because they are weighed behind the experts; the sort of rows is not. Before
+ * 0.7 the gathered tokens are kept too, and the rows that were picked out of them. */
+static void test_picked_rows(void **state)
+{
+	const int64_t row = HIDDEN * 2, rows = TOKENS * CHOSEN * row, tokens = TOKENS * row;
+	const int64_t sort = TOKENS / 4 * EXPERTS * 8;
+	(void)state;
+	int64_t now = saved_by_a_block("tensor=4");
+	assert_int_equal(saved_by_a_block("tensor=4 libraries=megatron-core:0.9"), now);
+	assert_int_equal(
+		saved_by_a_block("tensor=4 libraries=megatron-core:0.8"), now + rows - sort);
+	assert_int_equal(saved_by_a_block("tensor=4 libraries=megatron-core:0.6"),
+		now + 2 * rows + tokens - sort);
+}
+
 /* --- groups --------------------------------------------------------------------------------------
  */
 
@@ -413,6 +475,8 @@ int main(void)
 		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_saved),
+		cmocka_unit_test(test_gathered_tokens),
+		cmocka_unit_test(test_picked_rows),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_buckets),
 		cmocka_unit_test(test_order),

@@ -314,6 +314,47 @@ static void test_operations_of_experts(void **state)
 	}
 }
 
+/* The dispatcher of gathered tokens copies rows one element at a time, which no memory is as slow
+ * as; all rows are copied on each of the ranks that cut an expert. */
+static void test_operations_of_the_dispatcher(void **state)
+{
+	static const struct {
+		enum module_kind leaf;
+		enum pass pass;
+		double rows, tokens, indexed, launches;
+	} cases[] = {
+		{MODULE_ROUTER, PASS_FORWARD, 0, 0, 2, 38},
+		{MODULE_ROUTER, PASS_BACKWARD, 1, 1, 2, 22},
+		{MODULE_EXPERTS_DOWN, PASS_FORWARD, 5, 3, 2, 7},
+		{MODULE_EXPERTS_DOWN, PASS_BACKWARD_INPUT, 6, 0, 2, 6},
+		{MODULE_EXPERTS_DOWN, PASS_BACKWARD_WEIGHT, 0, 0, 0, 0},
+		{MODULE_EXPERTS_UP, PASS_FORWARD, 0, 0, 0, 0},
+	};
+	const double token = 4096.0 * 4096 * 2, row = 2 * token;
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct case_ c;
+		struct machine machine;
+		struct cost cost = {0};
+		case_load(&c, "mixtral-8x7b", "8xdgx-h100");
+		case_plan(&c, "tensor=4 seq_len=4096 micro_batch=1 runtime=megatron "
+			      "libraries=megatron-core:0.6");
+		machine_init(&machine, c.topology, NULL, DTYPE_BF16);
+		const struct model *part = plan_model(&c.plan, c.model, &c.arena);
+		double launched = experts_operations(&machine, &c.plan, part,
+			find_leaf(part, cases[i].leaf), cases[i].pass, &cost);
+		double streamed = cases[i].rows * row + cases[i].tokens * token;
+		double bytes = streamed + 2 * cases[i].indexed * row;
+		double seconds = streamed / machine.memory_bandwidth +
+				 cases[i].indexed * row / 2 / 150e9 +
+				 cases[i].launches * machine.kernel_overhead;
+		assert_float_equal(cost.memory * machine.memory_bandwidth, bytes, 1e-6 * bytes);
+		assert_float_equal(cost.device, seconds, 1e-6 * seconds);
+		assert_float_equal(launched, cases[i].launches * 6 / 55, 1e-9);
+		case_finish(&c);
+	}
+}
+
 /* Row-wise, a pass scales what backward's products made: gradients of weights always, those of
  * inputs where no kernel reads them anyway. */
 static void test_scaled_afterwards(void **state)
@@ -345,6 +386,7 @@ int main(void)
 		cmocka_unit_test(test_fp8_steps),
 		cmocka_unit_test(test_casts_of_gathered_weights),
 		cmocka_unit_test(test_operations_of_experts),
+		cmocka_unit_test(test_operations_of_the_dispatcher),
 		cmocka_unit_test(test_casts_before_gathers),
 		cmocka_unit_test(test_casts_of_the_engine),
 		cmocka_unit_test(test_scaled_afterwards),
