@@ -163,7 +163,8 @@ static bool has_experts(const struct exporting *exporting)
 
 const char *megatron_dispatcher(struct exporting *exporting)
 {
-	return has_experts(exporting) ? "alltoall" : NULL;
+	const char *kind = plan_gathers_tokens(exporting->plan) ? "allgather" : "alltoall";
+	return has_experts(exporting) ? kind : NULL;
 }
 
 const char *megatron_grouped(struct exporting *exporting)

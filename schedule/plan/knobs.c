@@ -233,9 +233,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK,
 			.metavar = "NAME:VERSION+...",
-			.help = "versions below it, where they are known: pytorch:2.1.0+cuda:12.1, "
-				"nccl, flash-attn, megatron-core; compile:unknown: torch.compile "
-				"may have been on",
+			.help = "versions below it, where known: pytorch:2.1.0+cuda:12.1, nccl, "
+				"flash-attn, megatron-core; compile:unknown: perhaps torch.compile",
 			.remark = "taken to be recent; the interval is wider than with versions",
 		},
 	[KNOB_ALLOCATOR] =
