@@ -21,6 +21,7 @@ struct zero_rules {
 	bool sums_alike, shares_biases;
 	bool copies_back;     /* a reduced bucket goes back into all its gradients, not the slice */
 	bool copies_gathered; /* updated parameters are gathered in copies */
+	bool doubles_norm; /* each parameter's part of the norm is taken of a copy in eight bytes */
 	int64_t bucket_elements; /* a bucket closes before it would exceed this; 0: one for all */
 	/* adds_at_once: a bucket closes when it has this many elements, or this many for each
 	 * data-parallel rank. Without overlap (KNOB_OVERLAP) all gradients are one bucket. */

@@ -35,6 +35,7 @@ static const struct zero_rules deepspeed_rules = {
 	.reduces_late = BIT(1),
 	.overlaps = BIT(3),
 	.each_micro_batch = BIT(2) | BIT(3),
+	.doubles_norm = true, /* get_grad_norm_direct */
 	.bucket_elements = 500000000,
 	.buffer_elements = 500000000,
 	.prefetch_elements = 50000000,
@@ -242,6 +243,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.defers_frees = true,
 			.measures_norm = true,
 			.accumulates_on_host = true,
+			.waits_for_batch = true, /* ThroughputTimer.start, in forward */
 			.host_per_hook = 60e-6,
 		},
 	[RUNTIME_NANOTRON] =

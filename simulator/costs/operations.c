@@ -284,15 +284,26 @@ static double traffic_kernels(const struct costing *costing, const struct op *op
 		       : 1;
 }
 
+/* A copy in eight bytes of gradients in the compute dtype is written and read again. */
+static double norm(const struct costing *costing, const struct op *op, struct cost *cost)
+{
+	const struct plan *plan = &costing->schedule->plan;
+	const struct zero_rules *zero = costing->runtime->zero;
+	bool doubles = zero != NULL && zero->doubles_norm && op->stream == STREAM_COMPUTE;
+	int64_t elements = op->bytes / dtype_bytes(plan_optimizer_gradient_dtype(plan));
+	int64_t bytes = doubles ? elements * (dtype_bytes(plan->param_dtype) + 16) : op->bytes;
+
+	compute_norm_cost(&costing->machine, costing->schedule, (double)bytes, cost);
+	return doubles ? 2 * fmax(1, parameters_of(costing, op)) : traffic_kernels(costing, op);
+}
+
 static double traffic(const struct costing *costing, const struct op *op, struct cost *cost)
 {
 	const struct machine *machine = &costing->machine;
 	double kernels = traffic_kernels(costing, op);
 
-	if (op->kind == OP_GRADIENT_NORM) {
-		compute_norm_cost(machine, costing->schedule, (double)op->bytes, cost);
-		return kernels;
-	}
+	if (op->kind == OP_GRADIENT_NORM)
+		return norm(costing, op, cost);
 	traffic_cost(
 		machine, traffic_bytes(costing, op), traffic_bandwidth(machine, op), kernels, cost);
 	return kernels;

@@ -526,6 +526,22 @@ static void test_clipping_costs_its_bytes(void **state)
 	assert_true(bytes > 8 * 124000000LL);
 }
 
+/* DeepSpeed takes it of copies in eight bytes, one a parameter, which are written and read: 18
+ * bytes for each element of a gradient in bf16. */
+static void test_norm_of_copies(void **state)
+{
+	const double bandwidth = 1.935e12; /* the datasheet's */
+	int64_t bytes;
+	(void)state;
+	double seconds = clip_cost(
+		"runtime=deepspeed strategy=ZERO_1 seq_len=1024 clip=1", OP_GRADIENT_NORM, &bytes);
+	double elements = (double)bytes / 4;
+
+	assert_true(elements > 124e6 / 8 && elements < 130e6 / 8);
+	assert_true(
+		seconds > 18 * elements / bandwidth && seconds < 1.3 * 18 * elements / bandwidth);
+}
+
 /* All of one kind, or of every kind (-1). */
 static struct cost sum_of(struct case_ *c, int kind)
 {
@@ -586,6 +602,7 @@ int main(void)
 		cmocka_unit_test(test_where_steps_do_not_count),
 		cmocka_unit_test(test_gradients_are_added),
 		cmocka_unit_test(test_equal_blocks_cost_the_same),
+		cmocka_unit_test(test_norm_of_copies),
 		cmocka_unit_test(test_clipping_costs_its_bytes),
 		cmocka_unit_test(test_chunked_head),
 	};

@@ -100,7 +100,8 @@ static bool waits_between(struct case_ *c, const char *runtime)
 	return false;
 }
 
-/* torchtitan copies each batch with `.to(device)`, which comes back when the copy is done. */
+/* torchtitan copies each batch with `.to(device)`, which comes back when the copy is done, and
+ * DeepSpeed's throughput timer waits for the device when a forward begins. */
 static void test_blocking_copy(void **state)
 {
 	(void)state;
@@ -108,6 +109,7 @@ static void test_blocking_copy(void **state)
 
 	case_load(&c, "llama-2-7b", "dgx-a100-80gb");
 	assert_true(waits_between(&c, "pytorch-fsdp2"));
+	assert_true(waits_between(&c, "deepspeed strategy=ZERO_1"));
 	assert_false(waits_between(&c, "pytorch-ddp"));
 	case_finish(&c);
 }
