@@ -501,6 +501,7 @@ static bool make_answer(struct making *making, struct error *error)
 	answer->n_alternatives = making->n - fits;
 	answer->alternatives = making->candidates + fits;
 	answer->evaluated = evaluated;
+	answer->shares_stages = fits && making->search->unshared > 0;
 	answer->tight = fits && !has_room(making->search->question, &answer->chosen->plan,
 					&answer->chosen->prediction);
 	if (fits) {

@@ -99,6 +99,9 @@ struct answer {
 	int64_t evaluated; /* candidates simulated */
 	int64_t pruned;    /* candidates dropped by a bound */
 	double gap;        /* of the objective; 0 = optimal within the space and the model */
+	/* The space has pipelines with their framework's stages. Those of the best ones were shared
+	 * out anew, and those of the chosen plan are of them. */
+	bool shares_stages;
 	int departures; /* knobs in which the chosen plan is not as its framework would have it */
 	bool tight;     /* the chosen plan leaves less than the headroom, as no other plan has it */
 	int64_t headroom_bytes; /* that the chosen plan had to leave free: asked for, or the doubt

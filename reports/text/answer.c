@@ -325,7 +325,9 @@ void add_proof(const struct answer *answer, struct text *text)
 	if (answer->chosen == NULL)
 		return;
 	if (answer->gap <= 0 && answer->bound >= answer->chosen->prediction.step_time)
-		text_add(text, "; no plan of this search space is better under this cost model");
+		text_printf(text, "; no plan %s is better under this cost model",
+			answer->shares_stages ? "with its framework's stages"
+					      : "of this search space");
 	else if (answer->gap <= 0)
 		text_printf(text, "; no plan of this search space is faster than %s",
 			format_seconds(buffer, answer->bound));

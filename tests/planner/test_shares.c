@@ -79,6 +79,7 @@ static void test_as_fast_as_all(void **state)
 		struct answer answer = ask(&f.question, &f.arena);
 		assert_non_null(answer.chosen);
 		assert_non_null(answer.chosen->plan.layers_per_stage.text);
+		assert_true(answer.shares_stages);
 		assert_non_null(strstr(answer.chosen->typed, "--layers-per-stage "));
 		/* Around the chosen plan: no other split of it is faster. */
 		plan = answer.chosen->plan;
