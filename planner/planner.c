@@ -156,8 +156,8 @@ static void explain_candidates(struct making *making)
 			candidate->why_not = defend_slower(making->search->question, &chosen,
 				&other, making->arena, &candidate->briefly);
 		if (candidate->outcome == OUTCOME_DOES_NOT_FIT)
-			candidate->why_not =
-				defend_too_large(&candidate->prediction, making->arena);
+			candidate->why_not = defend_too_large(&candidate->prediction,
+				has_axes(chosen.plan) && !has_axes(other.plan), making->arena);
 	}
 }
 

@@ -188,7 +188,7 @@ static bool judge(struct comparing *c, const struct answer *answer, struct expos
 	struct candidate *mine = &c->comparison->mine;
 	const char *why;
 	if (mine->prediction.fits == FITS_NO)
-		mine->why_not = defend_too_large(&mine->prediction, c->arena);
+		mine->why_not = defend_too_large(&mine->prediction, false, c->arena);
 	if (answer->chosen == NULL || mine->prediction.fits == FITS_NO) {
 		c->comparison->statement = arena_printf(c->arena, "Your plan %s",
 			mine->prediction.fits == FITS_NO ? mine->why_not : "fits");

@@ -17,8 +17,9 @@ struct contender {
  * which neither says anything alone; NULL: it names no such two. */
 const char *defend_slower(const struct question *question, const struct contender *chosen,
 	const struct contender *other, struct arena *arena, const char **briefly);
-/* By how much a plan does not fit: one sentence. */
-const char *defend_too_large(const struct prediction *prediction, struct arena *arena);
+/* By how much a plan does not fit: one sentence. `alone`: no ranks divide its model, and they do in
+ * the plan that it is compared with. */
+const char *defend_too_large(const struct prediction *prediction, bool alone, struct arena *arena);
 
 struct defence {
 	struct arena *arena;

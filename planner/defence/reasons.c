@@ -139,22 +139,17 @@ const char *defend_slower(const struct question *question, const struct contende
 	return finish(&text, arena);
 }
 
-const char *defend_too_large(const struct prediction *prediction, struct arena *arena)
+const char *defend_too_large(const struct prediction *prediction, bool alone, struct arena *arena)
 {
-	int64_t limit = prediction->memory_limit_bytes;
+	bool host = prediction_overflows_host(prediction);
 	struct text text = {0};
-	if (prediction_overflows_host(prediction)) {
-		text_add(&text, "does not fit: needs ");
-		add_bytes(&text, (double)prediction->host_memory_bytes);
-		text_add(&text, " of a host's ");
-		add_bytes(&text, (double)prediction->host_memory_limit_bytes);
-		return finish(&text, arena);
-	}
-	text_add(&text, "does not fit: needs ");
-	add_bytes(&text, (double)prediction_missing_bytes(prediction));
-	text_add(&text, " of ");
-	add_bytes(&text, (double)limit);
-	if (prediction->peak_at != NULL && prediction->peak_at[0] != '\0')
+	text_add(&text, alone ? "does not fit alone: needs " : "does not fit: needs ");
+	add_bytes(&text, (double)(host ? prediction->host_memory_bytes
+				       : prediction_missing_bytes(prediction)));
+	text_add(&text, host ? " of a host's " : " of ");
+	add_bytes(&text, (double)(host ? prediction->host_memory_limit_bytes
+				       : prediction->memory_limit_bytes));
+	if (!host && prediction->peak_at != NULL && prediction->peak_at[0] != '\0')
 		text_printf(&text, ", most at %s", prediction->peak_at);
 	return finish(&text, arena);
 }
@@ -442,7 +437,7 @@ void defend_nothing(
 	if (closest == NULL)
 		return;
 	text_printf(&text, "The closest plan %s. It is ",
-		defend_too_large(closest->prediction, defence->arena));
+		defend_too_large(closest->prediction, false, defence->arena));
 	plan_summary(closest->plan, &text);
 	text_add(&text, ".");
 	defence_add(defence, &text);

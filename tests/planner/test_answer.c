@@ -558,6 +558,23 @@ static void test_contradiction(void **state)
 	end(&f);
 }
 
+/* Megatron's DDP fits with stages, which are searched for its distributed optimizer only: its row
+ * says that it is of data parallelism alone. */
+static void test_alone(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "llama-2-7b", "dgx-a100-80gb");
+	set_choice(&f.question, &f.arena, "runtime", "megatron");
+	struct answer answer = ask(&f.question, &f.arena);
+	assert_non_null(answer.chosen);
+	assert_true(has_axes(&answer.chosen->plan));
+	const struct candidate *whole = find_strategy(&answer, STRATEGY_NO_SHARD);
+	assert_int_equal(whole->outcome, OUTCOME_DOES_NOT_FIT);
+	assert_non_null(strstr(whole->why_not, "does not fit alone: needs "));
+	end(&f);
+}
+
 /* A strategy that the runtime lacks is listed with the reason, beside those that it has. */
 static void test_impossible(void **state)
 {
@@ -595,6 +612,7 @@ int main(void)
 		cmocka_unit_test(test_deterministic),
 		cmocka_unit_test(test_objectives),
 		cmocka_unit_test(test_contradiction),
+		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_impossible),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
