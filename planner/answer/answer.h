@@ -96,16 +96,13 @@ struct answer {
 	 * unchanged. NULL: it is not known. */
 	int n_said_by;
 	const char *const *said_by;
-	int64_t evaluated; /* candidates simulated */
-	int64_t pruned;    /* candidates dropped by a bound */
-	double gap;        /* of the objective; 0 = optimal within the space and the model */
-	/* The space has pipelines with their framework's stages. Those of the best ones were shared
-	 * out anew, and those of the chosen plan are of them. */
-	bool shares_stages;
+	int64_t evaluated;  /* candidates simulated */
+	int64_t pruned;     /* candidates dropped by a bound */
+	double gap;         /* of the objective; 0 = optimal within the space and the model */
+	bool shares_stages; /* the chosen plan's were shared out anew; the space has usual ones */
 	int departures; /* knobs in which the chosen plan is not as its framework would have it */
 	bool tight;     /* the chosen plan leaves less than the headroom, as no other plan has it */
-	int64_t headroom_bytes; /* that the chosen plan had to leave free: asked for, or the doubt
-				   of its prediction */
+	int64_t headroom_bytes; /* to be left free: asked for, or the doubt of the prediction */
 	int n_doubts;           /* what makes the doubt; none where a headroom was asked for */
 	struct doubt doubts[DOUBTS_MAX];
 	bool interrupted; /* lent.go_on stopped it: parts of the defence may be missing too */
