@@ -149,6 +149,7 @@ static bool add_candidates(struct making *making, struct error *error)
 static void explain_candidates(struct making *making)
 {
 	struct contender chosen = contender_of(making, 0);
+	bool divided = making->candidates[0].outcome == OUTCOME_CHOSEN && has_axes(chosen.plan);
 	for (int i = 0; i < making->n; i++) {
 		struct candidate *candidate = &making->candidates[i];
 		struct contender other = contender_of(making, i);
@@ -157,7 +158,7 @@ static void explain_candidates(struct making *making)
 				&other, making->arena, &candidate->briefly);
 		if (candidate->outcome == OUTCOME_DOES_NOT_FIT)
 			candidate->why_not = defend_too_large(&candidate->prediction,
-				has_axes(chosen.plan) && !has_axes(other.plan), making->arena);
+				divided && !has_axes(other.plan), making->arena);
 	}
 }
 
