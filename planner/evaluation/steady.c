@@ -9,7 +9,9 @@
 /* With one stage for each rank a round is one micro-batch; with several it is as many as there are
  * ranks. Two rounds of the longer list are compared. They come after the pipeline is filled, and
  * before the round that ends with the reductions of the last micro-batch. Where they are not equal
- * yet, the lists are made twice as long, and so on. */
+ * yet, the lists are made twice as long, and so on. Where the next lists would be too long, the
+ * first ones are treated as steady whatever a comparison says. Then a list of two rounds and one of
+ * three do: from the second round on each one adds the same time. */
 enum { FILLING_MORE = 2 };
 
 /* Micro-batches times ranks of a list that is longer than the first one. */
@@ -38,12 +40,22 @@ struct plan steady_filling(const struct plan *plan)
 	return n < plan->grad_accum ? with_micro_batches(plan, n) : *plan;
 }
 
+/* Micro-batches before the two rounds. */
+static int64_t filling_of(const struct pipeline *pipeline, int attempt)
+{
+	int64_t ranks = pipeline->ranks;
+	if (pipeline->chunks == 1)
+		return ranks << attempt;
+	bool alone = 6 * ranks * ranks > MOST; /* no second attempt */
+	return attempt == 0 && alone ? ranks : 2 * ranks << attempt;
+}
+
 bool steady_of(const struct plan *plan, int attempt, struct steady *steady)
 {
 	const struct pipeline pipeline = plan_pipeline(plan);
 	bool several = pipeline.chunks > 1;
 	int64_t round = several ? pipeline.ranks : 1;
-	int64_t filling = (several ? 2 : 1) * (int64_t)pipeline.ranks << attempt;
+	int64_t filling = filling_of(&pipeline, attempt);
 	int64_t n = filling + (several ? 2 : 3) * round;
 	/* GPipe keeps all micro-batches. The first lists also say what memory holds; longer ones
 	 * together have to be shorter than all. */
