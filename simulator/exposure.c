@@ -44,12 +44,33 @@ static void account(struct exposure_meter *meter)
 	}
 }
 
+/* What was added since `before` is added so many times more. */
+static void add_more(int times, const struct exposed *before, struct exposed *now)
+{
+	for (int k = 0; k < COUNT_OF(now->seconds); k++) {
+		now->seconds[k] += times * (now->seconds[k] - before->seconds[k]);
+		now->over_network[k] += times * (now->over_network[k] - before->over_network[k]);
+	}
+	now->computing += times * (now->computing - before->computing);
+}
+
+/* The round of a pipeline that stands for others begins, or has ended. */
+static void count_rounds(struct exposure_meter *meter, int op)
+{
+	const struct rounds *rounds = &meter->engine->program->rounds;
+	if (rounds->n > 0 && op == rounds->first)
+		meter->round_begin = meter->exposed;
+	if (rounds->n > 0 && op == rounds->first + rounds->n)
+		add_more(rounds->times - 1, &meter->round_begin, &meter->exposed);
+}
+
 /* Counts starts of the last step. */
 static void on_start(void *self, int index, const struct cursor *at)
 {
 	struct exposure_meter *meter = self;
 	const struct op *op = &meter->engine->program->ops[index];
 	account(meter);
+	count_rounds(meter, index);
 	if (at->step == meter->engine->n_steps - 1)
 		meter->running[op->stream] = index + 1;
 	if (meter->other != NULL)
@@ -79,13 +100,7 @@ static void on_repeat(void *self, int depth, int times)
 {
 	struct exposure_meter *meter = self;
 	const struct exposure_mark *before = &meter->before[depth];
-	struct exposed *now = &meter->exposed;
-	for (int k = 0; k < COUNT_OF(now->seconds); k++) {
-		now->seconds[k] += times * (now->seconds[k] - before->exposed.seconds[k]);
-		now->over_network[k] +=
-			times * (now->over_network[k] - before->exposed.over_network[k]);
-	}
-	now->computing += times * (now->computing - before->exposed.computing);
+	add_more(times, &before->exposed, &meter->exposed);
 	meter->at += times * (meter->at - before->at);
 	if (meter->other != NULL)
 		meter->other->repeat(meter->other->self, depth, times);
@@ -105,7 +120,7 @@ struct exposed exposure_finish(struct exposure_meter *meter)
 	double alone = 0;
 	for (int i = 0; i < engine->n_ops; i++)
 		if (computes(&engine->program->ops[i]))
-			alone += engine->tasks[i].times * engine->tasks[i].cost->device;
+			alone += engine_times(engine, i) * engine->tasks[i].cost->device;
 	meter->exposed.slowed = fmax(0, meter->exposed.computing - alone);
 	return meter->exposed;
 }

@@ -25,7 +25,7 @@ static void fill_time(const struct finished *finished, struct prediction *predic
 	}
 	for (int i = 0; i < engine->n_ops; i++)
 		prediction->time.unaligned_head +=
-			engine->tasks[i].times * engine->tasks[i].cost->unaligned;
+			engine_times(engine, i) * engine->tasks[i].cost->unaligned;
 	prediction->time.data_wait = waited;
 	prediction->time.data_loading =
 		waited + (double)engine->schedule->plan.grad_accum * engine->batch_cost;
@@ -42,7 +42,7 @@ static double recomputed_by(const struct engine *engine)
 
 	for (int i = 0; i < engine->n_ops; i++) {
 		const struct op *op = &engine->program->ops[i];
-		double times = engine->tasks[i].times;
+		double times = engine_times(engine, i);
 
 		if (op->kind != OP_RECOMPUTE)
 			continue;
@@ -385,7 +385,7 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 		const struct op *op = &engine->program->ops[i];
 		enum collective_kind collective;
 		const struct group *group;
-		int times = engine->tasks[i].times;
+		int times = engine_times(engine, i);
 
 		if (op_kind_class(op->kind) == OP_CLASS_MESSAGE)
 			add_message(engine, op, times, prediction);

@@ -29,6 +29,7 @@ struct exposure_meter {
 	double at;                 /* time of the last event */
 	int running[STREAM_COUNT]; /* 1 + the operation; 0: none */
 	struct exposure_mark marked[LOOP_DEPTH], before[LOOP_DEPTH];
+	struct exposed round_begin; /* when the round began that stands for others */
 };
 void exposure_init(struct exposure_meter *meter, struct engine *engine);
 struct exposed exposure_finish(struct exposure_meter *meter);

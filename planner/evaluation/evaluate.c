@@ -102,12 +102,13 @@ static struct simulation_options sketch(struct evaluator *evaluator)
 }
 
 /* One evaluation of one plan on one machine. `closely`: the operation at the memory peak gets a
- * name. `step_alone`: only the step time of a pipeline is wanted, not its parts. */
+ * name. `list`: the micro-batches of a pipeline that are simulated; NULL: all. */
 struct trial {
 	const struct topology *topology;
 	const struct plan *plan;
+	const struct short_list *list;
 	struct simulation_options options;
-	bool closely, step_alone;
+	bool closely;
 	struct schedule *schedule;
 	struct simulation simulation;
 };
@@ -122,20 +123,36 @@ static const struct model *model_of(struct evaluator *evaluator, const struct pl
 	return part != NULL ? part : divided_model(&evaluator->divided, model, &division);
 }
 
+static struct schedule *schedule_of(struct evaluator *evaluator, const struct trial *trial)
+{
+	struct arena *scratch = &evaluator->scratch;
+	const struct model *model = model_of(evaluator, trial->plan);
+	struct schedule *schedule = NULL;
+	if (trial->list != NULL)
+		schedule = schedule_fold_rounds(
+			scratch, trial->plan, trial->list, model, trial->topology);
+	if (schedule != NULL)
+		return schedule;
+	return (trial->closely ? schedule_fold_printable : schedule_fold)(
+		scratch, trial->plan, model, trial->topology);
+}
+
 static bool run_once(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
 	struct arena *scratch = &evaluator->scratch;
 	/* Small blocks find room again where large ones do not, but for what is as large. */
-	if (trial->plan->mesh.pipeline > 1 && !trial->step_alone)
+	if (trial->plan->mesh.pipeline > 1)
 		evaluator_release(evaluator);
 	arena_reset(scratch);
-	trial->schedule = (trial->closely ? schedule_fold_printable : schedule_fold)(
-		scratch, trial->plan, model_of(evaluator, trial->plan), trial->topology);
+	trial->schedule = schedule_of(evaluator, trial);
 	return simulate(
 		trial->schedule, &trial->options, false, scratch, &trial->simulation, error);
 }
 
 /* --- pipelines -------------------------------------------------------------------------------- */
+
+/* Where a list is not steady, the step that it tells is at most so many times too long. */
+#define UNSTEADY 1.01
 
 /* Keeps what another simulation would overwrite. */
 static void keep(struct simulation *simulation, struct arena *arena)
@@ -147,155 +164,118 @@ static void keep(struct simulation *simulation, struct arena *arena)
 	keep_strings(&simulation->prediction, arena);
 }
 
-static bool run_plan(struct evaluator *evaluator, struct trial *trial, const struct plan *plan,
-	bool spans, struct error *error)
+/* The simulation of a list that may be left at that. `is_step`: else its step time has to be a
+ * lower bound. */
+static void take_list(const struct simulation *list, bool is_step, struct arena *arena,
+	struct simulation *simulation)
 {
-	trial->plan = plan;
-	trial->options.spans = spans;
-	return run_once(evaluator, trial, error);
+	*simulation = *list;
+	keep(simulation, arena);
+	if (!is_step)
+		simulation->prediction.step_time /= UNSTEADY;
 }
 
-/* `longer`, of the second plan, which was just run, becomes that of all: the first plan says what a
- * round adds; of the step alone the second one, where it is steady. `round`: steady_is. */
-static bool extend(struct evaluator *evaluator, struct trial *trial, const struct steady *steady,
-	double round, struct simulation *longer, struct error *error)
+/* Simulates a list. `*enough`: it is steady, or treated as such because none is longer. */
+static bool run_list(struct evaluator *evaluator, struct trial *trial,
+	const struct short_list *list, int attempt, bool *enough, struct error *error)
 {
-	if (trial->step_alone && round > 0) {
-		steady_lengthen(steady, trial->schedule, round, &longer->prediction);
-		return true;
-	}
-	if (!run_plan(evaluator, trial, &steady->plans[0], false, error))
+	struct short_list next;
+	bool is_last =
+		!steady_may_run_all(trial->plan) && !steady_of(trial->plan, attempt + 1, &next);
+	trial->list = list;
+	trial->options.spans = !is_last;
+	trial->options.slow *= UNSTEADY;
+	if (!run_once(evaluator, trial, error))
 		return false;
-	steady_extend(steady, &trial->simulation, longer);
+	trial->options.slow /= UNSTEADY;
+	*enough = is_last || steady_is(list, trial->schedule, &trial->simulation);
 	return true;
 }
 
-/* Is the step of the second, shorter plan steady, or treated as such? Then its times are lengthened
- * to those of all micro-batches in `simulation`, whose memory stays. */
-static bool run_lists(struct evaluator *evaluator, struct trial *trial, const struct steady *steady,
-	bool is_last, struct arena *kept, struct simulation *simulation, bool *is_steady,
+static bool run_all(struct evaluator *evaluator, struct trial *trial, struct simulation *simulation,
 	struct error *error)
 {
-	struct simulation longer;
-	if (!run_plan(evaluator, trial, &steady->plans[1], true, error))
-		return false;
-	double round = steady_is(steady, trial->schedule, &trial->simulation);
-	*is_steady = is_last || round > 0;
-	if (!*is_steady)
-		return true;
-	longer = trial->simulation;
-	keep(&longer, kept);
-	steady_take(&longer, simulation);
-	return extend(evaluator, trial, steady, round, simulation, error);
-}
-
-static bool is_last_attempt(const struct plan *plan, int attempt)
-{
-	struct steady next;
-	return !steady_may_run_all(plan) && !steady_of(plan, attempt + 1, &next);
-}
-
-static bool run_all(struct evaluator *evaluator, struct trial *trial, const struct plan *plan,
-	struct simulation *simulation, struct error *error)
-{
-	if (!run_plan(evaluator, trial, plan, false, error))
+	trial->list = NULL;
+	trial->options.spans = false;
+	if (!run_once(evaluator, trial, error))
 		return false;
 	steady_take(&trial->simulation, simulation);
 	return true;
 }
 
-/* Two lists that are longer than the first ones, and long enough, say how long a step takes, or all
+/* A list that is longer than the first one, and long enough, says how long a step takes, or all
  * micro-batches do. */
-static bool run_longer(struct evaluator *evaluator, struct trial *trial, const struct plan *plan,
-	struct arena *kept, struct simulation *simulation, struct error *error)
+static bool run_longer(struct evaluator *evaluator, struct trial *trial,
+	struct simulation *simulation, struct error *error)
 {
-	struct steady steady;
-	bool is_steady = false;
-	for (int i = 1; !is_steady && steady_of(plan, i, &steady); i++)
-		if (!run_lists(evaluator, trial, &steady, is_last_attempt(plan, i), kept,
-			    simulation, &is_steady, error))
+	struct short_list list;
+	bool enough = false;
+	for (int i = 1; !enough && steady_of(trial->plan, i, &list); i++)
+		if (!run_list(evaluator, trial, &list, i, &enough, error))
 			return false;
-	if (is_steady)
-		return true;
-	return run_all(evaluator, trial, plan, simulation, error);
+	if (!enough)
+		return run_all(evaluator, trial, simulation, error);
+	steady_take(&trial->simulation, simulation);
+	return true;
 }
 
-/* Memory is that of a short list: where it is to fit and does not, the step time is not asked for,
- * and is what it is at least; else a step of what does not fit is taken for steady. All other lists
- * are without memory, unless retries of the allocator are part of the time: these come when they
- * like, and only lists that are too long are taken for steady. */
+/* Memory is that of a short list: where it is to fit and does not, or where the step is too slow,
+ * its time is left at what the list says. All longer lists are without memory, unless retries of
+ * the allocator are part of the time: these come when they like, and only lists that are too long
+ * are treated as steady. */
 static bool run_steady(struct evaluator *evaluator, struct trial *trial,
-	const struct steady *steady, struct arena *kept, struct error *error)
+	const struct short_list *list, struct arena *kept, struct error *error)
 {
 	struct simulation *simulation = &trial->simulation;
 	const struct prediction *prediction = &simulation->prediction;
 	struct trial shorter = *trial;
-	if (!run_plan(evaluator, &shorter, &steady->plans[1], true, error))
+	bool enough, only_fits = trial->options.memory == MEMORY_FITS;
+	if (!run_list(evaluator, &shorter, list, 0, &enough, error))
 		return false;
-	*simulation = shorter.simulation;
-	keep(simulation, kept);
+	take_list(&shorter.simulation, enough || !(only_fits || trial->options.slow > 0), kept,
+		simulation);
 	if (trial->options.slow > 0 && prediction->step_time > trial->options.slow)
-		return true; /* its memory was not looked at, and all micro-batches take longer */
-	double round = steady_is(steady, shorter.schedule, &shorter.simulation);
-	bool retries = shorter.simulation.prediction.time.allocator > 0;
-	shorter.step_alone = shorter.step_alone && !retries;
-	bool runs_all = retries && steady_may_run_all(trial->plan);
-	bool enough = round > 0 || retries || is_last_attempt(trial->plan, 0);
-	if (trial->options.memory == MEMORY_FITS && prediction->fits != FITS_YES) {
-		simulation->prediction.step_time += steady->more * round;
-		return true;
-	}
-	if (prediction->fits == FITS_NO) { /* nobody runs it: how long it takes is a guess */
-		enough = true;
-		runs_all = false;
-	}
-	if (!retries)
-		shorter.options.memory = MEMORY_IGNORED;
-	if (runs_all)
-		return run_all(evaluator, &shorter, trial->plan, simulation, error);
-	if (!enough)
-		return run_longer(evaluator, &shorter, trial->plan, kept, simulation, error);
-	return extend(evaluator, &shorter, steady, round, simulation, error);
+		return true; /* its memory may not have been looked at */
+	bool retries = prediction->time.allocator > 0;
+	if (prediction->fits == FITS_NO || (only_fits && prediction->fits != FITS_YES))
+		return true; /* nobody runs it */
+	if (retries && steady_may_run_all(trial->plan))
+		return run_all(evaluator, &shorter, simulation, error);
+	shorter.options.memory = MEMORY_IGNORED;
+	shorter.options.slow = 0;
+	return enough || retries || run_longer(evaluator, &shorter, simulation, error);
 }
 
 /* First without retries of the allocator, which take the most of a simulation and make no step
- * faster: what does not fit, or is too slow without, is left at that, and its step time is what it
- * is at least. */
+ * faster: what does not fit, or is too slow without, is left at that. */
 static bool run_unless_slow(struct evaluator *evaluator, struct trial *trial,
-	const struct steady *steady, struct arena *kept, struct error *error)
+	const struct short_list *list, struct arena *kept, struct error *error)
 {
-	struct prediction *prediction = &trial->simulation.prediction;
+	const struct prediction *prediction = &trial->simulation.prediction;
 	struct trial without = *trial;
+	bool enough;
 	without.options.memory = MEMORY_UNLIMITED;
 	without.options.slow = 0;
-	if (!run_plan(evaluator, &without, &steady->plans[1], true, error))
+	if (!run_list(evaluator, &without, list, 0, &enough, error))
 		return false;
-	double round = steady_is(steady, without.schedule, &without.simulation);
-	trial->simulation = without.simulation;
-	keep(&trial->simulation, kept);
-	prediction->step_time += steady->more * round;
-	if (prediction->fits == FITS_TIGHT && round <= 0 && steady_may_run_all(trial->plan)) {
-		without.options.memory = MEMORY_IGNORED;
-		if (!run_plan(evaluator, &without, trial->plan, false, error))
-			return false;
-		prediction->step_time = without.simulation.prediction.step_time;
-	}
+	take_list(&without.simulation, enough, kept, &trial->simulation);
 	if (prediction->fits == FITS_NO || prediction->step_time > trial->options.slow)
 		return true;
-	return run_steady(evaluator, trial, steady, kept, error);
+	return (prediction->fits == FITS_YES && enough) ||
+	       run_steady(evaluator, trial, list, kept, error);
 }
 
 /* For a pipeline `schedule` stays empty. */
 static bool run(struct evaluator *evaluator, struct trial *trial, struct error *error)
 {
-	struct steady steady;
+	struct short_list list;
 	struct arena kept = {0};
 	evaluator->evaluated++;
-	if (!steady_of(trial->plan, 0, &steady))
+	if (!steady_of(trial->plan, 0, &list))
 		return run_once(evaluator, trial, error);
 	bool unless_slow = trial->options.slow > 0 && trial->options.memory == MEMORY_FIGURES;
-	bool ok = (unless_slow ? run_unless_slow : run_steady)(
-		evaluator, trial, &steady, &kept, error);
+	bool ok =
+		(unless_slow ? run_unless_slow : run_steady)(evaluator, trial, &list, &kept, error);
 	trial->simulation.classes = NULL;
 	if (ok)
 		keep_strings(&trial->simulation.prediction, &evaluator->scratch);
@@ -306,10 +286,7 @@ static bool run(struct evaluator *evaluator, struct trial *trial, struct error *
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error)
 {
-	struct trial trial = {.topology = topology,
-		.plan = plan,
-		.options = sketch(evaluator),
-		.step_alone = true};
+	struct trial trial = {.topology = topology, .plan = plan, .options = sketch(evaluator)};
 	if (!run(evaluator, &trial, error))
 		return false;
 	*prediction = trial.simulation.prediction;
@@ -404,7 +381,9 @@ double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,
 	struct prediction *prediction, struct error *error)
 {
-	struct trial trial = {evaluator->question->topology, plan, sketch(evaluator)};
+	struct trial trial = {.topology = evaluator->question->topology,
+		.plan = plan,
+		.options = sketch(evaluator)};
 	trial.options.slow = slow;
 	if (!run(evaluator, &trial, error))
 		return false;
@@ -416,7 +395,9 @@ bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *p
 bool evaluator_run_time(struct evaluator *evaluator, const struct plan *plan, double *step_time,
 	int64_t *memory, struct error *error)
 {
-	struct trial trial = {evaluator->question->topology, plan, sketch(evaluator)};
+	struct trial trial = {.topology = evaluator->question->topology,
+		.plan = plan,
+		.options = sketch(evaluator)};
 	trial.options.memory = MEMORY_IGNORED;
 	if (!run(evaluator, &trial, error))
 		return false;
@@ -446,14 +427,16 @@ static bool judge(struct evaluator *evaluator, struct trial *trial, enum memory_
 bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, double slow, struct prediction *prediction, struct error *error)
 {
-	struct trial trial = {topology, plan, sketch(evaluator)};
+	struct trial trial = {.topology = topology, .plan = plan, .options = sketch(evaluator)};
 	return judge(evaluator, &trial, MEMORY_FITS, slow, prediction, error);
 }
 
 bool evaluator_run_unlimited(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error)
 {
-	struct trial trial = {evaluator->question->topology, plan, sketch(evaluator)};
+	struct trial trial = {.topology = evaluator->question->topology,
+		.plan = plan,
+		.options = sketch(evaluator)};
 	return judge(evaluator, &trial, MEMORY_UNLIMITED, 0, prediction, error);
 }
 
@@ -495,16 +478,6 @@ bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *pla
 	struct error *error)
 {
 	return run_closely(evaluator, plan, MEMORY_FITS, arena, prediction, exposure, error);
-}
-
-bool evaluator_judge_step(struct evaluator *evaluator, const struct plan *plan,
-	struct prediction *prediction, struct error *error)
-{
-	struct trial trial = {.topology = evaluator->question->topology,
-		.plan = plan,
-		.options = sketch(evaluator),
-		.step_alone = true};
-	return judge(evaluator, &trial, MEMORY_FITS, 0, prediction, error);
 }
 
 const char *evaluator_digest(

@@ -53,15 +53,12 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
-/* The same for a pipeline, without what its step time is made of. */
-bool evaluator_judge_step(struct evaluator *evaluator, const struct plan *plan,
-	struct prediction *prediction, struct error *error);
 /* A copy whose strings come from `arena`. */
 struct prediction evaluator_kept(const struct prediction *prediction, struct arena *arena);
 /* The digest of the plan's schedule; takes longer than most simulations. */
 const char *evaluator_digest(
 	struct evaluator *evaluator, const struct plan *plan, struct arena *arena);
-/* evaluator_run on another topology; for a pipeline only step time and memory are filled. */
+/* evaluator_run on another topology. */
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error);
 /* Does the plan fit with room? Its memory is filled only then; its step time is without retries

@@ -199,7 +199,7 @@ static bool look_once(
 	bool closely = search->question->wanted == WANTED_ALL; /* its result may be shown */
 	known->looked_at = true;
 	bool ok = closely ? look_closely(search, evaluator, index, error)
-			  : evaluator_judge_step(
+			  : evaluator_judge(
 				    evaluator, &search->space.plans[index], &prediction, error);
 	if (ok && closely)
 		prediction = known->look->prediction;

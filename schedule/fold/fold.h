@@ -22,4 +22,23 @@ struct schedule *schedule_fold(struct arena *arena, const struct plan *plan,
 struct schedule *schedule_fold_printable(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology);
 
+/* Parts of a pipeline's list, in micro-batches. The round after `filling` of them stands for all
+ * that are not listed. A round is one micro-batch, or where ranks have several stages one for each
+ * rank: a rank goes through a round of forwards before it turns to the next stage. */
+struct short_list {
+	int64_t listed, filling, round;
+};
+
+/* A pipeline's schedule with the micro-batches of a shorter one (struct rounds of program.h). It is
+ * not for printing, hashing, checking or training. NULL: its list has no such round. */
+struct schedule *schedule_fold_rounds(struct arena *arena, const struct plan *plan,
+	const struct short_list *list, const struct model *model, const struct topology *topology);
+
+/* The plan with another number of micro-batches. */
+struct plan plan_with_micro_batches(const struct plan *plan, int64_t n);
+
+/* The operation at which the repeated round begins, or a round `rounds` later; -1: there is none.
+ */
+int fold_find_round(const struct short_list *list, const struct program *program, int rounds);
+
 #endif

@@ -13,7 +13,7 @@ int program_times(const struct program *program, int index)
 		if (index >= loop->first && index < loop->first + loop->n)
 			times *= loop->times;
 	}
-	return times;
+	return program_is_in_round(program, index) ? times * program->rounds.times : times;
 }
 
 int program_loop(const struct program *program, int index, int outer)

@@ -50,6 +50,13 @@ struct position {
 	int first, inner, outer;
 };
 
+/* Operations [first, first + n) of a pipeline are carried out once, and stand for `times` rounds
+ * one after another, of so many micro-batches each. n 0: there are none. */
+struct rounds {
+	int first, n, times;
+	int64_t micro_batches;
+};
+
 /* A number that changes by `by` in each iteration of the inner loop; first < 0: none. */
 struct going {
 	int first, by;
@@ -98,6 +105,7 @@ struct program {
 	struct position *places;
 	int n_carried_out;
 	struct unfolding *unfolding; /* NULL: this program cannot be printed */
+	struct rounds rounds;        /* only from schedule_fold_rounds */
 };
 
 struct schedule {
@@ -123,6 +131,11 @@ static inline const int *slice_of(const struct program *program, struct slice sl
 	return program->indices + slice.first;
 }
 
+/* Does operation `index` belong to the round that stands for others? */
+static inline bool program_is_in_round(const struct program *program, int index)
+{
+	return index >= program->rounds.first && index < program->rounds.first + program->rounds.n;
+}
 /* How often operation `index` is carried out in a step. */
 int program_times(const struct program *program, int index);
 /* The outermost loop inside `outer` (-1: of the list) that begins with operation `index`; -1. */

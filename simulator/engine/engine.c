@@ -251,6 +251,23 @@ static void note_start(struct engine *engine, struct queue *queue, const struct 
 		engine->record->start[queue->position] = engine->now;
 }
 
+/* The round that stands for others begins, or has ended: they take as long, and add as much. */
+static void count_rounds(struct engine *engine, int op)
+{
+	const struct rounds *rounds = &engine->program->rounds;
+
+	if (rounds->n == 0)
+		return;
+	if (op == rounds->first) {
+		engine->round_begin = engine->tally;
+		engine->round_began = engine->now;
+	}
+	if (op == rounds->first + rounds->n) {
+		tally_repeat(&engine->tally, &engine->round_begin, rounds->times - 1);
+		engine->more_rounds = (rounds->times - 1) * (engine->now - engine->round_began);
+	}
+}
+
 /* Starts the next operation if everything it needs is there. `*next` becomes the time at which an
  * issued one could start, when that is to come; `*begins` a loop of which an iteration begins. */
 static bool start(struct engine *engine, struct queue *queue, double *next, int *begins)
@@ -277,6 +294,7 @@ static bool start(struct engine *engine, struct queue *queue, double *next, int 
 	queue->rate = 1;
 	engine->rates_stale = true;
 	note_start(engine, queue, task);
+	count_rounds(engine, (int)(task - engine->tasks));
 	if (task->begins >= 0)
 		*begins = task->begins;
 	if (task->meeting >= 0)

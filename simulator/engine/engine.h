@@ -92,6 +92,10 @@ struct engine {
 	int64_t n_held_up;            /* how often an operation waited for its launch by the host */
 	double finished[SHORT_STEPS]; /* end of each step */
 	struct tally tally;
+	/* The tally and the time when the round began that stands for others (struct rounds), and s
+	 * that these others add to the step. */
+	struct tally round_begin;
+	double round_began, more_rounds;
 	struct record *record;           /* NULL: not wanted */
 	const struct observer *observer; /* NULL: none */
 	const struct supply *supply;     /* NULL: there is always enough memory */
@@ -152,6 +156,14 @@ static inline const struct task *task_at(
 	const struct engine *engine, const struct list *list, const struct cursor *cursor)
 {
 	return &engine->tasks[list->ops[cursor->at]];
+}
+
+/* How often an operation is carried out in a step, rounds counted out. */
+static inline int engine_times(const struct engine *engine, int op)
+{
+	int rounds = program_is_in_round(engine->program, op) ? engine->program->rounds.times : 1;
+
+	return engine->tasks[op].times * rounds;
 }
 
 static inline double engine_step_begin(const struct engine *engine)

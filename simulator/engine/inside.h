@@ -29,7 +29,9 @@ double host_wakes(const struct engine *engine);
 /* contention.c: the rates of what runs now. */
 void contention_rates(struct engine *engine);
 
-/* steady.c: finds iterations of a loop that repeat the one before, and skips them. */
+/* steady.c: what was added to the tally since `before` is added so many times more. */
+void tally_repeat(struct tally *tally, const struct tally *before, int times);
+/* Finds iterations of a loop that repeat the one before, and skips them. */
 struct steady *steady_new(const struct engine *engine, struct arena *arena);
 /* To be called when an iteration of `loop` has begun and nothing more can start at this time. */
 void steady_pass(struct engine *engine, int loop);

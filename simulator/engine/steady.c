@@ -173,20 +173,21 @@ static void move_host(struct turn *turn, double begun)
 			(int64_t)turn->times * engine->steady->lengths[turn->loop];
 }
 
-static void add_tally(struct turn *turn)
+static void add_more(int times, double before, double *now)
 {
-	struct tally *tally = &turn->engine->tally;
-	const struct tally *before = &turn->before->tally;
+	*now += times * (*now - before);
+}
 
-	tally->exposed += turn->times * (tally->exposed - before->exposed);
+void tally_repeat(struct tally *tally, const struct tally *before, int times)
+{
+	add_more(times, before->exposed, &tally->exposed);
+	add_more(times, before->bubble, &tally->bubble);
 	for (int kind = 0; kind < OP_KIND_COUNT; kind++)
-		tally->by_kind[kind] +=
-			turn->times * (tally->by_kind[kind] - before->by_kind[kind]);
+		add_more(times, before->by_kind[kind], &tally->by_kind[kind]);
 	for (int axis = 0; axis < GROUP_KIND_COUNT; axis++) {
-		struct axis_tally *now = &tally->by_axis[axis];
 		const struct axis_tally *then = &before->by_axis[axis];
-		now->ran += turn->times * (now->ran - then->ran);
-		now->exposed += turn->times * (now->exposed - then->exposed);
+		add_more(times, then->ran, &tally->by_axis[axis].ran);
+		add_more(times, then->exposed, &tally->by_axis[axis].exposed);
 	}
 }
 
@@ -262,7 +263,7 @@ static void pass_over(struct turn *turn)
 	struct engine *engine = turn->engine;
 	double begun = engine->now;
 
-	add_tally(turn);
+	tally_repeat(&engine->tally, &turn->before->tally, turn->times);
 	if (engine->record != NULL)
 		record_all(turn);
 	if (engine->observer != NULL)

@@ -190,11 +190,15 @@ static void wait_for_stream(struct engine *engine, int index, int last)
 	task_host_waits(task)[task->n_host_waits++] = (struct wait){place, before->queue};
 }
 
-/* A pipeline gets the batches of all its micro-batches at once. */
+/* A pipeline gets the batches of all its micro-batches at once; here, of those that are listed. */
 static void feed_pipeline(struct engine *engine)
 {
+	const struct plan *plan = &engine->schedule->plan;
+	const struct rounds *rounds = &engine->program->rounds;
+	double more = rounds->n > 0 ? (double)((rounds->times - 1) * rounds->micro_batches) : 0;
+
 	engine->tasks[0].takes_batch = true;
-	engine->batch_interval = plan_loader_time(&engine->schedule->plan);
+	engine->batch_interval = plan_loader_time(plan) * (1 - more / (double)plan->grad_accum);
 }
 
 static void init_batches(struct engine *engine)

@@ -246,29 +246,36 @@ bool engines_run(struct engines *engines, struct error *error)
 
 /* --- what is read off ------------------------------------------------------------------------- */
 
+/* Seconds that the rounds add which are not simulated. Here one is as long as on the last class: of
+ * all classes that one settles first. */
+static double more_rounds(const struct engines *engines)
+{
+	return engines->of[engines->n - 1].more_rounds;
+}
+
 static double engine_last_step(const struct engine *engine)
 {
 	return engine->finished[engine->n_steps - 1] - engine_step_begin(engine);
 }
 
-/* Seconds of a step: of those that count, the mean. Where the data loader is barely the slower one,
- * more steps than are simulated pass before it is waited for. */
-static double engine_step_time(const struct engine *engine)
+/* Of the steps that count, the mean. */
+static double engine_mean_step(const struct engine *engine)
 {
 	int last = engine->n_steps - 1, n = engine->n_counted;
-	double step = n == 1 ? engine_last_step(engine)
-			     : (engine->finished[last] - engine->finished[last - n]) / n;
 
-	return fmax(step, plan_loader_time(&engine->schedule->plan));
+	return n == 1 ? engine_last_step(engine)
+		      : (engine->finished[last] - engine->finished[last - n]) / n;
 }
 
+/* Where the data loader is barely the slower one, more steps than are simulated pass before it is
+ * waited for. */
 double engines_step_time(const struct engines *engines)
 {
 	double step = 0;
 
 	for (int c = 0; c < engines->n; c++)
-		step = fmax(step, engine_step_time(&engines->of[c]));
-	return step;
+		step = fmax(step, engine_mean_step(&engines->of[c]));
+	return fmax(step + more_rounds(engines), plan_loader_time(&engines->of[0].schedule->plan));
 }
 
 double engines_last_step(const struct engines *engines)
@@ -277,13 +284,14 @@ double engines_last_step(const struct engines *engines)
 
 	for (int c = 0; c < engines->n; c++)
 		step = fmax(step, engine_last_step(&engines->of[c]));
-	return step;
+	return step + more_rounds(engines);
 }
 
 double engines_bubble(const struct engines *engines, int class)
 {
 	const struct engine *engine = &engines->of[class];
-	double after = engine->n_steps > 1 ? 0 : engines_last_step(engines) - engine->finished[0];
+	double ended = engine_last_step(engine) + more_rounds(engines);
+	double after = engine->n_steps > 1 ? 0 : engines_last_step(engines) - ended;
 
 	return engine->tally.bubble + after;
 }

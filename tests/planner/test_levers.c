@@ -86,7 +86,7 @@ static void judge_own(struct search *search, int index)
 	struct evaluator evaluator = {.question = search->question};
 	struct prediction own;
 	struct error error = {0};
-	if (!evaluator_judge_step(&evaluator, plan, &own, &error))
+	if (!evaluator_judge(&evaluator, plan, &own, &error))
 		fail_msg("%s", error.message);
 	assert_int_equal(known->is_short, own.fits != FITS_YES);
 	if (!known->is_short) {
