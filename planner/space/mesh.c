@@ -6,16 +6,20 @@
 /* Bytes per parameter in mixed precision: fp32 master and moments, a gradient. */
 enum { STATE_BYTES = 16 };
 
-/* Do the model's states (parameters, gradients, optimizer) exceed the memory of `nodes` nodes? */
-static bool exceeds_nodes(const struct question *question, int nodes)
+/* Do the model's states (parameters, gradients, optimizer) exceed the memory of `devices`? */
+static bool exceeds_devices(const struct question *question, double devices)
 {
 	const struct topology *topology = question->topology;
 	int64_t limit = question->memory_limit_bytes > 0 ? question->memory_limit_bytes
 							 : topology->device.memory_bytes;
-	double node = (double)limit * (double)topology->devices_per_node;
 
 	return topology->device.kind == DEVICE_GPU &&
-	       STATE_BYTES * (double)question->model->parameter_count > nodes * node;
+	       STATE_BYTES * (double)question->model->parameter_count > devices * (double)limit;
+}
+
+static bool exceeds_nodes(const struct question *question, int nodes)
+{
+	return exceeds_devices(question, nodes * (double)question->topology->devices_per_node);
 }
 
 /* Sharing sequences is tried where some device would have no sequence, or sequences are long. */
@@ -171,20 +175,34 @@ static void add_virtual_stages(struct filling *f)
 		axis_add_int(&f->axes->of[KNOB_VIRTUAL_STAGES], v);
 }
 
+/* The most ranks of a node that experts can be dealt out to evenly: 8 of the 72 of an NVL72. */
+static int64_t experts_of_node(const struct question *question)
+{
+	int64_t ranks = max_i64(question->topology->devices_per_node, 2);
+	int64_t rest = question->model->architecture.experts;
+
+	while (rest > 0) {
+		int64_t next = ranks % rest;
+		ranks = rest;
+		rest = next;
+	}
+	return ranks;
+}
+
 /* Expert ranks: those of a node, which NVLink connects, and of a few nodes, if they divide the
  * experts. */
 static void add_experts(struct filling *f)
 {
-	static const int nodes[] = {1, 2, 4, 16};
+	static const int times[] = {1, 2, 4, 16};
 	int64_t experts = f->question->model->architecture.experts;
-	int64_t node = max_i64(f->question->topology->devices_per_node, 2);
+	int64_t node = experts_of_node(f->question), ranks = plan_ranks(f->plan);
 	if (!axis_is_free(f, KNOB_EXPERT) || !has_knob(f, KNOB_EXPERT) || experts == 0 ||
-		!(keeps_whole(f) || exceeds_nodes(f->question, 1)))
+		!(keeps_whole(f) || exceeds_devices(f->question, (double)node)))
 		return;
 	axis_add_int(&f->axes->of[KNOB_EXPERT], 1);
-	for (int i = 0; i < COUNT_OF(nodes); i++)
-		if (nodes[i] * node <= plan_ranks(f->plan) && experts % (nodes[i] * node) == 0)
-			axis_add_int(&f->axes->of[KNOB_EXPERT], nodes[i] * node);
+	for (int i = 0; i < COUNT_OF(times) && node > 1; i++)
+		if (times[i] * node <= ranks && experts % (times[i] * node) == 0)
+			axis_add_int(&f->axes->of[KNOB_EXPERT], times[i] * node);
 }
 
 static bool is_tried(const struct question *question, enum knob_id axis, int64_t ranks)

@@ -302,6 +302,28 @@ static void test_experts_beside_tensor(void **state)
 	end(&f);
 }
 
+/* 72 devices share no 128 experts evenly, but each 8 of them do; the node's memory does not count,
+ * but that of these 8. */
+static void test_experts_of_nvl72(void **state)
+{
+	static const struct {
+		const char *model, *topology;
+		int64_t most;
+	} rows[] = {{"gpt-oss-120b", "gb200-nvl72", 8}, {"deepseek-v3", "8xgb200-nvl72", 32},
+		{"qwen3-30b-a3b", "gb200-nvl72", 1}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct fixture f;
+		int64_t most = 0;
+		begin(&f, rows[i].model, rows[i].topology);
+		build(&f);
+		for (int p = 0; p < f.space.n; p++)
+			most = max_i64(most, f.space.plans[p].mesh.expert);
+		assert_int_equal(most, rows[i].most);
+		end(&f);
+	}
+}
+
 /* Stages with experts are searched where ranks keep whole parameters, as Megatron-LM trains.
  * Sharded ones (torchtitan) are where states leave room for stages that stay whole; a node of
  * expert ranks.
@@ -575,6 +597,7 @@ int main(void)
 		cmocka_unit_test(test_global_batch),
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_experts_beside_tensor),
+		cmocka_unit_test(test_experts_of_nvl72),
 		cmocka_unit_test(test_experts_in_stages),
 		cmocka_unit_test(test_context_methods),
 		cmocka_unit_test(test_free_batch),
