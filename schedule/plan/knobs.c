@@ -1,5 +1,4 @@
-/* Holds the rows of the table of knobs. resolve.c fills in what depends on the model or on other
- * knobs. */
+/* The rows of the table of knobs. resolve.c fills in what depends on the model or other knobs. */
 #include "schedule/plan/plan.h"
 
 #define BIT(x)   (1u << (x))
@@ -16,6 +15,7 @@
 #define DECODED(member, flags, names, decoded)                                                     \
 	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
 
+#define ON_PYTORCH ((BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN))
 /* These are the runtimes with tensor ranks and with pipelines. */
 #define DIVIDED                                                                                    \
 	(BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_NANOTRON) |           \
@@ -142,8 +142,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK | KNOB_LEVER | KNOB_NEVER_WORSE,
 			.levers = BIT(true),
-			.runtimes = (BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN),
-			.refusal = "there is nothing to compile; use off",
+			.runtimes = ON_PYTORCH & ~(BIT(RUNTIME_MEGATRON) | BIT(RUNTIME_NANOTRON)),
+			.refusal = "it does not compile models; use off",
 			.metavar = on_off,
 			.help = "torch.compile",
 		},
@@ -243,7 +243,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_LEVER | KNOB_NEVER_WORSE,
 			.levers = BIT(ALLOCATOR_EXPANDABLE),
-			.runtimes = (BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN),
+			.runtimes = ON_PYTORCH,
 			.refusal = "only PyTorch on GPUs has it; use segments",
 			.help = "PyTorch's caching allocator as it is, "
 				"or with expandable_segments:True",

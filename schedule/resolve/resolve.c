@@ -265,6 +265,15 @@ static bool lay_out_mesh(struct plan *plan, const struct question *question, str
 /* --- batch ---------------------------------------------------------------------------------------
  */
 
+/* Ends a message on a batch that nobody trains with, as tokens were meant. */
+static const char *tokens_meant(const struct plan *plan)
+{
+	enum { PUBLISHED_MOST = 1 << 28 }; /* tokens in a step, and some room */
+	return plan->global_batch > PUBLISHED_MOST / plan->seq_len
+		       ? "; it counts sequences, not tokens"
+		       : "";
+}
+
 static bool batch_remainder(
 	const struct plan *plan, const char *what, int64_t product, struct error *error)
 {
@@ -279,10 +288,10 @@ static bool batch_remainder(
 			"use %lld, or fewer devices",
 			(long long)global, (long long)ranks, (long long)product);
 	return error_set(error, EXIT_CODE_USAGE,
-		"--global-batch %lld: not a multiple of %s = %lld; %lld or %lld would be",
+		"--global-batch %lld: not a multiple of %s = %lld; %lld or %lld would be%s",
 		(long long)global, what, (long long)product,
 		(long long)(below > 0 ? below : product),
-		(long long)(below > 0 ? below + product : 2 * product));
+		(long long)(below > 0 ? below + product : 2 * product), tokens_meant(plan));
 }
 
 /* global_batch = micro_batch x grad_accum x data-parallel ranks, so two of them give the third. A

@@ -37,6 +37,9 @@ static const struct {
 	{GPU, "global_batch=100",
 		"--global-batch 100: not a multiple of data-parallel ranks x --micro-batch = 16; "
 		"96 or 112 would be"},
+	{GPU, "global_batch=1048570",
+		"--global-batch 1048570: not a multiple of data-parallel ranks x --micro-batch = "
+		"16; 1048560 or 1048576 would be; it counts sequences, not tokens"},
 	{GPU, "global_batch=8",
 		"--global-batch 8: each of 16 data-parallel ranks needs a sequence; use 16, or "
 		"fewer devices"},
@@ -60,6 +63,9 @@ static const struct {
 	{GPU, "grad_accum=1000000000",
 		"--grad-accum 1000000000: expected at most 16384 micro-batches in a step; use a "
 		"larger --micro-batch; --global-batch counts sequences, not tokens"},
+	{GPU, "runtime=megatron strategy=ZERO_1 compile=on",
+		"--compile on: runtime megatron cannot do that; it does not compile models; use "
+		"off"},
 	{GPU, "shard_group=0", "--shard-group: expected a whole number greater than 0, got \"0\""},
 	{GPU, "shard_group=x", "--shard-group: expected a whole number greater than 0, got \"x\""},
 	{GPU, "shard_group=5 strategy=HYBRID_SHARD",
@@ -241,7 +247,8 @@ static const struct {
 		"--reshard-after-forward all: ", ~(1u << RUNTIME_PYTORCH_FSDP2)},
 	{"activation_checkpointing=full", "", 0},
 	{"attention=eager", "--attention eager: ", 1 << RUNTIME_SHARDPLAN},
-	{"compile=on", "--compile on: ", 1 << RUNTIME_SHARDPLAN},
+	{"compile=on", "--compile on: ",
+		1 << RUNTIME_SHARDPLAN | 1 << RUNTIME_MEGATRON | 1 << RUNTIME_NANOTRON},
 	{"overlap=none", "--overlap none: ", ~(1u << RUNTIME_MEGATRON)},
 	{"dropout=on", "--dropout on: ", ~(1u << RUNTIME_MEGATRON)},
 	{"keep_gathered=on", "--keep-gathered on: ", ~(1u << RUNTIME_NANOTRON)},
@@ -419,7 +426,7 @@ static void test_axes(void **state)
 		{"llama-3-8b", "tensor=8 compile=on sequence_parallel=off async_tensor=on",
 			"use off, or --sequence-parallel on"},
 		{"llama-3-8b", "tensor=16 compile=on async_tensor=on", "or fewer tensor ranks"},
-		{"llama-3-8b", "runtime=nanotron tensor=8 compile=on async_tensor=on",
+		{"llama-3-8b", "runtime=nanotron tensor=8 async_tensor=on",
 			"runtime nanotron cannot do that"},
 		{"llama-3-8b", "pipeline=2 tensor=2 sequence_parallel=off scatter_gather=on",
 			"whole messages; use off"},
