@@ -252,6 +252,14 @@ static void take_best(struct answer *answer, const struct lever *lever)
 		answer->levers[i] = *lever;
 }
 
+/* Can the configuration that the plan has to be said in (`--for`) say this knob's value too? */
+static bool can_be_said(const struct question *question, enum knob_id id, const struct plan *plan,
+	struct arena *arena)
+{
+	const struct plan said = question_settle(question, plan, arena);
+	return !wording_may_change(id) || knob_equal(id, plan, &said);
+}
+
 static void list_knobs(const struct question *question, const struct candidate *chosen,
 	const struct variants *variants, struct arena *arena, struct answer *answer)
 {
@@ -264,6 +272,7 @@ static void list_knobs(const struct question *question, const struct candidate *
 		if (!variant->built || variant->id == KNOB_COUNT ||
 			!is_open(question, variant->id) ||
 			!space_pulls(variant->id, &variant->plan) ||
+			!can_be_said(question, variant->id, &variant->plan, arena) ||
 			!has_room(question, &variant->plan, &variant->prediction) ||
 			!is_worth_a_row(&lever, &chosen->prediction))
 			continue;

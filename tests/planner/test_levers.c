@@ -323,6 +323,37 @@ static void test_levers_are_true(void **state)
 	arena_finish(&f.arena);
 }
 
+static void settle_uncompiled(const void *context, const struct model *model,
+	const struct topology *topology, struct arena *arena, struct plan *plan)
+{
+	(void)context, (void)model, (void)topology, (void)arena;
+	plan->compile = false;
+}
+
+static bool has_lever(const struct answer *answer, enum knob_id id)
+{
+	for (int i = 0; i < answer->n_levers; i++)
+		if (answer->levers[i].id == id)
+			return true;
+	return false;
+}
+
+/* `--for`: a lever that the file cannot say is none. */
+static void test_levers_can_be_said(void **state)
+{
+	(void)state;
+	const struct wording wording = {"toy", NULL, settle_uncompiled};
+	struct fixture f;
+	BEGIN(&f, "llama-2-7b", "2xdgx-a100-80gb", "strategy", "FULL_SHARD", "micro_batch", "1");
+	struct answer any = ask(&f.question, &f.arena);
+	f.question.wording = &wording;
+	struct answer said = ask(&f.question, &f.arena);
+	assert_true(has_lever(&any, KNOB_COMPILE));
+	assert_false(has_lever(&said, KNOB_COMPILE));
+	assert_true(has_lever(&said, KNOB_OPTIMIZER));
+	arena_finish(&f.arena);
+}
+
 /* What the screen asks for: nothing of the table is simulated but the levers, which stay; of a
  * pipeline only those that are worth a row. */
 static void test_brief(void **state)
@@ -556,6 +587,7 @@ int main(void)
 		cmocka_unit_test(test_free_what_cannot_be),
 		cmocka_unit_test(test_never_worse),
 		cmocka_unit_test(test_levers_are_true),
+		cmocka_unit_test(test_levers_can_be_said),
 		cmocka_unit_test(test_brief),
 		cmocka_unit_test(test_padded_vocabulary),
 		cmocka_unit_test(test_newer_libraries),
