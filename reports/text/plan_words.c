@@ -231,16 +231,21 @@ void add_memory_figure(
 			format_bytes(peak, (double)prediction_wanted_bytes(p)));
 		return;
 	}
+	/* What the peak may exceed the device by comes out of the cache. */
+	bool beyond = (double)p->peak_memory_bytes + room > (double)p->memory_limit_bytes;
+	bool much = cache > 0.02 * (double)p->memory_limit_bytes;
+	if (beyond && much)
+		text_printf(text, ", %s can be freed", format_bytes(bytes, cache));
 	if (room > 0 && question->headroom.given)
 		text_printf(text, " (%s asked to stay free)", format_bytes(bytes, room));
+	else if (room > 0 && beyond)
+		text_printf(text, " (80 %% sure: needs up to %s)",
+			format_bytes(bytes, (double)prediction_needed_bytes(p) + room));
 	else if (room > 0)
 		text_printf(text, " (80 %% sure: up to %s)",
 			format_bytes(bytes, (double)p->peak_memory_bytes + room));
-	/* What the peak may exceed the device by comes out of the cache. */
-	bool beyond = (double)p->peak_memory_bytes + room > (double)p->memory_limit_bytes;
-	if (cache > 0.02 * (double)p->memory_limit_bytes)
-		text_printf(text, beyond ? ", %s of it can be freed" : ", %s of it cache",
-			format_bytes(bytes, cache));
+	if (!beyond && much)
+		text_printf(text, ", %s of it cache", format_bytes(bytes, cache));
 }
 
 void add_missing_memory(
