@@ -515,13 +515,34 @@ static struct scan scan_new(const struct question *question, const struct proper
 		.end = property->whole ? ceil(end) : rounded(property, end)};
 }
 
+/* Is the other decision of a near-tie as good today? Then that is said of the runner-up, and a
+ * value at which it is so is no news. */
+static bool ties_today(const struct scan *scan, const struct answer *answer)
+{
+	const struct question *question = scan->question;
+	const struct candidate *chosen = answer->chosen;
+	int64_t least = costs_time(&chosen->plan, chosen->prediction.step_time);
+	for (int i = 0; i < answer->n_alternatives && question->objective == OBJECTIVE_TIME; i++) {
+		const struct candidate *other = &answer->alternatives[i];
+		struct decision decision = decision_of(&other->plan);
+		if (other->outcome == OUTCOME_IMPOSSIBLE || !same(&decision, &scan->becomes) ||
+			!has_room(question, &other->plan, &other->prediction))
+			continue;
+		int64_t cost = costs_time(&other->plan, other->prediction.step_time);
+		if ((double)cost <= (double)least * RANKING_FUZZ)
+			return true;
+	}
+	return false;
+}
+
 static void add_scans(
 	const struct scan *up, const struct scan *down, struct arena *arena, struct answer *answer)
 {
 	const struct scan *ways[] = {up, down};
 	int changes = 0;
 	for (int i = 0; i < COUNT_OF(ways); i++) {
-		if (ways[i]->outcome != CHANGES && ways[i]->outcome != NEAR_TIE)
+		if (ways[i]->outcome != CHANGES &&
+			(ways[i]->outcome != NEAR_TIE || ties_today(ways[i], answer)))
 			continue;
 		add_threshold(ways[i], arena, answer);
 		changes++;
