@@ -350,11 +350,11 @@ static bool strategy_plan(
 static bool no_group(const struct question *question, enum strategy strategy, struct arena *arena,
 	struct error *error)
 {
-	int64_t devices = topology_devices(question->topology);
+	int64_t ranks = topology_devices(question->topology) / question_ranks_together(question);
 	const char *typed = question_together_typed(question, arena);
 	return error_set(error, EXIT_CODE_USAGE,
-		"--strategy %s: no shard group is smaller than the %lld ranks%s%s; use %s",
-		strategy_names[strategy], (long long)(devices / question_ranks_together(question)),
+		"--strategy %s: no shard group is smaller than the %lld rank%s%s%s; use %s",
+		strategy_names[strategy], (long long)ranks, ranks == 1 ? "" : "s",
 		typed[0] != '\0' ? " beside " : "", typed,
 		strategy == STRATEGY_HYBRID_SHARD ? "FULL_SHARD" : "SHARD_GRAD_OP");
 }
