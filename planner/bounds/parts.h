@@ -22,7 +22,7 @@ struct work {
 	double wire; /* bytes that leave the network's end (struct bound) */
 };
 
-/* stages.c. What a micro-batch takes and leaves of a whole model. */
+/* stages.c. The time of a micro-batch in a whole model, and what it saves for backward. */
 struct stage_load {
 	double blocks, head;    /* s */
 	double embedding, loss; /* s: what else the ends take */
@@ -30,39 +30,40 @@ struct stage_load {
 };
 double bound_stages_time(const struct topology *topology, const struct plan *plan,
 	const struct model *model, const struct stage_load *load);
-/* `part`: what a rank has of the model but for the pipeline. */
+/* `part`: the model that a rank would have if there were no pipeline. */
 int64_t bound_stages_memory(
 	const struct plan *plan, const struct model *part, const struct stage_load *load);
-/* A trained parameter, its gradient and the optimizer's state of it: bytes of a rank, which are
- * there when it is updated, at least so many. */
+/* The bytes that a rank surely holds at the update of a trained parameter: the parameter, its
+ * gradient and its optimizer state. */
 double bound_states(const struct plan *plan);
-/* Of one of its blocks: bytes of a rank. */
+/* The same for all parameters of one block. */
 double bound_block_states(const struct plan *plan, const struct model *part);
 
 /* work.c */
 void work_add(struct work *sum, const struct work *work, double times);
-/* By operation, s that the issuing thread spends on it at least, without what a micro-batch takes
- * once; in `arena`. */
+/* For each operation the seconds that the issuing thread spends on it at least, in `arena`. What a
+ * micro-batch takes once is not in them. */
 double *bound_issue(const struct schedule *schedule, const struct cost *costs, struct arena *arena);
-/* Of these, what belongs to a load. */
+/* The part of one operation's `issue` that belongs to a load. */
 double bound_issue_of_load(const struct schedule *schedule, const struct op *op, double issue);
-/* What they take once a micro-batch, s per step. */
+/* What micro-batches take once each, in seconds per step. */
 double bound_issue_once(const struct plan *plan, const struct topology *topology);
-/* Adds what one operation, carried out so often, copies on a stream of its own. */
+/* Adds an operation that runs `times` times, if it copies on a stream of its own. */
 void bound_add_copy(const struct op *op, const struct cost *cost, double times, struct work *work);
-/* Ways of copies beside which the host never updates: 1 to the host, else 0 to the device too. */
+/* The first way of copies (0: to the device, 1: to the host) from which on the host never updates
+ * beside them. */
 int bound_first_way_alone(const struct plan *plan);
-/* Of the link, while the collective runs. */
+/* The share of the link that the collective fills while it runs; 0 on CPUs. */
 double bound_link_load(
 	const struct schedule *schedule, const struct cost *cost, enum bound_link link);
-/* The end of a step: gradient norm, clipping, the update. */
+/* Is the operation one of a step's end: gradient norm, clipping, the update? */
 bool bound_is_update(enum op_kind kind);
 
-/* gaps.c. An exchange with those that divide the model, between two operations of the load: it
- * waits for the first, the second for it. */
+/* gaps.c. Is the operation an exchange between ranks that divide the model, which waits for one
+ * operation of the load and which another waits for? */
 bool bound_holds_up(const struct program *program, int index);
-/* s for which the compute stream stands still, in a micro-batch in the middle, and in all
- * of the rest of a step. */
+/* Seconds for which the compute stream stands still: in a micro-batch in the middle of a step, and
+ * in the rest of the step. */
 struct gaps {
 	double middle, rest;
 };
@@ -75,40 +76,42 @@ double bound_loss(const struct topology *topology, double multiprocessors);
  * whichever is more. */
 double bound_contention(const double losses[COMMUNICATORS_MAX],
 	const double communicators[COMMUNICATORS_MAX], const double cover[SHARES]);
-/* Adds the seconds of an operation that exceed what would make it so arithmetic, by share. */
+/* Adds, for each share g of (3), the operation's w (1 - f / g) where it is above 0. */
 void bound_add_cover(const struct cost *cost, double times, double cover[SHARES]);
 
-/* Compute beside the collectives of one stream, both in the order of the list; by share. */
+/* Compute beside the collectives of one stream, both added in the order of the list. Figures are
+ * for each share g of (3). */
 struct beside {
 	double most;           /* of bound_loss of its collectives */
 	double work[SHARES];   /* s of compute so far, but for what covers */
 	double lost[SHARES];   /* s that its collectives so far take of it */
-	double begins[SHARES]; /* the latest s, less both, from which on those that follow run */
+	double begins[SHARES]; /* the latest begin of a collective, less work and lost */
 };
 void bound_beside_compute(struct beside *beside, const struct cost *cost);
 /* Adds a collective that waits for the operation of compute that was added last and ends at `end`,
  * s. */
 void bound_beside_collective(struct beside *beside, double loss, double seconds, double end);
-/* When all collectives so far have ended, s less the work of compute; and from when on compute runs
- * an operation that waits for that, s. */
+/* The ends of all collectives so far, less the work of compute; and when compute may start an
+ * operation that waits for collectives with these ends. */
 void bound_beside_ends(const struct beside *beside, double ends[SHARES]);
 double bound_beside_start(const struct beside *beside, const double ends[SHARES]);
 
-/* memory.c. When which buffers of a schedule are there; in `arena`. */
+/* memory.c. When each buffer of a schedule is there. */
 struct stands {
 	const struct program *program;
 	const int *repeated;    /* by operation: how often blocks repeat it */
 	const struct stand *of; /* by buffer */
 };
 struct stands bound_stands(const struct program *program, struct arena *arena);
-/* The most bytes that are surely there while an operation of the compute stream outside
- * of repeated blocks runs, of one kind of operation (OP_KIND_COUNT: any); `filter` may be NULL. */
+/* The most bytes that are surely there during one operation of the compute stream that is of this
+ * kind (OP_KIND_COUNT: any) and outside of repeated blocks. `filter`: counts these buffers only;
+ * NULL: all. */
 int64_t bound_standing(const struct stands *stands, bool (*filter)(const struct buffer *buffer),
 	enum op_kind kind, struct arena *arena);
-/* What is saved for backward; what is there at the loss whatever is prefetched. */
+/* Is the buffer saved for backward? Is it there at the loss, whatever is prefetched? */
 bool bound_is_load(const struct buffer *buffer);
 bool bound_is_kept(const struct buffer *buffer);
-/* Process, or context and one communicator per group. */
+/* Bytes of the process; on GPUs of the context and of one communicator for each group. */
 int64_t bound_fixed_bytes(const struct schedule *schedule);
 
 #endif

@@ -24,21 +24,22 @@ struct exposure {
 	double idle; /* nothing runs; without bubbles and stalls of the allocator */
 };
 
-/* Lower bounds of the memory of a plan by its own schedule (bounds.h), bytes of a device: of all
- * stages of a pipeline, up to the first that has too much; of its last stage. */
+/* Lower bounds of a plan's memory by its own schedule (bounds.h), bytes of a device. The first
+ * looks at all stages of a pipeline, up to one that has too much; the second at its last stage. */
 int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan);
 int64_t evaluator_bound_last(struct evaluator *evaluator, const struct plan *plan);
-/* Do a pipeline's fullest stages hold more than a device has? In a tenth of the time. `held`: bytes
- * in use at once, which no retry frees; above `enough` no further stage is looked at. */
+/* Do a pipeline's fullest stages hold more than a device has? Takes a tenth of a simulation.
+ * `held`: bytes in use at once, which no retry frees; above `enough` no further stage is looked at.
+ */
 bool evaluator_stages_overflow(
 	struct evaluator *evaluator, const struct plan *plan, int64_t enough, int64_t *held);
 /* A lower bound of a pipeline's step time by its own schedule (bounds.h), s; 0: there is none. */
 double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan);
-/* As evaluator_run. Of steps longer than `slow` s (0: none) only the time is filled; not counted.
- * Of a pipeline's, and where it does not fit, that is what the step takes at least. */
+/* As evaluator_run, but steps longer than `slow` seconds (0: none) have their time only and do not
+ * count as evaluated. The time of a pipeline, or of a plan that does not fit, is then a bound. */
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,
 	struct prediction *prediction, struct error *error);
-/* The step time and the memory bound only, in a tenth of the time; does not count as evaluated. */
+/* The step time and the memory bound only, which takes a tenth of the time and is not counted. */
 bool evaluator_run_time(struct evaluator *evaluator, const struct plan *plan, double *step_time,
 	int64_t *memory, struct error *error);
 /* Simulates a plan, without lower bounds and ledger. EXIT_CODE_USAGE: its schedule cannot be built.
@@ -49,13 +50,13 @@ bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
-/* The same; without room its memory is 0, and a pipeline's step time what it is at least. */
+/* The same; of a plan without room the memory is 0, and the step time of a pipeline is a bound. */
 bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
 /* A copy whose strings come from `arena`. */
 struct prediction evaluator_kept(const struct prediction *prediction, struct arena *arena);
-/* The digest of the plan's schedule; takes longer than most simulations. */
+/* The digest of the plan's schedule. It takes longer than most simulations. */
 const char *evaluator_digest(
 	struct evaluator *evaluator, const struct plan *plan, struct arena *arena);
 /* evaluator_run on another topology. */

@@ -3,7 +3,7 @@
 
 #include "reports/text/screen.h"
 
-/* the rows that a screen shows */
+/* The most rows that a screen shows. */
 enum { SHOWN_LEVERS = 6, MIB = 1 << 20 };
 
 /* A smaller gain, as a share of the step time, is not mentioned. */

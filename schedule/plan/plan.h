@@ -27,12 +27,12 @@ int64_t plan_expert_shard_ranks(const struct plan *plan);
 /* Ranks of one replica of a stage, among which all experts are found. */
 int64_t plan_expert_domain(const struct plan *plan);
 
-/* The place of a rank, from 0: among its tensor ranks; among its expert ranks; */
+/* The place of a rank, from 0: among its tensor ranks, among its expert ranks, among ranks with
+ * different parts of the model (expert or tensor ranks), among those that share out the sequences
+ * of a micro-batch, and within its shard group. */
 int64_t plan_tensor_place(const struct plan *plan, int64_t rank);
 int64_t plan_expert_place(const struct plan *plan, int64_t rank);
-/* among the ranks that have different parts of the model (expert or tensor ranks); */
 int64_t plan_part_place(const struct plan *plan, int64_t rank);
-/* among the ranks that share out the sequences of a micro-batch; within its shard group. */
 int64_t plan_data_place(const struct plan *plan, int64_t rank);
 int64_t plan_shard_place(const struct plan *plan, int64_t rank);
 
