@@ -66,7 +66,15 @@ static bool try_change(struct comparing *c, struct change *change, const struct 
 	return error_is_refusal(&mine, error);
 }
 
-/* Changes one knob alone; where that makes no plan, together with the strategy. */
+/* Another wrap policy has other units, which a list by unit no longer fits. */
+static struct plan with_units(const struct plan *plan, const struct plan *chosen)
+{
+	struct plan with = with_knob(KNOB_RESHARD_AFTER_FORWARD, plan, chosen);
+	return with_knob(KNOB_CPU_OFFLOAD, &with, chosen);
+}
+
+/* Changes one knob alone; where that makes no plan, together with lists by unit, or the strategy.
+ */
 static bool try_knob(
 	struct comparing *c, enum knob_id id, struct change *change, struct error *error)
 {
@@ -74,6 +82,11 @@ static bool try_knob(
 	struct plan plan = with_knob(id, &c->base, c->chosen);
 	if (!try_change(c, change, &plan, moved ? "with the runtime" : "", error))
 		return false;
+	if (!change->built && id == KNOB_WRAP) {
+		plan = with_units(&plan, c->chosen);
+		if (!try_change(c, change, &plan, "with the resharding", error))
+			return false;
+	}
 	if (change->built || c->base.strategy == c->chosen->strategy)
 		return true;
 	plan = with_knob(KNOB_STRATEGY, &plan, c->chosen);

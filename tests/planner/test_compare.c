@@ -115,6 +115,29 @@ static void test_another_runtime(void **state)
 	arena_finish(&arena);
 }
 
+/* accelerate's file reshards all units but the last. Another wrap policy has another number of
+ * units, so its row takes the resharding along, and says so. */
+static void test_lists_by_unit(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = question_7b(&arena);
+	SET_CHOICES(&question, &arena, "strategy", "FULL_SHARD", "wrap", "block");
+	struct answer answer = ask(&question, &arena);
+	struct question other = question_7b(&arena);
+	struct plan mine;
+	struct error error = {0};
+	SET_CHOICES(&other, &arena, "strategy", "FULL_SHARD", "wrap", "block+embedding+head",
+		"reshard_after_forward", "33xtrue+1xfalse");
+	assert_true(plan_resolve(&other, &arena, &mine, &error));
+	struct comparison c = compare(&question, &mine, &answer, &arena);
+	const struct change *wrap = find_change(&c, "wrap");
+	assert_non_null(wrap);
+	assert_true(wrap->built);
+	assert_string_equal(wrap->note, "with the resharding");
+	arena_finish(&arena);
+}
+
 /* The best of the user's own strategy is compared first. */
 static void test_own_strategy(void **state)
 {
@@ -160,6 +183,7 @@ int main(void)
 		cmocka_unit_test(test_best_against_itself),
 		cmocka_unit_test(test_too_large),
 		cmocka_unit_test(test_another_runtime),
+		cmocka_unit_test(test_lists_by_unit),
 		cmocka_unit_test(test_own_strategy),
 		cmocka_unit_test(test_of_another_machine),
 	};
