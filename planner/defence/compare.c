@@ -38,7 +38,7 @@ static struct plan with_knob(enum knob_id id, const struct plan *plan, const str
 
 static const char *value_of(enum knob_id id, const struct plan *plan, struct arena *arena)
 {
-	const char *value = knob_text(id, plan, arena);
+	const char *value = knob_typed(id, plan, arena);
 	if (id == KNOB_STRATEGY && strategy_is_hybrid(plan->strategy))
 		return arena_printf(arena, "%s/%lld", value, (long long)plan->mesh.shard);
 	if (id == KNOB_MICRO_BATCH)

@@ -135,6 +135,8 @@ static void test_lists_by_unit(void **state)
 	assert_non_null(wrap);
 	assert_true(wrap->built);
 	assert_string_equal(wrap->note, "with the resharding");
+	const struct change *reshard = find_change(&c, "reshard_after_forward");
+	assert_string_equal(reshard->to, "true"); /* as it is typed, without quotes */
 	arena_finish(&arena);
 }
 
