@@ -4,7 +4,7 @@
 
 #include "simulator/costs/costs.h"
 #include "simulator/devices/devices.h"
-#include "simulator/simulator.h"
+#include "simulator/results.h"
 
 /* 0, which bounds nothing, where the capacity is not known. */
 static double quotient(double work, double capacity)
@@ -235,45 +235,68 @@ static double range_flops(
 	return flops;
 }
 
-/* The bound of one class. */
-static double class_lower_bound(const struct schedule *schedule, const struct program *program,
-	const struct machine *machine)
+/* What an operation takes of the resources that a class has alone. */
+struct need {
+	double flops, optimizer, egress, copied[2];
+};
+
+static struct need need_of(
+	const struct schedule *schedule, const struct program *program, const struct op *op)
 {
-	const struct topology *topology = schedule->topology;
-	double flops = 0, optimizer = 0, egress = 0, copied[2] = {0}, bound;
+	struct need need = {0};
 
-	for (int i = 0; i < program->n_ops; i++) {
-		const struct op *op = &program->ops[i];
-		double times = program_times(program, i);
+	if (op_kind_class(op->kind) == OP_CLASS_COMPUTE)
+		need.flops = range_flops(schedule, program->model, op);
+	if (op->kind == OP_OPTIMIZER && op->stream != STREAM_HOST)
+		need.optimizer = (double)op->bytes;
+	if (op_kind_class(op->kind) == OP_CLASS_COPY)
+		need.copied[op->kind == OP_COPY_D2H] = (double)op->bytes;
+	if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
+		need.egress = least_egress(schedule, op);
+	return need;
+}
 
-		if (op_kind_class(op->kind) == OP_CLASS_COMPUTE)
-			flops += times * range_flops(schedule, program->model, op);
-		if (op->kind == OP_OPTIMIZER && op->stream != STREAM_HOST)
-			optimizer += times * (double)op->bytes;
-		if (op_kind_class(op->kind) == OP_CLASS_COPY)
-			copied[op->kind == OP_COPY_D2H] += times * (double)op->bytes;
-		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
-			egress += times * least_egress(schedule, op);
+/* The bound of one class. Operations of one cost need the same. */
+static double class_lower_bound(const struct engine *engine, const struct machine *machine)
+{
+	const struct topology *topology = engine->topology;
+	const struct cost_table *costs = &engine->costs;
+	double *times = ARENA_ARRAY(engine->arena, double, costs->n);
+	struct need all = {0};
+	double bound;
+
+	for (int i = 0; i < engine->n_ops; i++)
+		times[costs->of[i]] += engine_times(engine, i);
+	for (int i = 0; i < costs->n; i++) {
+		const struct op *op = &engine->program->ops[costs->examples[i]];
+		struct need need = need_of(engine->schedule, engine->program, op);
+
+		all.flops += times[i] * need.flops;
+		all.optimizer += times[i] * need.optimizer;
+		all.egress += times[i] * need.egress;
+		all.copied[0] += times[i] * need.copied[0];
+		all.copied[1] += times[i] * need.copied[1];
 	}
-	bound = quotient(flops, most_flops(machine));
-	bound = fmax(bound, quotient(optimizer, most_memory_bandwidth(topology)));
-	bound = fmax(bound, quotient(fmax(copied[0], copied[1]), machine->link_bandwidth));
+	bound = quotient(all.flops, most_flops(machine));
+	bound = fmax(bound, quotient(all.optimizer, most_memory_bandwidth(topology)));
+	bound = fmax(bound, quotient(fmax(all.copied[0], all.copied[1]), machine->link_bandwidth));
 	if (topology->nodes > 1)
-		bound = fmax(bound, quotient(egress, most_wire(topology, topology->nodes,
-							     topology_node_bandwidth(topology))));
+		bound = fmax(
+			bound, quotient(all.egress, most_wire(topology, topology->nodes,
+							    topology_node_bandwidth(topology))));
 	return bound;
 }
 
-double plan_lower_bound(const struct schedule *schedule)
+double plan_lower_bound(const struct engines *engines)
 {
-	const struct topology *topology = schedule->topology;
+	const struct schedule *schedule = engines->of[0].schedule;
 	struct machine machine;
 	double bound;
 
-	machine_init(&machine, topology, NULL, schedule->plan.param_dtype);
-	bound = lower_bound(&schedule->plan, schedule->model, topology);
+	machine_init(&machine, schedule->topology, NULL, schedule->plan.param_dtype);
+	bound = lower_bound(&schedule->plan, schedule->model, schedule->topology);
 	bound = fmax(bound, plan_loader_time(&schedule->plan));
-	for (int c = 0; c < schedule->n_classes; c++)
-		bound = fmax(bound, class_lower_bound(schedule, &schedule->programs[c], &machine));
+	for (int c = 0; c < engines->n; c++)
+		bound = fmax(bound, class_lower_bound(&engines->of[c], &machine));
 	return bound;
 }

@@ -410,7 +410,7 @@ struct common common_of(const struct engines *engines, const struct simulation_o
 	if (options->no_bounds)
 		return common;
 	common.lower_bound = lower_bound(&schedule->plan, schedule->model, schedule->topology);
-	common.plan_lower_bound = plan_lower_bound(schedule);
+	common.plan_lower_bound = plan_lower_bound(engines);
 	return common;
 }
 

@@ -39,6 +39,8 @@ struct common {
 	double recomputed; /* FLOPs of a rank's recomputation, the mean over classes */
 	double lower_bound, plan_lower_bound;
 };
+/* bounds.c: a lower bound for the step of this plan only. */
+double plan_lower_bound(const struct engines *engines);
 struct common common_of(const struct engines *engines, const struct simulation_options *options);
 
 /* A finished run, and the class of it that a prediction is made for. */

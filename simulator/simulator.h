@@ -99,12 +99,10 @@ struct time_doubt time_doubt(const struct topology *topology);
  * from priors: the clock in a step, attention, memory, the optimizer. No prediction changes. */
 void state_rates(struct topology *topology);
 
-/* A lower bound in seconds for the step of any plan of this question, and one for this plan only
- * (docs/planner.md): max(model FLOPs without recomputation / dense peak, optimizer traffic / memory
- * bandwidth, least gradient and parameter bytes at the allowed dtypes / slowest cut of the
- * topology). */
+/* A lower bound in seconds for the step of any plan of this question (docs/planner.md): max(model
+ * FLOPs without recomputation / dense peak, optimizer traffic / memory bandwidth, least gradient
+ * and parameter bytes at the allowed dtypes / slowest cut of the topology). */
 double lower_bound(
 	const struct plan *plan, const struct model *model, const struct topology *topology);
-double plan_lower_bound(const struct schedule *schedule);
 
 #endif

@@ -93,7 +93,7 @@ struct engine {
 	double finished[SHORT_STEPS]; /* end of each step */
 	struct tally tally;
 	/* The tally and the time when the round began that stands for others (struct rounds), and s
-	 * that these others add to the step. */
+	 * that these others take if they are like it. */
 	struct tally round_begin;
 	double round_began, more_rounds;
 	struct record *record;           /* NULL: not wanted */
@@ -109,6 +109,7 @@ struct engines {
 	int n;
 	struct engine *of; /* by class */
 	struct meeting *meetings;
+	double more_rounds; /* s of a step in rounds that are not simulated */
 };
 /* Arrays come from `arena`. */
 void engines_init(struct engines *engines, const struct schedule *schedule,

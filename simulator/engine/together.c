@@ -217,10 +217,35 @@ bool engine_run(struct engine *engine, struct error *error)
 	}
 }
 
-bool engines_run(struct engines *engines, struct error *error)
+/* Seconds of work in the round that stands for others. */
+static double round_work(const struct engine *engine)
 {
-	if (engines->n == 1)
-		return engine_run(&engines->of[0], error);
+	const struct rounds *rounds = &engine->program->rounds;
+	double work = 0;
+
+	for (int i = rounds->first; i < rounds->first + rounds->n; i++)
+		work += engine->tasks[i].is_compute ? engine->tasks[i].cost->device : 0;
+	return work;
+}
+
+/* Classes settle one after another, and all go at last at the pace of the one with the most work,
+ * which settles first. */
+static double more_rounds(const struct engines *engines)
+{
+	double work, most = 0, more = 0;
+
+	for (int c = 0; c < engines->n; c++) {
+		work = round_work(&engines->of[c]);
+		if (work < most)
+			continue;
+		most = work;
+		more = engines->of[c].more_rounds;
+	}
+	return more;
+}
+
+static bool run_all(struct engines *engines, struct error *error)
+{
 	for (int c = 0; c < engines->n; c++)
 		engines->of[c].touched = true;
 	for (;;) {
@@ -244,14 +269,16 @@ bool engines_run(struct engines *engines, struct error *error)
 	}
 }
 
-/* --- what is read off ------------------------------------------------------------------------- */
-
-/* Seconds that the rounds add which are not simulated. Here one is as long as on the last class: of
- * all classes that one settles first. */
-static double more_rounds(const struct engines *engines)
+bool engines_run(struct engines *engines, struct error *error)
 {
-	return engines->of[engines->n - 1].more_rounds;
+	if (engines->n == 1)
+		return engine_run(&engines->of[0], error);
+	bool ok = run_all(engines, error);
+	engines->more_rounds = more_rounds(engines);
+	return ok;
 }
+
+/* --- what is read off ------------------------------------------------------------------------- */
 
 static double engine_last_step(const struct engine *engine)
 {
@@ -275,7 +302,7 @@ double engines_step_time(const struct engines *engines)
 
 	for (int c = 0; c < engines->n; c++)
 		step = fmax(step, engine_mean_step(&engines->of[c]));
-	return fmax(step + more_rounds(engines), plan_loader_time(&engines->of[0].schedule->plan));
+	return fmax(step + engines->more_rounds, plan_loader_time(&engines->of[0].schedule->plan));
 }
 
 double engines_last_step(const struct engines *engines)
@@ -284,13 +311,13 @@ double engines_last_step(const struct engines *engines)
 
 	for (int c = 0; c < engines->n; c++)
 		step = fmax(step, engine_last_step(&engines->of[c]));
-	return step + more_rounds(engines);
+	return step + engines->more_rounds;
 }
 
 double engines_bubble(const struct engines *engines, int class)
 {
 	const struct engine *engine = &engines->of[class];
-	double ended = engine_last_step(engine) + more_rounds(engines);
+	double ended = engine_last_step(engine) + engine->more_rounds;
 	double after = engine->n_steps > 1 ? 0 : engines_last_step(engines) - ended;
 
 	return engine->tally.bubble + after;
