@@ -425,10 +425,6 @@ static bool wait_host(struct interpreter *in, const struct op *op, struct error 
 
 static bool run_here(struct interpreter *in, int index, struct error *error)
 {
-	bool careless = in->fault.kind == FAULT_DROP_WAIT;
-
-	if (!careless && !wait_all(in, in->program->ops[index].waits))
-		return false;
 	in->timeline.spans[index].start = now(in);
 	if (!in->backend.run(in->backend.data, index, error))
 		return false;
@@ -436,7 +432,7 @@ static bool run_here(struct interpreter *in, int index, struct error *error)
 	finish(in, index);
 	/* The fault breaks values, not memory: what it gives back stays until all that was issued
 	 * before has finished. */
-	if (careless)
+	if (in->fault.kind == FAULT_DROP_WAIT)
 		in->pending[in->n_pending++] = index;
 	else
 		release_all(in, &in->program->ops[index]);
@@ -470,22 +466,27 @@ static bool enqueue(struct interpreter *in, int index, struct error *error)
 	return true;
 }
 
+/* What the issuing thread carries out takes memory when it starts: what it waits for may have given
+ * some back. */
 static bool issue(struct interpreter *in, int index, struct error *error)
 {
 	const struct op *op = &in->program->ops[index];
+	bool here = in->backend.asynchronous == NULL && !belongs_to_thread(in, index);
 
 	if (in->board_op != NULL)
 		atomic_store_explicit(in->board_op, index, memory_order_relaxed);
 	if (!wait_host(in, op, error))
 		return false;
+	in->timeline.spans[index].issued = now(in);
+	if (here && in->fault.kind != FAULT_DROP_WAIT && !wait_all(in, op->waits))
+		return false;
 	release_pending(in);
 	if (!take_all(in, op, error) || !leak(in, index, error))
 		return false;
 	record_ledger(in, index);
-	in->timeline.spans[index].issued = now(in);
 	if (in->backend.asynchronous != NULL)
 		return enqueue(in, index, error);
-	if (!belongs_to_thread(in, index))
+	if (here)
 		return run_here(in, index, error);
 	in->pending[in->n_pending++] = index;
 	comm_thread_push(&in->thread, index);

@@ -127,13 +127,28 @@ static struct kept kept_by(const struct plan *plan)
 	return (struct kept){reshards && plan->prefetch == PREFETCH_PRE ? 3 : 2, 2};
 }
 
+/* Our compute also waits for the gradient of the third unit before. Under NO_SHARD gradients stay,
+ * unless they are cast or added to earlier ones. */
+static bool limits_gradients(const struct plan *plan)
+{
+	bool leave = strategy_shards(plan->strategy) ||
+		     plan_gradient_dtype(plan) != plan_gradient_shard_dtype(plan) ||
+		     (plan->sync_each_micro_batch && plan->grad_accum > 1);
+	return runtime_of(plan->runtime)->limits_gradients && leave &&
+	       plan->wrap.kind != WRAP_MODEL;
+}
+
 static struct schedule *fold_or_build(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology, bool lists)
 {
 	if (plan->mesh.pipeline > 1)
 		return steps_run(arena, plan, model, topology);
 	model = plan_model(plan, model, arena);
-	const struct kept tries[] = {kept_by(plan), {3, 3}, {0, 0}};
+	struct kept tries[] = {kept_by(plan), {3, 3}, {0, 0}};
+	if (limits_gradients(plan)) {
+		tries[0].tail = tries[0].head > 1 ? 3 : 4;
+		tries[1].tail = 4; /* where the last block is not as others */
+	}
 	for (int i = 0; i < COUNT_OF(tries); i++) {
 		struct schedule *schedule = fold(arena, plan, model, topology, tries[i], lists);
 		if (schedule != NULL)

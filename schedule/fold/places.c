@@ -53,18 +53,37 @@ static int target_of(const struct folding *f, struct asking asking)
 	return taker > asking.op ? taker - f->program->n_ops : taker;
 }
 
+/* Returns the same operation of the neighbouring block, -1 if there is none: as many of its kind
+ * stand before it. A block at an end, with nothing to prefetch, is shorter than others. */
+static int op_beside(const struct folding *f, int op, int by)
+{
+	const struct op *ops = f->program->ops;
+	const struct region *region = &f->regions[op];
+	const int *start = f->sweeps[region->sweep].start;
+	int n = 0, group = region->group + by;
+	for (int x = start[region->group]; x < op; x++)
+		n += ops[x].kind == ops[op].kind;
+	for (int x = start[group]; x >= 0 && x < f->program->n_ops; x++) {
+		if (f->regions[x].sweep != region->sweep || f->regions[x].group != group)
+			return -1;
+		if (ops[x].kind == ops[op].kind && n-- == 0)
+			return x;
+	}
+	return -1;
+}
+
 /* True when the same operation of the neighbouring block waits for the same operation of another
  * block, as far away. */
 static bool is_moving(const struct folding *f, struct asking asking, int target, int repeated)
 {
 	const struct region *region = &f->regions[asking.op], *at = &f->regions[target];
-	const int *start = f->sweeps[region->sweep].start, *there = f->sweeps[at->sweep].start;
+	const int *there = f->sweeps[at->sweep].start;
 	int by = region->group < repeated ? 1 : -1;
 	struct asking other = asking;
-	if (start[region->group + by] < 0 || at->group + by < 0 || at->group + by >= f->n_groups)
+	if (at->group + by < 0 || at->group + by >= f->n_groups)
 		return false;
-	other.op += start[region->group + by] - start[region->group];
-	if (other.op >= f->program->n_ops || slice_asked(f, other).count <= asking.i)
+	other.op = op_beside(f, asking.op, by);
+	if (other.op < 0 || slice_asked(f, other).count <= asking.i)
 		return false;
 	int next = target_of(f, other);
 	next += next < 0 ? f->program->n_ops : 0;

@@ -31,7 +31,7 @@
 	X(FORWARD, FORWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                                  \
 	X(LOSS, LOSS, COMPUTE, NOTHING, EXCHANGED)                                                 \
 	X(RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                              \
-	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED, SENT_BEFORE)                   \
+	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS, EXCHANGED, SENT_BEFORE, GRADIENTS_GONE)   \
 	X(BACKWARD_INPUT, BACKWARD_INPUT, COMPUTE, NOTHING, WEIGHTS, EXCHANGED)                    \
 	X(BACKWARD_WEIGHT, BACKWARD_WEIGHT, COMPUTE, NOTHING, SENT_BEFORE, INPUT)                  \
 	/* activations: saved tensors leave and come back */                                       \
@@ -53,7 +53,7 @@
 	 * to the next rank, gradients of one alone */                                             \
 	X(ROUND_FORWARD, FORWARD, COMPUTE, NOTHING, EXCHANGED)                                     \
 	X(ROUND_RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, EXCHANGED)                                 \
-	X(ROUND_BACKWARD, BACKWARD, COMPUTE, NOTHING, EXCHANGED)                                   \
+	X(ROUND_BACKWARD, BACKWARD, COMPUTE, NOTHING, EXCHANGED, GRADIENTS_GONE)                   \
 	X(ROTATE_KEYS, SEND_RECV, CONTEXT, ROTATING, COMPUTE)                                      \
 	X(ROTATE_SUMS, SEND_RECV, CONTEXT, NOTHING, COMPUTE)                                       \
 	/* or a part of the heads for all tokens: the way there, and back */                       \

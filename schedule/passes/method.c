@@ -62,6 +62,7 @@ struct method method_of(const struct plan *plan, const struct topology *topology
 		.delays_post_backward = runtime->delays_post_backward && plan->forward_prefetch,
 		.has_limiter = plan->limit_all_gathers,
 		.waits_for_messages = runtime->waits_for_messages >> plan->pipeline_schedule & 1,
+		.limits_gradients = runtime->limits_gradients,
 		.reshards_always = !strategy_shards(plan->strategy) || runtime->copies_out,
 		.one_communicator = runtime->one_engine && topology_issues_inline(topology),
 		.needed_tensors_only = runtime->needed_tensors_only,

@@ -41,6 +41,7 @@ enum need {
 	UPDATED,         /* the optimizer of this step, for what comes after it */
 	RELEASED,        /* FSDP2: the copy-out that released a buffer to gather into */
 	INPUT_IN_FLIGHT, /* FSDP2: the reduction whose input the action releases */
+	GRADIENTS_GONE,  /* all but two of the units' gradients, where it makes another one */
 	MOVED,           /* the last copy of activations */
 	SENT_BEFORE,     /* the message of this forward, which backward would overwrite */
 	EXCHANGED,       /* all exchanges so far between ranks that divide the model */
@@ -84,6 +85,9 @@ struct results {
 	struct ref ready, prepared, reduced, returned;
 };
 
+/* So many gradients may wait for their reduction while compute makes another one. */
+enum { GRADIENTS_PENDING = 2 };
+
 struct waiting {
 	struct step *step;
 	/* The operation that the walk has come to, and what was found for it. */
@@ -98,6 +102,9 @@ struct waiting {
 	struct ref optimizer, whole;
 	struct ref copied_out, released; /* the last copy-out, and the one that gathers wait for */
 	struct ref in_flight;
+	/* The last reductions of a backward pass that gave a gradient back, the oldest first. */
+	struct ref gone[GRADIENTS_PENDING + 1];
+	int gone_in, gone_of; /* the pass: its micro-batch and chunk */
 	struct ref moved;
 	struct ref arrived, arriving;   /* blocks of keys, for this round and for the next one */
 	struct ref input, before_input; /* gathered beside compute; the exchange before that */
@@ -283,6 +290,44 @@ static void wait_for_flattened(struct waiting *w)
 	wait_for_stream(w, w->step->method.flattens_on);
 }
 
+static bool has_gradient(const struct waiting *w, struct slice slice)
+{
+	for (int i = 0; i < slice.count; i++) {
+		int buffer = w->step->indices.items[slice.first + i];
+		if (w->step->buffers[buffer].role == BUFFER_GRADIENT)
+			return true;
+	}
+	return false;
+}
+
+static bool makes_gradient(const struct waiting *w)
+{
+	return w->step->method.limits_gradients && has_gradient(w, w->op->takes);
+}
+
+/* A pass begins without any of the one before, which had a forward's time to leave. */
+static void wait_for_gradients(struct waiting *w)
+{
+	if (w->gone_in == w->at->micro_batch && w->gone_of == w->at->chunk) {
+		wait_for(w, w->gone[0]);
+		return;
+	}
+	wait_for(w, w->gone[GRADIENTS_PENDING]);
+	for (int i = 0; i <= GRADIENTS_PENDING; i++)
+		w->gone[i] = none;
+	w->gone_in = w->at->micro_batch;
+	w->gone_of = w->at->chunk;
+}
+
+static void note_gone(struct waiting *w)
+{
+	if (w->op->stream == STREAM_COMPUTE || !has_gradient(w, w->op->gives))
+		return;
+	for (int i = 0; i < GRADIENTS_PENDING; i++)
+		w->gone[i] = w->gone[i + 1];
+	w->gone[GRADIENTS_PENDING] = w->here;
+}
+
 static void wait_for_prepared_or_begin(struct waiting *w)
 {
 	if (unit_of(w)->prepared.op >= 0)
@@ -366,6 +411,7 @@ static const struct {
 	[UPDATED] = {is_after_batches, STEP(optimizer)},
 	[RELEASED] = {STEP(released)},
 	[INPUT_IN_FLIGHT] = {releases_input, STEP(in_flight)},
+	[GRADIENTS_GONE] = {makes_gradient, wait_for_gradients},
 	[MOVED] = {STEP(moved)},
 	[SENT_BEFORE] = {.find = wait_for_sent},
 	[EXCHANGED] = {.find = wait_for_exchanges},
@@ -484,6 +530,9 @@ static void begin(struct waiting *w, int step)
 	for (int i = 0; i < received_count(w->step); i++)
 		w->received[i] = none;
 	w->arrived = w->arriving = none;
+	for (int i = 0; i <= GRADIENTS_PENDING; i++)
+		w->gone[i] = none;
+	w->gone_in = -1;
 	for (int f = 0; f < w->step->n_flights; f++)
 		w->sent[f] = none;
 	for (int u = 0; u < w->step->n_units; u++) {
@@ -512,6 +561,7 @@ static void visit(struct waiting *w, const struct action *action, bool is_last_w
 	if (is_last_walk)
 		keep_waits(w, &w->step->ops[w->here.op]);
 	leave_result(w, rules[action->kind].result);
+	note_gone(w);
 	w->before[w->op->stream] = w->last[w->op->stream];
 	w->last[w->op->stream] = w->here;
 }

@@ -191,6 +191,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.has_reshard_group = true,
 			.reshards_per_unit = true,
 			.casts_shard = true,
+			.limits_gradients = true,
 			.fp32_gradient_shards = true,
 			.measures_norm = true,
 			.exact_norm = true,

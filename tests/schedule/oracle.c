@@ -66,6 +66,12 @@ bool oracle_equal(const struct oracle *a, const struct oracle *b)
 	return memcmp(a->rows, b->rows, size) == 0;
 }
 
+bool oracle_before(const struct oracle *o, int first, int then)
+{
+	int n = o->program->n_ops;
+	return has(row(o, then + n), first + n);
+}
+
 static bool names(const struct program *program, struct slice slice, int buffer)
 {
 	for (int k = 0; k < slice.count; k++)

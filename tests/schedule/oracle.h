@@ -16,6 +16,8 @@ void oracle_build(struct oracle *oracle, const struct program *program);
 void oracle_finish(struct oracle *oracle);
 /* Is it the same relation as another's of the same size? */
 bool oracle_equal(const struct oracle *a, const struct oracle *b);
+/* Has one operation of a step surely finished when another one of the same step starts? */
+bool oracle_before(const struct oracle *oracle, int first, int then);
 /* Are all operations that touch one buffer ordered, within a step and, where the buffer is
  * resident, from one step to the next? */
 bool oracle_ordered(const struct oracle *oracle);

@@ -148,12 +148,60 @@ static void test_random_plans(void **state)
 				assert_int_equal(seen[r][s], 0);
 }
 
+/* --- gradients that await their reduction --------------------------------------------------------
+ */
+
+static bool has_gradient(const struct program *p, struct slice slice)
+{
+	for (int k = 0; k < slice.count; k++)
+		if (p->buffers[slice_of(p, slice)[k]].role == BUFFER_GRADIENT)
+			return true;
+	return false;
+}
+
+/* How many gradients may still await their reduction when an operation starts. */
+static int gradients_pending(const struct oracle *o, int op)
+{
+	const struct program *p = o->program;
+	int n = 0;
+	for (int i = 0; i < op; i++)
+		n += p->ops[i].stream != STREAM_COMPUTE && has_gradient(p, p->ops[i].gives) &&
+		     !oracle_before(o, i, op);
+	return n;
+}
+
+/* Our own runtime makes a gradient when two others at most are pending, and does not wait for
+ * those: memory stays where the network is slow, and time where it is fast. */
+static void test_gradients_pending(void **state)
+{
+	(void)state;
+	uint64_t seed = 31415;
+	int seen[4] = {0};
+	struct oracle oracle = {0};
+	for (int round = 0; round < SAMPLED(2000); round++) {
+		struct arena arena = {0};
+		struct sample sample = random_sample(&arena, &seed);
+		const struct program *p = &sample.schedule->programs[0];
+		if (sample.plan.runtime == RUNTIME_SHARDPLAN && p->n_ops <= 200) {
+			oracle_build(&oracle, p);
+			for (int i = 0; i < p->n_ops; i++)
+				if (has_gradient(p, p->ops[i].takes))
+					seen[min_i64(gradients_pending(&oracle, i), 3)]++;
+		}
+		arena_finish(&arena);
+	}
+	oracle_finish(&oracle);
+	assert_true(seen[2] > SAMPLED(100));
+	assert_int_equal(seen[3], 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_dropped_waits),
 		cmocka_unit_test(test_other_orders),
 		cmocka_unit_test(test_random_plans),
+		cmocka_unit_test(test_gradients_pending),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
