@@ -196,6 +196,8 @@ static void read_off(const struct run *run, int class, const struct common *comm
 	if (watch->shortage != NULL)
 		finished.held = memory_held(watch->shortage);
 	predict(&finished, &wanted, run->scratch, run->arena, &simulation->prediction);
+	simulation->more_rounds = engines->more_rounds;
+	simulation->pacemaker = engines->pacemaker;
 	if (!run->details && !run->options->spans)
 		return;
 	fill_timeline(engines, engine, run->details ? &watch->ledger : NULL, run->arena,

@@ -63,6 +63,10 @@ struct simulation {
 	struct timeline timeline;
 	struct memory_curve memory; /* bytes in use in the last step; points may share a time */
 	struct critical_path critical;
+	/* Of a step with a round that stands for others (struct rounds): s of those others, and the
+	 * class whose round they last as long as. */
+	double more_rounds;
+	int pacemaker;
 	/* [classes of the pipeline] The same for every class. The fields above are those of the
 	 * class that needs the most memory; the step time is common to all. NULL: there is one
 	 * class. */

@@ -175,20 +175,44 @@ static void take_list(const struct simulation *list, bool is_step, struct arena 
 		simulation->prediction.step_time /= UNSTEADY;
 }
 
-/* Simulates a list. `*enough`: it is steady, or treated as such because none is longer. */
+/* Simulates a list. `*enough`: it is steady, or treated as such because none is longer. `*settled`:
+ * it knows how long a round takes. */
 static bool run_list(struct evaluator *evaluator, struct trial *trial,
-	const struct short_list *list, int attempt, bool *enough, struct error *error)
+	const struct short_list *list, int attempt, bool *enough, bool *settled,
+	struct error *error)
 {
 	struct short_list next;
 	bool is_last =
 		!steady_may_run_all(trial->plan) && !steady_of(trial->plan, attempt + 1, &next);
 	trial->list = list;
-	trial->options.spans = !is_last;
+	trial->options.spans = true;
 	trial->options.slow *= UNSTEADY;
 	if (!run_once(evaluator, trial, error))
 		return false;
 	trial->options.slow /= UNSTEADY;
-	*enough = is_last || steady_is(list, trial->schedule, &trial->simulation);
+	bool steady = steady_is(list, trial->schedule, &trial->simulation);
+	*enough = is_last || steady;
+	*settled = steady || steady_has_settled(list, trial->schedule, &trial->simulation);
+	return true;
+}
+
+/* A list of one round less says how long a round takes: from the second round on, each one makes a
+ * step longer by as much, although no two of them are alike. */
+static bool find_pace(struct evaluator *evaluator, const struct trial *trial,
+	const struct short_list *list, struct simulation *simulation, struct error *error)
+{
+	const struct plan *plan = trial->plan;
+	const struct plan shorter = plan_with_micro_batches(plan, list->listed - list->round);
+	struct trial other = {
+		.topology = trial->topology, .plan = &shorter, .options = sketch(evaluator)};
+	double step = simulation->prediction.step_time;
+	double listed = step - simulation->more_rounds;
+	double rounds = (double)((plan->grad_accum - list->listed) / list->round);
+	other.options.memory = MEMORY_IGNORED;
+	if (!run_once(evaluator, &other, error))
+		return false;
+	double round = listed - other.simulation.prediction.step_time;
+	steady_stretch((listed + rounds * round) / step, &simulation->prediction);
 	return true;
 }
 
@@ -209,14 +233,15 @@ static bool run_longer(struct evaluator *evaluator, struct trial *trial,
 	struct simulation *simulation, struct error *error)
 {
 	struct short_list list;
-	bool enough = false;
+	bool enough = false, settled = true;
 	for (int i = 1; !enough && steady_of(trial->plan, i, &list); i++)
-		if (!run_list(evaluator, trial, &list, i, &enough, error))
+		if (!run_list(evaluator, trial, &list, i, &enough, &settled, error))
 			return false;
 	if (!enough)
 		return run_all(evaluator, trial, simulation, error);
 	steady_take(&trial->simulation, simulation);
-	return true;
+	simulation->more_rounds = trial->simulation.more_rounds;
+	return settled || find_pace(evaluator, trial, &list, simulation, error);
 }
 
 /* Memory is that of a short list: where it is to fit and does not, or where the step is too slow,
@@ -229,8 +254,8 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	struct simulation *simulation = &trial->simulation;
 	const struct prediction *prediction = &simulation->prediction;
 	struct trial shorter = *trial;
-	bool enough, only_fits = trial->options.memory == MEMORY_FITS;
-	if (!run_list(evaluator, &shorter, list, 0, &enough, error))
+	bool enough, settled, only_fits = trial->options.memory == MEMORY_FITS;
+	if (!run_list(evaluator, &shorter, list, 0, &enough, &settled, error))
 		return false;
 	take_list(&shorter.simulation, enough || !(only_fits || trial->options.slow > 0), kept,
 		simulation);
@@ -243,7 +268,9 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 		return run_all(evaluator, &shorter, simulation, error);
 	shorter.options.memory = MEMORY_IGNORED;
 	shorter.options.slow = 0;
-	return enough || retries || run_longer(evaluator, &shorter, simulation, error);
+	if (!enough && !retries)
+		return run_longer(evaluator, &shorter, simulation, error);
+	return settled || retries || find_pace(evaluator, trial, list, simulation, error);
 }
 
 /* First without retries of the allocator, which take the most of a simulation and make no step
@@ -253,15 +280,15 @@ static bool run_unless_slow(struct evaluator *evaluator, struct trial *trial,
 {
 	const struct prediction *prediction = &trial->simulation.prediction;
 	struct trial without = *trial;
-	bool enough;
+	bool enough, settled;
 	without.options.memory = MEMORY_UNLIMITED;
 	without.options.slow = 0;
-	if (!run_list(evaluator, &without, list, 0, &enough, error))
+	if (!run_list(evaluator, &without, list, 0, &enough, &settled, error))
 		return false;
 	take_list(&without.simulation, enough, kept, &trial->simulation);
 	if (prediction->fits == FITS_NO || prediction->step_time > trial->options.slow)
 		return true;
-	return (prediction->fits == FITS_YES && enough) ||
+	return (prediction->fits == FITS_YES && enough && settled) ||
 	       run_steady(evaluator, trial, list, kept, error);
 }
 

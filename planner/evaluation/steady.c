@@ -117,6 +117,25 @@ bool steady_is(const struct short_list *list, const struct schedule *schedule,
 	return true;
 }
 
+/* --- the pace ----------------------------------------------------------------------------------
+ */
+
+bool steady_has_settled(const struct short_list *list, const struct schedule *schedule,
+	const struct simulation *simulation)
+{
+	int class = simulation->pacemaker;
+	const struct program *program = &schedule->programs[class];
+	const struct span *spans = simulation->classes[class].timeline.spans;
+	int first = program->rounds.first, length = program->rounds.n;
+	double later = spans[first + length].start - spans[first].start;
+	double step = spans[program->n_ops - 1].end;
+	for (int i = first; i + length < program->n_ops && i < first + length; i++)
+		if (is_same_op(&program->ops[i], &program->ops[i + length], list->round) &&
+			!is_as_late(spans[i].end, spans[i + length].end, later, step))
+			return false;
+	return true;
+}
+
 /* --- the times of a longer list --------------------------------------------------------------- */
 
 enum { SUMS = 6, RATES = 5, INTERVAL = 4 };
@@ -161,4 +180,17 @@ void steady_take(const struct simulation *from, struct simulation *to)
 		p->classes[c].bubble = from->prediction.classes[c].bubble;
 		p->classes[c].step_time = from->prediction.classes[c].step_time;
 	}
+}
+
+void steady_stretch(double factor, struct prediction *p)
+{
+	double *rates[RATES], *interval[INTERVAL];
+	find_rates(p, rates, interval);
+	p->step_time *= factor;
+	for (int i = 0; i < RATES; i++)
+		*rates[i] /= factor;
+	for (int i = 0; i < INTERVAL; i++)
+		*interval[i] *= factor;
+	for (int c = 0; c < p->n_classes && p->classes != NULL; c++)
+		p->classes[c].step_time *= factor;
 }

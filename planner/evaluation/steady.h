@@ -19,6 +19,12 @@ bool steady_may_run_all(const struct plan *plan);
  * equal. `simulation` must have spans. */
 bool steady_is(const struct short_list *list, const struct schedule *schedule,
 	const struct simulation *simulation);
+/* Does the class with the most work do all of a round one round later? Then a round takes that
+ * long, although other classes have not settled. `simulation` must have spans. */
+bool steady_has_settled(const struct short_list *list, const struct schedule *schedule,
+	const struct simulation *simulation);
+/* Makes the step longer by a factor. */
+void steady_stretch(double factor, struct prediction *p);
 /* Copies the seconds, rates and bytes of a step, for all classes; the memory of `to` stays. */
 void steady_take(const struct simulation *from, struct simulation *to);
 

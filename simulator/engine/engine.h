@@ -109,7 +109,10 @@ struct engines {
 	int n;
 	struct engine *of; /* by class */
 	struct meeting *meetings;
-	double more_rounds; /* s of a step in rounds that are not simulated */
+	/* Seconds of a step in rounds that are not simulated, and the class that sets their pace.
+	 */
+	double more_rounds;
+	int pacemaker;
 };
 /* Arrays come from `arena`. */
 void engines_init(struct engines *engines, const struct schedule *schedule,

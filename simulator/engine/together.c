@@ -230,18 +230,19 @@ static double round_work(const struct engine *engine)
 
 /* Classes settle one after another, and all go at last at the pace of the one with the most work,
  * which settles first. */
-static double more_rounds(const struct engines *engines)
+static void choose_pacemaker(struct engines *engines)
 {
-	double work, most = 0, more = 0;
+	double most = 0;
 
 	for (int c = 0; c < engines->n; c++) {
-		work = round_work(&engines->of[c]);
+		double work = round_work(&engines->of[c]);
+
 		if (work < most)
 			continue;
 		most = work;
-		more = engines->of[c].more_rounds;
+		engines->pacemaker = c;
 	}
-	return more;
+	engines->more_rounds = engines->of[engines->pacemaker].more_rounds;
 }
 
 static bool run_all(struct engines *engines, struct error *error)
@@ -274,7 +275,7 @@ bool engines_run(struct engines *engines, struct error *error)
 	if (engines->n == 1)
 		return engine_run(&engines->of[0], error);
 	bool ok = run_all(engines, error);
-	engines->more_rounds = more_rounds(engines);
+	choose_pacemaker(engines);
 	return ok;
 }
 
