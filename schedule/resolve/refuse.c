@@ -95,6 +95,18 @@ static bool check_dtypes(
 	return true;
 }
 
+/* FlashAttention-3 takes no slopes of ALiBi and no other bias (hopper/flash_attn_interface.py). */
+static bool check_bias(const struct plan *plan, const struct model *model, struct error *error)
+{
+	enum positions positions = model->architecture.positions;
+	if (plan->attention != ATTENTION_FLASH3 ||
+		(positions != POSITIONS_ALIBI && positions != POSITIONS_RELATIVE))
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--attention flash3: its kernels add no bias to the scores, as the model's "
+		"positions need; use flash");
+}
+
 /* The kernels of flash-attn and cuDNN exist from a generation of NVIDIA's GPUs on; flash2 exists
  * for AMD's too. */
 static bool check_attention(
@@ -500,8 +512,9 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 {
 	return check_mesh(plan, topology, error) && plan_check_axes(plan, model, error) &&
 	       check_batch(plan, model, error) && check_dtypes(plan, topology, error) &&
-	       check_attention(plan, &topology->device, error) && check_wrap(plan, model, error) &&
-	       check_knobs(plan, error) && check_async_tensor(plan, topology, error) &&
+	       check_attention(plan, &topology->device, error) && check_bias(plan, model, error) &&
+	       check_wrap(plan, model, error) && check_knobs(plan, error) &&
+	       check_async_tensor(plan, topology, error) &&
 	       check_fp8(plan, model, topology, error) && check_offload(plan, topology, error) &&
 	       check_activations(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) &&

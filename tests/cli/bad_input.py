@@ -253,6 +253,8 @@ USAGE = [
     (2, 'question: tensor ranks do not divide the ranks', nothing, PREDICT + ['--tensor', '3']),
     (2, 'question: tensor ranks do not divide the heads', nothing,
      ['predict', 'gpt2-124m', 'dgx-h100', '--tensor', '8']),
+    (2, 'question: a kernel without the bias that positions need', nothing,
+     ['predict', 'mpt-7b', 'dgx-h100', '--attention', 'flash3']),
     (2, 'question: sequence parallel without tensor ranks', nothing,
      ['predict', 'gpt2-124m', 'dgx-h100', '--sequence-parallel', 'on']),
     (2, 'question: tokens do not make chunks', nothing,
