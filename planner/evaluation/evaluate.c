@@ -164,8 +164,8 @@ static void keep(struct simulation *simulation, struct arena *arena)
 	keep_strings(&simulation->prediction, arena);
 }
 
-/* The simulation of a list that may be left at that. `is_step`: else its step time has to be a
- * lower bound. */
+/* Takes over the simulation of a list. Without `is_step` its step time becomes a lower bound,
+ * because the list is not steady. */
 static void take_list(const struct simulation *list, bool is_step, struct arena *arena,
 	struct simulation *simulation)
 {
@@ -175,8 +175,8 @@ static void take_list(const struct simulation *list, bool is_step, struct arena 
 		simulation->prediction.step_time /= UNSTEADY;
 }
 
-/* Simulates a list. `*enough`: it is steady, or treated as such because none is longer. `*settled`:
- * it knows how long a round takes. */
+/* Simulates a list. `*enough`: it is steady, or treated as such because none is longer.
+ * `*settled`: it says exactly how long a round takes. */
 static bool run_list(struct evaluator *evaluator, struct trial *trial,
 	const struct short_list *list, int attempt, bool *enough, bool *settled,
 	struct error *error)
