@@ -190,14 +190,15 @@ static int64_t experts_of_node(const struct question *question)
 }
 
 /* Expert ranks: those of a node, which NVLink connects, and of a few nodes, if they divide the
- * experts. */
+ * experts. They save gathers of all experts over a network, and memory. */
 static void add_experts(struct filling *f)
 {
 	static const int times[] = {1, 2, 4, 16};
 	int64_t experts = f->question->model->architecture.experts;
 	int64_t node = experts_of_node(f->question), ranks = plan_ranks(f->plan);
 	if (!axis_is_free(f, KNOB_EXPERT) || !has_knob(f, KNOB_EXPERT) || experts == 0 ||
-		!(keeps_whole(f) || exceeds_devices(f->question, (double)node)))
+		!(keeps_whole(f) || f->question->topology->nodes > 1 ||
+			exceeds_devices(f->question, (double)node)))
 		return;
 	axis_add_int(&f->axes->of[KNOB_EXPERT], 1);
 	for (int i = 0; i < COUNT_OF(times) && node > 1; i++)

@@ -303,14 +303,15 @@ static void test_experts_beside_tensor(void **state)
 }
 
 /* 72 devices share no 128 experts evenly, but each 8 of them do; the node's memory does not count,
- * but that of these 8. */
-static void test_experts_of_nvl72(void **state)
+ * but that of these 8. Over several nodes gathers of all experts cost time, whatever fits. */
+static void test_experts_of_nodes(void **state)
 {
 	static const struct {
 		const char *model, *topology;
 		int64_t most;
 	} rows[] = {{"gpt-oss-120b", "gb200-nvl72", 8}, {"deepseek-v3", "8xgb200-nvl72", 32},
-		{"qwen3-30b-a3b", "gb200-nvl72", 1}};
+		{"qwen3-30b-a3b", "gb200-nvl72", 1}, {"mixtral-8x7b", "dgx-h200", 1},
+		{"mixtral-8x7b", "2xdgx-h200", 8}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct fixture f;
@@ -597,7 +598,7 @@ int main(void)
 		cmocka_unit_test(test_global_batch),
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_experts_beside_tensor),
-		cmocka_unit_test(test_experts_of_nvl72),
+		cmocka_unit_test(test_experts_of_nodes),
 		cmocka_unit_test(test_experts_in_stages),
 		cmocka_unit_test(test_context_methods),
 		cmocka_unit_test(test_free_batch),
