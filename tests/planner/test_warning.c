@@ -61,7 +61,7 @@ static const struct {
 		{"llama-2-7b", "16xp3dn.24xlarge", {"seq_len", "4096", "global_batch", "1024"}}},
 	{"experts-gathered", "8 experts are gathered for 2 a token",
 		{"mixtral", "2xp3dn.24xlarge",
-			{"seq_len", "1024", "strategy", "FULL_SHARD", "micro_batch", "1"}},
+			{"seq_len", "1024", "expert", "1", "micro_batch", "1"}},
 		{"mixtral", "dgx-h100", {"seq_len", "1024", "strategy", "FULL_SHARD"}}},
 	{"tcp-at-full-rate", "95 %", {"gpt2-124m", "2xa3-megagpu-8g", {"seq_len", "1024"}},
 		{"gpt2-124m", "a3-megagpu-8g", {"seq_len", "1024"}}},
