@@ -230,14 +230,13 @@ static double guess(const struct prediction *p, const struct spreads *spreads, e
 static double shorten(struct again *again, struct arena *arena, double step_time)
 {
 	const struct schedule *schedule = again->schedule;
-	struct plan plan = schedule->plan;
-	int64_t few = 3 * plan.mesh.pipeline;
+	int64_t few = 3 * schedule->plan.mesh.pipeline;
+	const struct plan plan = plan_with_micro_batches(&schedule->plan, few);
 	double step;
 
-	if (schedule->n_classes == 1 || plan.grad_accum <= few || again->options->quick_interval)
+	if (schedule->n_classes == 1 || schedule->plan.grad_accum <= few ||
+		again->options->quick_interval)
 		return step_time;
-	plan.global_batch = plan.global_batch / plan.grad_accum * few;
-	plan.grad_accum = few;
 	again->schedule = schedule_emit(arena, &plan, schedule->model, schedule->topology);
 	step = step_with(again, NULL, NULL);
 	return step > 0 ? step : step_time;

@@ -39,7 +39,7 @@ struct simulation_options {
 	bool quick_interval;
 	bool no_bounds; /* for inner loops: the two lower bounds and the ledger's figures stay 0 */
 	bool exposure;  /* fill in simulation.exposed */
-	bool spans;     /* fill in the timeline without `live`; the schedule is not folded */
+	bool spans;     /* fill in the timeline without `live`; the schedule has no loops */
 	enum memory_detail memory;
 	/* Lent by the caller, one per thread, so that inner loops call neither malloc nor free:
 	 * what does not outlive a call is taken from here, and reset when the call ends. NULL: the

@@ -186,10 +186,8 @@ static bool run_list(struct evaluator *evaluator, struct trial *trial,
 		!steady_may_run_all(trial->plan) && !steady_of(trial->plan, attempt + 1, &next);
 	trial->list = list;
 	trial->options.spans = true;
-	trial->options.slow *= UNSTEADY;
 	if (!run_once(evaluator, trial, error))
 		return false;
-	trial->options.slow /= UNSTEADY;
 	bool steady = steady_is(list, trial->schedule, &trial->simulation);
 	*enough = is_last || steady;
 	*settled = steady || steady_has_settled(list, trial->schedule, &trial->simulation);
@@ -244,6 +242,19 @@ static bool run_longer(struct evaluator *evaluator, struct trial *trial,
 	return settled || find_pace(evaluator, trial, &list, simulation, error);
 }
 
+/* The step time of a plan whose first list, already simulated, has memory without retries: only
+ * time is left to find. */
+static bool find_step(struct evaluator *evaluator, struct trial *trial,
+	const struct short_list *list, bool enough, bool settled, struct error *error)
+{
+	struct trial longer = *trial;
+	longer.options.memory = MEMORY_IGNORED;
+	longer.options.slow = 0;
+	if (!enough)
+		return run_longer(evaluator, &longer, &trial->simulation, error);
+	return settled || find_pace(evaluator, trial, list, &trial->simulation, error);
+}
+
 /* Memory is that of a short list: where it is to fit and does not, or where the step is too slow,
  * its time is left at what the list says. All longer lists are without memory, unless retries of
  * the allocator are part of the time: these come when they like, and only lists that are too long
@@ -255,6 +266,7 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 	const struct prediction *prediction = &simulation->prediction;
 	struct trial shorter = *trial;
 	bool enough, settled, only_fits = trial->options.memory == MEMORY_FITS;
+	shorter.options.slow *= UNSTEADY;
 	if (!run_list(evaluator, &shorter, list, 0, &enough, &settled, error))
 		return false;
 	take_list(&shorter.simulation, enough || !(only_fits || trial->options.slow > 0), kept,
@@ -266,11 +278,7 @@ static bool run_steady(struct evaluator *evaluator, struct trial *trial,
 		return true; /* nobody runs it */
 	if (retries && steady_may_run_all(trial->plan))
 		return run_all(evaluator, &shorter, simulation, error);
-	shorter.options.memory = MEMORY_IGNORED;
-	shorter.options.slow = 0;
-	if (!enough && !retries)
-		return run_longer(evaluator, &shorter, simulation, error);
-	return settled || retries || find_pace(evaluator, trial, list, simulation, error);
+	return retries || find_step(evaluator, trial, list, enough, settled, error);
 }
 
 /* First without retries of the allocator, which take the most of a simulation and make no step
@@ -288,8 +296,9 @@ static bool run_unless_slow(struct evaluator *evaluator, struct trial *trial,
 	take_list(&without.simulation, enough, kept, &trial->simulation);
 	if (prediction->fits == FITS_NO || prediction->step_time > trial->options.slow)
 		return true;
-	return (prediction->fits == FITS_YES && enough && settled) ||
-	       run_steady(evaluator, trial, list, kept, error);
+	return prediction->fits == FITS_YES
+		       ? find_step(evaluator, trial, list, enough, settled, error)
+		       : run_steady(evaluator, trial, list, kept, error);
 }
 
 /* For a pipeline `schedule` stays empty. */

@@ -30,7 +30,8 @@ struct plan steady_filling(const struct plan *plan)
 	return n < plan->grad_accum ? plan_with_micro_batches(plan, n) : *plan;
 }
 
-/* Where there is no second attempt, nothing is compared, and a round less is listed. */
+/* A second attempt would list six rounds. Where that is too long, the first one is treated as
+ * steady whatever a comparison says, so it lists a round less. */
 static bool is_compared(const struct pipeline *pipeline)
 {
 	return pipeline->chunks == 1 || 6 * pipeline->ranks * pipeline->ranks <= MOST;
@@ -117,8 +118,7 @@ bool steady_is(const struct short_list *list, const struct schedule *schedule,
 	return true;
 }
 
-/* --- the pace ----------------------------------------------------------------------------------
- */
+/* --- the pace --------------------------------------------------------------------------------- */
 
 bool steady_has_settled(const struct short_list *list, const struct schedule *schedule,
 	const struct simulation *simulation)
@@ -129,11 +129,15 @@ bool steady_has_settled(const struct short_list *list, const struct schedule *sc
 	int first = program->rounds.first, length = program->rounds.n;
 	double later = spans[first + length].start - spans[first].start;
 	double step = spans[program->n_ops - 1].end;
-	for (int i = first; i + length < program->n_ops && i < first + length; i++)
-		if (is_same_op(&program->ops[i], &program->ops[i + length], list->round) &&
-			!is_as_late(spans[i].end, spans[i + length].end, later, step))
+	int compared = 0;
+	for (int i = first; i + length < program->n_ops && i < first + length; i++) {
+		if (!is_same_op(&program->ops[i], &program->ops[i + length], list->round))
+			continue;
+		if (!is_as_late(spans[i].end, spans[i + length].end, later, step))
 			return false;
-	return true;
+		compared++;
+	}
+	return compared > 1;
 }
 
 /* --- the times of a longer list --------------------------------------------------------------- */

@@ -34,11 +34,4 @@ struct short_list {
 struct schedule *schedule_fold_rounds(struct arena *arena, const struct plan *plan,
 	const struct short_list *list, const struct model *model, const struct topology *topology);
 
-/* The plan with another number of micro-batches. */
-struct plan plan_with_micro_batches(const struct plan *plan, int64_t n);
-
-/* The operation at which the repeated round begins, or a round `rounds` later; -1: there is none.
- */
-int fold_find_round(const struct short_list *list, const struct program *program, int rounds);
-
 #endif

@@ -2,14 +2,6 @@
 #include "schedule/fold/fold.h"
 #include "schedule/passes/passes.h"
 
-struct plan plan_with_micro_batches(const struct plan *plan, int64_t n)
-{
-	struct plan other = *plan;
-	other.grad_accum = n;
-	other.global_batch = other.micro_batch * n * plan_data_parallel(plan);
-	return other;
-}
-
 /* The first forward of a micro-batch from operation `first` on; -1: there is none. */
 static int find_forward(const struct program *program, int first, int64_t micro_batch)
 {
@@ -20,9 +12,10 @@ static int find_forward(const struct program *program, int first, int64_t micro_
 	return -1;
 }
 
-/* With several stages a round is counted from the second stage on, so that it does not contain
+/* The operation at which the repeated round begins, or a round `rounds` later; -1: there is none.
+ * With several stages a round is counted from the second stage on, so that it does not contain
  * operations after the last forward, or beside the last forwards of other ranks. */
-int fold_find_round(const struct short_list *list, const struct program *program, int rounds)
+static int find_round(const struct short_list *list, const struct program *program, int rounds)
 {
 	int64_t first = list->filling + rounds * list->round;
 	if (list->round == 1)
@@ -35,7 +28,7 @@ int fold_find_round(const struct short_list *list, const struct program *program
 static bool mark_round(
 	const struct short_list *list, int64_t micro_batches, struct program *program)
 {
-	int first = fold_find_round(list, program, 0), next = fold_find_round(list, program, 1);
+	int first = find_round(list, program, 0), next = find_round(list, program, 1);
 	if (first < 0 || next <= first)
 		return false;
 	int more = (int)((micro_batches - list->listed) / list->round);

@@ -38,6 +38,14 @@ int64_t plan_data_parallel(const struct plan *plan)
 	return plan->mesh.replicate * plan->mesh.shard;
 }
 
+struct plan plan_with_micro_batches(const struct plan *plan, int64_t n)
+{
+	struct plan other = *plan;
+	other.grad_accum = n;
+	other.global_batch = plan->micro_batch * n * plan_data_parallel(plan);
+	return other;
+}
+
 int64_t plan_shard_ranks(const struct plan *plan)
 {
 	return strategy_shards(plan->strategy) ? plan->mesh.shard * plan->mesh.context : 1;

@@ -103,7 +103,7 @@ static bool check_bias(const struct plan *plan, const struct model *model, struc
 		(positions != POSITIONS_ALIBI && positions != POSITIONS_RELATIVE))
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
-		"--attention flash3: its kernels add no bias to the scores, as the model's "
+		"--attention flash3: its kernels add no bias to the scores, which the model's "
 		"positions need; use flash");
 }
 
