@@ -99,8 +99,7 @@ struct answer {
 	int64_t evaluated;  /* candidates simulated */
 	int64_t pruned;     /* candidates dropped by a bound */
 	double gap;         /* of the objective; 0 = optimal within the space and the model */
-	bool shares_stages; /* not the search's usual stages, but such as were shared out after it
-			     */
+	bool shares_stages; /* shared out anew after a search with the usual ones */
 	int departures; /* knobs in which the chosen plan is not as its framework would have it */
 	bool tight;     /* the chosen plan leaves less than the headroom, as no other plan has it */
 	int64_t headroom_bytes; /* to be left free: asked for, or the doubt of the prediction */
