@@ -3,15 +3,32 @@
 #include "schedule/resolve/resolve.h"
 #include "schedule/units/units.h"
 
+/* As many units, whatever ranks share them: a plan whose expert ranks are not laid out yet has
+ * units too. */
+static struct plan with_few_ranks(const struct plan *plan)
+{
+	struct plan few = *plan;
+	int64_t expert = plan->mesh.expert;
+	few.mesh = (struct mesh){.replicate = 1,
+		.shard = expert,
+		.tensor = 1,
+		.context = 1,
+		.pipeline = 1,
+		.expert = expert};
+	few.expert_tensor = 1;
+	return few;
+}
+
 int64_t plan_units(const struct plan *plan, const struct model *model, bool *root)
 {
+	const struct plan few = with_few_ranks(plan);
 	struct arena arena = {0};
 	struct unit *units;
 	int64_t total = 0;
 	*root = false;
 	if (plan_layout(plan) == LAYOUT_WHOLE)
 		return 0;
-	int n = units_build(plan, model, &arena, &units);
+	int n = units_build(&few, model, &arena, &units);
 	for (int u = 0; u < n; u++)
 		total += units[u].parameters > 0 &&
 			 !(u > 0 && units_are_twins(&units[u - 1], &units[u]));

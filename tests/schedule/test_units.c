@@ -1,5 +1,6 @@
 /* Units and their layouts: FlatParameter, per-parameter shards, wrap policies, DDP's buckets,
  * compared with measurements in PyTorch 2.6.0 (docs/runtimes.md). */
+#include "schedule/resolve/resolve.h"
 #include "support.h"
 
 static void set_wrap(struct plan *plan, struct arena *arena, const char *text)
@@ -385,6 +386,23 @@ static void test_bucket_limits(void **state)
 	arena_finish(&arena);
 }
 
+/* The planner asks for values that a framework's file can say before it lays expert ranks out. */
+static void test_units_before_experts_are_laid_out(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "mixtral-8x7b");
+	const struct topology *topology = cluster(&arena, "2xdgx-h100");
+	struct plan plan = plan_of_words(&arena, model, topology, "wrap=block+embedding+head");
+	struct plan laid_out =
+		plan_of_words(&arena, model, topology, "wrap=block+embedding+head expert=8");
+	bool root;
+	plan.mesh.expert = 8;
+	assert_int_equal(plan_units(&plan, model, &root), plan_units(&laid_out, model, &root));
+	assert_int_equal(plan_units(&plan, model, &root), 1 + 2 * 32 + 1);
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -398,6 +416,7 @@ int main(void)
 		cmocka_unit_test(test_tied_stays_in_root),
 		cmocka_unit_test(test_buckets),
 		cmocka_unit_test(test_bucket_limits),
+		cmocka_unit_test(test_units_before_experts_are_laid_out),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
