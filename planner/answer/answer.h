@@ -69,7 +69,7 @@ struct answer {
 	struct candidate *alternatives; /* the best of every other strategy first (those that fit in
 					   order, those that do not by how much, impossible ones),
 					   then runners-up (docs/planner.md) */
-	/* question->pareto: plans that no other of the space beats by more than 1 % in any of step
+	/* question->pareto: plans that no other of the space beats by more than 3 % in any of step
 	 * time, device memory, host memory and bytes on the network without losing another. They
 	 * have room where any has it, and cost at most twice the best; by the objective. */
 	int n_front;

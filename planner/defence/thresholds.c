@@ -474,8 +474,8 @@ static void add_threshold(const struct scan *scan, struct arena *arena, struct a
 	text_finish(&text);
 }
 
-/* "FULL_SHARD stays the best at 8 nodes (today 256)." Nothing changes at the ends: that is an
- * answer too. */
+/* "FULL_SHARD stays the best strategy at 8 nodes (today 256)." Nothing changes at the ends: that is
+ * an answer too. */
 static void add_same(
 	const struct scan *up, const struct scan *down, struct arena *arena, struct answer *answer)
 {
@@ -484,7 +484,7 @@ static void add_same(
 	threshold->low = down->outcome == SAME_AT_END ? down->at : 0;
 	threshold->high = up->outcome == SAME_AT_END ? up->at : 0;
 	if (up->today.kind == CHOSEN)
-		text_printf(&text, "%s stays the best at ", name_of(&up->today, arena));
+		text_printf(&text, "%s stays the best strategy at ", name_of(&up->today, arena));
 	else
 		text_add(&text, "No plan fits with room at ");
 	if (threshold->low > 0)

@@ -93,7 +93,10 @@ static bool experts_are_gathered(const struct subject *subject, struct text *sen
 {
 	const struct architecture *a = subject->architecture;
 	const struct prediction *p = subject->prediction;
-	if (a->experts == 0 || p->time.exposed_communication < FEW_EXPOSED * p->step_time ||
+	bool searched = subject->topology->nodes > 1 &&
+			!question_gives(subject->question, KNOB_EXPERT); /* and lost */
+	if (a->experts == 0 || searched ||
+		p->time.exposed_communication < FEW_EXPOSED * p->step_time ||
 		subject->plan->strategy == STRATEGY_NO_SHARD || subject->plan->mesh.shard == 1 ||
 		subject->plan->mesh.expert > 1)
 		return false;

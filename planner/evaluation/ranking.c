@@ -190,18 +190,19 @@ bool ranking_may_win(const struct ranking *ranking, const struct ranked *candida
 
 /* --- the front -------------------------------------------------------------------------------- */
 
-static bool dominates(const struct ranked *a, const struct ranked *b)
+static bool dominates(const struct ranked *a, const struct ranked *b, double fuzz)
 {
 	for (int c = 0; c < COST_COUNT; c++)
-		if (!within(a->costs.of[c], b->costs.of[c], RANKING_FUZZ))
+		if (!within(a->costs.of[c], b->costs.of[c], fuzz))
 			return false;
 	return true;
 }
 
-static bool is_dominated(const struct ranked *entry, const struct ranked *const *front, int n)
+static bool is_dominated(
+	const struct ranked *entry, const struct ranked *const *front, int n, double fuzz)
 {
 	for (int i = 0; i < n; i++)
-		if (front[i] == entry || dominates(front[i], entry))
+		if (front[i] == entry || dominates(front[i], entry, fuzz))
 			return true;
 	return false;
 }
@@ -239,7 +240,8 @@ bool ranking_excludes(const struct ranking *ranking, const struct ranked *const 
 	if ((double)cost_of(ranking, &least) > most_on_front(ranking))
 		return true;
 	for (int i = 0; i < n; i++)
-		if (comes_before(ranking, front[i], plan, bounds) && dominates(front[i], &least))
+		if (comes_before(ranking, front[i], plan, bounds) &&
+			dominates(front[i], &least, RANKING_PARETO_FUZZ))
 			return true;
 	return false;
 }
@@ -251,7 +253,7 @@ int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranke
 	double most = most_on_front(ranking);
 	least.costs.of[ranking->objective] = INT64_MAX;
 	for (int i = 0; i < n; i++)
-		if (dominates(front[i], &least))
+		if (dominates(front[i], &least, RANKING_PARETO_FUZZ))
 			return cost_of(ranking, front[i]); /* they are in order */
 	return most < (double)INT64_MAX ? (int64_t)most : INT64_MAX;
 }
@@ -264,7 +266,8 @@ int ranking_pareto(const struct ranking *ranking, const struct ranked **front, i
 		const struct ranked *entry = &ranking->entries[i];
 		if ((double)cost_of(ranking, entry) > most_on_front(ranking))
 			break;
-		if (entry->tight <= first->tight && !is_dominated(entry, front, n))
+		if (entry->tight <= first->tight &&
+			!is_dominated(entry, front, n, RANKING_PARETO_FUZZ))
 			front[n++] = entry;
 	}
 	return n;
@@ -281,7 +284,7 @@ int ranking_front(const struct ranking *ranking, const struct ranked *front[1 + 
 		const struct ranked *entry = &ranking->entries[i];
 		if (!within(cost_of(ranking, entry), first, ranking->window))
 			break;
-		if (entry->tight <= front[0]->tight && !is_dominated(entry, front, n))
+		if (entry->tight <= front[0]->tight && !is_dominated(entry, front, n, RANKING_FUZZ))
 			front[n++] = entry;
 	}
 	return n;

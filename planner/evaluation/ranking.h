@@ -63,10 +63,11 @@ int64_t ranking_most_wanted(const struct ranking *ranking);
 int ranking_front(
 	const struct ranking *ranking, const struct ranked *front[1 + RANKING_RUNNERS_UP]);
 
-/* The Pareto front: in order, those that are better by more than the fuzz in some cost than
+/* The Pareto front: in order, those that are better by more than its fuzz in some cost than
  * everything listed before them; with room, where the first has it; and of at most so many times
  * its cost. Returns their number. */
 #define RANKING_PARETO_WINDOW 2.0
+#define RANKING_PARETO_FUZZ   1.03 /* 1.01 lists twice as many, most of them near twins */
 enum { RANKING_PARETO_MAX = 256 };
 int ranking_pareto(const struct ranking *ranking, const struct ranked **front, int most);
 /* Whether the Pareto front of the entries lists one that comes before `plan`, and is as good up to

@@ -369,7 +369,7 @@ void report_front_text(const struct answer *answer, const struct style *style, s
 	if (answer->n_front == 0)
 		return;
 	text_add(text, "No plan beats these in step time, "
-		       "memory, host memory and network at once (by more than 1 %)\n");
+		       "memory, host memory and network at once (by more than 3 %)\n");
 	front_grid(answer, &grid);
 	put_text(&grid, style, text);
 }

@@ -55,12 +55,23 @@ static const char *sharded_of_part(const struct plan *plan)
 								: "the model sharded";
 }
 
+/* An expert rank has a part of the experts, and shares it with fewer ranks than the rest. */
+static void add_sharded_experts(int64_t ranks, struct text *text)
+{
+	if (ranks > 1)
+		text_printf(text, " (experts over %lld)", (long long)ranks);
+	else
+		text_add(text, " (experts no further)");
+}
+
 static void add_sharded_part(const struct plan *plan, struct text *text)
 {
 	long long shard = plan_shard_ranks(plan), copies = (long long)plan->mesh.replicate;
 
 	if (shard > 1 && sharded[plan->strategy] != NULL)
 		text_printf(text, ", %s over %lld", sharded_of_part(plan), shard);
+	if (shard > 1 && sharded[plan->strategy] != NULL && plan->mesh.expert > 1)
+		add_sharded_experts(plan_expert_shard_ranks(plan), text);
 	if (copies > 1)
 		text_printf(text, ", %lld copies", copies);
 }

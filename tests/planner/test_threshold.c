@@ -220,7 +220,7 @@ static void plan_again(const struct asked *asked, struct count *count)
 			  : t->near_tie ? ties(&question, t, today) && is_news(&question, t, today)
 					: holds(&question, t, today);
 		if (t->at == 0 && today[0] != '\0')
-			ok = ok && begins_with(t->sentence, today, " stays the best at ");
+			ok = ok && begins_with(t->sentence, today, " stays the best strategy at ");
 		int *kind = t->at == 0 ? &count->ends : t->near_tie ? &count->ties : &count->claims;
 		(*kind)++;
 		if (!ok)

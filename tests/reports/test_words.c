@@ -63,10 +63,13 @@ static void test_plan_words(void **state)
 	plan.pipeline_schedule = PIPELINE_INTERLEAVED;
 	assert_strategy(fixture, &plan, ", interleaved): blocks split over 4 ");
 	plan.mesh = (struct mesh){2, 8, 1, 1, 1, 8};
+	plan.expert_tensor = 1;
 	plan.strategy = STRATEGY_HYBRID_SHARD;
 	assert_strategy(fixture, &plan, ": experts split over 8 ");
-	assert_strategy(fixture, &plan, ", each part sharded over 8");
+	assert_strategy(fixture, &plan, ", each part sharded over 8 (experts no further)");
 	assert_strategy(fixture, &plan, ", 2 copies");
+	plan.mesh.shard = 32;
+	assert_strategy(fixture, &plan, ", each part sharded over 32 (experts over 4), 2 copies");
 }
 
 /* Runs are for typing: people get sentences. */
