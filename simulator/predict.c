@@ -232,18 +232,23 @@ static bool has_pools(const struct engine *engine)
 	       runtime_of(engine->schedule->plan.runtime)->caching_allocator;
 }
 
-/* Places are laid out for any timing that the schedule allows, and leave holes: on an H100 six
- * plans took 0 to 1.2 % more than their peak. */
-#define PLACES_WASTE 0.015
-
-/* The bytes that a rank of a runtime without pools takes for its buffers. On a GPU the kernels
- * beside the compute stream have a workspace that is not a buffer of the schedule. */
-static int64_t taken_bytes(const struct engine *engine, int64_t peak)
+/* Fills the bytes that a rank of a runtime without pools takes for its buffers. On a GPU places are
+ * laid out for any timing that the schedule allows, and leave holes; and the kernels beside the
+ * compute stream have a workspace that is not a buffer of the schedule. With more than `enough`
+ * bytes in use no place is looked for. */
+static void fill_places(const struct finished *finished, int64_t enough, struct arena *scratch,
+	struct prediction *p)
 {
+	const struct engine *engine = finished->engine;
+	int64_t workspace = runtime_of(engine->schedule->plan.runtime)->workspace_bytes;
+
 	if (engine->topology->device.kind != DEVICE_GPU)
-		return peak;
-	return peak + (int64_t)(PLACES_WASTE * (double)peak) +
-	       runtime_of(engine->schedule->plan.runtime)->workspace_bytes;
+		return;
+	p->places_bytes = p->peak_allocated_bytes;
+	if (!finished->is_light && p->peak_allocated_bytes + workspace <= enough)
+		p->places_bytes = max_i64(
+			p->places_bytes, places_of_class(engine->schedule, engine->class, scratch));
+	p->peak_reserved_bytes = p->places_bytes + workspace;
 }
 
 /* Does the class surely exceed its limit? The bytes in use without a limit are needed, unless only
@@ -337,7 +342,8 @@ static void fill_memory(const struct finished *finished, const struct simulation
 	} else if (has_pools(engine) && !finished->is_light) {
 		fill_pools(engine, options, room, scratch, prediction);
 	} else {
-		prediction->peak_reserved_bytes = taken_bytes(engine, peaks->peak_bytes);
+		bool only_fits = options->memory == MEMORY_FITS;
+		fill_places(finished, only_fits ? room : INT64_MAX, scratch, prediction);
 		prediction->fits = prediction->peak_reserved_bytes <= room ? FITS_YES : FITS_NO;
 	}
 	fill_peaks(engine, peaks, fixed, arena, prediction);

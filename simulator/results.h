@@ -34,6 +34,10 @@ struct exposure_meter {
 void exposure_init(struct exposure_meter *meter, struct engine *engine);
 struct exposed exposure_finish(struct exposure_meter *meter);
 
+/* places.c: the bytes of the places that a runtime without an allocator gives the buffers of a
+ * class on a GPU. */
+int64_t places_of_class(const struct schedule *schedule, int class, struct arena *arena);
+
 /* Results that all classes of a run share. */
 struct common {
 	double recomputed; /* FLOPs of a rank's recomputation, the mean over classes */
@@ -56,7 +60,7 @@ struct finished {
 	const struct prediction *unlimited;
 	double retries;
 	struct reserved held;
-	bool is_light; /* the allocator is not followed, because another class needs more memory */
+	bool is_light; /* neither allocator nor places are followed: another class needs more */
 };
 
 /* predict.c: fills the prediction except for the schedule's digest, which the caller fills.

@@ -94,7 +94,7 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 {
 	char *scalars, *on_host, *workspace, *sums;
 
-	addresses_make(d->program, &d->arena, &d->addresses);
+	schedule_addresses(d->program, &d->arena, &d->addresses);
 	if (!make_arena(d, error) ||
 		!device_allocate(
 			d, KERNELS_WORKSPACE_BYTES, "a kernel workspace", &workspace, error) ||

@@ -440,7 +440,7 @@ static bool run_here(struct interpreter *in, int index, struct error *error)
 }
 
 /* Enqueued on the device. What the operation gives back can be used again at once: the device's
- * placement gives two buffers one address only where the schedule orders them (memory/placement.h).
+ * placement gives two buffers one address only where the schedule orders them.
  */
 static bool enqueue(struct interpreter *in, int index, struct error *error)
 {

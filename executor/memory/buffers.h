@@ -8,7 +8,7 @@
 #define EXECUTOR_MEMORY_BUFFERS_H
 
 #include "executor/memory/heap.h"
-#include "executor/memory/placement.h"
+#include "schedule/memory/memory.h"
 #include "schedule/schedule.h"
 
 struct buffers {

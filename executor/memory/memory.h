@@ -1,11 +1,10 @@
-/* The memory of a rank: heaps, the buffers of a schedule in them, their places on a device, and a
- * check for undeclared allocations. */
+/* The memory of a rank: heaps, the buffers of a schedule in them, and a check for undeclared
+ * allocations. */
 #ifndef EXECUTOR_MEMORY_H
 #define EXECUTOR_MEMORY_H
 
 #include "executor/memory/buffers.h"
 #include "executor/memory/heap.h"
-#include "executor/memory/placement.h"
 
 /* --- allocation_hook.c: allocations that no schedule declared, between two calls: malloc and its
  * relatives, and mmap, of every library in the process.

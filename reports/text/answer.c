@@ -270,7 +270,7 @@ void add_answer_figures(const struct prediction *prediction, struct text *text)
 			format_bytes(limit, (double)prediction->memory_limit_bytes));
 	/* The allocator's free blocks are part of what is reserved, and serve later requests. */
 	double cached =
-		(double)(prediction->peak_reserved_bytes - prediction->peak_allocated_bytes);
+		(double)(prediction->peak_memory_bytes - prediction_needed_bytes(prediction));
 	if (cached > 0.02 * (double)prediction->memory_limit_bytes)
 		text_printf(text, " (%s of it cached)", format_bytes(buffer, cached));
 	text_printf(text, ", %s of communication exposed",

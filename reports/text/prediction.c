@@ -28,13 +28,15 @@ static void overhead_rows(const struct prediction *prediction, struct grid *grid
 	double workspace =
 		(double)prediction->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD] - outside - cached;
 	double nccl = (double)prediction->communicator_bytes;
+	const char *unused = prediction->places_bytes > 0 ? "  of it holes between places"
+							  : "  of it reserved, unused";
 	const struct {
 		const char *name;
 		double bytes;
 	} rows[] = {
 		{nccl > 0 ? "  of it CUDA context, libraries" : "  of it context, libraries, NCCL",
 			outside - nccl},
-		{"  of it buffers of NCCL", nccl}, {"  of it reserved, unused", cached},
+		{"  of it buffers of NCCL", nccl}, {unused, cached},
 		{"  of it workspace of kernels", workspace}};
 
 	if (cached <= 0 && workspace <= 0 && nccl <= 0)

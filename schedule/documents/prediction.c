@@ -36,6 +36,8 @@ static const struct field peak_fields[] = {COUNT(peak_allocated_bytes, "peak_all
 	FIELD_INT(struct prediction, peak_active_bytes, "peak_active_bytes",
 		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	COUNT(peak_reserved_bytes, "peak_reserved_bytes"),
+	FIELD_INT(struct prediction, places_bytes, "places_bytes",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	IF_KNOWN(allocator_retries, "allocator_retries"),
 	FIELD_INT(struct prediction, peak_memory_bytes, "peak_memory_bytes",
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
@@ -63,6 +65,8 @@ static const struct field host_usage_fields[] = {COUNT(host_memory_bytes, "host_
 
 int64_t prediction_needed_bytes(const struct prediction *prediction)
 {
+	if (prediction->places_bytes > 0)
+		return prediction->peak_memory_bytes;
 	return prediction->peak_memory_bytes - prediction->peak_reserved_bytes +
 	       prediction->peak_allocated_bytes;
 }

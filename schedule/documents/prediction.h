@@ -69,6 +69,8 @@ struct prediction {
 	int64_t peak_active_bytes;    /* blocks of the allocator, in the order in which the host
 				       * issues: taken, or given and still waited for */
 	int64_t peak_reserved_bytes;
+	int64_t places_bytes;           /* of peak_reserved_bytes, the places that buffers have from
+					 * the first step on; 0: they have none */
 	int64_t peak_memory_bytes;      /* peak_allocated_bytes + runtime_overhead at the peak */
 	int64_t peak_wanted_bytes;      /* of a plan that is tight: what peak_memory_bytes would be
 					 * with room for all; 0: that is the peak */

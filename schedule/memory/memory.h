@@ -1,5 +1,5 @@
-/* Memory of a schedule: the ledger, what lies outside of all buffers, and what lives between steps.
- */
+/* Memory of a schedule: the ledger, places on a device, what lies outside of all buffers, and what
+ * lives between steps. */
 #ifndef SCHEDULE_MEMORY_H
 #define SCHEDULE_MEMORY_H
 
@@ -16,6 +16,23 @@ struct ledger {
 };
 void schedule_ledger(
 	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger);
+
+/* Where the buffers of a program lie on a device, for a runtime without an allocator: one place
+ * each, the same in every step, decided before the first one.
+ *
+ * Two buffers may share bytes only where the schedule orders them: the operation that gives one
+ * back happens before the operation that takes the other. Then nothing has to be asked while a step
+ * runs, no address changes from step to step, and an address is never reused too early however far
+ * the host runs ahead of the device. */
+enum { PLACEMENT_ALIGNMENT = 256 };
+struct addresses {
+	const int64_t *offsets;           /* [n_buffers], in the tier of the buffer */
+	int64_t device_bytes, host_bytes; /* of the tiers */
+};
+/* Arrays come from `arena`. Largest buffers first, each as low as it goes. The program has no
+ * loops. */
+void schedule_addresses(
+	const struct program *program, struct arena *arena, struct addresses *addresses);
 
 /* The bytes of a rank in no buffer of the schedule: those of the topology, else those of the
  * runtime. On CPU devices they are only those of the process. */

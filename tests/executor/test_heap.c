@@ -5,7 +5,6 @@
 
 #include "executor/compute/random.h"
 #include "executor/memory/heap.h"
-#include "executor/memory/placement.h"
 #include "kernels/plain/plain.h"
 #include "schedule/memory/memory.h"
 
@@ -174,7 +173,7 @@ static void gradients_share_places(void **state)
 			"seq_len=64 activation_checkpointing=full strategy=%s", strategies[i]);
 		run_plan(&run, "gpt2-124m", 4, options);
 		schedule_ledger(run.schedule, 0, &run.arena, &ledger);
-		addresses_make(&run.schedule->programs[0], &run.arena, &addresses);
+		schedule_addresses(&run.schedule->programs[0], &run.arena, &addresses);
 		assert_in_range(addresses.device_bytes, ledger.peak_bytes,
 			ledger.peak_bytes + gradient_bytes(&run.schedule->programs[0]));
 		run_finish(&run);

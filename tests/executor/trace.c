@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor/memory/placement.h"
+#include "schedule/memory/memory.h"
 
 enum { MOST_RANKS = 16, EVENTS_OF_DEVICE_TRANSPORT = 4 };
 
@@ -481,7 +481,7 @@ bool trace_follows(const struct trace *trace, const struct schedule *schedule, b
 
 	*counts = (struct trace_counts){0};
 	said[0] = '\0';
-	addresses_make(c.program, &c.arena, &c.addresses);
+	schedule_addresses(c.program, &c.arena, &c.addresses);
 	for (int i = 0; i < trace->n && ok; i++) {
 		const struct trace_line *line = &trace->lines[i];
 		struct rank *r = rank_of(&c, line->thread);

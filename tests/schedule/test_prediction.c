@@ -35,6 +35,7 @@ static struct prediction sample(void)
 		.model_states_optimizer_state = 13,
 		.peak_allocated_bytes = 9007199254740993, /* no double has it */
 		.peak_active_bytes = 14,
+		.places_bytes = 15,
 		.peak_reserved_bytes = 15,
 		.peak_memory_bytes = 16,
 		.ledger_peak_bytes = 17,
@@ -115,6 +116,7 @@ static void assert_same_prediction(const struct prediction *a, const struct pred
 	SAME(model_states_optimizer_state);
 	SAME(peak_allocated_bytes);
 	SAME(peak_active_bytes);
+	SAME(places_bytes);
 	SAME(peak_reserved_bytes);
 	SAME(peak_memory_bytes);
 	SAME(allocator_retries);

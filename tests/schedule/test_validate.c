@@ -2,6 +2,7 @@
  * does. Damage of other kinds: test_damage.c. */
 #include "damage.h"
 #include "oracle.h"
+#include "schedule/memory/memory.h"
 #include "support.h"
 #include "tests/sampled.h"
 
@@ -195,6 +196,74 @@ static void test_gradients_pending(void **state)
 	assert_int_equal(seen[3], 0);
 }
 
+/* --- places --------------------------------------------------------------------------------------
+ */
+
+struct placed {
+	int64_t at, bytes;
+	int take, give;
+	bool host;
+};
+
+static void find_placed(const struct program *p, struct arena *arena, struct placed *placed)
+{
+	struct addresses addresses;
+	schedule_addresses(p, arena, &addresses);
+	for (int b = 0; b < p->n_buffers; b++) {
+		const struct buffer *buffer = &p->buffers[b];
+		bool host = buffer_in_host(buffer);
+		placed[b] = (struct placed){addresses.offsets[b], buffer->bytes, -1, -1, host};
+		assert_true(addresses.offsets[b] + buffer->bytes <=
+			    (host ? addresses.host_bytes : addresses.device_bytes));
+	}
+	for (int i = 0; i < p->n_ops; i++) {
+		for (int k = 0; k < p->ops[i].takes.count; k++)
+			placed[slice_of(p, p->ops[i].takes)[k]].take = i;
+		for (int k = 0; k < p->ops[i].gives.count; k++)
+			placed[slice_of(p, p->ops[i].gives)[k]].give = i;
+	}
+}
+
+static bool follows(const struct oracle *oracle, const struct placed *a, const struct placed *b)
+{
+	return a->give >= 0 && b->take >= 0 && a->take >= 0 && b->give >= 0 &&
+	       oracle_before(oracle, a->give, b->take);
+}
+
+/* Bytes of two buffers, of which neither is surely gone before the other comes, are apart. Some of
+ * the others share theirs. */
+static void test_places(void **state)
+{
+	(void)state;
+	uint64_t seed = 2718;
+	int shared = 0;
+	struct oracle oracle = {0};
+	for (int round = 0; round < SAMPLED(1000); round++) {
+		struct arena arena = {0};
+		struct sample sample = random_sample(&arena, &seed);
+		const struct program *p = &sample.schedule->programs[0];
+		struct placed *placed = ARENA_ARRAY(&arena, struct placed, p->n_buffers + 1);
+		if (p->n_ops <= 200) {
+			oracle_build(&oracle, p);
+			find_placed(p, &arena, placed);
+		}
+		for (int b = 0; b < p->n_buffers && p->n_ops <= 200; b++)
+			for (int a = 0; a < b; a++) {
+				const struct placed *one = &placed[a], *other = &placed[b];
+				if (one->host != other->host || one->bytes == 0 ||
+					other->bytes == 0 || one->at + one->bytes <= other->at ||
+					other->at + other->bytes <= one->at)
+					continue;
+				assert_true(follows(&oracle, one, other) ||
+					    follows(&oracle, other, one));
+				shared++;
+			}
+		arena_finish(&arena);
+	}
+	oracle_finish(&oracle);
+	assert_true(shared > SAMPLED(10000));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -202,6 +271,7 @@ int main(void)
 		cmocka_unit_test(test_other_orders),
 		cmocka_unit_test(test_random_plans),
 		cmocka_unit_test(test_gradients_pending),
+		cmocka_unit_test(test_places),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,8 +102,8 @@ static void test_pools_peak_apart(void **state)
 	s.schedule.plan.runtime = RUNTIME_SHARDPLAN;
 	sketch_run(&s);
 	int64_t workspace = runtime_of(RUNTIME_SHARDPLAN)->workspace_bytes;
-	assert_in_range(p->peak_reserved_bytes - workspace, 300 * UNIT * 1012 / 1000,
-		300 * UNIT * 1015 / 1000);
+	assert_int_equal(p->peak_reserved_bytes - workspace, 300 * UNIT);
+	assert_int_equal(p->places_bytes, 300 * UNIT);
 	assert_int_equal(p->fits, FITS_YES);
 	assert_int_equal(sum(p->memory_at_peak), p->peak_memory_bytes);
 	int64_t limit = s.topology.device.memory_bytes;

@@ -1,7 +1,8 @@
-#include "executor/memory/placement.h"
-
+/* Where the buffers of a program lie on a device. */
 #include <stdlib.h>
 #include <string.h>
+
+#include "schedule/memory/memory.h"
 
 /* --- order --- */
 
@@ -63,18 +64,27 @@ static bool happens_before(const struct happens_before *order, int first, int th
 
 struct lifetime {
 	int buffer;
-	int take, give; /* operations; -1 if resident */
+	int take, give; /* operations; -1: none, it keeps its place to itself */
 	int64_t bytes;
 	bool host;
 };
 
+/* Buffers that begin at the same offset, so that no two of them are there at once: each is given
+ * back before the next one is taken. Empty: buffers beside each other that keep their places. */
+struct slot {
+	int64_t start, end; /* of the longest */
+	struct lifetime *chain;
+	int n, room;
+};
+
 struct placer {
+	struct arena *arena;
 	struct happens_before order;
-	struct lifetime *all;
+	struct lifetime *all; /* the largest first */
 	int n;
-	int *placed, n_placed; /* buffers of the tier, by offset */
-	int64_t *offsets;
-	const struct lifetime *of; /* [buffer] */
+	struct slot *slots; /* by offset */
+	int n_slots;
+	int64_t *offsets; /* [buffer] */
 };
 
 static void find_lifetimes(const struct program *program, struct lifetime *all)
@@ -97,12 +107,9 @@ static void find_lifetimes(const struct program *program, struct lifetime *all)
 	}
 }
 
-static bool may_share(
-	const struct happens_before *order, const struct lifetime *a, const struct lifetime *b)
+static bool stays(const struct lifetime *life)
 {
-	if (a->take < 0 || b->take < 0 || a->give < 0 || b->give < 0)
-		return false;
-	return happens_before(order, a->give, b->take) || happens_before(order, b->give, a->take);
+	return life->take < 0 || life->give < 0;
 }
 
 /* Sorts the largest first, and of equals the one taken first. */
@@ -117,28 +124,97 @@ static int by_size(const void *left, const void *right)
 	return a->buffer - b->buffer;
 }
 
+/* The first of a chain that is taken after an operation. */
+static int first_after(const struct slot *slot, int op)
+{
+	int from = 0, to = slot->n;
+
+	while (from < to) {
+		int middle = (from + to) / 2;
+		if (slot->chain[middle].take > op)
+			to = middle;
+		else
+			from = middle + 1;
+	}
+	return from;
+}
+
+/* The end of the bytes of a slot that the buffer may not share; 0: it may share all of them. Those
+ * that it may not share are neighbours in the chain. */
+static int64_t end_of_others(
+	const struct placer *p, const struct slot *slot, const struct lifetime *life)
+{
+	int next = first_after(slot, life->take);
+	int64_t bytes = 0;
+
+	if (slot->n == 0 || stays(life))
+		return slot->end;
+	for (int i = next - 1; i >= 0; i--) {
+		if (happens_before(&p->order, slot->chain[i].give, life->take))
+			break;
+		bytes = max_i64(bytes, slot->chain[i].bytes);
+	}
+	for (int i = next; i < slot->n; i++) {
+		if (happens_before(&p->order, life->give, slot->chain[i].take))
+			break;
+		bytes = max_i64(bytes, slot->chain[i].bytes);
+	}
+	return bytes > 0 ? slot->start + bytes : 0;
+}
+
 /* Finds the lowest offset at which the buffer overlaps none with which it may not share. */
-static void place(struct placer *p, const struct lifetime *life)
+static int64_t lowest(const struct placer *p, const struct lifetime *life)
 {
 	int64_t at = 0;
-	int position = p->n_placed;
 
-	for (int i = 0; i < p->n_placed; i++) {
-		const struct lifetime *other = &p->of[p->placed[i]];
-		int64_t start = p->offsets[other->buffer];
+	for (int i = 0; i < p->n_slots && p->slots[i].start < at + life->bytes; i++)
+		if (p->slots[i].end > at)
+			at = max_i64(at, end_of_others(p, &p->slots[i], life));
+	return at;
+}
 
-		if (may_share(&p->order, life, other))
-			continue;
-		if (start >= at + life->bytes)
-			break;
-		at = max_i64(at, start + other->bytes);
+static void add_slot(struct placer *p, int position, int64_t at)
+{
+	memmove(p->slots + position + 1, p->slots + position,
+		(size_t)(p->n_slots - position) * sizeof(*p->slots));
+	p->slots[position] = (struct slot){.start = at, .end = at};
+	p->n_slots++;
+}
+
+static void add_to_chain(struct slot *slot, const struct lifetime *life, struct arena *arena)
+{
+	int position = first_after(slot, life->take);
+
+	if (slot->n == slot->room) {
+		struct lifetime *old = slot->chain;
+		slot->room = slot->room > 0 ? 2 * slot->room : 1;
+		slot->chain = ARENA_ARRAY(arena, struct lifetime, slot->room);
+		if (slot->n > 0)
+			memcpy(slot->chain, old, (size_t)slot->n * sizeof(*old));
 	}
-	while (position > 0 && p->offsets[p->placed[position - 1]] > at)
+	memmove(slot->chain + position + 1, slot->chain + position,
+		(size_t)(slot->n - position) * sizeof(*life));
+	slot->chain[position] = *life;
+	slot->n++;
+}
+
+static void place(struct placer *p, const struct lifetime *life)
+{
+	int64_t at = lowest(p, life);
+	int position = p->n_slots;
+
+	while (position > 0 && p->slots[position - 1].start >= at)
 		position--;
-	memmove(p->placed + position + 1, p->placed + position,
-		(size_t)(p->n_placed - position) * sizeof(int));
-	p->placed[position] = life->buffer;
-	p->n_placed++;
+	bool beside =
+		position > 0 && p->slots[position - 1].n == 0 && p->slots[position - 1].end == at;
+	if (stays(life) && beside)
+		position--;
+	else if (position == p->n_slots || p->slots[position].start != at)
+		add_slot(p, position, at);
+	struct slot *slot = &p->slots[position];
+	slot->end = max_i64(slot->end, at + life->bytes);
+	if (!stays(life))
+		add_to_chain(slot, life, p->arena);
 	p->offsets[life->buffer] = at;
 }
 
@@ -146,7 +222,7 @@ static int64_t place_tier(struct placer *p, bool host)
 {
 	int64_t end = 0;
 
-	p->n_placed = 0;
+	p->n_slots = 0;
 	for (int i = 0; i < p->n; i++) {
 		const struct lifetime *life = &p->all[i];
 
@@ -158,19 +234,18 @@ static int64_t place_tier(struct placer *p, bool host)
 	return end;
 }
 
-void addresses_make(const struct program *program, struct arena *arena, struct addresses *addresses)
+void schedule_addresses(
+	const struct program *program, struct arena *arena, struct addresses *addresses)
 {
 	int n = program->n_buffers;
-	struct lifetime *of = ARENA_ARRAY(arena, struct lifetime, n + 1);
-	struct placer p = {.n = n,
+	struct placer p = {.arena = arena,
+		.n = n,
 		.all = ARENA_ARRAY(arena, struct lifetime, n + 1),
-		.placed = ARENA_ARRAY(arena, int, n + 1),
-		.offsets = ARENA_ARRAY(arena, int64_t, n + 1),
-		.of = of};
+		.slots = ARENA_ARRAY(arena, struct slot, n + 1),
+		.offsets = ARENA_ARRAY(arena, int64_t, n + 1)};
 
 	happens_before_make(program, arena, &p.order);
-	find_lifetimes(program, of);
-	memcpy(p.all, of, (size_t)n * sizeof(*of));
+	find_lifetimes(program, p.all);
 	qsort(p.all, (size_t)n, sizeof(*p.all), by_size);
 	addresses->device_bytes = place_tier(&p, false);
 	addresses->host_bytes = place_tier(&p, true);
