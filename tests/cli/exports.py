@@ -230,11 +230,11 @@ class Exports(contract.Case):
         self.assertEqual(json.loads(result.out)['plan']['param_dtype'], 'fp32')
 
     def test_a_value_that_a_target_cannot_say_is_refused(self):
-        result = self.box.run('plan', 'llama-2-7b', '2xdgx-h100', '--for', 'torchtitan',
-                              '--wrap', 'model')
-        self.assertEqual(result.code, 2)
-        self.assertIn('--wrap model: torchtitan cannot say that; use block+embedding+head',
-                      result.err)
+        for target, typed, use in (('torchtitan', ('--wrap', 'model'), 'block+embedding+head'),
+                                   ('megatron-torch-fsdp2', ('--compile', 'on'), 'off')):
+            result = self.box.run('plan', 'llama-2-7b', '2xdgx-h100', '--for', target, *typed)
+            self.assertEqual(result.code, 2)
+            self.assertIn(f'{" ".join(typed)}: {target} cannot say that; use {use}', result.err)
 
     def test_nanotron_s_environment(self):
         """Its layers assert the variable when communication runs beside products."""

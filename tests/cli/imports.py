@@ -99,6 +99,8 @@ class Models(Case):
         self.write_json('t5/config.json', T5)
         self.good('predict', 't5', '2xdgx-a100-80gb', '--strategy', 'FULL_SHARD',
                   '--activation-checkpointing', 'full')
+        self.fails(2, '--attention flash3: its kernels add no bias to the scores',
+                   'predict', 't5', 'dgx-h100', '--attention', 'flash3')
 
     def test_part_of_a_wrapper_is_said(self):
         self.write_json('w/config.json', {'model_type': 'wrapper', 'text_config': LLAMA})
