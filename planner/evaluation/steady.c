@@ -129,8 +129,9 @@ bool steady_has_settled(const struct short_list *list, const struct schedule *sc
 	int first = program->rounds.first, length = program->rounds.n;
 	double later = spans[first + length].start - spans[first].start;
 	double step = spans[program->n_ops - 1].end;
-	int compared = 0;
-	for (int i = first; i + length < program->n_ops && i < first + length; i++) {
+	int n = program->n_ops - first - length, compared = 0;
+	n = n < length ? n : length;
+	for (int i = first + n / 2; i < first + n; i++) {
 		if (!is_same_op(&program->ops[i], &program->ops[i + length], list->round))
 			continue;
 		if (!is_as_late(spans[i].end, spans[i + length].end, later, step))

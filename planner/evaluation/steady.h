@@ -19,8 +19,9 @@ bool steady_may_run_all(const struct plan *plan);
  * equal. `simulation` must have spans. */
 bool steady_is(const struct short_list *list, const struct schedule *schedule,
 	const struct simulation *simulation);
-/* Does the class with the most work do all of a round one round later? Then a round takes that
- * long, although other classes have not settled. `simulation` must have spans. */
+/* Does the class with the most work do the later half of a round one round later? Then a round
+ * takes that long, although other classes have not settled, and messages to them took longer when
+ * it began. `simulation` must have spans. */
 bool steady_has_settled(const struct short_list *list, const struct schedule *schedule,
 	const struct simulation *simulation);
 /* Makes the step longer by a factor. */
