@@ -52,11 +52,10 @@ static void happens_before_make(
 	}
 }
 
-/* True when `first` has finished before `then` starts. */
-static bool happens_before(const struct happens_before *order, int first, int then)
+/* True when `first`, an operation of `stream`, has finished before `then` starts. */
+static inline bool happens_before(
+	const struct happens_before *order, int first, enum stream stream, int then)
 {
-	enum stream stream = order->program->ops[first].stream;
-
 	return first != then && order->clocks[then][stream] >= first;
 }
 
@@ -65,6 +64,7 @@ static bool happens_before(const struct happens_before *order, int first, int th
 struct lifetime {
 	int buffer;
 	int take, give; /* operations; -1: none, it keeps its place to itself */
+	enum stream given_on;
 	int64_t bytes;
 	bool host;
 };
@@ -102,8 +102,10 @@ static void find_lifetimes(const struct program *program, struct lifetime *all)
 
 		for (int k = 0; k < program->ops[i].takes.count; k++)
 			all[takes[k]].take = i;
-		for (int k = 0; k < program->ops[i].gives.count; k++)
+		for (int k = 0; k < program->ops[i].gives.count; k++) {
 			all[gives[k]].give = i;
+			all[gives[k]].given_on = program->ops[i].stream;
+		}
 	}
 }
 
@@ -144,18 +146,19 @@ static int first_after(const struct slot *slot, int op)
 static int64_t end_of_others(
 	const struct placer *p, const struct slot *slot, const struct lifetime *life)
 {
-	int next = first_after(slot, life->take);
 	int64_t bytes = 0;
 
 	if (slot->n == 0 || stays(life))
 		return slot->end;
+	int next = first_after(slot, life->take);
 	for (int i = next - 1; i >= 0; i--) {
-		if (happens_before(&p->order, slot->chain[i].give, life->take))
+		const struct lifetime *before = &slot->chain[i];
+		if (happens_before(&p->order, before->give, before->given_on, life->take))
 			break;
 		bytes = max_i64(bytes, slot->chain[i].bytes);
 	}
 	for (int i = next; i < slot->n; i++) {
-		if (happens_before(&p->order, life->give, slot->chain[i].take))
+		if (happens_before(&p->order, life->give, life->given_on, slot->chain[i].take))
 			break;
 		bytes = max_i64(bytes, slot->chain[i].bytes);
 	}
