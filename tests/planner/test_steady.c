@@ -242,17 +242,19 @@ static void test_slow_host(void **state)
 }
 
 /* Too long lists to be looked at whole, treated as steady before they are: of stages with equal and
- * with unequal work, and of stages of which none has settled. */
+ * with unequal work, of stages that wait less and less for the first one, and of stages of which
+ * none has settled. */
 static void test_treated_as_steady(void **state)
 {
 	static const struct {
-		const char *model, *topology, *runtime, *method, *expert, *checkpointing;
+		const char *model, *topology, *runtime, *method, *expert, *stages, *checkpointing;
 		double off;
 	} cases[] = {
-		{"llama-3-70b", "32xdgx-h100", "megatron", "ring", "1", "none", 1e-9},
-		{"llama-3-70b", "32xdgx-h100", "megatron", "all-gather", "1", "none", 1e-9},
-		{"deepseek-v3", "128xdgx-h100", "megatron", NULL, "8", "full", 1e-9},
-		{"llama-3-405b", "64xdgx-h100", "pytorch-fsdp2", NULL, "1", "full", 1e-5},
+		{"llama-3-70b", "32xdgx-h100", "megatron", "ring", "1", "2", "none", 1e-9},
+		{"llama-3-70b", "32xdgx-h100", "megatron", "all-gather", "1", "2", "none", 1e-9},
+		{"deepseek-v3", "128xdgx-h100", "megatron", NULL, "8", "2", "full", 1e-9},
+		{"llama-3.1-405b", "256xdgx-h100", "megatron", "ring", "1", "4", "none", 1e-9},
+		{"llama-3-405b", "64xdgx-h100", "pytorch-fsdp2", NULL, "1", "8", "full", 1e-5},
 	};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
@@ -266,9 +268,10 @@ static void test_treated_as_steady(void **state)
 		SET_CHOICES(&question, &arena, "runtime", cases[i].runtime, "strategy",
 			torch ? "SHARD_GRAD_OP" : "ZERO_1", "pipeline", "16", "pipeline_schedule",
 			"interleaved", "expert", cases[i].expert, "activation_checkpointing",
-			cases[i].checkpointing, "grad_accum", "112");
+			cases[i].checkpointing, "grad_accum", "112", "seq_len", "8192",
+			"virtual_stages", cases[i].stages);
 		if (torch)
-			SET_CHOICES(&question, &arena, "tensor", "4", "virtual_stages", "8");
+			SET_CHOICES(&question, &arena, "tensor", "4");
 		if (cases[i].method != NULL)
 			SET_CHOICES(&question, &arena, "tensor", "8", "context", "2",
 				"context_method", cases[i].method);
@@ -277,7 +280,7 @@ static void test_treated_as_steady(void **state)
 		struct prediction found = predicted(&evaluator, &plan);
 		struct prediction all = whole_class(&question, &plan, found.rank_class, &arena);
 		expect_time(&plan, &found, &all, cases[i].off);
-		expect_parts(&found, &all, 2e-3);
+		expect_parts(&found, &all, 5e-3);
 		evaluator_finish(&evaluator);
 		arena_finish(&arena);
 	}
