@@ -163,7 +163,7 @@ static bool judge_time(struct evaluator *evaluator, struct question *question,
 	struct prediction found = predicted(evaluator, plan);
 	struct prediction all = whole_class(question, plan, found.rank_class, arena);
 	expect_time(plan, &found, &all, 1e-9);
-	expect_parts(&found, &all, 5e-3);
+	expect_parts(&found, &all, 3e-3);
 	return true;
 }
 
@@ -280,7 +280,7 @@ static void test_treated_as_steady(void **state)
 		struct prediction found = predicted(&evaluator, &plan);
 		struct prediction all = whole_class(&question, &plan, found.rank_class, &arena);
 		expect_time(&plan, &found, &all, cases[i].off);
-		expect_parts(&found, &all, 5e-3);
+		expect_parts(&found, &all, 3e-3);
 		evaluator_finish(&evaluator);
 		arena_finish(&arena);
 	}
