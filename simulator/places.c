@@ -3,8 +3,9 @@
 #include "schedule/schedule.h"
 #include "simulator/results.h"
 
-/* So many micro-batches for each pipeline rank have places as high as any more of them: 13 plans of
- * 4 to 32 micro-batches take 0.1 % less to 0.4 % more. */
+/* So many micro-batches for each pipeline rank have places about as high as any more of them: of
+ * 285 plans eight take at most 1.0 % more and 0.2 % less. Not so without the limiter, where nothing
+ * orders what one micro-batch gathers behind another. */
 enum { LISTED = 3 };
 
 /* The plan with so few micro-batches that its list is short. All those of GPipe are there at once.
@@ -13,7 +14,7 @@ static struct plan listed_plan(const struct plan *plan)
 {
 	int64_t n = LISTED * max_i64(plan->mesh.pipeline, 1);
 
-	if (plan->grad_accum <= n ||
+	if (plan->grad_accum <= n || !plan->limit_all_gathers ||
 		(plan->mesh.pipeline > 1 && plan->pipeline_schedule == PIPELINE_GPIPE))
 		return *plan;
 	return plan_with_micro_batches(plan, n);

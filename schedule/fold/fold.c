@@ -128,10 +128,10 @@ static struct kept kept_by(const struct plan *plan)
 }
 
 /* Our compute also waits for the gradient of the third unit before. Under NO_SHARD gradients stay,
- * unless they are cast or added to earlier ones. */
+ * unless they are cast, added to earlier ones or offloaded. */
 static bool limits_gradients(const struct plan *plan)
 {
-	bool leave = strategy_shards(plan->strategy) ||
+	bool leave = strategy_shards(plan->strategy) || plan_offloads_any(plan) ||
 		     plan_gradient_dtype(plan) != plan_gradient_shard_dtype(plan) ||
 		     (plan->sync_each_micro_batch && plan->grad_accum > 1);
 	return runtime_of(plan->runtime)->limits_gradients && leave &&
@@ -148,6 +148,9 @@ static struct schedule *fold_or_build(struct arena *arena, const struct plan *pl
 	if (limits_gradients(plan)) {
 		tries[0].tail = tries[0].head > 1 ? 3 : 4;
 		tries[1].tail = 4; /* where the last block is not as others */
+		/* The last reduction of all waits for the copies of the first blocks. */
+		if (plan_offloads_any(plan))
+			tries[0].head = tries[1].head = 3;
 	}
 	for (int i = 0; i < COUNT_OF(tries); i++) {
 		struct schedule *schedule = fold(arena, plan, model, topology, tries[i], lists);

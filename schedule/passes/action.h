@@ -96,12 +96,12 @@
 	X(COPY_IN, CAST_GRADIENTS, COMPUTE, NOTHING, NOTHING)                                      \
 	/* of leaves of which tensor ranks have other tokens, or other heads */                    \
 	X(REDUCE_STREAM, ALL_REDUCE, REDUCE, REDUCED, COMPUTE)                                     \
-	X(SCATTER, REDUCE_SCATTER, REDUCE, SCATTERED, COMPUTE)                                     \
+	X(SCATTER, REDUCE_SCATTER, REDUCE, SCATTERED, COMPUTE, GRADIENTS_GONE, ADDED)              \
 	/* FSDP2's partial_reduce_output */                                                        \
 	X(KEEP_PARTIAL, ACCUMULATE_GRADIENTS, REDUCE, NOTHING, NOTHING)                            \
 	X(ADD_PARTIAL, ACCUMULATE_GRADIENTS, REDUCE, NOTHING, NOTHING)                             \
 	X(REDUCE_REPLICAS, ALL_REDUCE, REDUCE, REDUCED, COMPUTE, REDUCE)                           \
-	X(ACCUMULATE, ACCUMULATE_GRADIENTS, REDUCE, REDUCED, REDUCED)                              \
+	X(ACCUMULATE, ACCUMULATE_GRADIENTS, REDUCE, ADDED, REDUCED)                                \
 	X(END_BACKWARD, END_BACKWARD, COMPUTE, NOTHING, REDUCTIONS)                                \
 	X(UNSTAGE, COPY_D2H, REDUCE, REDUCED, REDUCED) /* offload: the reduced gradient leaves */  \
 	X(ADD_ON_HOST, ACCUMULATE_GRADIENTS, HOST, REDUCED, REDUCED)                               \

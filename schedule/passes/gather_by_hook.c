@@ -33,13 +33,15 @@ static struct action of_unit(const struct hooks *hooks, enum action_kind kind, i
 	return action;
 }
 
-/* NO_SHARD under mixed precision gathers nothing, but makes a low-precision copy of the unit. */
+/* NO_SHARD under mixed precision gathers nothing, but makes a low-precision copy of the unit. Only
+ * our runtime limits how many there are (pass_limit). */
 static void copy_whole(struct hooks *hooks, int unit, int cause)
 {
 	struct gathered *state = &hooks->units[unit];
 	if (!hooks->step->method.casts || state->is_whole || unit_is_offloaded(hooks->step, unit) ||
 		!unit_is_trained(hooks->step, unit))
 		return;
+	action_add(hooks->step, of_unit(hooks, ACTION_LIMIT, unit, cause));
 	action_add(hooks->step, of_unit(hooks, ACTION_COPY_WHOLE, unit, cause));
 	state->is_whole = true;
 }

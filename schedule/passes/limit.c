@@ -74,6 +74,12 @@ static int last_on(const struct step *step, enum stream stream, int before)
 	return op;
 }
 
+/* FSDP1 limits what it gathers, our runtime also the copies of NO_SHARD. */
+static bool is_limited(const struct step *step)
+{
+	return step->method.shards || step->method.limits_gradients;
+}
+
 static void visit(struct limiting *l, const struct action *action, int op)
 {
 	bool has_limiter = l->step->method.has_limiter;
@@ -92,7 +98,7 @@ static void visit(struct limiting *l, const struct action *action, int op)
 	/* The host makes buffers for as many rows as the counts say, so it waits for them. */
 	if (action->kind == ACTION_COUNT_ROWS || action->kind == ACTION_GATHER_COUNTS)
 		number_add(&l->pending, op);
-	if (action->kind == ACTION_RESHARD && has_limiter && l->step->method.shards)
+	if (action->kind == ACTION_RESHARD && has_limiter && is_limited(l->step))
 		free_later(l, op);
 	if (action->kind == ACTION_SCATTER_COLLECTED)
 		wait_for_reduction(l, op);

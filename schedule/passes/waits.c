@@ -41,7 +41,8 @@ enum need {
 	UPDATED,         /* the optimizer of this step, for what comes after it */
 	RELEASED,        /* FSDP2: the copy-out that released a buffer to gather into */
 	INPUT_IN_FLIGHT, /* FSDP2: the reduction whose input the action releases */
-	GRADIENTS_GONE,  /* all but two of the units' gradients, where it makes another one */
+	GRADIENTS_GONE,  /* all but two of the gradients made where it makes another one */
+	ADDED,           /* the gradient added to that of earlier micro-batches, where limited */
 	MOVED,           /* the last copy of activations */
 	SENT_BEFORE,     /* the message of this forward, which backward would overwrite */
 	EXCHANGED,       /* all exchanges so far between ranks that divide the model */
@@ -60,6 +61,7 @@ enum result {
 	IS_RESHARDED,
 	IS_PREPARED,
 	IS_REDUCED,
+	IS_ADDED,
 	IS_SCATTERED,
 	IS_RETURNED,
 	IS_WHOLE,
@@ -82,11 +84,22 @@ static const struct {
 
 /* The last operations that left the results of one unit. */
 struct results {
-	struct ref ready, prepared, reduced, returned;
+	struct ref ready, prepared, reduced, added, returned;
 };
 
-/* So many gradients may wait for their reduction while compute makes another one. */
+/* So many gradients may wait for their reduction while compute makes another one, and so many that
+ * are reduced for their copy to the host. */
 enum { GRADIENTS_PENDING = 2 };
+
+/* Where gradients are made. */
+static const enum stream pools[] = {STREAM_COMPUTE, STREAM_REDUCE};
+
+/* The operations of a backward pass that gave a gradient back on another stream than it was made
+ * on: the last ones, the oldest first. */
+struct leaving {
+	struct ref gone[GRADIENTS_PENDING + 1];
+	int micro_batch, chunk; /* the pass */
+};
 
 struct waiting {
 	struct step *step;
@@ -102,9 +115,7 @@ struct waiting {
 	struct ref optimizer, whole;
 	struct ref copied_out, released; /* the last copy-out, and the one that gathers wait for */
 	struct ref in_flight;
-	/* The last reductions of a backward pass that gave a gradient back, the oldest first. */
-	struct ref gone[GRADIENTS_PENDING + 1];
-	int gone_in, gone_of; /* the pass: its micro-batch and chunk */
+	struct leaving leaving[COUNT_OF(pools)];
 	struct ref moved;
 	struct ref arrived, arriving;   /* blocks of keys, for this round and for the next one */
 	struct ref input, before_input; /* gathered beside compute; the exchange before that */
@@ -119,8 +130,7 @@ static struct results *unit_of(struct waiting *w)
 	return &w->units[w->at->unit];
 }
 
-/* --- waits ---------------------------------------------------------------------------------------
- */
+/* --- waits ------------------------------------------------------------------------------------ */
 
 /* Writes a wait down, unless it says nothing new: older steps than the one before are over, and
  * operations of one stream run in order anyway. */
@@ -290,42 +300,52 @@ static void wait_for_flattened(struct waiting *w)
 	wait_for_stream(w, w->step->method.flattens_on);
 }
 
-static bool has_gradient(const struct waiting *w, struct slice slice)
+static bool has_gradient(const struct waiting *w, struct slice slice, enum stream pool)
 {
 	for (int i = 0; i < slice.count; i++) {
-		int buffer = w->step->indices.items[slice.first + i];
-		if (w->step->buffers[buffer].role == BUFFER_GRADIENT)
+		const struct buffer *buffer =
+			&w->step->buffers[w->step->indices.items[slice.first + i]];
+		bool is_gradient =
+			buffer->role == BUFFER_GRADIENT || buffer->role == BUFFER_GRADIENT_SHARD;
+		if (is_gradient && buffer->pool == pool)
 			return true;
 	}
 	return false;
 }
 
-static bool makes_gradient(const struct waiting *w)
+static bool limits_gradients(const struct waiting *w)
 {
-	return w->step->method.limits_gradients && has_gradient(w, w->op->takes);
+	return w->step->method.limits_gradients;
 }
 
 /* A pass begins without any of the one before, which had a forward's time to leave. */
-static void wait_for_gradients(struct waiting *w)
+static void wait_for_leaving(struct waiting *w, struct leaving *leaving)
 {
-	if (w->gone_in == w->at->micro_batch && w->gone_of == w->at->chunk) {
-		wait_for(w, w->gone[0]);
+	if (leaving->micro_batch == w->at->micro_batch && leaving->chunk == w->at->chunk) {
+		wait_for(w, leaving->gone[0]);
 		return;
 	}
-	wait_for(w, w->gone[GRADIENTS_PENDING]);
-	for (int i = 0; i <= GRADIENTS_PENDING; i++)
-		w->gone[i] = none;
-	w->gone_in = w->at->micro_batch;
-	w->gone_of = w->at->chunk;
+	wait_for(w, leaving->gone[GRADIENTS_PENDING]);
+	*leaving = (struct leaving){{none, none, none}, w->at->micro_batch, w->at->chunk};
+}
+
+static void wait_for_gradients(struct waiting *w)
+{
+	for (int p = 0; p < COUNT_OF(pools); p++)
+		if (w->op->stream == pools[p] && has_gradient(w, w->op->takes, pools[p]))
+			wait_for_leaving(w, &w->leaving[p]);
 }
 
 static void note_gone(struct waiting *w)
 {
-	if (w->op->stream == STREAM_COMPUTE || !has_gradient(w, w->op->gives))
-		return;
-	for (int i = 0; i < GRADIENTS_PENDING; i++)
-		w->gone[i] = w->gone[i + 1];
-	w->gone[GRADIENTS_PENDING] = w->here;
+	for (int p = 0; p < COUNT_OF(pools); p++) {
+		struct ref *gone = w->leaving[p].gone;
+		if (w->op->stream == pools[p] || !has_gradient(w, w->op->gives, pools[p]))
+			continue;
+		for (int i = 0; i < GRADIENTS_PENDING; i++)
+			gone[i] = gone[i + 1];
+		gone[GRADIENTS_PENDING] = w->here;
+	}
 }
 
 static void wait_for_prepared_or_begin(struct waiting *w)
@@ -359,19 +379,9 @@ static bool is_second(const struct waiting *w)
 	return !(w->at->flags & FIRST);
 }
 
-static bool is_from_part(const struct waiting *w)
-{
-	return w->at->flags & FROM_PART;
-}
-
 static bool is_after_batches(const struct waiting *w)
 {
 	return w->at->micro_batch < 0;
-}
-
-static bool releases_input(const struct waiting *w)
-{
-	return w->at->flags & RELEASES_INPUT;
 }
 
 static bool reads_message(const struct waiting *w)
@@ -382,6 +392,7 @@ static bool reads_message(const struct waiting *w)
 /* How a need is met. */
 static const struct {
 	bool (*applies)(const struct waiting *w); /* NULL: always */
+	unsigned flags;                           /* only where the action has these */
 	void (*find)(struct waiting *w);          /* NULL: as `place` says */
 	enum { NO_PLACE, ON_STREAM, OF_UNIT, OF_STEP } place;
 	size_t what; /* the stream, or where the result stands in `struct results` or `waiting` */
@@ -401,7 +412,7 @@ static const struct {
 	[REDUCE_IF_OVERLAPPED] = {overlaps, ON(REDUCE)},
 	[COMPUTE_IF_SECOND] = {is_second, ON(COMPUTE)},
 	[READY] = {UNIT(ready)},
-	[PART] = {is_from_part, UNIT(ready)},
+	[PART] = {.flags = FROM_PART, UNIT(ready)},
 	[PREPARED] = {UNIT(prepared)},
 	[REDUCED] = {UNIT(reduced)},
 	[RETURNED] = {UNIT(returned)},
@@ -410,15 +421,16 @@ static const struct {
 	[PREPARED_OR_BEGUN] = {.find = wait_for_prepared_or_begin},
 	[UPDATED] = {is_after_batches, STEP(optimizer)},
 	[RELEASED] = {STEP(released)},
-	[INPUT_IN_FLIGHT] = {releases_input, STEP(in_flight)},
-	[GRADIENTS_GONE] = {makes_gradient, wait_for_gradients},
+	[INPUT_IN_FLIGHT] = {.flags = RELEASES_INPUT, STEP(in_flight)},
+	[GRADIENTS_GONE] = {limits_gradients, .find = wait_for_gradients},
+	[ADDED] = {limits_gradients, UNIT(added)},
 	[MOVED] = {STEP(moved)},
 	[SENT_BEFORE] = {.find = wait_for_sent},
 	[EXCHANGED] = {.find = wait_for_exchanges},
 	[INPUT] = {.find = wait_for_input},
 	[ROWS] = {.find = wait_for_rows},
 	[MESSAGE] = {.find = wait_for_message},
-	[MESSAGE_IF_READ] = {reads_message, wait_for_message},
+	[MESSAGE_IF_READ] = {reads_message, .find = wait_for_message},
 #undef ON
 #undef UNIT
 #undef STEP
@@ -431,7 +443,8 @@ static struct ref result_at(const void *results, size_t offset)
 
 static void wait_for_need(struct waiting *w, enum need need)
 {
-	if (met[need].applies != NULL && !met[need].applies(w))
+	unsigned flags = met[need].flags;
+	if ((w->at->flags & flags) != flags || (met[need].applies != NULL && !met[need].applies(w)))
 		return;
 	if (met[need].find != NULL)
 		met[need].find(w);
@@ -443,8 +456,7 @@ static void wait_for_need(struct waiting *w, enum need need)
 		wait_for(w, result_at(w, met[need].what));
 }
 
-/* --- results -------------------------------------------------------------------------------------
- */
+/* --- results ---------------------------------------------------------------------------------- */
 
 /* FSDP2 without explicit forward prefetch releases a gathered buffer only at the copy-out of the
  * unit after it. */
@@ -476,12 +488,14 @@ static void leave_result(struct waiting *w, enum result result)
 	case IS_PREPARED:
 		unit_of(w)->prepared = w->at->flags & DROPS ? none : w->here;
 		break;
-	case IS_SCATTERED:
-		w->in_flight = w->here;
-		unit_of(w)->reduced = w->here;
-		break;
 	case IS_REDUCED:
+	case IS_ADDED:
+	case IS_SCATTERED:
 		unit_of(w)->reduced = w->here;
+		if (result == IS_ADDED)
+			unit_of(w)->added = w->here;
+		if (result == IS_SCATTERED)
+			w->in_flight = w->here;
 		break;
 	case IS_RETURNED:
 		unit_of(w)->returned = w->here;
@@ -515,8 +529,7 @@ static void leave_result(struct waiting *w, enum result result)
 	}
 }
 
-/* --- the walks -----------------------------------------------------------------------------------
- */
+/* --- the walks -------------------------------------------------------------------------------- */
 
 static int received_count(const struct step *step)
 {
@@ -530,13 +543,12 @@ static void begin(struct waiting *w, int step)
 	for (int i = 0; i < received_count(w->step); i++)
 		w->received[i] = none;
 	w->arrived = w->arriving = none;
-	for (int i = 0; i <= GRADIENTS_PENDING; i++)
-		w->gone[i] = none;
-	w->gone_in = -1;
+	for (int p = 0; p < COUNT_OF(pools); p++)
+		w->leaving[p] = (struct leaving){{none, none, none}, -1, -1};
 	for (int f = 0; f < w->step->n_flights; f++)
 		w->sent[f] = none;
 	for (int u = 0; u < w->step->n_units; u++) {
-		w->units[u].reduced = w->units[u].prepared = none;
+		w->units[u].reduced = w->units[u].added = w->units[u].prepared = none;
 		if (w->step->resident[u].kept < 0)
 			w->units[u].ready = none;
 	}
@@ -575,7 +587,7 @@ void pass_waits(struct step *step)
 	for (int s = 0; s < STREAM_COUNT; s++)
 		w.last[s] = w.before[s] = none;
 	for (int u = 0; u < step->n_units; u++)
-		w.units[u] = (struct results){none, none, none, none};
+		w.units[u] = (struct results){none, none, none, none, none};
 	for (int walk = 0; walk < 2; walk++) {
 		begin(&w, walk);
 		for (int i = 0; i < step->actions.n; i++) {

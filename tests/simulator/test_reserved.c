@@ -1,6 +1,7 @@
 /* The replay of lanes equals a replay of the whole list by the caching allocator, request by
  * request: bytes exactly, without a limit and with limits near what is reserved. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "schedule/fold/fold.h"
@@ -161,36 +162,60 @@ static struct prediction predict_folded(struct arena *arena, const struct schedu
 	return simulation.prediction;
 }
 
+/* The bytes of the places that our executor gives the buffers of a rank, by the whole list. */
+static int64_t placed_bytes(const struct schedule *schedule, struct arena *arena)
+{
+	int64_t most = 0;
+	for (int c = 0; c < schedule->n_classes; c++) {
+		struct addresses addresses;
+		schedule_addresses(&schedule->programs[c], arena, &addresses);
+		most = max_i64(most, addresses.device_bytes);
+	}
+	return most;
+}
+
 /* Our own runtime takes the places that our executor gives its buffers: to the byte, and with many
- * micro-batches, of which some are looked at, within 0.5 %. No part of them can be freed. */
+ * micro-batches, of which some are looked at, within 0.5 %. No part of them can be freed. They are
+ * little more than what is in use, because the schedule orders what comes behind what goes; but not
+ * without the limiter. They are as much as is in use where the host issues copies so far ahead that
+ * places would do with less. */
 static void test_places(void **state)
 {
 	static const struct {
 		const char *words;
-		double more; /* of the predicted bytes, at most */
-	} rows[] = {{"strategy=FULL_SHARD activation_checkpointing=full", 0},
-		{"strategy=ZERO_2 grad_accum=3", 0}, {"tensor=2 strategy=FULL_SHARD", 0},
-		{"strategy=FULL_SHARD cpu_offload=optimizer", 0},
-		{"pipeline=2 strategy=ZERO_1 grad_accum=24", 0},
-		{"pipeline=2 strategy=ZERO_1 grad_accum=24 pipeline_schedule=gpipe", 0},
-		{"strategy=FULL_SHARD activation_checkpointing=full grad_accum=9", 0.005}};
+		double more;    /* or less, of the predicted bytes, at most */
+		double of_peak; /* times the bytes in use, at most */
+	} rows[] = {
+		{"strategy=FULL_SHARD activation_checkpointing=full", 0, 1.2},
+		{"strategy=ZERO_2 grad_accum=3", 0, 1.05},
+		{"tensor=2 strategy=FULL_SHARD", 0, 1.05},
+		{"strategy=FULL_SHARD cpu_offload=optimizer", 0, 1.05},
+		{"strategy=HYBRID_SHARD cpu_offload=optimizer activation_checkpointing=full", 0,
+			1.3},
+		{"strategy=NO_SHARD cpu_offload=optimizer", 0.01, 1.05},
+		{"pipeline=2 strategy=ZERO_1 grad_accum=24", 0, 1.05},
+		{"pipeline=2 strategy=ZERO_1 grad_accum=24 pipeline_schedule=gpipe", 0, 1.05},
+		{"strategy=FULL_SHARD activation_checkpointing=full grad_accum=9", 0.005, 1.2},
+		{"strategy=NO_SHARD grad_accum=9", 0.005, 1.05},
+		{"strategy=NO_SHARD grad_accum=9 cpu_offload=optimizer", 0.005, 1.05},
+		{"strategy=HYBRID_SHARD grad_accum=9", 0.005, 1.2},
+		{"strategy=HYBRID_SHARD grad_accum=9 tensor=2", 0.005, 1.2},
+		{"strategy=FULL_SHARD grad_accum=9 limit_all_gathers=off", 0, 9},
+	};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct arena arena = {0};
-		int64_t most = 0;
-		const struct schedule *schedule = build_words(&arena, "llama-2-7b", "dgx-h100",
+		const struct schedule *schedule = build_words(&arena, "llama-2-7b", "2xdgx-h100",
 			arena_printf(&arena, "runtime=shardplan micro_batch=1 %s", rows[i].words));
 		const struct prediction p = predict_folded(&arena, schedule);
-		for (int c = 0; c < schedule->n_classes; c++) {
-			struct addresses addresses;
-			schedule_addresses(&schedule->programs[c], &arena, &addresses);
-			most = max_i64(most, addresses.device_bytes);
-		}
+		int64_t most = placed_bytes(schedule, &arena);
 		double more = (double)(most - p.places_bytes) / (double)p.places_bytes;
-		if (more < 0 || more > rows[i].more)
-			fail_msg("%s: %" PRId64 " bytes, predicted %" PRId64, rows[i].words, most,
-				p.places_bytes);
-		assert_true(p.places_bytes > p.peak_allocated_bytes);
+		double of_peak = (double)p.places_bytes / (double)p.peak_allocated_bytes;
+		if (fabs(more) > rows[i].more || of_peak > rows[i].of_peak)
+			fail_msg("%s: %" PRId64 " bytes, predicted %" PRId64
+				 ", which is %.3f of what is in use",
+				rows[i].words, most, p.places_bytes, of_peak);
+		assert_true(p.places_bytes >= p.peak_allocated_bytes);
 		assert_int_equal(prediction_needed_bytes(&p), p.peak_memory_bytes);
 		arena_finish(&arena);
 	}
