@@ -121,6 +121,8 @@ static void add_impossible(struct making *making)
 			.outcome = OUTCOME_IMPOSSIBLE,
 			.why_not = why != NULL ? why : refusal(making, s)};
 		candidate->plan.strategy = (enum strategy)s;
+		if (making->candidates[0].outcome == OUTCOME_CHOSEN)
+			candidate->plan.runtime = making->candidates[0].plan.runtime;
 	}
 }
 

@@ -26,6 +26,19 @@ struct variation {
 
 /* --- one variant ------------------------------------------------------------------------------ */
 
+/* Does it reshard otherwise than its strategy alone says: to groups, or unit by unit? */
+static bool departs_in_reshard(const struct plan *plan)
+{
+	return plan->reshard_after_forward.n > 0 || plan_reshard_group(plan) > 0;
+}
+
+/* What was counted by unit, or over the ranks of another strategy, does not fit this variant. */
+static void free_reshard(const struct question *question, struct question *varied)
+{
+	if (!question_gives(question, KNOB_RESHARD_AFTER_FORWARD))
+		question_open(varied, KNOB_RESHARD_AFTER_FORWARD);
+}
+
 /* The plan as if all of its knobs had been typed; what follows from other knobs stays open. */
 static struct question question_of(const struct question *question, const struct plan *plan)
 {
@@ -41,6 +54,8 @@ static struct question question_of(const struct question *question, const struct
 		question_take(&varied, KNOB_SHARD_GROUP, plan);
 	else
 		question_open(&varied, KNOB_SHARD_GROUP);
+	if (departs_in_reshard(plan))
+		question_take(&varied, KNOB_RESHARD_AFTER_FORWARD, plan);
 	return varied;
 }
 
@@ -100,6 +115,8 @@ static void add_value(struct variation *v, enum knob_id id, union knob_value val
 		return;
 	if (id == KNOB_WRAP)
 		question.asked.cpu_offload = offload_of_all(v->plan);
+	if (id == KNOB_WRAP && v->plan->reshard_after_forward.n > 0)
+		free_reshard(v->question, &question);
 	question_put(&question, id, value);
 	int n = v->variants->n;
 	add_question(v, &question, knob_table[id].field.name, knob_value_typed(id, value, v->arena),
@@ -126,6 +143,7 @@ static void vary_strategy(struct variation *v, enum strategy strategy)
 		return;
 	question.asked.strategy = strategy;
 	question_open(&question, KNOB_SHARD_GROUP);
+	free_reshard(v->question, &question);
 	if (strategy_is_hybrid(strategy))
 		question_put(&question, KNOB_SHARD_GROUP, (union knob_value){.number = group});
 	if (strategy == STRATEGY_NO_SHARD || v->plan->strategy == STRATEGY_NO_SHARD) {

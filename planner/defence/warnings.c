@@ -69,6 +69,15 @@ static bool model_is_beyond_data_parallelism(const struct subject *subject, stru
  * quarter of the step exposed, tensor, pipeline or context parallelism saves more than it costs. */
 #define MUCH_EXPOSED 0.25
 
+/* Tensor ranks exchange tokens in every layer, which only the links of a node are fast enough for.
+ */
+static bool node_has_tensor_ranks(const struct subject *subject)
+{
+	return knob_table[KNOB_TENSOR].runtimes >> subject->plan->runtime & 1 &&
+	       subject->topology->devices_per_node % 2 == 0 &&
+	       subject->architecture->heads % 2 == 0;
+}
+
 static bool communication_rules(const struct subject *subject, struct text *sentence)
 {
 	double share =
@@ -76,9 +85,8 @@ static bool communication_rules(const struct subject *subject, struct text *sent
 	if (share <= MUCH_EXPOSED || plan_divides(subject->plan))
 		return false;
 	text_printf(sentence,
-		"%.0f %% of a step waits for communication: "
-		"a larger --global-batch or --tensor may help",
-		100 * share);
+		"%.0f %% of a step waits for communication: a larger --global-batch%s may help",
+		100 * share, node_has_tensor_ranks(subject) ? " or --tensor" : "");
 	return true;
 }
 
@@ -196,10 +204,11 @@ static bool casts_are_eager(const struct subject *subject, struct text *sentence
 static const struct {
 	enum knob_id knob;
 	const char *unit; /* of the threshold */
+	const char *one;
 	const char *what;
 } assumed[] = {
-	{KNOB_SEQ_LEN, "tokens", "sequences"},
-	{KNOB_GLOBAL_BATCH, "micro-batches", "steps"},
+	{KNOB_SEQ_LEN, "tokens", "token", "sequences"},
+	{KNOB_GLOBAL_BATCH, "micro-batches", "micro-batch", "steps"},
 };
 
 /* Is the value one that the model can be trained with? A sequence is no longer than its context. */
@@ -223,7 +232,8 @@ static bool assumption_decides(const struct subject *subject, struct text *sente
 				!is_near(subject, threshold))
 				continue;
 			text_printf(sentence, "%s of %.0f %s are assumed; %s %.0f %s is faster",
-				assumed[i].what, threshold->now, threshold->unit,
+				assumed[i].what, threshold->now,
+				threshold->now == 1 ? assumed[i].one : threshold->unit,
 				threshold->at > threshold->now ? "from" : "up to", threshold->at,
 				threshold->becomes);
 			return true;

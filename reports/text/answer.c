@@ -24,11 +24,14 @@ static const struct grid_column comparison_columns[] = {
 	{"strategy", GRID_LEFT}, {"why not", GRID_WRAP}, FIGURE_COLUMNS};
 static const struct grid_column figure_columns[] = {{"strategy", GRID_LEFT}, FIGURE_COLUMNS};
 
-static void add_strategy(const struct plan *plan, const struct plan *chosen, struct grid *grid)
+/* What cannot be has no knobs that differ. */
+static void add_strategy(
+	const struct candidate *candidate, const struct plan *chosen, struct grid *grid)
 {
+	bool exists = candidate->outcome != OUTCOME_IMPOSSIBLE;
 	struct text text = {0};
 
-	candidate_name(plan, chosen, &text);
+	candidate_name(&candidate->plan, exists ? chosen : NULL, &text);
 	grid_add(grid, "%s", text_string(&text));
 	text_finish(&text);
 }
@@ -66,7 +69,7 @@ static void add_candidate(const struct candidate *candidate, const struct plan *
 	char batch[48];
 
 	grid_row(grid, marks[candidate->outcome]);
-	add_strategy(plan, chosen, grid);
+	add_strategy(candidate, chosen, grid);
 	if (reasons)
 		grid_add(grid, "%s",
 			candidate->outcome == OUTCOME_CHOSEN ? "chosen"
@@ -133,7 +136,7 @@ static void figures_grid(const struct answer *answer, int limit, struct grid *gr
 		char tokens[32], batch[48];
 		grid_row(grid, marks[candidate->outcome]);
 		grid_add(grid, "%d", i - from + 1);
-		add_strategy(&candidate->plan, chosen, grid);
+		add_strategy(candidate, chosen, grid);
 		if (candidate->outcome == OUTCOME_IMPOSSIBLE)
 			continue;
 		grid_add(grid, "%s", candidate->plan.activation_checkpointing.text);

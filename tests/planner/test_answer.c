@@ -194,6 +194,53 @@ static void test_sensitivity(void **state)
 	end(&f);
 }
 
+/* What one knob changes is judged on the plan as it is, not on what its strategy usually does. */
+static void test_sensitivity_keeps_the_groups(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "llama-2-7b", "4xp4d.24xlarge");
+	SET_CHOICES(&f.question, &f.arena, "seq_len", "4096", "micro_batch", "1", "strategy",
+		"FULL_SHARD", "activation_checkpointing", "full");
+	struct answer answer = ask(&f.question, &f.arena);
+	struct evaluator evaluator = {.question = &f.question};
+	struct prediction prediction;
+	struct error error = {0};
+	struct plan plan = answer.chosen->plan;
+	assert_string_equal(plan.reshard_after_forward.text, "8");
+	const struct sensitivity *row = find_row(&answer, "reduce_dtype", "bf16");
+	assert_non_null(row);
+	plan.reduce_dtype = DTYPE_BF16;
+	assert_true(evaluator_run(&evaluator, &plan, &prediction, &error));
+	assert_true(row->step_time == prediction.step_time);
+	assert_non_null(find_row(&answer, "strategy", "SHARD_GRAD_OP"));
+	evaluator_finish(&evaluator);
+	end(&f);
+}
+
+/* Seven nodes of one device have no smaller group. */
+static void test_impossible_has_the_runtime_of_the_question(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "gpt2-124m", "7xdgx-a100-80gb");
+	struct topology single = *f.question.topology;
+	single.devices_per_node = 1;
+	f.question.topology = &single;
+	struct answer answer = ask(&f.question, &f.arena);
+	int n = 0;
+	for (int i = 0; i < answer.n_alternatives; i++) {
+		const struct candidate *candidate = &answer.alternatives[i];
+		if (candidate->outcome != OUTCOME_IMPOSSIBLE)
+			continue;
+		assert_true(strategy_is_hybrid(candidate->plan.strategy));
+		assert_int_equal(candidate->plan.runtime, RUNTIME_PYTORCH_FSDP2);
+		n++;
+	}
+	assert_int_equal(n, 2);
+	end(&f);
+}
+
 /* --- what is looked at but once ---------------------------------------------------------------
  */
 
@@ -600,6 +647,8 @@ int main(void)
 		cmocka_unit_test(test_brief_reasons),
 		cmocka_unit_test(test_order_of_alternatives),
 		cmocka_unit_test(test_sensitivity),
+		cmocka_unit_test(test_sensitivity_keeps_the_groups),
+		cmocka_unit_test(test_impossible_has_the_runtime_of_the_question),
 		cmocka_unit_test(test_first_has_digest),
 		cmocka_unit_test(test_models_are_divided_once),
 		cmocka_unit_test(test_nothing_fits),
