@@ -211,6 +211,7 @@ static bool search(struct arena *arena, const struct asked *asked, const struct 
 		if (kept & KNOB_BIT(id))
 			question_take(&question, (enum knob_id)id, plan);
 	}
+	ask_same_batch(plan, &question);
 	return planner_plan(&question, arena, answer, error);
 }
 

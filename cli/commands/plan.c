@@ -149,6 +149,8 @@ static void fix_work(const struct plan *plan, struct question *question)
 		question_take(question, id, plan);
 		question->kept |= KNOB_BIT(id);
 	}
+	if (!batch)
+		ask_same_batch(plan, question);
 }
 
 /* Without MODEL and TOPOLOGY, those of the plan file are used. */

@@ -330,6 +330,15 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 	return ask_wording(arguments, arena, &asked->question, error);
 }
 
+void ask_same_batch(const struct plan *plan, struct question *question)
+{
+	int64_t devices = topology_devices(question->topology);
+
+	if (plan_ranks(plan) == devices && plan->global_batch > devices &&
+		plan->global_batch % devices != 0)
+		question_take_axes(question, plan);
+}
+
 bool ask_plan(struct arena *arena, const char *model, const char *topology,
 	const struct arguments *arguments, struct asked *asked, struct plan *plan,
 	struct error *error)
@@ -499,96 +508,4 @@ struct explained evaluation_explained(const struct evaluation *evaluation)
 		.memory = &simulation->memory,
 		.critical = &simulation->critical,
 	};
-}
-
-bool open_plan(struct arena *arena, const char *path, struct opened *opened, struct error *error)
-{
-	struct plan_file *file = &opened->file;
-
-	opened->path = path;
-	if (!input_plan_file(arena, path, file, &opened->text, error))
-		return false;
-	const struct question question = {.model = file->model,
-		.topology = file->topology,
-		.memory_limit_bytes = file->prediction.memory_limit_bytes};
-	if (!plan_evaluate(
-		    &question, &file->plan, EVALUATION_WHOLE, arena, &opened->evaluation, error))
-		return false;
-	if (strcmp(file->schedule_digest, opened->evaluation.digest) != 0)
-		return error_set(error, EXIT_CODE_INPUT,
-			"%s: the plan compiles to schedule %s, expected its schedule_digest %s: "
-			"it was edited, or made by another version; plan again",
-			path, opened->evaluation.digest, file->schedule_digest);
-	/* A plan file has only the sum. */
-	file->prediction.communicator_bytes =
-		opened->evaluation.simulation.prediction.communicator_bytes;
-	/* It has no figures of axes either. */
-	if (prediction_axes(&file->prediction) == 0)
-		memcpy(file->prediction.axes, opened->evaluation.simulation.prediction.axes,
-			sizeof(file->prediction.axes));
-	return true;
-}
-
-struct explained opened_explained(const struct opened *opened, const struct measurement *measured)
-{
-	struct explained explained = evaluation_explained(&opened->evaluation);
-
-	explained.prediction = &opened->file.prediction;
-	explained.measured = measured;
-	return explained;
-}
-
-void opened_tell_measured(struct opened *opened)
-{
-	struct evaluation *evaluation = &opened->evaluation;
-	const struct prediction worst = evaluation->simulation.prediction;
-	struct simulation *stages = evaluation->simulation.classes;
-	struct prediction *told = &evaluation->simulation.prediction;
-
-	if (stages == NULL)
-		return;
-	evaluation->simulation = stages[0];
-	evaluation->simulation.classes = stages;
-	told->schedule_digest = worst.schedule_digest;
-	told->n_classes = worst.n_classes;
-	told->classes = worst.classes;
-	told->rank_class = 0;
-	told->wire_bytes_per_rank = told->wire_bytes_rows = 0;
-	for (int c = 0; c < worst.n_classes; c++) {
-		const struct prediction *one = &stages[c].prediction;
-
-		told->wire_bytes_per_rank += one->wire_bytes_per_rank / worst.n_classes;
-		told->wire_bytes_rows += one->wire_bytes_rows / worst.n_classes;
-	}
-	evaluation->told.programs = evaluation->schedule->programs;
-	opened->file.prediction = *told;
-}
-
-void print_plan(const struct question_text *text, struct model *model, struct topology *topology,
-	const struct evaluation *evaluation, struct text *yaml)
-{
-	const struct plan_file file = {
-		.question = *text,
-		.model = model,
-		.topology = topology,
-		.plan = evaluation->plan,
-		.prediction = evaluation->simulation.prediction,
-		.schedule_digest = evaluation->digest,
-	};
-
-	plan_file_write(&file, yaml);
-}
-
-bool save_plan(struct arena *arena, const char *path, const struct question_text *text,
-	struct model *model, struct topology *topology, const struct evaluation *evaluation,
-	struct error *error)
-{
-	struct text yaml = {0};
-
-	print_plan(text, model, topology, evaluation, &yaml);
-	bool ok = file_write(arena, path, &yaml, error);
-	text_finish(&yaml);
-	if (ok && strcmp(path, "-") != 0)
-		output_note("the plan is in %s", path);
-	return ok;
 }

@@ -28,6 +28,9 @@ bool ask_wording(const struct arguments *arguments, struct arena *arena, struct 
 /* Reads --free. */
 bool ask_levers(const struct arguments *arguments, struct arena *arena, struct question *question,
 	struct error *error);
+/* Keeps the axes of the user's plan where its batch is no multiple of the devices: only ranks that
+ * share sequences can have it. */
+void ask_same_batch(const struct plan *plan, struct question *question);
 /* One plan: the question with defaults filled in. */
 bool ask_plan(struct arena *arena, const char *model, const char *topology,
 	const struct arguments *arguments, struct asked *asked, struct plan *plan,
@@ -80,7 +83,9 @@ struct opened {
 	const char *text;
 	struct plan_file file;
 	struct evaluation evaluation;
-	/* The prediction is that of the file; the timelines are those of the evaluation. */
+	/* The prediction is that of the file; the timelines are those of the evaluation. A note
+	 * says so if the file would be predicted otherwise now. */
+	bool otherwise;
 };
 bool open_plan(struct arena *arena, const char *path, struct opened *opened, struct error *error);
 /* A measurement of a pipeline is of a rank of the first stage. This explains that stage; the bytes

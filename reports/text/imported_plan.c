@@ -39,7 +39,10 @@ static void add_differences(const struct plan *from, const struct plan *to, stru
 		enum knob_id id = (enum knob_id)i;
 		const char *before = knob_typed(id, from, &arena);
 		const char *after = knob_typed(id, to, &arena);
-		if (strcmp(before, after) != 0 && !is_moot(id, from, to))
+		bool same = strcmp(before, after) == 0;
+		if (id == KNOB_SYNC_EACH_MICRO_BATCH && from->grad_accum == 1)
+			before = "one micro-batch";
+		if (!same && !is_moot(id, from, to))
 			text_printf(text, "  --%s %s  (the file: %s)\n", knob_option(id, &arena),
 				after, before);
 	}

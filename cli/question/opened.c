@@ -1,0 +1,137 @@
+/* Plan files: read and compiled again, and written. */
+#include <math.h>
+#include <string.h>
+
+#include "cli/question/question.h"
+#include "cli/terminal/terminal.h"
+
+/* The file's digest is of its schedule alone: speeds and memory of a topology are in its prediction
+ * only. Times are compared as far as other compilers round them. */
+static bool predicts_otherwise(const struct prediction *written, const struct prediction *now)
+{
+	return fabs(written->step_time - now->step_time) > 1e-6 * now->step_time ||
+	       written->memory_limit_bytes != now->memory_limit_bytes ||
+	       written->peak_memory_bytes != now->peak_memory_bytes;
+}
+
+static const char *figures(struct arena *arena, const struct prediction *prediction)
+{
+	char time[32], peak[32], limit[32];
+
+	return arena_printf(arena, "%s a step, %s of %s",
+		format_seconds(time, prediction->step_time),
+		format_bytes(peak, (double)prediction->peak_memory_bytes),
+		format_bytes(limit, (double)prediction->memory_limit_bytes));
+}
+
+static void note_otherwise(struct arena *arena, const char *path, const struct prediction *written,
+	const struct prediction *now)
+{
+	output_note("%s predicts %s; it is now %s: it was edited, or made by another version; "
+		    "plan again",
+		path, figures(arena, written), figures(arena, now));
+}
+
+/* The limit that was asked for, else what the device has. */
+static int64_t limit_of(const struct plan_file *file)
+{
+	const char *options = file->question.options;
+	bool asked = options != NULL && strstr(options, "--memory-limit") != NULL;
+
+	return asked ? file->prediction.memory_limit_bytes : file->topology->device.memory_bytes;
+}
+
+bool open_plan(struct arena *arena, const char *path, struct opened *opened, struct error *error)
+{
+	struct plan_file *file = &opened->file;
+
+	opened->path = path;
+	if (!input_plan_file(arena, path, file, &opened->text, error))
+		return false;
+	const struct question question = {.model = file->model,
+		.topology = file->topology,
+		.memory_limit_bytes = limit_of(file)};
+	if (!plan_evaluate(
+		    &question, &file->plan, EVALUATION_WHOLE, arena, &opened->evaluation, error))
+		return false;
+	if (strcmp(file->schedule_digest, opened->evaluation.digest) != 0)
+		return error_set(error, EXIT_CODE_INPUT,
+			"%s: the plan compiles to schedule %s, expected its schedule_digest %s: "
+			"it was edited, or made by another version; plan again",
+			path, opened->evaluation.digest, file->schedule_digest);
+	const struct prediction *now = &opened->evaluation.simulation.prediction;
+	opened->otherwise = predicts_otherwise(&file->prediction, now);
+	if (opened->otherwise)
+		note_otherwise(arena, path, &file->prediction, now);
+	/* A plan file has only the sum. */
+	file->prediction.communicator_bytes = now->communicator_bytes;
+	/* It has no figures of axes either. */
+	if (prediction_axes(&file->prediction) == 0)
+		memcpy(file->prediction.axes, now->axes, sizeof(file->prediction.axes));
+	return true;
+}
+
+struct explained opened_explained(const struct opened *opened, const struct measurement *measured)
+{
+	struct explained explained = evaluation_explained(&opened->evaluation);
+
+	if (!opened->otherwise)
+		explained.prediction = &opened->file.prediction;
+	explained.measured = measured;
+	return explained;
+}
+
+void opened_tell_measured(struct opened *opened)
+{
+	struct evaluation *evaluation = &opened->evaluation;
+	const struct prediction worst = evaluation->simulation.prediction;
+	struct simulation *stages = evaluation->simulation.classes;
+	struct prediction *told = &evaluation->simulation.prediction;
+
+	if (stages == NULL)
+		return;
+	evaluation->simulation = stages[0];
+	evaluation->simulation.classes = stages;
+	told->schedule_digest = worst.schedule_digest;
+	told->n_classes = worst.n_classes;
+	told->classes = worst.classes;
+	told->rank_class = 0;
+	told->wire_bytes_per_rank = told->wire_bytes_rows = 0;
+	for (int c = 0; c < worst.n_classes; c++) {
+		const struct prediction *one = &stages[c].prediction;
+
+		told->wire_bytes_per_rank += one->wire_bytes_per_rank / worst.n_classes;
+		told->wire_bytes_rows += one->wire_bytes_rows / worst.n_classes;
+	}
+	evaluation->told.programs = evaluation->schedule->programs;
+	opened->file.prediction = *told;
+}
+
+void print_plan(const struct question_text *text, struct model *model, struct topology *topology,
+	const struct evaluation *evaluation, struct text *yaml)
+{
+	const struct plan_file file = {
+		.question = *text,
+		.model = model,
+		.topology = topology,
+		.plan = evaluation->plan,
+		.prediction = evaluation->simulation.prediction,
+		.schedule_digest = evaluation->digest,
+	};
+
+	plan_file_write(&file, yaml);
+}
+
+bool save_plan(struct arena *arena, const char *path, const struct question_text *text,
+	struct model *model, struct topology *topology, const struct evaluation *evaluation,
+	struct error *error)
+{
+	struct text yaml = {0};
+
+	print_plan(text, model, topology, evaluation, &yaml);
+	bool ok = file_write(arena, path, &yaml, error);
+	text_finish(&yaml);
+	if (ok && strcmp(path, "-") != 0)
+		output_note("the plan is in %s", path);
+	return ok;
+}
