@@ -28,15 +28,17 @@ static bool run(struct invocation *invocation, struct error *error)
 
 const struct command command_help = {
 	.name = "help",
-	.summary = "explain a command, or a topic",
-	.operands = "[COMMAND|TOPIC] [SHELL]",
+	.summary = "explain a command, a topic, an option or a word",
+	.operands = "[COMMAND|TOPIC|WORD] [SHELL]",
 	.least = 0,
 	.most = 2,
 	.details = "Without a word: the list of commands. "
 		   "Topics: `completion` (then bash, zsh or fish: what that shell sources), "
 		   "`defaults` of every option, "
 		   "`environment`, `exit-codes`, `man` (the manual page, for scdoc), "
-		   "`settings` (what the environment and the file of settings say, and where).",
+		   "`settings` (what the environment and the file of settings say, and where). "
+		   "Words: options, their values, other tools' names of them (`tp`), and those "
+		   "of the glossary (`unit`).",
 	.examples = {"shardplan help plan", "shardplan help defaults",
 		"eval \"$(shardplan help completion bash)\"", "shardplan help settings"},
 	.run = run,

@@ -105,6 +105,17 @@ static const char *command_words(const struct command *const commands[], struct 
 	return words;
 }
 
+/* Of the words that `help` explains, those of the table of options. */
+static const char *explained_words(struct arena *arena)
+{
+	const char *words = words_of_names(strategy_names, arena);
+
+	for (int i = 0; i < n_options; i++)
+		if (!(all_options[i].flags & (OPTION_HIDDEN | OPTION_LATER)))
+			words = arena_printf(arena, "%s %s", words, all_options[i].name);
+	return words;
+}
+
 static const char *add_operand(const struct command *const commands[], const char *words,
 	const char *token, bool *files, struct arena *arena)
 {
@@ -117,6 +128,8 @@ static const char *add_operand(const struct command *const commands[], const cha
 		return arena_printf(arena, "%s %s", words, command_words(commands, arena));
 	if (strcmp(token, "TOPIC") == 0)
 		return arena_printf(arena, "%s %s", words, words_of_names(help_topics, arena));
+	if (strcmp(token, "WORD") == 0)
+		return arena_printf(arena, "%s %s", words, explained_words(arena));
 	if (strcmp(token, "SHELL") == 0)
 		return arena_printf(arena, "%s bash zsh fish", words);
 	if (is_word(token))

@@ -117,3 +117,20 @@ bool help_defaults(struct arena *arena, struct text *text, struct error *error)
 	add_training(text);
 	return true;
 }
+
+bool help_default(enum knob_id id, struct arena *arena, struct text *text, struct error *error)
+{
+	struct plan gpu, cpu;
+
+	if (!resolve_both(arena, &gpu, &cpu, error))
+		return false;
+	const char *value = value_of(id, &gpu, arena), *other = value_of(id, &cpu, arena);
+	const char *remark = knob_table[id].remark,
+		   *line = arena_printf(arena, "Default: %s", value);
+	if (strcmp(value, other) != 0)
+		line = arena_printf(arena, "%s; CPUs: %s", line, other);
+	if (remark != NULL)
+		line = arena_printf(arena, "%s; %s", line, remark);
+	help_wrap(text, line, 0);
+	return true;
+}

@@ -29,7 +29,7 @@ void help_wrap(struct text *text, const char *words, int indent)
 	text_add_char(text, '\n');
 }
 
-static void add_option(const struct option *option, struct arena *arena, struct text *text)
+void help_option(const struct option *option, struct arena *arena, struct text *text)
 {
 	const char *value = option_value(option, arena);
 
@@ -63,7 +63,7 @@ static void add_options(enum command_index command, struct text *text)
 		if (strcmp(group, option->group) != 0)
 			text_printf(text, "\n%s:\n", option->group);
 		group = option->group;
-		add_option(option, &arena, text);
+		help_option(option, &arena, text);
 	}
 	arena_finish(&arena);
 }
@@ -110,8 +110,7 @@ void help_overview(const struct command *const commands[], struct text *text)
 		"or a model file. TOPOLOGY: a catalogue name (`shardplan topologies`), "
 		"NxNAME, a topology file, or `local`, which is this machine.",
 		0);
-	text_add(text, "\nMore: shardplan help COMMAND|TOPIC; shardplan help help; shardplan "
-		       "--version\n\n"
+	text_add(text, "\nMore: shardplan help COMMAND|TOPIC|WORD, help help, --version\n\n"
 		       "Examples:\n"
 		       "  shardplan plan llama-2-7b 2xdgx-a100-80gb\n"
 		       "  shardplan plan gpt2-nano local --gpus 4 -o plan.yaml\n"
@@ -126,6 +125,25 @@ static void add_lines(const struct help_line *lines, int column, struct text *te
 		text_column(text, column);
 		help_wrap(text, lines->words, column);
 	}
+}
+
+static bool find_word(const struct command *const commands[], const char *word, const char *unknown,
+	struct arena *arena, struct text *text, struct error *error)
+{
+	size_t before = text->length;
+
+	if (!help_word(commands, word, arena, text, error))
+		return false;
+	if (text->length > before)
+		return true;
+	const char *near = help_nearest(commands, word, arena);
+	if (near == NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s; topics: completion, defaults, environment, exit-codes, man, settings; "
+			"words: every option, its values, and docs/glossary.md",
+			unknown);
+	return error_set(error, EXIT_CODE_USAGE,
+		"%.60s: unknown word; did you mean `shardplan help %s`?", word, near);
 }
 
 bool help_topic(const struct command *const commands[], const char *topic, const char *shell,
@@ -149,8 +167,6 @@ bool help_topic(const struct command *const commands[], const char *topic, const
 	else if (strcmp(topic, "environment") == 0)
 		add_lines(help_variables, 18, text);
 	else
-		return error_set(error, EXIT_CODE_USAGE,
-			"%s; topics: completion, defaults, environment, exit-codes, man, settings",
-			unknown.message);
+		return find_word(commands, topic, unknown.message, arena, text, error);
 	return true;
 }

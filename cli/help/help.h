@@ -13,6 +13,16 @@ void help_command(
 bool help_topic(const struct command *const commands[], const char *topic, const char *shell,
 	struct arena *arena, struct text *text, struct error *error);
 
+/* An option in a list: its name, its value, its help. */
+void help_option(const struct option *option, struct arena *arena, struct text *text);
+
+/* `help WORD`: adds nothing for a word that nothing here explains. */
+bool help_word(const struct command *const commands[], const char *word, struct arena *arena,
+	struct text *text, struct error *error);
+/* The command, topic, option or strategy with the nearest name; NULL. */
+const char *help_nearest(
+	const struct command *const commands[], const char *word, struct arena *arena);
+
 /* Words broken at the width of the page; the first line continues the text, which is at `indent`.
  */
 void help_wrap(struct text *text, const char *words, int indent);
@@ -28,8 +38,9 @@ extern const struct help_line help_exit_codes[], help_variables[]; /* ended by a
 /* `help completion SHELL`: "bash", "zsh" or "fish"; another name is EXIT_CODE_USAGE. */
 bool help_completion(const struct command *const commands[], const char *shell, struct arena *arena,
 	struct text *text, struct error *error);
-/* `help defaults`. */
+/* `help defaults`, and its row of one knob. */
 bool help_defaults(struct arena *arena, struct text *text, struct error *error);
+bool help_default(enum knob_id id, struct arena *arena, struct text *text, struct error *error);
 /* The manual page, for scdoc. */
 void help_man(const struct command *const commands[], struct arena *arena, struct text *text);
 

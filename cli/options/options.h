@@ -77,6 +77,9 @@ bool arguments_parse(int argc, char **argv, enum command_index command, int most
  * say what to type. */
 const struct option *option_spelled(
 	const char *typed, enum command_index command, const char **prefix, struct error *error);
+/* The option that other tools call by this name, of any command; with `words`, what to type instead
+ * of it. NULL: neither. */
+const struct option *option_called(const char *typed, const char **words);
 /* A value in our spelling: "full_shard", "8k" and "bfloat16" are understood. As typed if it is not
  * known. */
 const char *option_value_spelled(

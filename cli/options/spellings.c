@@ -208,6 +208,14 @@ const struct option *option_spelled(
 	return option->commands >> command & 1 ? option : NULL;
 }
 
+const struct option *option_called(const char *typed, const char **words)
+{
+	const struct synonym *synonym = find_synonym(typed);
+
+	*words = synonym != NULL ? synonym->words : NULL;
+	return synonym != NULL && synonym->option != NULL ? option_find(synonym->option) : NULL;
+}
+
 /* --- values ------------------------------------------------------------------------------------
  */
 

@@ -78,7 +78,8 @@ class Bash(Case):
         self.assertIn('dgx-h100', self.complete('predict', 'llama-2-7b', 'dgx'))
         self.assertIn('tiny.yaml', self.complete('train', 'ti'))
         self.assertIn('settings', self.complete('help', ''))
-        self.assertEqual(self.complete('help', 'completion', 'b'), ['bash', 'bloom-176b'][:1])
+        self.assertEqual(self.complete('help', 'completion', 'b'), ['bash'])
+        self.assertEqual(self.complete('help', 'shard'), ['shard-group'])
         self.assertIn('show', self.complete('models', ''))
 
 

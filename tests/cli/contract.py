@@ -93,6 +93,29 @@ class Help(Case):
         self.assertNotIn('--fault', self.run_ok('help', 'train').out)
         self.assertLessEqual(max(map(len, self.run_ok('export', '--list').out.split('\n'))), 100)
 
+    def test_every_word_is_explained(self):
+        options = set(re.findall(r'^  (?:-., )?--([a-z0-9-]+)', self.run_ok('help', 'plan').out, re.M))
+        for name in sorted(options - {'explain', 'help'}):  # commands
+            page = self.run_ok('help', name).out
+            self.assertRegex(page, rf'--{name}\b')
+            self.assertLessEqual(max(map(len, page.split('\n'))), 80, name)
+        glossary = support.content(os.path.join(support.ROOT, 'docs', 'glossary.md'))
+        words = re.findall(r'\*\*(.+?)\*\*', glossary) + re.findall(r'^\d\. `(.+?)`', glossary, re.M)
+        self.assertGreater(len(words), 30)
+        for word in words:
+            self.assertIn(word, self.run_ok('help', word).out)
+
+    def test_words_of_other_tools_are_explained(self):
+        said = {'fsdp': 'FULL_SHARD: a value of --strategy', 'hsdp': 'between which gradients are',
+                'tp': 'tp: here --tensor', 'shard_group': 'ranks in a shard group', 'lora': 'type --trainable lora:16',
+                'memory-limit': 'Of: import, plan, predict, report', 'wrap': 'Default: block; searched by `plan`',
+                'bf16': 'bf16: a value of --param-dtype, --master-dtype', 'optimizer-state': 'the moments'}
+        for word, words in said.items():
+            self.assertIn(words, self.run_ok('help', word).out)
+        self.assertEqual(self.run_ok('help', 'memory-limi', code=2).err,
+                         'memory-limi: unknown word; did you mean `shardplan help memory-limit`?\n')
+        self.assertIn('docs/glossary.md', self.run_ok('help', 'xyzzy', code=2).err)
+
     def test_the_manual_has_what_is_typed_as_it_is_typed(self):
         page = self.run_ok('help', 'man').out
         typed = '\n'.join(re.findall(r'^```\n(.*?)^```$', page, re.MULTILINE | re.DOTALL))
