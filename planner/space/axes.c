@@ -134,6 +134,10 @@ int64_t axes_first_group(
 	add_shard_groups(&f, true);
 	restrict_axis(&f, KNOB_SHARD_GROUP);
 	const struct axis *groups = &axes.of[KNOB_SHARD_GROUP];
+	int64_t ranks = topology_devices(question->topology) / question_ranks_together(question);
+	for (int i = 0; i < groups->n; i++)
+		if (ranks % groups->values[i].number == 0)
+			return groups->values[i].number;
 	return groups->n > 0 ? groups->values[0].number : 0;
 }
 

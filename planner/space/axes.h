@@ -35,8 +35,8 @@ bool axes_fill(const struct question *question, const struct plan *plan, bool by
 bool axes_resolve(const struct question *question, struct arena *arena, struct plan *plan,
 	struct error *error);
 
-/* The first value of the shard group's axis, which a hybrid strategy needs to be resolved at all;
- * 0 when it has none. */
+/* The first value of the shard group's axis that divides the ranks which given axes leave. A hybrid
+ * strategy needs one to be resolved at all. 0 when it has none. */
 int64_t axes_first_group(
 	const struct question *question, enum strategy strategy, struct arena *arena);
 

@@ -379,6 +379,8 @@ static bool add_strategy(
 	struct enumeration *e, enum strategy strategy, bool by_name, struct error *error)
 {
 	struct plan plan;
+	if (divides_too_far(e->question, strategy))
+		return no_group(e->question, strategy, e->arena, error);
 	if (!strategy_plan(e, strategy, &plan, error))
 		return false;
 	if (plan.strategy != strategy)
@@ -393,8 +395,6 @@ static bool add_strategy(
 	if (!usual_of(e->question, strategy, e->arena, &e->usual, error))
 		return false;
 	e->space->same_batch = e->space->same_batch && e->axes.same_batch;
-	if (divides_too_far(e->question, strategy))
-		return no_group(e->question, strategy, e->arena, error);
 	return add_points(e, 0, &e->strategy, error);
 }
 

@@ -441,6 +441,18 @@ static void test_strategies_that_cannot_be(void **state)
 	build(&f);
 	assert_non_null(strstr(f.space.impossible[STRATEGY_HYBRID_SHARD], "2 ranks"));
 	end(&f);
+	/* Four tensor ranks leave three ranks of a node of twelve, and fifteen of five nodes.
+	 * Groups of two, which divide the devices, do not divide them. */
+	begin(&f, "llama-2-7b", "5xdgx-a100-80gb");
+	struct topology twelve = *f.question.topology;
+	twelve.devices_per_node = 12;
+	f.question.topology = &twelve;
+	fix(&f, "tensor", "4");
+	build(&f);
+	assert_null(f.space.impossible[STRATEGY_HYBRID_SHARD]);
+	hybrid = f.space.first[STRATEGY_HYBRID_SHARD];
+	assert_int_equal(f.space.plans[hybrid].mesh.shard, 3);
+	end(&f);
 }
 
 static void test_contradictions(void **state)
