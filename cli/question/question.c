@@ -339,15 +339,29 @@ void ask_same_batch(const struct plan *plan, struct question *question)
 		question_take_axes(question, plan);
 }
 
+/* PyTorch accepts it without a word, and reduces over groups of one rank. */
+static void note_one_group(const struct arguments *arguments, const struct plan *plan)
+{
+	if (strategy_is_hybrid(plan->strategy) && plan->mesh.replicate == 1 && !arguments->cells)
+		output_note("%s in one group of %lld ranks is the same as %s",
+			strategy_names[plan->strategy], (long long)plan->mesh.shard,
+			strategy_names[strategy_reshards(plan->strategy) ? STRATEGY_FULL_SHARD
+									 : STRATEGY_SHARD_GRAD_OP]);
+}
+
 bool ask_plan(struct arena *arena, const char *model, const char *topology,
 	const struct arguments *arguments, struct asked *asked, struct plan *plan,
 	struct error *error)
 {
 	const struct question *question = &asked->question;
 
-	return ask(arena, model, topology, arguments, true, asked, error) &&
-	       plan_resolve(question, arena, plan, error) && plan_honours(question, plan, error) &&
-	       (!question->shares || planner_share_stages(question, arena, plan, error));
+	if (!ask(arena, model, topology, arguments, true, asked, error) ||
+		!plan_resolve(question, arena, plan, error) ||
+		!plan_honours(question, plan, error) ||
+		(question->shares && !planner_share_stages(question, arena, plan, error)))
+		return false;
+	note_one_group(arguments, plan);
+	return true;
 }
 
 /* --- the planner, with threads, a clock and a terminal ---------------------------------------- */

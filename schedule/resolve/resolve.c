@@ -204,7 +204,7 @@ static void lay_out_experts(struct plan *plan, const struct question *question)
 }
 
 /* Chooses the size of the shard group, out of `ranks` data-parallel ranks: as given, or the
- * strategy's own, which for a hybrid one is the node. */
+ * strategy's own, which for a hybrid one is the node, or what pipeline stages leave of it. */
 static bool choose_shard_group(const struct plan *plan, const struct question *question,
 	int64_t ranks, int64_t *shard, struct error *error)
 {
@@ -220,7 +220,7 @@ static bool choose_shard_group(const struct plan *plan, const struct question *q
 			       (long long)given);
 	}
 	if (strategy_is_hybrid(plan->strategy)) {
-		*shard = given > 0 ? given : node > 1 ? node : ranks;
+		*shard = given > 0 ? given : node > 1 ? min_i64(node, ranks) : ranks;
 		return true;
 	}
 	*shard = given > 0 ? given : ranks;

@@ -93,5 +93,26 @@ class OddBatches(OwnFiles):
         self.assertIn('The planner', done.out)
 
 
+class OneGroup(OwnFiles):
+    """Where the ranks are one group, HYBRID_SHARD has nothing to replicate."""
+
+    def figures(self, *words):
+        done = self.run_well('predict', 'gpt2-1.5b', 'ours.yaml', '--json', *words)
+        prediction = json.loads(done.out)['prediction']
+        return prediction['step_time_s'], prediction['peak_memory_bytes'], done.err
+
+    def test_it_is_the_flat_strategy_and_says_so(self):
+        for hybrid, flat in ('HYBRID_SHARD', 'FULL_SHARD'), ('HYBRID_SHARD_ZERO2', 'SHARD_GRAD_OP'):
+            time, peak, said = self.figures('--gpus', '4', '--strategy', hybrid)
+            self.assertEqual((time, peak, ''), self.figures('--gpus', '4', '--strategy', flat))
+            self.assertEqual(said, f'note: {hybrid} in one group of 4 ranks is the same as {flat}\n')
+            self.assertEqual(self.figures('--strategy', hybrid)[2], '')
+
+    def test_stages_leave_smaller_groups(self):
+        done = self.run_well('predict', 'llama-3-8b', 'ours.yaml', '--gpus', '4', '--pipeline', '2', '--strategy',
+                             'HYBRID_SHARD', '--activation-checkpointing', 'full', code=1)
+        self.assertIn('in one group of 2 ranks', done.err)
+
+
 if __name__ == '__main__':
     unittest.main(verbosity=1)
