@@ -375,7 +375,8 @@ static bool read_one(const struct field *field, const struct node *node, void *o
 	if (scalar && !quoted && store(field, node->text, object, arena))
 		return true;
 	explain(&message, field, scalar ? "\"" : "", scalar ? node->text : kinds[node->kind]);
-	node_error(node, error, "%s%s", text_string(&message), quoted ? ", remove the quotes" : "");
+	bool bare = quoted && store(field, node->text, object, arena);
+	node_error(node, error, "%s%s", text_string(&message), bare ? ", remove the quotes" : "");
 	text_finish(&message);
 	return false;
 }

@@ -273,8 +273,11 @@ bool file_make_folders(struct arena *arena, const char *path, struct error *erro
 
 	for (char *slash = strchr(folder + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
-		if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+		bool made = mkdir(folder, 0777) == 0;
+		if (!made && errno != EEXIST)
 			return cannot_write(folder, error);
+		if (made)
+			output_note("made the folder %s", folder);
 		*slash = '/';
 	}
 	return true;

@@ -222,6 +222,37 @@ static enum key_kind listed_kind(const struct config_format *format, const char 
 	return unpriced ? KEY_UNPRICED : KEY_PLAIN;
 }
 
+/* The key that a leaf of a section, all of which we pass over, may have been meant for: it is
+ * nearly the same, and the file does not have it. NULL: it is some other key of the framework. */
+static const char *misspelled(struct importing *importing, const char *path)
+{
+	const struct config_format *format = importing->imported->target->format;
+	const char *dot = strrchr(path, '.'), *names[100] = {NULL};
+	size_t length = dot != NULL ? (size_t)(dot + 1 - path) : 0;
+	struct word word;
+	int n = 0;
+
+	if (dot == NULL || !word_find(format->plain, path, &word) || !word.rest)
+		return NULL;
+	for (const struct config_key *key = format->keys; key->path != NULL && n < 99; key++)
+		if (strncmp(key->path, path, length) == 0 &&
+			strpbrk(key->path + length, ".*") == NULL &&
+			!source_has(importing->source, key->path))
+			names[n++] = key->path + length;
+	const char *near = nearest_name(dot + 1, names);
+	return near != NULL ? arena_printf(importing->arena, "%.*s%s", (int)length, path, near)
+			    : NULL;
+}
+
+static void note_misspelled(
+	struct importing *importing, const struct leaf *leaf, enum key_kind kind)
+{
+	const char *meant = kind == KEY_PLAIN ? misspelled(importing, leaf->path) : NULL;
+
+	if (meant != NULL)
+		import_note(importing, leaf->path, "unknown key, ignored; did you mean %s?", meant);
+}
+
 /* Has the format keys below this path? Then a value stands where its map is expected. */
 static bool is_map(const struct config_format *format, const char *path)
 {
@@ -261,6 +292,8 @@ bool import_take_leaves(struct importing *importing, struct error *error)
 		if (key == NULL) {
 			listed.kind = listed_kind(format, leaf->path, &known);
 			key = &listed;
+			if (known)
+				note_misspelled(importing, leaf, listed.kind);
 		}
 		if (!known) {
 			if (!note_unknown(importing, leaf, error))
