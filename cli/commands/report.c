@@ -162,7 +162,8 @@ static bool ask_again(struct arena *arena, const struct opened *opened, bool opt
 		.topology = file->topology,
 		.memory_limit_bytes = file->prediction.memory_limit_bytes};
 	if (!options_needed || (question_scan(options, &arguments, arena, &why) &&
-				       ask_options(arena, &arguments, false, question, &why))) {
+				       ask_options(arena, &arguments, false, question, &why) &&
+				       ask_wording(&arguments, arena, question, &why))) {
 		complete_question(question);
 		return true;
 	}

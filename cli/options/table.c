@@ -35,12 +35,12 @@ static const struct option machine[] = {
 /* Options behind the knobs. */
 static const struct option others[] = {
 	{"forbid", goal, "KNOB=VALUE,...",
-		"values that the search may not use: strategy=NO_SHARD,wrap=model", ON(PLAN),
-		QUESTION},
+		"values that the search may not use: strategy=NO_SHARD,wrap=model",
+		ON(PLAN) | ON(REPORT), QUESTION},
 	{"for", goal, "TARGET",
 		"plan what the configuration of this framework can say, and nothing else; "
 		"`export --list` has the names",
-		ON(PLAN), QUESTION},
+		ON(PLAN) | ON(REPORT), QUESTION},
 	{"free", goal, "LIST|all",
 		"levers that the search may pull besides: "
 		"lines of the script that leave the mathematics as it is, such as loss,compile",

@@ -342,6 +342,11 @@ static double effect_size(const struct effect *effect, enum objective objective)
 	return fabs(objective == OBJECTIVE_MEMORY ? effect->bytes : effect->seconds);
 }
 
+static bool is_nothing(const struct effect *effect)
+{
+	return effect->most == NULL || (effect->seconds == 0 && effect->bytes == 0);
+}
+
 /* "wrap model: +645 ms, +49.8 GiB (does not fit)" */
 static void add_effect(struct text *text, const struct effect *effect)
 {
@@ -372,10 +377,10 @@ void defend_knobs(
 			effects[j] = effects[j - 1];
 		effects[j] = effect;
 	}
-	if (effects[0].most == NULL)
+	if (is_nothing(&effects[0]))
 		return;
 	text_add(&text, "What matters most, one change at a time: ");
-	for (int i = 0; i < 3 && effects[i].most != NULL; i++) {
+	for (int i = 0; i < 3 && !is_nothing(&effects[i]); i++) {
 		text_add(&text, i == 0 ? "" : "; ");
 		add_effect(&text, &effects[i]);
 	}

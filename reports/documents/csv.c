@@ -114,15 +114,17 @@ void report_case_row(const char *name, const struct prediction *prediction, cons
 	add_inputs(inputs, text);
 }
 
+/* A row's name has what differs from the first row's plan. */
 static void add_plan_row(const struct report *report, const struct plan *plan,
 	const struct prediction *prediction, const char *why, struct text *text)
 {
+	const struct plan *first = &report->explained.schedule->plan;
 	struct text name = {0};
 	char batch[48];
 
 	text_add(&name, report_name(report));
 	text_add(&name, ": ");
-	candidate_name(plan, NULL, &name);
+	candidate_name(plan, plan == first ? NULL : first, &name);
 	text_printf(&name, ", checkpointing %s, micro-batch %s",
 		plan->activation_checkpointing.text,
 		format_micro_batch(batch, plan->micro_batch, plan->grad_accum));

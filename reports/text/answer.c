@@ -74,15 +74,15 @@ static void add_candidate(const struct candidate *candidate, const struct plan *
 		grid_add(grid, "%s",
 			candidate->outcome == OUTCOME_CHOSEN ? "chosen"
 							     : or_empty(candidate->why_not));
+	if (candidate->outcome == OUTCOME_IMPOSSIBLE) {
+		for (int i = 0; i < 10; i++)
+			grid_add_value(grid, i >= 2 && i < 5 ? INFINITY : 0, "-");
+		return;
+	}
 	grid_add(grid, "%s", plan->activation_checkpointing.text);
 	grid_add_value(grid, (double)plan->micro_batch, "%s",
 		format_micro_batch(batch, plan->micro_batch, plan->grad_accum));
-	if (candidate->outcome == OUTCOME_IMPOSSIBLE) {
-		for (int i = 0; i < 8; i++)
-			grid_add_value(grid, i < 3 ? INFINITY : 0, "-");
-	} else {
-		add_figures(&candidate->prediction, grid);
-	}
+	add_figures(&candidate->prediction, grid);
 }
 
 static bool are_of_one_strategy(const struct candidate *a, const struct candidate *b)

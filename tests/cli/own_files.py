@@ -1,5 +1,7 @@
 """Files that people bring and edit: own_files.py BINARY"""
 
+import csv
+import io
 import json
 import os
 import re
@@ -91,6 +93,49 @@ class OddBatches(OwnFiles):
         done = self.run_well('import', 'config.py', 'llama-3-8b', 'ours.yaml')
         self.assertIn('--tensor                   2 ', done.out)
         self.assertIn('The planner', done.out)
+
+
+class ReportsOfTargets(OwnFiles):
+    """What is planned again is the question that was asked, with its --for."""
+
+    def test_a_plan_and_a_question_keep_to_the_target(self):
+        words = ['gpt2-124m', 'ours.yaml', '--global-batch', '64', '--strategy', 'FULL_SHARD', '--for', 'accelerate']
+        planned = self.run_well('plan', *words, '-o', 'plan.yaml').out
+        for report in ['plan.yaml'], words:
+            page = self.run_well('report', *report, '--format', 'markdown').out
+            step = re.search(r'\n([0-9.]+ m?s) per step', page)[1]
+            self.assertIn(f'Time     {step} a step', planned)
+            self.assertIn(f'takes {step} per step', page)
+
+    def test_rows_have_names_of_their_own(self):
+        done = self.run_well('report', 'gpt2-1.5b', 'ours.yaml', '--gpus', '2', '--format', 'csv')
+        rows = list(csv.DictReader(io.StringIO(done.out)))
+        names = [row['case'] for row in rows]
+        self.assertGreater(len(names), 5)
+        self.assertEqual(len(set(names)), len(names), names)
+
+
+class Slips(OwnFiles):
+    """What was typed wrongly is named, where it has consequences."""
+
+    def test_a_key_of_a_section_that_is_passed_over(self):
+        self.box.write('job.toml', '[training]\nlocal_batch_size = 1\nseq_length = 2048\nsteps = 10\ndataset = "c4"\n'
+                       '[parallelism]\ndata_parallel_shard_degree = -1\n')
+        said = self.run_well('import', 'job.toml').err
+        self.assertIn('note: job.toml:3: training.seq_length: unknown key, ignored; did you mean training.seq_len?\n',
+                      said)
+        self.assertNotIn('training.steps', said)
+        self.assertNotIn('training.dataset', said)
+
+    def test_quotes_are_blamed_where_they_are_to_blame(self):
+        for value, end in ('"4"', 'got "4", remove the quotes'), ('"4:1"', 'got "4:1"'):
+            self.box.write('bad.yaml', CLUSTER.replace('latency: 14us', f'latency: 14us, oversubscription: {value}'))
+            self.assertTrue(self.run_well('predict', 'gpt2-124m', 'bad.yaml', code=3).err.endswith(end + '\n'))
+
+    def test_a_new_folder_is_told(self):
+        words = 'predict', 'gpt2-124m', 'ours.yaml', '-o', 'new/plan.yaml'
+        self.assertIn('note: made the folder new\n', self.run_well(*words).err)
+        self.assertNotIn('folder', self.run_well(*words).err)
 
 
 class OneGroup(OwnFiles):
