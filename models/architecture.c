@@ -74,6 +74,7 @@ const struct field architecture_fields[] = {
 	RARE_BOOL(no_final_norm),
 	RARE_BOOL(head_bias),
 	RARE_BOOL(attention_sinks),
+	RARE_INT(attention_window),
 	RARE_INT(position_extra),
 	RARE_INT(embedding_width),
 	RARE_INT(encoder_layers),

@@ -293,6 +293,19 @@ static void extend_context(const struct question *question, struct model *model)
 	model->architecture.context = length;
 }
 
+/* Attention costs as if all blocks saw the whole sequence. */
+static void note_window(const struct question *question, const struct model *model)
+{
+	const struct architecture *a = &model->architecture;
+	int64_t length = question_gives(question, KNOB_SEQ_LEN) ? question->asked.seq_len
+								: plan_usual_length(model);
+
+	if (a->attention_window > 0 && length > a->attention_window)
+		output_note("%s has blocks that see %lld tokens back; "
+			    "their attention is priced over all %lld",
+			a->name, (long long)a->attention_window, (long long)length);
+}
+
 /* A limit above the device's memory is allowed, to ask what more memory would give, with a note. */
 static void note_more_memory(const struct arguments *arguments, const struct asked *asked)
 {
@@ -317,6 +330,7 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 		!input_topology(arena, topology, asked->question.gpus, &asked->topology, error))
 		return false;
 	extend_context(&asked->question, asked->model);
+	note_window(&asked->question, asked->model);
 	note_more_memory(arguments, asked);
 	if (asked->question.vocab > 0 &&
 		!model_pad(arena, asked->model, asked->question.vocab, &asked->model, error))

@@ -10,6 +10,11 @@ static const double expert_load = 1.1;
 /* --- defaults (docs/commands.md) -----------------------------------------------------------------
  */
 
+int64_t plan_usual_length(const struct model *model)
+{
+	return min_i64(model->architecture.context, 4096);
+}
+
 /* Where the question leaves a knob open, the table's default holds, or what the model or the
  * machine say. */
 static void take_defaults(struct plan *plan, const struct question *question)
@@ -29,7 +34,7 @@ static void take_defaults(struct plan *plan, const struct question *question)
 	if (!question_gives(question, KNOB_TRAINABLE))
 		plan->trainable = architecture->trainable;
 	if (!question_gives(question, KNOB_SEQ_LEN))
-		plan->seq_len = min_i64(architecture->context, 4096);
+		plan->seq_len = plan_usual_length(question->model);
 }
 
 /* The default is fp32 inside of the loss, as in scripts of PyTorch, or the runtime's own loss if it

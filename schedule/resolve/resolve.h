@@ -11,6 +11,9 @@
 bool plan_resolve(const struct question *question, struct arena *arena, struct plan *plan,
 	struct error *error);
 
+/* Tokens in a sequence where the question does not say. */
+int64_t plan_usual_length(const struct model *model);
+
 /* Can the devices be laid out as the axes of the question ask, whatever its other knobs are? Where
  * not, plan_resolve has the same error. */
 bool plan_has_mesh(const struct question *question, struct error *error);
