@@ -356,10 +356,22 @@ static bool finish_sharded(struct importing *importing, struct error *error)
 	return true;
 }
 
+/* accelerate raises for others. */
+static bool check_version(struct importing *importing, struct error *error)
+{
+	const char *version = import_text(importing, KEY("version"), "1");
+
+	return strcmp(version, "1") == 0 || strcmp(version, "2") == 0 ||
+	       import_fail(
+		       importing, KEY("version"), error, "expected 1 or 2, got \"%.40s\"", version);
+}
+
 static bool finish(struct importing *importing, struct error *error)
 {
 	const char *type = import_text(importing, "distributed_type", "FSDP");
 
+	if (!check_version(importing, error))
+		return false;
 	/* GradientAccumulationPlugin(sync_each_batch=False): accumulate() is no_sync(). */
 	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off", NULL);
 	import_set_default(importing, KNOB_COMPILE, "off");

@@ -349,11 +349,12 @@ static bool find_micro_batch(struct finder *finder, struct error *error)
 	question_put(&question, KNOB_MICRO_BATCH, (union knob_value){.number = 1});
 	if (!find_limit(&limit, &question, error))
 		return false;
-	finding->statement = finding->exists ? arena_printf(finder->arena,
-						       "The largest micro-batch that "
-						       "fits has %.0f sequences per device",
-						       finding->value)
-					     : nothing_fits(&limit, "one sequence per device fits");
+	finding->statement = finding->exists
+				     ? arena_printf(finder->arena,
+					       "The largest micro-batch that fits has %.0f "
+					       "sequence%s per device",
+					       finding->value, finding->value == 1 ? "" : "s")
+				     : nothing_fits(&limit, "one sequence per device fits");
 	return true;
 }
 

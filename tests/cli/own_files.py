@@ -127,6 +127,11 @@ class Slips(OwnFiles):
         self.assertNotIn('training.steps', said)
         self.assertNotIn('training.dataset', said)
 
+    def test_a_version_that_accelerate_refuses(self):
+        self.box.write('a.yaml', 'distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 3\n')
+        self.assertEqual(self.run_well('import', 'a.yaml', code=3).err,
+                         'a.yaml:3:17: fsdp_version: expected 1 or 2, got "3"\n')
+
     def test_quotes_are_blamed_where_they_are_to_blame(self):
         for value, end in ('"4"', 'got "4", remove the quotes'), ('"4:1"', 'got "4:1"'):
             self.box.write('bad.yaml', CLUSTER.replace('latency: 14us', f'latency: 14us, oversubscription: {value}'))
