@@ -60,9 +60,10 @@ bool open_plan(struct arena *arena, const char *path, struct opened *opened, str
 			"it was edited, or made by another version; plan again",
 			path, opened->evaluation.digest, file->schedule_digest);
 	const struct prediction *now = &opened->evaluation.simulation.prediction;
-	opened->otherwise = predicts_otherwise(&file->prediction, now);
-	if (opened->otherwise)
+	if (predicts_otherwise(&file->prediction, now)) {
 		note_otherwise(arena, path, &file->prediction, now);
+		file->prediction = *now;
+	}
 	/* A plan file has only the sum. */
 	file->prediction.communicator_bytes = now->communicator_bytes;
 	/* It has no figures of axes either. */
@@ -75,8 +76,7 @@ struct explained opened_explained(const struct opened *opened, const struct meas
 {
 	struct explained explained = evaluation_explained(&opened->evaluation);
 
-	if (!opened->otherwise)
-		explained.prediction = &opened->file.prediction;
+	explained.prediction = &opened->file.prediction;
 	explained.measured = measured;
 	return explained;
 }

@@ -83,9 +83,8 @@ struct opened {
 	const char *text;
 	struct plan_file file;
 	struct evaluation evaluation;
-	/* The prediction is that of the file; the timelines are those of the evaluation. A note
-	 * says so if the file would be predicted otherwise now. */
-	bool otherwise;
+	/* The prediction is that of the file, or, if the file would be predicted otherwise now,
+	 * what it would be, with a note. The timelines are those of the evaluation. */
 };
 bool open_plan(struct arena *arena, const char *path, struct opened *opened, struct error *error);
 /* A measurement of a pipeline is of a rank of the first stage. This explains that stage; the bytes

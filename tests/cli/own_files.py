@@ -68,6 +68,12 @@ class EditedPlans(OwnFiles):
         self.assertIn(f'note: edited.yaml predicts {slow} a step, ', done.err)
         self.assertIn(f'it is now {now} a step, ', done.err)
 
+    def test_an_export_is_compared_with_what_it_is(self):
+        self.edit('plan.yaml', 'nic_bandwidth: 12.5GB/s', 'nic_bandwidth: 50GB/s')
+        now = self.explained('edited.yaml')[0]
+        done = self.run_well('export', 'edited.yaml', '--to', 'deepspeed', '-o', 'ds.json')
+        self.assertIn(f'the plan: {now}, ', done.err)
+
     def test_less_memory_is_what_is_judged(self):
         self.edit('plan.yaml', 'memory: 40GiB', 'memory: 5GiB')
         done = self.explained('edited.yaml')[1]
