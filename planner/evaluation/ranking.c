@@ -305,13 +305,16 @@ static bool may_enter_front(const struct ranking *ranking, const struct ranked *
 bool ranking_is_rival(const struct ranking *ranking, int64_t cost)
 {
 	const struct ranked *first = ranking_first(ranking);
-	return first == NULL || within(cost, cost_of(ranking, first), RANKING_RIVALS);
+	return first == NULL || within(cost, cost_of(ranking, first), RANKING_FUZZ);
 }
 
+/* A plan without room is no rival of one that has it. */
 static bool wants_winners(const struct ranking *ranking, const struct ranked *candidate)
 {
+	const struct ranked *first = ranking_first(ranking);
 	return ranking->wanted == WANTED_ALL ||
 	       (ranking->wanted == WANTED_RIVALS &&
+		       (first == NULL || candidate->tight <= first->tight) &&
 		       ranking_is_rival(ranking, cost_of(ranking, candidate)));
 }
 

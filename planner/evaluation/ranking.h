@@ -14,7 +14,6 @@
 
 #define RANKING_FUZZ   1.01 /* costs that are this close are no advantage */
 #define RANKING_WINDOW 1.10 /* runners-up cost at most this much more than the first */
-#define RANKING_RIVALS 1.03 /* rivals cost at most this much more (WANTED_RIVALS) */
 enum { RANKING_RUNNERS_UP = 5 };
 
 struct ranked {
@@ -80,7 +79,7 @@ bool ranking_excludes(const struct ranking *ranking, const struct ranked *const 
 int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranked *const *front,
 	int n, const struct costs *bounds);
 
-/* Is that cost of the objective close to that of the first? */
+/* Is that cost of the objective, up to the fuzz, as good as that of the first? */
 bool ranking_is_rival(const struct ranking *ranking, int64_t cost);
 
 /* Could a candidate whose objective costs at least costs.of[objective], and whose other costs are

@@ -38,7 +38,7 @@ struct headroom {
 /* What a search is used for: each value needs less of it than the one before. */
 enum wanted {
 	WANTED_ALL,    /* runners-up, and of strategies that do not fit what misses by least */
-	WANTED_RIVALS, /* the best of each strategy that is close to the best of all */
+	WANTED_RIVALS, /* the best of each strategy that is as good as the best of all, up to 1 % */
 	WANTED_BEST,   /* the best of all */
 	WANTED_ANY     /* whether any has room */
 };

@@ -180,15 +180,16 @@ static void test_plain(void **state)
 	ranking_finish(&ranking);
 }
 
-/* The best of a strategy that has none yet, far from the best of all and near it; a runner-up of
- * one that has; and a faster plan. */
+/* The best of a strategy that has none yet: 50 % and 2 % from the best of all, as good up to 1 %,
+ * and that without room; a runner-up of one that has; and a faster plan. */
 static void test_wanted(void **state)
 {
 	static const struct {
 		enum wanted wanted;
-		bool far, near, runner_up;
-	} cases[] = {{WANTED_ALL, true, true, true}, {WANTED_RIVALS, false, true, false},
-		{WANTED_BEST, false, false, false}};
+		bool far, near, as_good, tight, runner_up;
+	} cases[] = {{WANTED_ALL, true, true, true, true, true},
+		{WANTED_RIVALS, false, false, true, false, false},
+		{WANTED_BEST, false, false, false, false, false}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct ranking ranking;
@@ -196,7 +197,9 @@ static void test_wanted(void **state)
 		ranking.wanted = cases[i].wanted;
 		add(&ranking, make_simple(0, 1000, 0));
 		assert_int_equal(needs(&ranking, STRATEGY_NO_SHARD, 1500, false), cases[i].far);
-		assert_int_equal(needs(&ranking, STRATEGY_NO_SHARD, 1025, false), cases[i].near);
+		assert_int_equal(needs(&ranking, STRATEGY_NO_SHARD, 1020, false), cases[i].near);
+		assert_int_equal(needs(&ranking, STRATEGY_NO_SHARD, 1010, false), cases[i].as_good);
+		assert_int_equal(needs(&ranking, STRATEGY_NO_SHARD, 1005, true), cases[i].tight);
 		assert_int_equal(needs_simple(&ranking, 1020, 0), cases[i].runner_up);
 		assert_true(needs_simple(&ranking, 900, 0));
 		ranking_finish(&ranking);
