@@ -67,22 +67,11 @@ static int64_t probed_micro_batches(const struct plan *plan)
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
-/* What a collective sends depends on its group, its bytes and the runtime's algorithm only. */
-static double wire(const struct schedule *schedule, const struct op *op)
-{
-	const struct group *group = &schedule->groups[op->group];
-	enum collective_kind kind;
-	if (schedule->topology->nodes > 1 && collective_kind_of(op->kind, &kind))
-		return collective_node_egress(schedule->topology,
-			runtime_of(schedule->plan.runtime), kind, group, op->bytes);
-	return collective_wire_bytes(op->kind, group->size, op->bytes);
-}
-
 static void add_collective(struct shape *shape, const struct schedule *schedule,
 	const struct op *op, const struct cost *cost, double times, struct work *work)
 {
 	int communicator = schedule->groups[op->group].engine;
-	work->wire += times * wire(schedule, op);
+	work->wire += times * bound_wire(schedule, 0, op);
 	if (communicator >= COMMUNICATORS_MAX || cost->device <= 0)
 		return;
 	shape->multiprocessors[communicator] =

@@ -45,12 +45,12 @@ int64_t bounds_memory(const struct schedule *schedule, int class, struct arena *
 /* The rank of a pipeline whose blocks have the most parameters, the first of these; how many.
  * `model`: what a rank has of it but for the pipeline. */
 int bounds_heaviest_stage(const struct plan *plan, const struct model *model, double *parameters);
-/* times[0 .. n): what a step of a pipeline takes at least with so many micro-batches, s, by the
- * longest path through its passes. False: it is not followed. Takes longer than bounds_build.
- * `model`: what a rank has of it but for the pipeline. Allocates from `arena`. */
+/* What a step of a pipeline takes at least, by the longest path through its passes, and what its
+ * ranks send: the `time` and `network` of a bound. False: it is not followed, and both are 0. Takes
+ * longer than bounds_build. `model`: what a rank has of it but for the pipeline. Allocates from
+ * `arena`. */
 bool bounds_path(const struct plan *plan, const struct model *model,
-	const struct topology *topology, const int64_t *micro_batches, int n, double *times,
-	struct arena *arena);
+	const struct topology *topology, struct bound *bound, struct arena *arena);
 void bounds_finish(struct bounds *bounds);
 
 /* What a stage's work is made of: seconds of a micro-batch, one block's and the ends'; and bytes of

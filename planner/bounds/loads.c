@@ -144,10 +144,12 @@ void sampler_make_few(struct sampler *sampler)
 /* --- looking up ------------------------------------------------------------------------------- */
 
 /* Leaves that save nothing are computed again only when their range saves something: what is
- * recomputed depends on the wrap policy. */
+ * recomputed depends on the wrap policy. The slowest of a stage's ranks is as slow as there are
+ * many. */
 static bool same_load_but(uint64_t knobs, const struct plan *a, const struct plan *b)
 {
-	return plan_divides_alike(a, b) && knobs_alike_but(knobs, a, b) &&
+	return a->mesh.pipeline == b->mesh.pipeline && plan_divides_alike(a, b) &&
+	       knobs_alike_but(knobs, a, b) &&
 	       (!plan_checkpoints(a, CHECKPOINTING_FULL) || wrap_equal(&a->wrap, &b->wrap));
 }
 

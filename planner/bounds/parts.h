@@ -56,6 +56,9 @@ int bound_first_way_alone(const struct plan *plan);
 /* The share of the link that the collective fills while it runs; 0 on CPUs. */
 double bound_link_load(
 	const struct schedule *schedule, const struct cost *cost, enum bound_link link);
+/* Bytes that an operation of a class sends, each time: those that leave a node, or on one node
+ * those of a rank. */
+double bound_wire(const struct schedule *schedule, int class, const struct op *op);
 /* Is the operation one of a step's end: gradient norm, clipping, the update? */
 bool bound_is_update(enum op_kind kind);
 

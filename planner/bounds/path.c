@@ -53,6 +53,8 @@ struct duty {
 	struct first *firsts;                   /* by chunk */
 	double rest;                            /* s of the step after the last pass */
 	int64_t message;                        /* bytes */
+	double middle_wire, rest_wire; /* bytes that leave the network's end: of a micro-batch in
+					  the middle; of all else */
 };
 
 struct seat {
@@ -294,6 +296,16 @@ static void find_losses(struct walk *walk, const struct topology *topology)
 	}
 }
 
+static void find_wire(const struct schedule *schedule, int rank, struct duty *duty)
+{
+	const struct program *program = &schedule->programs[rank];
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		bool middle = op->micro_batch == MIDDLE;
+		*(middle ? &duty->middle_wire : &duty->rest_wire) += bound_wire(schedule, rank, op);
+	}
+}
+
 /* The next pass begins when all is exchanged. */
 static void hold_up(struct duty *duty, int chunks)
 {
@@ -330,6 +342,7 @@ static bool measure_duty(const struct path *path, const struct plan *plan,
 		.n = n,
 		.duty = duty};
 	find_losses(&list, topology);
+	find_wire(schedule, rank, duty);
 	struct walk walk = list, apart = list;
 	int chunks = path->pipeline.chunks;
 	apart.apart = true;
@@ -533,23 +546,32 @@ static void begin_step(struct path *path, int micro_batches)
 	}
 }
 
+/* A prediction has the traffic of the rank that needs the most memory: here it may be any. */
+static double least_wire(const struct path *path, int64_t micro_batches)
+{
+	double least = INFINITY;
+	for (int k = 0; k < path->pipeline.ranks; k++) {
+		const struct duty *duty = path->seats[k].duty;
+		double more = (double)(micro_batches - PROBED + 1);
+		least = fmin(least, duty->rest_wire + more * duty->middle_wire);
+	}
+	return least;
+}
+
 bool bounds_path(const struct plan *plan, const struct model *model,
-	const struct topology *topology, const int64_t *micro_batches, int n, double *times,
-	struct arena *arena)
+	const struct topology *topology, struct bound *bound, struct arena *arena)
 {
 	struct path path = {.pipeline = plan_pipeline(plan), .arena = arena};
 	struct error error = {0};
 	path.n_stages = path.pipeline.ranks * path.pipeline.chunks;
 	path.blocks = ARENA_ARRAY(arena, int, path.n_stages);
 	path.pipeline.micro_batches = PROBED;
-	if (!plan_split(plan, model, path.blocks, &error) || !is_followed(&path) ||
-		!measure(&path, plan, model, topology))
+	*bound = (struct bound){0};
+	if (plan->grad_accum < PROBED || !plan_split(plan, model, path.blocks, &error) ||
+		!is_followed(&path) || !measure(&path, plan, model, topology))
 		return false;
-	for (int i = 0; i < n; i++) {
-		if (micro_batches[i] < PROBED)
-			return false;
-		begin_step(&path, (int)micro_batches[i]);
-		times[i] = follow(&path) * (1 - 1e-6); /* APART takes some of its digits */
-	}
+	begin_step(&path, (int)plan->grad_accum);
+	bound->time = follow(&path) * (1 - 1e-6); /* APART takes some of its digits */
+	bound->network = least_wire(&path, plan->grad_accum) * (1 - 1e-9);
 	return true;
 }

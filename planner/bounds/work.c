@@ -36,6 +36,24 @@ double bound_link_load(
 	return link == LINK_NETWORK ? cost->network_load : cost->fabric_load;
 }
 
+/* What a collective sends depends on its group, its bytes and the runtime's algorithm only. */
+double bound_wire(const struct schedule *schedule, int class, const struct op *op)
+{
+	bool message = op_kind_class(op->kind) == OP_CLASS_MESSAGE;
+	const struct group *group = &schedule->groups[op->group];
+	enum collective_kind kind;
+	if (message && schedule->topology->nodes > 1)
+		return message_node_egress(schedule, class, op);
+	if (message)
+		return collective_wire_bytes(op->kind, 2, op->bytes);
+	if (!collective_kind_of(op->kind, &kind))
+		return 0;
+	if (schedule->topology->nodes > 1)
+		return collective_node_egress(schedule->topology,
+			runtime_of(schedule->plan.runtime), kind, group, op->bytes);
+	return collective_wire_bytes(op->kind, group->size, op->bytes);
+}
+
 /* --- the issuing thread ----------------------------------------------------------------------- */
 
 static bool synchronises(const struct plan *plan)

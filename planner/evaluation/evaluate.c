@@ -404,14 +404,18 @@ bool evaluator_stages_overflow(
 	return overflows;
 }
 
+struct bound evaluator_bound_path(struct evaluator *evaluator, const struct plan *plan)
+{
+	struct bound bound;
+	arena_reset(&evaluator->scratch);
+	bounds_path(plan, model_of(evaluator, plan), evaluator->question->topology, &bound,
+		&evaluator->scratch);
+	return bound;
+}
+
 double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan)
 {
-	double time;
-	arena_reset(&evaluator->scratch);
-	return bounds_path(plan, model_of(evaluator, plan), evaluator->question->topology,
-		       &plan->grad_accum, 1, &time, &evaluator->scratch)
-		       ? time
-		       : 0;
+	return evaluator_bound_path(evaluator, plan).time;
 }
 
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,

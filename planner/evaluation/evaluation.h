@@ -33,7 +33,8 @@ int64_t evaluator_bound_last(struct evaluator *evaluator, const struct plan *pla
  */
 bool evaluator_stages_overflow(
 	struct evaluator *evaluator, const struct plan *plan, int64_t enough, int64_t *held);
-/* A lower bound of a pipeline's step time by its own schedule (bounds.h), s; 0: there is none. */
+/* Lower bounds of a pipeline's step time and traffic by its own schedule (bounds.h); 0: none. */
+struct bound evaluator_bound_path(struct evaluator *evaluator, const struct plan *plan);
 double evaluator_bound_time(struct evaluator *evaluator, const struct plan *plan);
 /* As evaluator_run, but steps longer than `slow` seconds (0: none) have their time only and do not
  * count as evaluated. The time of a pipeline, or of a plan that does not fit, is then a bound. */
@@ -142,6 +143,7 @@ struct known {
 	struct bound bound;
 	enum fits fits;
 	bool has_room;
+	int64_t needed; /* bytes of a device (prediction_needed_bytes) */
 	struct costs costs;
 	double path;  /* s: a pipeline's bound of time by its own schedule; 0: not known */
 	int64_t held; /* bytes: the same of memory */

@@ -53,6 +53,7 @@ static void learn(
 	known->ready = true;
 	known->fits = prediction->fits;
 	known->has_room = has_room(search->question, plan, prediction);
+	known->needed = prediction_needed_bytes(prediction);
 	known->costs = costs_of(search->question, plan, prediction);
 }
 
@@ -173,6 +174,7 @@ static void take_after(const struct known *twin, const struct bound *bound, stru
 	known->ready = true;
 	known->fits = twin->fits;
 	known->has_room = twin->has_room;
+	known->needed = twin->needed;
 	known->costs = twin->costs;
 }
 
@@ -441,9 +443,12 @@ void follow(struct search *search, int index)
 	struct bound *bound = &search->bounds.of[index];
 	if (known->followed)
 		return;
-	known->path = evaluator_bound_time(&search->evaluator, &search->space.plans[index]);
+	const struct bound own =
+		evaluator_bound_path(&search->evaluator, &search->space.plans[index]);
+	known->path = own.time;
 	known->followed = true;
-	bound->time = fmax(bound->time, known->path);
+	bound->time = fmax(bound->time, own.time);
+	bound->network = fmax(bound->network, own.network);
 }
 
 /* Must the plan wait for an earlier stage before it is timed (`time`), or before it is

@@ -35,7 +35,7 @@ int find_smaller(const struct search *search, int index);
 /* Raises the bound of memory by the plan's own schedule, which tells more than the parts that it
  * shares with other plans. */
 void tighten(struct search *search, int index);
-/* Raises the bound of a pipeline's time by its own schedule. */
+/* Raises the bounds of a pipeline's time and traffic by its own schedule. */
 void follow(struct search *search, int index);
 /* Simulates the step time, which takes a tenth of the time that the memory takes, and decides if
  * the memory is needed. A plan that the builder refuses is ready. */

@@ -84,8 +84,8 @@ static const struct {
 		{"mistral-7b", "4xp4d.24xlarge", {"seq_len", "4096"}, true},
 		{"mistral-7b", "4xp4d.24xlarge", {"seq_len", "4096", "global_batch", "256"}, true}},
 	{"assumption-decides", "sequences of 4096 tokens are assumed; from ",
-		{"llama-3-8b", "4xdgx-h100", {"wrap", "block", "micro_batch", "1"}, true},
-		{"llama-3-8b", "4xdgx-h100",
+		{"llama-3-8b", "2xdgx-h100", {"wrap", "block", "micro_batch", "1"}, true},
+		{"llama-3-8b", "2xdgx-h100",
 			{"wrap", "block", "micro_batch", "1", "seq_len", "4096"}, true}},
 };
 

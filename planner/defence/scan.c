@@ -1,0 +1,238 @@
+/* A property's values are closed in by searches, until one on either side of a threshold gives the
+ * two decisions that the sentence names. Between two values with different decisions, the plans
+ * that searches have chosen say where it may change. */
+#include "planner/defence/scan.h"
+
+#include <math.h>
+
+enum { TRIALS_MAX = 10 };
+#define WIDE 0.25 /* ln of the ratio of a bracket that is halved by one look */
+
+/* A search of the question at one value. */
+struct look {
+	double at;
+	struct decision decision;
+	/* ln of time per token, the best of other strategies / the best of today's: above 0 today's
+	 * strategy is faster. NAN: one of them does not fit. */
+	double lead;
+	struct decision other; /* the best of other strategies */
+};
+
+static void find_lead(const struct scan *scan, const struct search *search, struct look *look)
+{
+	const struct ranking *ranking = &search->ranking;
+	int64_t mine = 0, others = 0;
+	for (int s = 0; s < STRATEGY_COUNT; s++) {
+		const struct ranked *best = ranking_best(ranking, s);
+		if (best == NULL || best->tight ||
+			!ranking_is_rival(ranking, best->costs.of[ranking->objective]))
+			continue;
+		struct decision decision = decision_of(&search->space.plans[best->plan]);
+		int64_t cost = best->costs.of[ranking->objective];
+		if (decisions_same(&decision, &scan->today)) {
+			mine = cost;
+		} else if (others == 0 || cost < others) {
+			others = cost;
+			look->other = decision;
+		}
+	}
+	look->lead = mine > 0 && others > 0 ? log((double)others / (double)mine) : NAN;
+}
+
+/* Carries what was chosen on to other values. */
+static void carry_on(struct scan *scan, const struct search *search, const struct ranked *best)
+{
+	const struct plan *plan = &search->space.plans[best->plan];
+	double time = costs_step_above(plan, best->costs.of[COST_TIME]);
+	if (scan->property->carry != NULL)
+		carried_add(&scan->carried, search->question, plan, best->departures, time,
+			search->known[best->plan].needed);
+}
+
+static bool look_at(struct scan *scan, double at, struct look *look, struct error *error)
+{
+	struct search search;
+	struct error mine = {0};
+	struct lent quiet;
+	struct moved *moved = ARENA_NEW(&scan->arena, struct moved);
+	*look = (struct look){.at = at, .decision = {.kind = REFUSED}, .lead = NAN};
+	property_move(scan->property, scan->question, at, &quiet, moved);
+	bool ok = search_run(&moved->question, &scan->arena, &search, &mine);
+	if (ok && !search.stopped) {
+		const struct ranked *best = ranking_best(&search.ranking, STRATEGY_COUNT);
+		look->decision.kind = NOTHING;
+		if (best != NULL && !best->tight) {
+			look->decision = decision_of(&search.space.plans[best->plan]);
+			carry_on(scan, &search, best);
+		}
+		find_lead(scan, &search, look);
+	}
+	search_finish(&search);
+	return ok || error_is_refusal(&mine, error);
+}
+
+/* --- one way ---------------------------------------------------------------------------------- */
+
+double scan_rounded(const struct property *property, double value)
+{
+	double step = pow(10, floor(log10(value / property->step)) - 2) * property->step;
+	if (property->whole)
+		return fmax(1, round(value));
+	return round(value / step) * step;
+}
+
+/* The value beside the threshold `at` at which a side is searched again: that of today's decision
+ * or the other one. */
+static double side_of(const struct scan *scan, double at, bool today)
+{
+	bool below = scan->up == today;
+	if (scan->property->whole)
+		return !today ? at : scan->up ? at - 1 : at + 1;
+	double side = below ? at * (1 - SCAN_SIDE) : at * (1 + SCAN_SIDE);
+	return scan->property->step == 1 && side > 100 ? round(side) : side;
+}
+
+/* Would a plan of today's decision be chosen, of those that are carried? */
+static bool stays_at(const struct scan *scan, double at, bool *known)
+{
+	struct decision decision;
+	*known = *known &&
+		 carried_choose(&scan->carried, scan->property, scan->question, at, &decision);
+	return *known && decisions_same(&decision, &scan->today);
+}
+
+/* The value at which another of the plans that are carried would be chosen. False: none is known
+ * between a value with today's decision (`stays`) and one with another (`leaves`). */
+static bool find_crossing(
+	const struct scan *scan, const struct look *stays, const struct look *leaves, double *value)
+{
+	double near = stays->at, far = leaves->at;
+	bool known = true;
+	if (!stays_at(scan, near, &known) || stays_at(scan, far, &known))
+		return false;
+	while (known && fabs(log(far / near)) > SCAN_SIDE / 8) {
+		double middle = sqrt(near * far);
+		*(stays_at(scan, middle, &known) ? &near : &far) = middle;
+	}
+	*value = sqrt(near * far);
+	return known;
+}
+
+/* The next value to try. `*crossed`: there the decision should change; else it is in the middle. */
+static double guess(
+	const struct scan *scan, const struct look *stays, const struct look *leaves, bool *crossed)
+{
+	double value = 0;
+	*crossed = find_crossing(scan, stays, leaves, &value);
+	if (!*crossed)
+		value = sqrt(stays->at * leaves->at);
+	if (scan->property->whole) {
+		value = scan->up ? floor(value) + 1 : ceil(value) - 1;
+		value = scan->up ? fmin(value, leaves->at) : fmax(value, leaves->at);
+	}
+	return scan_rounded(scan->property, value);
+}
+
+static bool is_close(const struct look *look)
+{
+	return fabs(look->lead) <= log(RANKING_FUZZ);
+}
+
+/* No value separates two decisions by more than the fuzz. */
+static bool look_for_tie(struct scan *scan, double at, struct error *error)
+{
+	struct look look;
+	if (!look_at(scan, at, &look, error))
+		return false;
+	if (!is_close(&look) || look.other.strategy == scan->today.strategy)
+		return true;
+	scan->outcome = NEAR_TIE;
+	scan->at = at;
+	scan->becomes = look.other;
+	return true;
+}
+
+static bool closed(const struct scan *scan, const struct look *stays, const struct look *leaves)
+{
+	return scan->property->whole ? fabs(stays->at - leaves->at) < 1
+				     : fabs(log(stays->at / leaves->at)) < SCAN_SIDE / 2;
+}
+
+/* Looks at a value, which becomes the side of the bracket whose decision it has. */
+static bool narrow(struct scan *scan, double at, struct look *stays, struct look *leaves,
+	struct look *look, struct error *error)
+{
+	if (!look_at(scan, at, look, error))
+		return false;
+	if (look->decision.kind != REFUSED)
+		*(decisions_same(&look->decision, &scan->today) ? stays : leaves) = *look;
+	return true;
+}
+
+/* Is one look enough for now? In the middle of a wide bracket a second one says nothing new. */
+static bool is_halved(const struct scan *scan, const struct look *stays, const struct look *leaves)
+{
+	return !scan->property->whole && fabs(log(stays->at / leaves->at)) > WIDE;
+}
+
+static bool close_in(struct scan *scan, struct look stays, struct look leaves, struct error *error)
+{
+	double at = leaves.at;
+	for (int trial = 0; trial < TRIALS_MAX && !closed(scan, &stays, &leaves); trial++) {
+		struct look before, beyond;
+		bool crossed;
+		at = guess(scan, &stays, &leaves, &crossed);
+		bool halved = !crossed && is_halved(scan, &stays, &leaves);
+		if (!narrow(scan, halved ? at : side_of(scan, at, true), &stays, &leaves, &before,
+			    error))
+			return false;
+		if (before.decision.kind == REFUSED)
+			return true;
+		if (halved || !decisions_same(&before.decision, &scan->today))
+			continue;
+		if (!narrow(scan, side_of(scan, at, false), &stays, &leaves, &beyond, error))
+			return false;
+		if (beyond.decision.kind == REFUSED)
+			return true;
+		if (decisions_same(&beyond.decision, &scan->today))
+			continue;
+		if (is_close(&before) && is_close(&beyond))
+			break;
+		scan->outcome = CHANGES;
+		scan->at = at;
+		scan->becomes = beyond.decision;
+		return true;
+	}
+	return look_for_tie(scan, at, error);
+}
+
+/* Looks at the end of the range; where the question is refused there, half as far, and so on. */
+static bool look_at_end(struct scan *scan, struct look *end, struct error *error)
+{
+	double at = scan->end;
+	end->decision.kind = REFUSED;
+	while (end->decision.kind == REFUSED &&
+		(scan->up ? at > scan->property->now * 1.5 : at < scan->property->now / 1.5)) {
+		if (!look_at(scan, at, end, error))
+			return false;
+		at = scan->property->whole ? floor(scan->up ? at / 2 : at * 2)
+					   : (scan->up ? at / 2 : at * 2);
+	}
+	return true;
+}
+
+void scan_way(void *data, int index, int worker)
+{
+	struct scan *scan = &((struct scan *)data)[index];
+	struct look now = {.at = scan->property->now, .decision = scan->today, .lead = NAN}, end;
+	(void)worker;
+	if (look_at_end(scan, &end, &scan->error) && end.decision.kind != REFUSED) {
+		scan->at = end.at;
+		scan->outcome = SAME_AT_END;
+		if (!decisions_same(&end.decision, &scan->today)) {
+			scan->outcome = NO_CHANGE_KNOWN;
+			close_in(scan, now, end, &scan->error);
+		}
+	}
+	arena_finish(&scan->arena);
+}
