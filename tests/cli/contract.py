@@ -449,6 +449,10 @@ class Cases(Case):
         self.assertEqual(rows[1]['step_time_s'], rows[2]['step_time_s'])
         self.assertNotEqual(rows[0]['activations_gib'], rows[1]['activations_gib'])
 
+    def test_values_are_as_one_types_them(self):
+        self.box.write('c.csv', 'case,compile\na,on\n')
+        self.assertEqual(self.rows('tiny.yaml', 'box.yaml', '--cases', 'c.csv')[0]['compile'], 'on')
+
     def test_from_stdin_with_crlf_quotes_and_unicode(self):
         table = '\ufeff' + 'case,model,topology\r\n"a, ""b""",tiny.yaml,box.yaml\r\n'
         out = self.run_ok('predict', '--cases', '-', stdin=table).out

@@ -60,6 +60,21 @@ static void test_stages_on_a_slow_network(void **state)
 	end(&f);
 }
 
+/* The options of a plan are as one types them. */
+static void test_typed(void **state)
+{
+	static const char *const ways[] = {"on"};
+	(void)state;
+	struct fixture f;
+	begin(&f, "gpt2-124m", "dgx-v100");
+	set_choice(&f.question, &f.arena, "wrap", "block");
+	restrict_to(&f.question, &f.arena, KNOB_FORWARD_PREFETCH, COUNT_OF(ways), ways);
+	struct answer answer = ask(&f.question, &f.arena);
+	assert_non_null(answer.chosen);
+	assert_non_null(strstr(answer.chosen->typed, "--forward-prefetch on"));
+	end(&f);
+}
+
 /* --- 7B on 2 x 8 ---------------------------------------------------------------------------------
  */
 
@@ -642,6 +657,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stages_on_a_slow_network),
+		cmocka_unit_test(test_typed),
 		cmocka_unit_test(test_7b_on_2x8),
 		cmocka_unit_test(test_every_other_has_a_reason),
 		cmocka_unit_test(test_brief_reasons),

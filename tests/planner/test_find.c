@@ -294,6 +294,18 @@ static void test_network(void **state)
 	arena_finish(&arena);
 }
 
+/* What was held is said as one types it. */
+static void test_held(void **state)
+{
+	struct arena arena = {0};
+	struct question question = small_question(&arena, 8192);
+	(void)state;
+	set_choice(&question, &arena, "compile", "on");
+	struct finding finding = find(&question, FIND_SCALING, 0, &arena);
+	assert_non_null(strstr(finding.held, "--compile on, "));
+	arena_finish(&arena);
+}
+
 static void test_scaling(void **state)
 {
 	(void)state;
@@ -357,6 +369,7 @@ int main(void)
 		cmocka_unit_test(test_contradictions),
 		cmocka_unit_test(test_nothing_without_offload),
 		cmocka_unit_test(test_network),
+		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_scaling),
 		cmocka_unit_test(test_scaling_from_the_smallest),
 	};

@@ -325,6 +325,22 @@ static void test_experts_of_nodes(void **state)
 	}
 }
 
+/* Three devices of a node share eight experts only one by one: no expert ranks then, although two
+ * or four would divide the experts of two such nodes. */
+static void test_experts_of_odd_nodes(void **state)
+{
+	struct fixture f;
+	(void)state;
+	begin(&f, "mixtral-8x7b", "2xdgx-h200");
+	struct topology topology = *f.question.topology;
+	topology.devices_per_node = 3;
+	f.question.topology = &topology;
+	build(&f);
+	for (int p = 0; p < f.space.n; p++)
+		assert_int_equal(f.space.plans[p].mesh.expert, 1);
+	end(&f);
+}
+
 /* Stages with experts are searched where ranks keep whole parameters, as Megatron-LM trains.
  * Sharded ones (torchtitan) are where states leave room for stages that stay whole; a node of
  * expert ranks.
@@ -611,6 +627,7 @@ int main(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_experts_beside_tensor),
 		cmocka_unit_test(test_experts_of_nodes),
+		cmocka_unit_test(test_experts_of_odd_nodes),
 		cmocka_unit_test(test_experts_in_stages),
 		cmocka_unit_test(test_context_methods),
 		cmocka_unit_test(test_free_batch),

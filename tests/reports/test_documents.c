@@ -398,6 +398,8 @@ static void test_bare_page(void **state)
 	text_clear(&text);
 	report_markdown(&report, 1, &text);
 	assert_null(strstr(text_string(&text), "## Strategies"));
+	/* Values stand as one types them. */
+	assert_non_null(strstr(text_string(&text), "| forward\\_prefetch | off |"));
 	text_finish(&text);
 }
 

@@ -355,6 +355,18 @@ static void test_rows(void **state)
 	assert_int_equal(knob_find("no_such_knob"), KNOB_COUNT);
 }
 
+/* Nobody types "true". */
+static void test_typed(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	assert_string_equal(
+		knob_value_typed(KNOB_COMPILE, (union knob_value){.on = true}, &arena), "on");
+	assert_string_equal(
+		knob_value_typed(KNOB_COMPILE, (union knob_value){.on = false}, &arena), "off");
+	arena_finish(&arena);
+}
+
 static void test_one_knob(void **state)
 {
 	(void)state;
@@ -391,6 +403,7 @@ int main(void)
 		cmocka_unit_test(test_fp8_is_said),
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_typed),
 		cmocka_unit_test(test_one_knob),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
