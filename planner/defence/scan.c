@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { TRIALS_MAX = 10 };
+enum { TRIALS_MAX = 12, CARRIED_TRIALS = 4 };
 #define WIDE 0.25 /* ln of the ratio of a bracket that is halved by one look */
 
 /* A search of the question at one value. */
@@ -118,12 +118,13 @@ static bool find_crossing(
 	return known;
 }
 
-/* The next value to try. `*crossed`: there the decision should change; else it is in the middle. */
-static double guess(
-	const struct scan *scan, const struct look *stays, const struct look *leaves, bool *crossed)
+/* The next value to try. `*crossed`: there the decision should change; else it is in the middle, as
+ * in later trials, which come where the plans that are carried have said too little. */
+static double guess(const struct scan *scan, const struct look *stays, const struct look *leaves,
+	int trial, bool *crossed)
 {
 	double value = 0;
-	*crossed = find_crossing(scan, stays, leaves, &value);
+	*crossed = trial < CARRIED_TRIALS && find_crossing(scan, stays, leaves, &value);
 	if (!*crossed)
 		value = sqrt(stays->at * leaves->at);
 	if (scan->property->whole) {
@@ -181,7 +182,7 @@ static bool close_in(struct scan *scan, struct look stays, struct look leaves, s
 	for (int trial = 0; trial < TRIALS_MAX && !closed(scan, &stays, &leaves); trial++) {
 		struct look before, beyond;
 		bool crossed;
-		at = guess(scan, &stays, &leaves, &crossed);
+		at = guess(scan, &stays, &leaves, trial, &crossed);
 		bool halved = !crossed && is_halved(scan, &stays, &leaves);
 		if (!narrow(scan, halved ? at : side_of(scan, at, true), &stays, &leaves, &before,
 			    error))
