@@ -53,7 +53,7 @@
 	 * to the next rank, gradients of one alone */                                             \
 	X(ROUND_FORWARD, FORWARD, COMPUTE, NOTHING, EXCHANGED)                                     \
 	X(ROUND_RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, EXCHANGED)                                 \
-	X(ROUND_BACKWARD, BACKWARD, COMPUTE, NOTHING, EXCHANGED, GRADIENTS_GONE)                   \
+	X(ROUND_BACKWARD, BACKWARD, COMPUTE, NOTHING, EXCHANGED)                                   \
 	X(ROTATE_KEYS, SEND_RECV, CONTEXT, ROTATING, COMPUTE)                                      \
 	X(ROTATE_SUMS, SEND_RECV, CONTEXT, NOTHING, COMPUTE)                                       \
 	/* or a part of the heads for all tokens: the way there, and back */                       \
