@@ -176,8 +176,26 @@ static bool is_halved(const struct scan *scan, const struct look *stays, const s
 	return !scan->property->whole && fabs(log(stays->at / leaves->at)) > WIDE;
 }
 
-static bool close_in(struct scan *scan, struct look stays, struct look leaves, struct error *error)
+/* The decision may also change on the way to a threshold, and back: the nearest change is wanted.
+ * Where the middle of a long way has another decision, it becomes the end of the way, and `at`. */
+static bool look_before(
+	struct scan *scan, struct look *stays, struct look *leaves, double *at, struct error *error)
 {
+	double now = scan->property->now, middle = sqrt(now * scan->at);
+	struct look look;
+	if (fabs(log(scan->at / now)) < 2 * WIDE)
+		return true;
+	middle = scan_rounded(scan->property, middle);
+	if (!narrow(scan, middle, stays, leaves, &look, error))
+		return false;
+	if (leaves->at == middle)
+		*at = middle;
+	return true;
+}
+
+static bool close_in(struct scan *scan, struct look now, struct look leaves, struct error *error)
+{
+	struct look stays = now;
 	double at = leaves.at;
 	for (int trial = 0; trial < TRIALS_MAX && !closed(scan, &stays, &leaves); trial++) {
 		struct look before, beyond;
@@ -202,7 +220,11 @@ static bool close_in(struct scan *scan, struct look stays, struct look leaves, s
 		scan->outcome = CHANGES;
 		scan->at = at;
 		scan->becomes = beyond.decision;
-		return true;
+		stays = now;
+		if (!look_before(scan, &stays, &leaves, &at, error))
+			return false;
+		if (at == scan->at)
+			return true;
 	}
 	return look_for_tie(scan, at, error);
 }

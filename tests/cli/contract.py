@@ -381,6 +381,12 @@ class Documents(Case):
         for key in ('step_time_s', 'peak_memory_bytes', 'memory_at_peak_bytes'):
             self.assertEqual(again['prediction'][key], chosen['prediction'][key], key)
 
+    def test_the_nearest_threshold_is_told(self):
+        """With 100 GiB another strategy is best, with 200 that of 80 again, with 290 another."""
+        answer = self.document('plan', 'mixtral-8x7b', '4xdgx-h100', '--explain', '--json')
+        limits = [t['at'] / 2**30 for t in answer['thresholds'] if t['what'] == 'device memory']
+        self.assertTrue(any(90 < limit < 110 for limit in limits), limits)
+
     def test_sums_and_bounds(self):
         document = self.document('predict', 'llama-2-7b', '2xdgx-a100-80gb', '--json')
         prediction = document['prediction']
