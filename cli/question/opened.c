@@ -33,10 +33,13 @@ static void note_otherwise(struct arena *arena, const char *path, const struct p
 }
 
 /* The limit that was asked for, else what the device has. */
-static int64_t limit_of(const struct plan_file *file)
+static int64_t limit_of(struct arena *arena, const struct plan_file *file)
 {
 	const char *options = file->question.options;
-	bool asked = options != NULL && strstr(options, "--memory-limit") != NULL;
+	struct arguments arguments;
+	struct error none = {0};
+	bool asked = options != NULL && question_scan(options, &arguments, arena, &none) &&
+		     argument(&arguments, "memory-limit") != NULL;
 
 	return asked ? file->prediction.memory_limit_bytes : file->topology->device.memory_bytes;
 }
@@ -50,7 +53,7 @@ bool open_plan(struct arena *arena, const char *path, struct opened *opened, str
 		return false;
 	const struct question question = {.model = file->model,
 		.topology = file->topology,
-		.memory_limit_bytes = limit_of(file)};
+		.memory_limit_bytes = limit_of(arena, file)};
 	if (!plan_evaluate(
 		    &question, &file->plan, EVALUATION_WHOLE, arena, &opened->evaluation, error))
 		return false;

@@ -53,8 +53,8 @@ struct duty {
 	struct first *firsts;                   /* by chunk */
 	double rest;                            /* s of the step after the last pass */
 	int64_t message;                        /* bytes */
-	double middle_wire, rest_wire; /* bytes that leave the network's end: of a micro-batch in
-					  the middle; of all else */
+	/* Bytes that the rank sends (bound_wire): of a micro-batch in the middle; of all else. */
+	double middle_wire, rest_wire;
 };
 
 struct seat {

@@ -6,6 +6,7 @@
 #include <math.h>
 
 enum { TRIALS_MAX = 12, CARRIED_TRIALS = 4 };
+#define SIDE 0.03 /* a threshold's sides are searched again so far beside it, as a share */
 #define WIDE 0.25 /* ln of the ratio of a bracket that is halved by one look */
 
 /* A search of the question at one value. */
@@ -88,7 +89,7 @@ static double side_of(const struct scan *scan, double at, bool today)
 	bool below = scan->up == today;
 	if (scan->property->whole)
 		return !today ? at : scan->up ? at - 1 : at + 1;
-	double side = below ? at * (1 - SCAN_SIDE) : at * (1 + SCAN_SIDE);
+	double side = below ? at * (1 - SIDE) : at * (1 + SIDE);
 	return scan->property->step == 1 && side > 100 ? round(side) : side;
 }
 
@@ -110,7 +111,7 @@ static bool find_crossing(
 	bool known = true;
 	if (!stays_at(scan, near, &known) || stays_at(scan, far, &known))
 		return false;
-	while (known && fabs(log(far / near)) > SCAN_SIDE / 8) {
+	while (known && fabs(log(far / near)) > SIDE / 8) {
 		double middle = sqrt(near * far);
 		*(stays_at(scan, middle, &known) ? &near : &far) = middle;
 	}
@@ -156,7 +157,7 @@ static bool look_for_tie(struct scan *scan, double at, struct error *error)
 static bool closed(const struct scan *scan, const struct look *stays, const struct look *leaves)
 {
 	return scan->property->whole ? fabs(stays->at - leaves->at) < 1
-				     : fabs(log(stays->at / leaves->at)) < SCAN_SIDE / 2;
+				     : fabs(log(stays->at / leaves->at)) < SIDE / 2;
 }
 
 /* Looks at a value, which becomes the side of the bracket whose decision it has. */

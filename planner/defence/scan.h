@@ -4,9 +4,6 @@
 
 #include "planner/defence/carried.h"
 
-/* Both sides of a threshold are searched again so far beside it, as a share. */
-#define SCAN_SIDE 0.03
-
 /* The search for a threshold of one property in one direction. Each look is the search that the
  * user would start at that value, so it has the same result. */
 struct scan {

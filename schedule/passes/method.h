@@ -50,7 +50,7 @@ struct method {
 	enum stream flattens_on; /* the stream that makes flat gradients */
 	bool update_per_unit, delays_post_backward, has_limiter;
 	bool waits_for_messages;   /* the host waits for them before it issues more compute */
-	bool limits_gradients;     /* at most two wait for their reduction */
+	bool limits_gradients;     /* at most two await their reduction; also limits copies */
 	bool reshards_always;      /* after every backward, also where no gradient is reduced */
 	bool two_communicators;    /* one to gather, one to reduce */
 	bool one_communicator;     /* one thread carries out all collectives */

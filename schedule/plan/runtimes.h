@@ -33,7 +33,7 @@ struct runtime {
 	/* --- gradients and the optimizer --- */
 	bool flattens_gradients;   /* FSDP1: per-parameter gradients, then a flat copy */
 	bool delays_post_backward; /* FSDP1, forward prefetch: a unit late (docs/runtimes.md) */
-	bool limits_gradients;     /* compute waits until at most two await their reduction */
+	bool limits_gradients;     /* at most two await their reduction; also limits copies */
 	bool divides_separately;   /* averaging costs passes over the gradient (FSDP1) */
 	bool fp32_gradient_shards; /* the optimizer reads fp32; else the master dtype */
 	bool measures_norm;        /* the gradient norm is computed even without clipping */

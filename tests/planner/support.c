@@ -57,6 +57,16 @@ struct answer ask(const struct question *question, struct arena *arena)
 	return answer;
 }
 
+const struct sensitivity *sensitivity_row(
+	const struct answer *answer, const char *knob, const char *value)
+{
+	for (int i = 0; i < answer->n_sensitivities; i++)
+		if (strcmp(answer->sensitivities[i].knob, knob) == 0 &&
+			strcmp(answer->sensitivities[i].value, value) == 0)
+			return &answer->sensitivities[i];
+	return NULL;
+}
+
 /* --- random questions ----------------------------------------------------------------------------
  */
 

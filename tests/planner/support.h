@@ -34,6 +34,9 @@ void set_choices(struct question *question, struct arena *arena, int n, const ch
 void restrict_to(struct question *question, struct arena *arena, enum knob_id id, int n,
 	const char *const *values);
 struct answer ask(const struct question *question, struct arena *arena);
+/* What is said of that knob with that value; NULL: nothing. */
+const struct sensitivity *sensitivity_row(
+	const struct answer *answer, const char *knob, const char *value);
 
 /* A small model on a few devices, with some knobs fixed and a limit that some plans exceed. At most
  * a few hundred plans. */

@@ -172,67 +172,6 @@ static void test_order_of_alternatives(void **state)
 	end(&f);
 }
 
-static const struct sensitivity *find_row(
-	const struct answer *answer, const char *knob, const char *value)
-{
-	for (int i = 0; i < answer->n_sensitivities; i++)
-		if (strcmp(answer->sensitivities[i].knob, knob) == 0 &&
-			strcmp(answer->sensitivities[i].value, value) == 0)
-			return &answer->sensitivities[i];
-	return NULL;
-}
-
-/* One knob at a time: the row is what the plan with that knob fixed predicts. */
-static void test_sensitivity(void **state)
-{
-	(void)state;
-	struct fixture f;
-	begin(&f, "gpt2-355m", "2xdgx-a100-80gb");
-	SET_CHOICES(&f.question, &f.arena, "global_batch", "128", "micro_batch", "4", "wrap",
-		"block", "strategy", "FULL_SHARD");
-	struct answer answer = ask(&f.question, &f.arena);
-	const struct sensitivity *row = find_row(&answer, "wrap", "model");
-	assert_non_null(row);
-	struct evaluator evaluator = {.question = &f.question};
-	struct prediction prediction;
-	struct error error = {0};
-	struct plan plan = answer.chosen->plan;
-	plan.wrap = wrap_of_kind(WRAP_MODEL);
-	assert_true(evaluator_run(&evaluator, &plan, &prediction, &error));
-	assert_true(row->step_time == prediction.step_time);
-	assert_int_equal(row->peak_memory_bytes, prediction.peak_memory_bytes);
-	evaluator_finish(&evaluator);
-	assert_non_null(find_row(&answer, "strategy", "NO_SHARD"));
-	assert_non_null(find_row(&answer, "activation_checkpointing", "full"));
-	assert_non_null(find_row(&answer, "network bandwidth", "x 1/2"));
-	assert_non_null(find_row(&answer, "micro_batch", "2 x 4"));
-	end(&f);
-}
-
-/* What one knob changes is judged on the plan as it is, not on what its strategy usually does. */
-static void test_sensitivity_keeps_the_groups(void **state)
-{
-	(void)state;
-	struct fixture f;
-	begin(&f, "llama-2-7b", "4xp4d.24xlarge");
-	SET_CHOICES(&f.question, &f.arena, "seq_len", "4096", "micro_batch", "1", "strategy",
-		"FULL_SHARD", "activation_checkpointing", "full");
-	struct answer answer = ask(&f.question, &f.arena);
-	struct evaluator evaluator = {.question = &f.question};
-	struct prediction prediction;
-	struct error error = {0};
-	struct plan plan = answer.chosen->plan;
-	assert_string_equal(plan.reshard_after_forward.text, "8");
-	const struct sensitivity *row = find_row(&answer, "reduce_dtype", "bf16");
-	assert_non_null(row);
-	plan.reduce_dtype = DTYPE_BF16;
-	assert_true(evaluator_run(&evaluator, &plan, &prediction, &error));
-	assert_true(row->step_time == prediction.step_time);
-	assert_non_null(find_row(&answer, "strategy", "SHARD_GRAD_OP"));
-	evaluator_finish(&evaluator);
-	end(&f);
-}
-
 /* Seven nodes of one device have no smaller group. */
 static void test_impossible_has_the_runtime_of_the_question(void **state)
 {
@@ -363,7 +302,7 @@ static void test_offload_when_nothing_fits(void **state)
 	assert_true(fits_with_offload(&f, &option->plan, offload));
 	assert_false(fits_with_offload(&f, &option->plan,
 		arena_printf(&f.arena, "%dxnone+%dxparameters", kept + 1, moved - 1)));
-	assert_non_null(find_row(&answer, "wrap", "blocks:2"));
+	assert_non_null(sensitivity_row(&answer, "wrap", "blocks:2"));
 	const struct prediction *p = &option->prediction;
 	assert_true(p->peak_memory_bytes > p->memory_limit_bytes * 90 / 100);
 	set_choice(&f.question, &f.arena, "cpu_offload", "none");
@@ -662,8 +601,6 @@ int main(void)
 		cmocka_unit_test(test_every_other_has_a_reason),
 		cmocka_unit_test(test_brief_reasons),
 		cmocka_unit_test(test_order_of_alternatives),
-		cmocka_unit_test(test_sensitivity),
-		cmocka_unit_test(test_sensitivity_keeps_the_groups),
 		cmocka_unit_test(test_impossible_has_the_runtime_of_the_question),
 		cmocka_unit_test(test_first_has_digest),
 		cmocka_unit_test(test_models_are_divided_once),

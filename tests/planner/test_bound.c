@@ -14,8 +14,8 @@ static int questions = 40;
 
 struct tally {
 	int64_t plans, violations;
-	double time, memory,
-		network; /* sums of bound / simulated; retries, which have no bound, left out */
+	/* Sums of bound / simulated; retries, which have no bound, left out. */
+	double time, memory, network;
 };
 
 static void note(const struct question *question, const struct plan *plan, const char *what,
