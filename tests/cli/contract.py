@@ -106,7 +106,7 @@ class Help(Case):
             self.assertIn(word, self.run_ok('help', word).out)
 
     def test_words_of_other_tools_are_explained(self):
-        said = {'fsdp': 'FULL_SHARD: a value of --strategy', 'hsdp': 'between which gradients are',
+        said = {'fsdp': 'FULL_SHARD: a value of --strategy', 'hsdp': 'these in groups, which all-reduce gradients',
                 'tp': 'tp: here --tensor', 'shard_group': 'ranks in a shard group', 'lora': 'type --trainable lora:16',
                 'memory-limit': 'Of: import, plan, predict, report', 'wrap': 'Default: block; searched by `plan`',
                 'bf16': 'bf16: a value of --param-dtype, --master-dtype', 'optimizer-state': 'the moments'}
