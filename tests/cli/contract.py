@@ -106,7 +106,8 @@ class Help(Case):
             self.assertIn(word, self.run_ok('help', word).out)
 
     def test_words_of_other_tools_are_explained(self):
-        said = {'fsdp': 'FULL_SHARD: a value of --strategy', 'hsdp': 'these in groups, which all-reduce gradients',
+        said = {'fsdp': 'FULL_SHARD: a value of --strategy',
+                'hsdp': 'these in groups, which all-reduce gradients',
                 'tp': 'tp: here --tensor', 'shard_group': 'ranks in a shard group', 'lora': 'type --trainable lora:16',
                 'memory-limit': 'Of: import, plan, predict, report', 'wrap': 'Default: block; searched by `plan`',
                 'bf16': 'bf16: a value of --param-dtype, --master-dtype', 'optimizer-state': 'the moments'}
@@ -386,6 +387,11 @@ class Documents(Case):
         answer = self.document('plan', 'mixtral-8x7b', '4xdgx-h100', '--explain', '--json')
         limits = [t['at'] / 2**30 for t in answer['thresholds'] if t['what'] == 'device memory']
         self.assertTrue(any(90 < limit < 110 for limit in limits), limits)
+
+    def test_a_change_that_changes_nothing_matters_not(self):
+        text = self.run_ok('plan', 'gpt2-nano', 'local', '--gpus', '2', '--explain').out
+        self.assertIn('What matters most', text)
+        self.assertNotIn('+0 s, +0 B', ' '.join(text.split()))
 
     def test_sums_and_bounds(self):
         document = self.document('predict', 'llama-2-7b', '2xdgx-a100-80gb', '--json')
