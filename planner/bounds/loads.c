@@ -2,6 +2,7 @@
 #include "planner/bounds/sampler.h"
 
 #include "schedule/fold/fold.h"
+#include "simulator/devices/devices.h"
 
 /* Of blocks that are all alike, behind dense ones; a model of one more says what each takes. */
 enum { PROBED_BLOCKS = 4 };
@@ -43,23 +44,32 @@ static bool is_of_blocks(const struct buffer *buffer)
 	return bound_is_load(buffer) && buffer->end_module > 0 && buffer->layer >= 0;
 }
 
+static void add_to_stages(const struct program *program, const struct op *op, double seconds,
+	struct stage_load *stages)
+{
+	if (op->layer >= 0)
+		stages->blocks += seconds;
+	else if (op->end_module == program->model->n_modules)
+		stages->head += seconds;
+	else
+		*(op->kind == OP_LOSS ? &stages->loss : &stages->embedding) += seconds;
+}
+
 static void measure_stages(struct sampler *sampler, const struct sample *sample,
-	const struct stands *stands, struct stage_load *stages)
+	const struct stands *stands, struct load *load)
 {
 	const struct program *program = &sample->schedule->programs[0];
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
-		bool counts =
-			op_kind_class(op->kind) == OP_CLASS_COMPUTE || bound_holds_up(program, i);
-		double seconds = counts ? program_times(program, i) * sample->costs[i].device : 0;
-		if (op->layer >= 0)
-			stages->blocks += seconds;
-		else if (op->end_module == program->model->n_modules)
-			stages->head += seconds;
-		else
-			*(op->kind == OP_LOSS ? &stages->loss : &stages->embedding) += seconds;
+		bool waits = bound_holds_up(program, i);
+		if (!waits && op_kind_class(op->kind) != OP_CLASS_COMPUTE)
+			continue;
+		double seconds = program_times(program, i) * sample->costs[i].device;
+		add_to_stages(program, op, seconds, &load->stages);
+		if (waits)
+			add_to_stages(program, op, seconds, &load->waits);
 	}
-	stages->saved = (double)bound_standing(stands, is_of_blocks, OP_LOSS, &sampler->arena);
+	load->stages.saved = (double)bound_standing(stands, is_of_blocks, OP_LOSS, &sampler->arena);
 }
 
 static void measure_load_of(struct sampler *sampler, const struct model *model,
@@ -81,7 +91,16 @@ static void measure_load_of(struct sampler *sampler, const struct model *model,
 	}
 	const struct stands stands = bound_stands(&sample.schedule->programs[0], &sampler->arena);
 	load->saved = bound_standing(&stands, bound_is_load, OP_LOSS, &sampler->arena);
-	measure_stages(sampler, &sample, &stands, &load->stages);
+	measure_stages(sampler, &sample, &stands, load);
+}
+
+static void add_stages(double times, const struct stage_load *other, struct stage_load *stages)
+{
+	stages->blocks += times * other->blocks;
+	stages->head += times * other->head;
+	stages->embedding += times * other->embedding;
+	stages->loss += times * other->loss;
+	stages->saved += times * other->saved;
 }
 
 /* Adds another load so many times. */
@@ -93,11 +112,8 @@ static void add_load(double times, const struct load *other, struct load *load)
 	for (int s = 0; s < SHARES; s++)
 		load->cover[s] += times * other->cover[s];
 	load->saved += (int64_t)times * other->saved;
-	load->stages.blocks += times * other->stages.blocks;
-	load->stages.head += times * other->stages.head;
-	load->stages.embedding += times * other->stages.embedding;
-	load->stages.loss += times * other->stages.loss;
-	load->stages.saved += times * other->stages.saved;
+	add_stages(times, &other->stages, &load->stages);
+	add_stages(times, &other->waits, &load->waits);
 }
 
 /* Of so many blocks more. */
@@ -144,12 +160,10 @@ void sampler_make_few(struct sampler *sampler)
 /* --- looking up ------------------------------------------------------------------------------- */
 
 /* Leaves that save nothing are computed again only when their range saves something: what is
- * recomputed depends on the wrap policy. The slowest of a stage's ranks is as slow as there are
- * many. */
+ * recomputed depends on the wrap policy. */
 static bool same_load_but(uint64_t knobs, const struct plan *a, const struct plan *b)
 {
-	return a->mesh.pipeline == b->mesh.pipeline && plan_divides_alike(a, b) &&
-	       knobs_alike_but(knobs, a, b) &&
+	return plan_divides_alike(a, b) && knobs_alike_but(knobs, a, b) &&
 	       (!plan_checkpoints(a, CHECKPOINTING_FULL) || wrap_equal(&a->wrap, &b->wrap));
 }
 
@@ -174,7 +188,8 @@ static const struct load *find_beside(const struct sampler *sampler, const struc
 	int i = (int)(before - sampler->loads), end = sampler->n_loads - NEAR;
 	for (i--; i >= 0 && i >= end; i--) {
 		const struct load *load = &sampler->loads[i];
-		if (load->plan->micro_batch == plan->micro_batch &&
+		if (load->plan->mesh.pipeline == plan->mesh.pipeline &&
+			load->plan->micro_batch == plan->micro_batch &&
 			same_load_but(sampler->no_load | knobs, load->plan, plan))
 			return load;
 	}
@@ -208,6 +223,30 @@ static bool add_up_load(const struct sampler *sampler, const struct plan *plan, 
 	return false;
 }
 
+/* The slowest of a stage's ranks is as slow as there are many. */
+static double slowdown_of(const struct sampler *sampler, const struct plan *plan)
+{
+	return straggler_of(sampler->question->topology, plan_ranks(plan) / plan->mesh.pipeline);
+}
+
+/* The load of a plan that has another pipeline: compute takes so many times as long. */
+static const struct load *load_at_length(
+	struct sampler *sampler, const struct load *load, const struct plan *plan)
+{
+	struct load *other = &sampler->at_length;
+	double more = slowdown_of(sampler, plan) / slowdown_of(sampler, load->plan) - 1;
+	if (load->plan->mesh.pipeline == plan->mesh.pipeline)
+		return load;
+	*other = *load;
+	other->compute += more * load->compute;
+	for (int s = 0; s < SHARES; s++)
+		other->cover[s] += more * load->cover[s];
+	add_stages(more, &load->stages, &other->stages);
+	add_stages(-more, &load->waits, &other->stages);
+	other->stages.saved = load->stages.saved;
+	return other;
+}
+
 const struct load *load_find(struct sampler *sampler, const struct plan *plan, int64_t limit)
 {
 	struct load load;
@@ -221,5 +260,5 @@ const struct load *load_find(struct sampler *sampler, const struct plan *plan, i
 			sampler->loads, &sampler->load_capacity, i + 1, sizeof(*sampler->loads));
 		sampler->loads[sampler->n_loads++] = load;
 	}
-	return &sampler->loads[i];
+	return load_at_length(sampler, &sampler->loads[i], plan);
 }

@@ -12,6 +12,7 @@ struct load {
 	double exchanges;                     /* the same, for which compute waits */
 	int64_t saved;                        /* bytes at the loss */
 	struct stage_load stages;
+	struct stage_load waits; /* s of these that are exchanges */
 };
 
 struct shape;
@@ -26,6 +27,7 @@ struct sampler {
 	const struct model *few[2];
 	int n_loads, load_capacity, n_shapes, shape_capacity;
 	struct load *loads;
+	struct load at_length; /* one of them, of another pipeline */
 	struct shape *shapes;
 	uint64_t no_load, no_shape; /* knobs that do not matter for a load, and for a shape */
 };

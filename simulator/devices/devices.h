@@ -107,11 +107,12 @@ bool generation_has_steps(enum device_generation generation);
 
 /* --- the slowest of many: straggler.c --------------------------------------------------------- */
 
-/* The factor by which arithmetic takes longer on the slowest device of a schedule than on the
- * slowest of one node of eight, from which the rates in machine.c come. 1 for up to eight devices,
- * and on CPUs, which are measured themselves. In a pipeline a slow device costs less in a stage
- * with less work. Of a schedule with the program of one class only: among the ranks of one stage.
- */
+/* The factor by which arithmetic takes longer on the slowest of so many devices than on the slowest
+ * of one node of eight, from which the rates in machine.c come. 1 for up to eight devices, and on
+ * CPUs, which are measured themselves. */
+double straggler_of(const struct topology *topology, int64_t devices);
+/* The same of a schedule's devices. In a pipeline a slow device costs less in a stage with less
+ * work. Of a schedule with the program of one class only: among the ranks of one stage. */
 double straggler_of_stages(const struct schedule *schedule);
 
 /* The expected maximum of n >= 1 independent standard normal numbers (asymptotic expansion). */

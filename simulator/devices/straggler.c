@@ -25,9 +25,9 @@ double expected_maximum(int64_t n)
 		a - (log(log((double)n)) + log_4_pi) / (2 * a));
 }
 
-static double slowdown_of(int64_t devices)
+double straggler_of(const struct topology *topology, int64_t devices)
 {
-	if (devices <= REFERENCE_DEVICES)
+	if (devices <= REFERENCE_DEVICES || topology->device.kind != DEVICE_GPU)
 		return 1;
 	return 1 +
 	       device_spread * (expected_maximum(devices) - expected_maximum(REFERENCE_DEVICES));
@@ -81,15 +81,14 @@ static bool has_all_stages(const struct schedule *schedule)
 double straggler_of_stages(const struct schedule *schedule)
 {
 	int64_t ranks = plan_ranks(&schedule->plan) / schedule->n_classes;
-	double slowest = slowdown_of(ranks);
+	double slowest = straggler_of(schedule->topology, ranks);
 
-	if (schedule->topology->device.kind != DEVICE_GPU)
-		return 1;
 	if (!has_all_stages(schedule))
 		return slowest;
 	double most = most_below(schedule, INFINITY);
 	for (double work = most; work > 0; work = most_below(schedule, work))
-		slowest = fmax(
-			slowest, work / most * slowdown_of(ranks * stages_with(schedule, work)));
+		slowest = fmax(slowest, work / most *
+						straggler_of(schedule->topology,
+							ranks * stages_with(schedule, work)));
 	return slowest;
 }

@@ -151,11 +151,73 @@ static void test_few_blocks(void **state)
 	arena_finish(&arena);
 }
 
+static void assert_same_load(const struct load *a, const struct load *b, double rounding)
+{
+	assert_same(a->compute, b->compute, rounding);
+	assert_same(a->issue, b->issue, rounding);
+	assert_same(a->exchanges, b->exchanges, rounding);
+	for (int s = 0; s < SHARES; s++)
+		assert_same(a->cover[s], b->cover[s], rounding);
+	assert_int_equal(a->saved, b->saved);
+	assert_same(a->stages.blocks, b->stages.blocks, rounding);
+	assert_same(a->stages.head, b->stages.head, rounding);
+	assert_same(a->stages.embedding, b->stages.embedding, rounding);
+	assert_same(a->stages.loss, b->stages.loss, rounding);
+	assert_true(a->stages.saved == b->stages.saved);
+}
+
+/* Of plans that differ in the length of their pipelines one is measured. Others' stages have more
+ * ranks or fewer, of which the slowest takes longer or not as long for what it computes, but not
+ * for what it exchanges. */
+static void test_lengths_share(void **state)
+{
+	static const struct one {
+		const char *model, *topology, *tensor, *context, *expert;
+	} cases[] = {
+		{"llama-2-70b", "16xdgx-a100-80gb", "8", "1", "1"},
+		{"llama-3-8b", "16xdgx-h100", "2", "2", "1"},
+		{"deepseek-v3", "32xdgx-h100", "1", "1", "8"},
+	};
+	static const char *const lengths[] = {"2", "1", "4", "8"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		struct error error = {0};
+		struct question question = {.model = load_model(&arena, cases[i].model),
+			.topology = load_topology(&arena, cases[i].topology)};
+		struct sampler sampler = {
+			.question = &question, .no_load = knobs_of_role(KNOB_NO_LOAD)};
+		struct plan plans[COUNT_OF(lengths)];
+		double compute = INFINITY;
+		SET_CHOICES(&question, &arena, "runtime", "megatron", "strategy", "ZERO_1",
+			"tensor", cases[i].tensor, "context", cases[i].context, "expert",
+			cases[i].expert, "micro_batch", "1", "grad_accum", "8");
+		for (int k = 0; k < COUNT_OF(lengths); k++) {
+			struct load own;
+			set_choice(&question, &arena, "pipeline", lengths[k]);
+			if (!plan_resolve(&question, &arena, &plans[k], &error))
+				fail_msg("%s", error.message);
+			const struct load *found = load_find(&sampler, &plans[k], INT64_MAX);
+			load_measure(&sampler, &plans[k], &own);
+			assert_same_load(found, &own, 1e-12);
+			assert_true(found->exchanges > 0 && found->waits.blocks > 0);
+			assert_true(k < 2 || found->compute < compute);
+			compute = found->compute;
+		}
+		assert_int_equal(sampler.n_loads, 1);
+		divided_models_finish(&sampler.divided);
+		arena_finish(&sampler.arena);
+		free(sampler.loads);
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ways_to_checkpoint_share),
 		cmocka_unit_test(test_losses_share),
+		cmocka_unit_test(test_lengths_share),
 		cmocka_unit_test(test_few_blocks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
