@@ -532,10 +532,12 @@ bool planner_plan(const struct question *question, struct arena *arena, struct a
 		.question = question, .search = &search, .arena = arena, .answer = answer};
 	*answer = (struct answer){0};
 	bool ok = search_run(question, arena, &search, error) && make_answer(&making, error);
+	struct sampler *sampler = bounds_leave(&search.bounds);
 	search_finish(&search);
 	bool bounded = question->thresholds && question->objective == OBJECTIVE_TIME &&
 		       answer->chosen != NULL && !answer->interrupted;
-	ok = ok && (!bounded || thresholds_find(question, arena, answer, error));
+	ok = ok && (!bounded || thresholds_find(question, sampler, arena, answer, error));
+	sampler_free(sampler);
 	answer->interrupted = answer->interrupted || lent_stopped(question);
 	if (ok)
 		warnings_find(question, arena, answer);

@@ -176,6 +176,23 @@ static bool same_shape(const struct sampler *sampler, const struct plan *a, cons
 	       knobs_alike_but(no_shape, a, b);
 }
 
+/* What was measured by an earlier search, whose ranks send alike. */
+static bool find_shape_before(
+	const struct sampler *sampler, const struct plan *plan, struct shape *shape)
+{
+	const struct before *before = sampler->question->before;
+	if (before == NULL || !before->sends)
+		return false;
+	for (int i = 0; i < before->sampler->n_shapes; i++) {
+		*shape = before->sampler->shapes[i];
+		if (shape->plan->mesh.shard == plan->mesh.shard &&
+			probed_micro_batches(shape->plan) == probed_micro_batches(plan) &&
+			sampler_was_asked(shape->plan, plan))
+			return true;
+	}
+	return false;
+}
+
 /* From the newest: plans of one shape follow one another. */
 static const struct shape *find_shape(struct sampler *sampler, const struct plan *plan)
 {
@@ -183,10 +200,14 @@ static const struct shape *find_shape(struct sampler *sampler, const struct plan
 	while (i >= 0 && !same_shape(sampler, sampler->shapes[i].plan, plan))
 		i--;
 	if (i < 0) {
-		i = sampler->n_shapes;
-		sampler->shapes = array_grow(
-			sampler->shapes, &sampler->shape_capacity, i + 1, sizeof(*sampler->shapes));
-		measure_shape(sampler, plan, &sampler->shapes[sampler->n_shapes++]);
+		struct shape shape;
+		if (!find_shape_before(sampler, plan, &shape))
+			measure_shape(sampler, plan, &shape);
+		shape.plan = sampler_keep(sampler, plan);
+		i = sampler->n_shapes++;
+		sampler->shapes = array_grow(sampler->shapes, &sampler->shape_capacity,
+			sampler->n_shapes, sizeof(*sampler->shapes));
+		sampler->shapes[i] = shape;
 	}
 	return &sampler->shapes[i];
 }
@@ -380,16 +401,32 @@ int64_t bounds_memory(const struct schedule *schedule, int class, struct arena *
 	return bound_standing(&stands, NULL, OP_KIND_COUNT, arena) + bound_fixed_bytes(schedule);
 }
 
+struct sampler *bounds_leave(struct bounds *bounds)
+{
+	struct sampler *sampler = bounds->sampler;
+	bounds->sampler = NULL;
+	if (sampler == NULL)
+		return NULL;
+	divided_models_finish(&sampler->divided);
+	arena_finish(&sampler->arena);
+	return sampler;
+}
+
+void sampler_free(struct sampler *sampler)
+{
+	if (sampler != NULL) {
+		divided_models_finish(&sampler->divided);
+		arena_finish(&sampler->arena);
+		arena_finish(&sampler->models);
+		free(sampler->loads);
+		free(sampler->shapes);
+	}
+	free(sampler);
+}
+
 void bounds_finish(struct bounds *bounds)
 {
-	if (bounds->sampler != NULL) {
-		divided_models_finish(&bounds->sampler->divided);
-		arena_finish(&bounds->sampler->arena);
-		arena_finish(&bounds->sampler->models);
-		free(bounds->sampler->loads);
-		free(bounds->sampler->shapes);
-	}
-	free(bounds->sampler);
+	sampler_free(bounds->sampler);
 	free(bounds->of);
 	*bounds = (struct bounds){0};
 }

@@ -16,6 +16,20 @@ static void without_stages(struct plan *plan)
 	plan->layers_per_stage = (struct rows){0};
 }
 
+const struct plan *sampler_keep(struct sampler *sampler, const struct plan *plan)
+{
+	struct plan *kept = ARENA_NEW(&sampler->models, struct plan);
+	*kept = *plan;
+	return kept;
+}
+
+bool sampler_was_asked(const struct plan *before, const struct plan *plan)
+{
+	const uint64_t batch = KNOB_BIT(KNOB_MICRO_BATCH) | KNOB_BIT(KNOB_GRAD_ACCUM) |
+			       KNOB_BIT(KNOB_GLOBAL_BATCH);
+	return plan_divides_alike(before, plan) && knobs_alike_but(batch, before, plan);
+}
+
 struct sample sample_take(struct sampler *sampler, const struct model *model,
 	const struct plan *plan, int64_t micro_batch, int64_t grad_accum)
 {
@@ -223,28 +237,61 @@ static bool add_up_load(const struct sampler *sampler, const struct plan *plan, 
 	return false;
 }
 
+/* --- of another pipeline, or another search --------------------------------------------------- */
+
 /* The slowest of a stage's ranks is as slow as there are many. */
-static double slowdown_of(const struct sampler *sampler, const struct plan *plan)
+static double slowdown_of(const struct question *question, const struct plan *plan)
 {
-	return straggler_of(sampler->question->topology, plan_ranks(plan) / plan->mesh.pipeline);
+	return straggler_of(question->topology, plan_ranks(plan) / plan->mesh.pipeline);
 }
 
-/* The load of a plan that has another pipeline: compute takes so many times as long. */
+/* Compute takes so many times as long; exchanges do not. */
+static void stretch_load(double times, struct load *load)
+{
+	const struct load as_it_was = *load;
+	double more = times - 1;
+	if (more == 0)
+		return;
+	load->compute += more * as_it_was.compute;
+	for (int s = 0; s < SHARES; s++)
+		load->cover[s] += more * as_it_was.cover[s];
+	add_stages(more, &as_it_was.stages, &load->stages);
+	add_stages(-more, &as_it_was.waits, &load->stages);
+	load->stages.saved = as_it_was.stages.saved;
+}
+
 static const struct load *load_at_length(
 	struct sampler *sampler, const struct load *load, const struct plan *plan)
 {
-	struct load *other = &sampler->at_length;
-	double more = slowdown_of(sampler, plan) / slowdown_of(sampler, load->plan) - 1;
+	const struct question *question = sampler->question;
 	if (load->plan->mesh.pipeline == plan->mesh.pipeline)
 		return load;
-	*other = *load;
-	other->compute += more * load->compute;
-	for (int s = 0; s < SHARES; s++)
-		other->cover[s] += more * load->cover[s];
-	add_stages(more, &load->stages, &other->stages);
-	add_stages(-more, &load->waits, &other->stages);
-	other->stages.saved = load->stages.saved;
-	return other;
+	sampler->at_length = *load;
+	stretch_load(slowdown_of(question, plan) / slowdown_of(question, load->plan),
+		&sampler->at_length);
+	return &sampler->at_length;
+}
+
+/* What was measured by an earlier search, unless it has exchanges and these take another time. Most
+ * searches ask for loads in the same order. */
+static bool find_load_before(
+	const struct sampler *sampler, const struct plan *plan, struct load *load)
+{
+	const struct before *before = sampler->question->before;
+	int n = before != NULL ? before->sampler->n_loads : 0;
+	for (int i = 0; i < n; i++) {
+		const struct load *other = &before->sampler->loads[(sampler->n_loads + i) % n];
+		if (other->plan->micro_batch != plan->micro_batch ||
+			(other->exchanges > 0 && !before->sends) ||
+			!sampler_was_asked(other->plan, plan))
+			continue;
+		*load = *other;
+		stretch_load(slowdown_of(sampler->question, plan) /
+				     slowdown_of(before->sampler->question, other->plan),
+			load);
+		return true;
+	}
+	return false;
 }
 
 const struct load *load_find(struct sampler *sampler, const struct plan *plan, int64_t limit)
@@ -254,8 +301,9 @@ const struct load *load_find(struct sampler *sampler, const struct plan *plan, i
 	while (i < sampler->n_loads && !suffices(sampler, &sampler->loads[i], plan, limit))
 		i++;
 	if (i == sampler->n_loads) {
-		if (!add_up_load(sampler, plan, &load))
+		if (!find_load_before(sampler, plan, &load) && !add_up_load(sampler, plan, &load))
 			load_measure(sampler, plan, &load);
+		load.plan = sampler_keep(sampler, plan);
 		sampler->loads = array_grow(
 			sampler->loads, &sampler->load_capacity, i + 1, sizeof(*sampler->loads));
 		sampler->loads[sampler->n_loads++] = load;

@@ -2,6 +2,7 @@
 #ifndef PLANNER_BOUNDS_SAMPLER_H
 #define PLANNER_BOUNDS_SAMPLER_H
 
+#include "planner/bounds/bounds.h"
 #include "planner/bounds/parts.h"
 #include "simulator/costs/costs.h"
 
@@ -22,7 +23,7 @@ struct sampler {
 	const struct question *question;
 	struct divided_models divided;
 	struct arena arena;
-	struct arena models; /* `few` */
+	struct arena models; /* `few`, and the plans of loads and shapes */
 	/* With PROBED_BLOCKS blocks that are alike, and with one more; NULL: blocks differ. */
 	const struct model *few[2];
 	int n_loads, load_capacity, n_shapes, shape_capacity;
@@ -39,6 +40,10 @@ struct sample {
 	double *issue; /* bound_issue */
 };
 
+/* A copy that stays as it is. */
+const struct plan *sampler_keep(struct sampler *sampler, const struct plan *plan);
+/* Was something measured with this plan before, but for its batch and shards? */
+bool sampler_was_asked(const struct plan *before, const struct plan *plan);
 /* In the sampler's arena, until the next one is taken. */
 struct sample sample_take(struct sampler *sampler, const struct model *model,
 	const struct plan *plan, int64_t micro_batch, int64_t grad_accum);

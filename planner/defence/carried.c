@@ -12,6 +12,14 @@ void property_move(const struct property *property, const struct question *quest
 	moved->question.model = &moved->model;
 	moved->question.pareto = false;
 	moved->question.wanted = WANTED_RIVALS;
+	moved->question.before = NULL;
+	if (question->before != NULL && property->stays != STAYS_NOTHING) {
+		moved->before = *question->before;
+		moved->before.sends = property->stays == STAYS_COST;
+		if (property->stays != STAYS_SPACE)
+			moved->before.space = NULL;
+		moved->question.before = &moved->before;
+	}
 	property->apply(value, moved);
 }
 

@@ -10,6 +10,15 @@ struct moved {
 	struct question question;
 	struct model model;
 	struct topology topology;
+	struct before before;
+};
+
+/* What stays as it is when a property moves. */
+enum stays {
+	STAYS_NOTHING,
+	STAYS_COMPUTE, /* what a rank computes */
+	STAYS_SPACE,   /* the same, and all plans */
+	STAYS_COST     /* what a plan's operations take; plans may be others */
 };
 
 struct property {
@@ -21,12 +30,14 @@ struct property {
 	double low, high; /* the values that the model allows and machines have */
 	double reach;     /* how many times less or more is looked at */
 	double step;      /* values are rounded to three digits in this unit */
+	enum stays stays;
 	void (*apply)(double value, struct moved *moved);
 	void (*carry)(double value, struct plan *plan); /* NULL: a plan cannot be carried */
 	void (*print)(struct text *text, double value);
 };
 
-/* The question at a value, for a search that reports to nobody. */
+/* The question at a value, for a search that reports to nobody. Of what is known before, it may use
+ * what stays. */
 void property_move(const struct property *property, const struct question *question, double value,
 	struct lent *quiet, struct moved *moved);
 

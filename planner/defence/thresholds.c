@@ -131,30 +131,30 @@ static int find_properties(const struct question *question, const struct candida
 	const struct property all[] = {
 		{"node link, per NIC", "B/s", " per NIC", " per NIC", false,
 			network ? topology->network.nic_bandwidth : 0, GBIT, 1600 * GBIT, REACH,
-			GBIT, set_nic, carry_unchanged, print_gbit},
+			GBIT, STAYS_SPACE, set_nic, carry_unchanged, print_gbit},
 		{"network latency", "s", " of network latency", " of network latency", false,
-			network ? topology->network.latency : 0, 1e-7, 1e-2, REACH, 1,
+			network ? topology->network.latency : 0, 1e-7, 1e-2, REACH, 1, STAYS_SPACE,
 			set_network_latency, carry_unchanged, print_time},
 		{"link inside a node", "B/s", " inside a node", " inside a node", false,
-			fabric ? topology->fabric.bandwidth : 0, 1e9, 1e12, REACH, 1, set_fabric,
-			carry_unchanged, print_bandwidth},
+			fabric ? topology->fabric.bandwidth : 0, 1e9, 1e12, REACH, 1, STAYS_SPACE,
+			set_fabric, carry_unchanged, print_bandwidth},
 		{"number of nodes", "nodes", " nodes", " node", true,
-			grows ? (double)topology->nodes : 0, 1, 65536, REACH, 1, set_nodes, NULL,
-			print_count},
+			grows ? (double)topology->nodes : 0, 1, 65536, REACH, 1, STAYS_COMPUTE,
+			set_nodes, NULL, print_count},
 		{"sequence length", "tokens", " tokens per sequence", " token per sequence", false,
-			(double)plan->seq_len, 128, longest, REACH, 1, set_length, carry_length,
-			print_count},
+			(double)plan->seq_len, 128, longest, REACH, 1, STAYS_NOTHING, set_length,
+			carry_length, print_count},
 		{"micro-batch", "sequences", " sequences per micro-batch",
 			" sequence per micro-batch", true, batch ? sequences : 0, sequences,
-			PLAN_MAX_GRAD_ACCUM, REACH, 1, set_micro_batch, carry_micro_batch,
-			print_count},
+			PLAN_MAX_GRAD_ACCUM, REACH, 1, STAYS_COST, set_micro_batch,
+			carry_micro_batch, print_count},
 		{"gradient accumulation", "micro-batches", " micro-batches per step",
 			" micro-batch per step", true, batch ? accumulated : 0, accumulated,
-			PLAN_MAX_GRAD_ACCUM, REACH, 1, set_accumulation, carry_accumulation,
-			print_count},
+			PLAN_MAX_GRAD_ACCUM, REACH, 1, STAYS_COST, set_accumulation,
+			carry_accumulation, print_count},
 		{"device memory", "bytes", " of device memory", " of device memory", false,
 			(double)chosen->prediction.memory_limit_bytes, GIB, 512 * GIB, MEMORY_REACH,
-			GIB, set_memory, carry_unchanged, print_bytes},
+			GIB, STAYS_COST, set_memory, carry_unchanged, print_bytes},
 	};
 	int n = 0;
 	for (int i = 0; i < COUNT_OF(all); i++)
@@ -314,7 +314,17 @@ static void add_scans(
 		add_same(up, down, arena, answer);
 }
 
-bool thresholds_find(const struct question *question, struct arena *arena, struct answer *answer,
+/* The plans of today. Where there are none, each search finds out why. */
+static void build_space(const struct question *question, struct arena *arena, struct space *space)
+{
+	struct question today = *question;
+	struct error error = {0};
+	today.wanted = WANTED_RIVALS;
+	if (!space_build(&today, arena, space, &error))
+		*space = (struct space){0};
+}
+
+static bool scan_all(const struct question *question, struct arena *arena, struct answer *answer,
 	struct error *error)
 {
 	struct property properties[PROPERTIES_MAX];
@@ -337,4 +347,17 @@ bool thresholds_find(const struct question *question, struct arena *arena, struc
 	for (int i = 0; i < n; i++)
 		add_scans(&scans[2 * i], &scans[2 * i + 1], arena, answer);
 	return true;
+}
+
+bool thresholds_find(const struct question *question, const struct sampler *sampler,
+	struct arena *arena, struct answer *answer, struct error *error)
+{
+	struct question with = *question;
+	struct space space;
+	build_space(question, arena, &space);
+	const struct before before = {.space = space.n > 0 ? &space : NULL, .sampler = sampler};
+	with.before = sampler != NULL ? &before : NULL;
+	bool ok = scan_all(&with, arena, answer, error);
+	space_finish(&space);
+	return ok;
 }

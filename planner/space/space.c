@@ -426,9 +426,27 @@ static int idleness(const struct question *question, enum strategy strategy)
 	return !has ? 2 : strategy == STRATEGY_NO_SHARD ? 1 : 0;
 }
 
+static void *copy_of(const void *items, int n, size_t size)
+{
+	void *copy = array_grow(NULL, &(int){0}, n, size);
+	return memcpy(copy, items, (size_t)n * size);
+}
+
+static void copy_space(const struct space *space, struct space *copy)
+{
+	*copy = *space;
+	copy->n_all = copy->capacity = space->n;
+	copy->plans = copy_of(space->plans, space->n, sizeof(*space->plans));
+	copy->departures = copy_of(space->departures, space->n, sizeof(*space->departures));
+}
+
 bool space_build(const struct question *question, struct arena *arena, struct space *space,
 	struct error *error)
 {
+	if (question->before != NULL && question->before->space != NULL) {
+		copy_space(question->before->space, space);
+		return true;
+	}
 	struct enumeration e = {.question = question, .arena = arena, .space = space};
 	unsigned allowed = allowed_strategies(question);
 	bool by_name = question->strategies != 0 || question_gives(question, KNOB_STRATEGY);

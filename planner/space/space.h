@@ -17,6 +17,15 @@ struct space {
 	bool same_batch; /* all plans have the same global batch; else times are per token */
 };
 
+struct sampler; /* bounds/ */
+
+/* What a search knows from the search of a question that differs from its own in one value. */
+struct before {
+	const struct space *space;     /* the same plans; NULL: there may be others */
+	const struct sampler *sampler; /* what was measured of bounds */
+	bool sends; /* what ranks send takes as long; else only what they compute */
+};
+
 /* Strings come from `arena`; space_finish frees the rest. EXIT_CODE_USAGE: no plan at all can be
  * made (the message is the first strategy's), or a value that the user listed is in no plan. */
 bool space_build(const struct question *question, struct arena *arena, struct space *space,

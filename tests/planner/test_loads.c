@@ -212,6 +212,132 @@ static void test_lengths_share(void **state)
 	}
 }
 
+/* --- what an earlier search knows --------------------------------------------------------------
+ */
+
+static void move_nic(struct question *question, struct topology *topology)
+{
+	(void)question;
+	topology->network.nic_bandwidth /= 8;
+}
+
+static void move_latency(struct question *question, struct topology *topology)
+{
+	(void)question;
+	topology->network.latency *= 16;
+}
+
+static void move_fabric(struct question *question, struct topology *topology)
+{
+	(void)question;
+	topology->fabric.bandwidth /= 4;
+}
+
+static void move_nodes(struct question *question, struct topology *topology)
+{
+	(void)question;
+	topology->nodes *= 4;
+}
+
+static void move_micro_batch(struct question *question, struct topology *topology)
+{
+	(void)topology;
+	question_put(question, KNOB_MICRO_BATCH, (union knob_value){.number = 2});
+}
+
+static void move_accumulation(struct question *question, struct topology *topology)
+{
+	(void)topology;
+	question_put(question, KNOB_GRAD_ACCUM, (union knob_value){.number = 3});
+}
+
+static void move_memory(struct question *question, struct topology *topology)
+{
+	(void)topology;
+	question->memory_limit_bytes = INT64_C(120) << 30;
+}
+
+static void assert_same_bounds(const struct question *a, const struct question *b)
+{
+	const struct question *questions[] = {a, b};
+	struct arena arena = {0};
+	struct error error = {0};
+	struct space spaces[2];
+	struct bounds bounds[2];
+	for (int i = 0; i < 2; i++) {
+		assert_true(space_build(questions[i], &arena, &spaces[i], &error));
+		bounds_build(questions[i], &spaces[i], &bounds[i]);
+	}
+	assert_int_equal(spaces[0].n, spaces[1].n);
+	for (int i = 0; i < spaces[0].n; i++) {
+		const struct bound *one = &bounds[0].of[i], *other = &bounds[1].of[i];
+		assert_true(knobs_alike_but(0, &spaces[0].plans[i], &spaces[1].plans[i]));
+		assert_int_equal(spaces[0].departures[i], spaces[1].departures[i]);
+		for (int k = 0; k < 2; k++)
+			bounds_complete(&bounds[k], &spaces[k], i);
+		assert_same(one->time, other->time, 1e-12);
+		assert_int_equal(one->memory, other->memory);
+		assert_int_equal(one->host, other->host);
+		assert_same(one->network, other->network, 1e-12);
+	}
+	for (int i = 0; i < 2; i++) {
+		bounds_finish(&bounds[i]);
+		space_finish(&spaces[i]);
+	}
+	arena_finish(&arena);
+}
+
+/* Searches of questions that differ in one value may use what stays as it is: their plans and
+ * bounds are those that they would find themselves. */
+static void test_what_stays(void **state)
+{
+	static const struct one {
+		const char *model, *topology, *runtime, *axis, *ranks;
+	} cases[] = {
+		{"llama-2-7b", "2xdgx-a100-40gb", "pytorch-fsdp2", "tensor", "1"},
+		{"llama-3-8b", "4xdgx-h100", "megatron", "tensor", "2"},
+		{"llama-3-8b", "2xdgx-h100", "shardplan", "context", "2"},
+		{"deepseek-v3", "16xdgx-h100", "megatron", "expert", "8"},
+	};
+	static const struct {
+		bool space, sends;
+		void (*move)(struct question *question, struct topology *topology);
+	} moves[] = {{true, false, move_nic}, {true, false, move_latency},
+		{true, false, move_fabric}, {false, false, move_nodes},
+		{false, true, move_micro_batch}, {false, true, move_accumulation},
+		{false, true, move_memory}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		struct error error = {0};
+		struct question question = {.model = load_model(&arena, cases[i].model),
+			.topology = load_topology(&arena, cases[i].topology)};
+		struct space space;
+		struct bounds bounds;
+		SET_CHOICES(&question, &arena, "runtime", cases[i].runtime, cases[i].axis,
+			cases[i].ranks, "seq_len", "2048");
+		assert_true(space_build(&question, &arena, &space, &error));
+		bounds_build(&question, &space, &bounds);
+		bounds_complete_all(&bounds, &space);
+		struct sampler *sampler = bounds_leave(&bounds);
+		for (int m = 0; m < COUNT_OF(moves); m++) {
+			struct topology topology = *question.topology;
+			struct question alone = question, with;
+			struct before before = {
+				moves[m].space ? &space : NULL, sampler, moves[m].sends};
+			alone.topology = &topology;
+			moves[m].move(&alone, &topology);
+			with = alone;
+			with.before = &before;
+			assert_same_bounds(&with, &alone);
+		}
+		sampler_free(sampler);
+		bounds_finish(&bounds);
+		space_finish(&space);
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,6 +345,7 @@ int main(void)
 		cmocka_unit_test(test_losses_share),
 		cmocka_unit_test(test_lengths_share),
 		cmocka_unit_test(test_few_blocks),
+		cmocka_unit_test(test_what_stays),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

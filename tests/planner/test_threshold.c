@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "planner/defence/thresholds.h"
+
 enum { NAME_MAX_LENGTH = 64 };
 
 /* --- planning again --------------------------------------------------------------------------- */
@@ -201,6 +203,19 @@ static bool begins_with(const char *sentence, const char *name, const char *word
 	       strncmp(sentence + length, words, strlen(words)) == 0;
 }
 
+/* What the main search has measured makes searches cheaper, and changes nothing. */
+static void assert_same_alone(
+	const struct question *question, const struct answer *answer, struct arena *arena)
+{
+	struct answer alone = *answer;
+	struct error error = {0};
+	alone.n_thresholds = 0;
+	assert_true(thresholds_find(question, NULL, arena, &alone, &error));
+	assert_int_equal(answer->n_thresholds, alone.n_thresholds);
+	for (int i = 0; i < alone.n_thresholds; i++)
+		assert_string_equal(answer->thresholds[i].sentence, alone.thresholds[i].sentence);
+}
+
 static void plan_again(const struct asked *asked, struct count *count)
 {
 	struct arena arena = {0};
@@ -214,6 +229,7 @@ static void plan_again(const struct asked *asked, struct count *count)
 		set_choice(&question, &arena, asked->knobs[i], asked->knobs[i + 1]);
 	struct answer answer = ask(&question, &arena);
 	name_chosen(&answer, today);
+	assert_same_alone(&question, &answer, &arena);
 	for (int i = 0; i < answer.n_thresholds; i++) {
 		const struct threshold *t = &answer.thresholds[i];
 		bool ok = t->at == 0    ? stays(&question, t, today)
