@@ -267,10 +267,11 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	return search_plans(search, error);
 }
 
-static bool search_closest(
-	const struct question *question, struct search *search, struct error *error)
+/* What stands beside the winner, once it is found. */
+static bool search_rest(const struct question *question, struct arena *arena, struct search *search,
+	struct error *error)
 {
-	return find_all_closest(search, error) &&
+	return search_between(search, arena, error) && find_all_closest(search, error) &&
 	       (!question->pareto || search_front(search, error));
 }
 
@@ -293,14 +294,14 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 	struct search second;
 	if (!search_once(question, false, arena, search, error) ||
 		!search_divided(question, arena, search, error) ||
-		!search_closest(question, search, error))
+		!search_rest(question, arena, search, error))
 		return false;
 	if (search->ranking.n > 0 || search->stopped || !question->mixes ||
 		!offload_question(question, arena, other))
 		return true;
 	bool ok = search_once(other, true, arena, &second, error);
 	bool fits = ok && second.ranking.n > 0;
-	ok = ok && (!fits || search_closest(question, &second, error));
+	ok = ok && (!fits || search_rest(question, arena, &second, error));
 	search->stopped = second.stopped;
 	if (fits)
 		second.least_without = least_peak(search);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "planner/mixed/mixed.h"
+#include "planner/search/turns.h"
 
 enum { SHARED_MOST = 4 }; /* pipelines that are tried */
 
@@ -13,22 +14,6 @@ static bool are_alike(const struct plan *a, const struct plan *b)
 {
 	return a->strategy == b->strategy && a->mesh.pipeline == b->mesh.pipeline &&
 	       knob_equal(KNOB_PIPELINE_SCHEDULE, a, b) && knob_equal(KNOB_VIRTUAL_STAGES, a, b);
-}
-
-/* Puts the plan with other stages in place of the one that was tried. */
-static void replace(struct search *search, const struct ranked *entry, const struct shared *shared)
-{
-	struct known *known = &search->known[entry->plan];
-	struct ranked changed = *entry;
-	search->space.plans[entry->plan] = shared->plan;
-	changed.departures = ++search->space.departures[entry->plan];
-	changed.costs = costs_of(search->question, &shared->plan, &shared->prediction);
-	known->costs = changed.costs;
-	if (known->look != NULL)
-		arena_finish(&known->look->arena);
-	free(known->look);
-	known->look = NULL;
-	ranking_change(&search->ranking, &changed);
 }
 
 /* The step time that a plan with one more departure must stay below to be the best of its
@@ -61,7 +46,7 @@ static bool share(
 		return false;
 	if (!shared.exists)
 		return true;
-	replace(search, entry, &shared);
+	search_put(search, entry->plan, &shared.plan, &shared.prediction, entry->departures + 1);
 	if (ranking_best(&search->ranking, STRATEGY_COUNT)->plan == entry->plan)
 		search->unshared = usual.step_time;
 	return true;

@@ -262,6 +262,18 @@ void take_time(struct search *search, int index)
 
 /* Enters a simulated plan into the ranking, if it fits. Plans that were simulated ahead count only
  * from their turn on. */
+static struct ranked entry_of(const struct search *search, int index)
+{
+	const struct plan *plan = &search->space.plans[index];
+	const struct known *known = &search->known[index];
+	return (struct ranked){.plan = index,
+		.strategy = plan->strategy,
+		.tight = !known->has_room,
+		.divided = has_axes(plan),
+		.departures = search->space.departures[index],
+		.costs = known->costs};
+}
+
 void take_turn(struct search *search, int index)
 {
 	const struct plan *plan = &search->space.plans[index];
@@ -269,15 +281,25 @@ void take_turn(struct search *search, int index)
 	known->simulated = true;
 	search->evaluated++;
 	search->effort += search->ranking.n > 0 ? effort_of(search, plan) : 0;
-	if (known->refused)
+	if (known->refused || known->fits == FITS_NO)
 		return;
-	if (known->fits != FITS_NO)
-		ranking_add(&search->ranking, &(struct ranked){.plan = index,
-						      .strategy = plan->strategy,
-						      .tight = !known->has_room,
-						      .divided = has_axes(plan),
-						      .departures = search->space.departures[index],
-						      .costs = known->costs});
+	const struct ranked entry = entry_of(search, index);
+	ranking_add(&search->ranking, &entry);
+}
+
+void search_put(struct search *search, int index, const struct plan *plan,
+	const struct prediction *prediction, int departures)
+{
+	struct known *known = &search->known[index];
+	if (known->look != NULL)
+		arena_finish(&known->look->arena);
+	free(known->look);
+	*known = (struct known){.simulated = true};
+	search->space.plans[index] = *plan;
+	search->space.departures[index] = departures;
+	learn(search, index, prediction, known);
+	const struct ranked entry = entry_of(search, index);
+	ranking_change(&search->ranking, &entry);
 }
 
 bool simulate_plan(struct search *search, int index, double slow, struct error *error)
@@ -398,7 +420,7 @@ static bool fills_alike(const struct plan *a, const struct plan *b)
 static bool needs_as_much(const struct plan *smaller, const struct plan *plan)
 {
 	const uint64_t differs = KNOB_BIT(KNOB_MICRO_BATCH) | KNOB_BIT(KNOB_GRAD_ACCUM) |
-				 KNOB_BIT(KNOB_FORWARD_PREFETCH);
+				 KNOB_BIT(KNOB_GLOBAL_BATCH) | KNOB_BIT(KNOB_FORWARD_PREFETCH);
 	return smaller->micro_batch <= plan->micro_batch &&
 	       smaller->forward_prefetch <= plan->forward_prefetch &&
 	       smaller->mesh.pipeline == plan->mesh.pipeline &&

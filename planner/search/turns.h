@@ -55,6 +55,13 @@ bool simulate_plan(struct search *search, int index, double slow, struct error *
 bool make_ready(struct search *search, bool time, const struct ticket *ticket,
 	const struct ticket *behind, int n, struct error *error);
 
+/* Puts another plan, which fits, in place of one of the space and into the ranking. */
+void search_put(struct search *search, int index, const struct plan *plan,
+	const struct prediction *prediction, int departures);
+
+/* between.c: finds better micro-batches for the best plans of each strategy, where the user left
+ * the batch open. */
+bool search_between(struct search *search, struct arena *arena, struct error *error);
 /* closest.c: for every strategy without a plan that fits, the plan that exceeds memory least. */
 bool find_all_closest(struct search *search, struct error *error);
 /* front.c: the Pareto front. */

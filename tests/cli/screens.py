@@ -82,7 +82,7 @@ def levers(screen):
 
 def check_compared(box, expect):
     """Beside a plan of the user's, the best one has the levers that it has alone."""
-    question = QUESTIONS[2].split()
+    question = [*QUESTIONS[2].split(), '--global-batch', '64']
     alone = levers(box.run('plan', *question, '-o', 'plan.yaml').out)
     beside = levers(box.run('plan', '--compare', 'plan.yaml').out)
     expect(len(alone) > 2 and alone == beside, f'levers {alone}, beside a plan {beside}')

@@ -61,7 +61,7 @@ static void test_options(void **state)
 		{"llama-2-13b", "dgx-a100-80gb", "wrap", "block"},
 		{"mpt-3b", "rtx3090-8x", "global_batch", "64"},
 		{"llama-2-13b", "2xdgx-a100-40gb", "global_batch", "8"}, /* with tensor ranks */
-		{"llama-2-7b", "g4dn.metal", "wrap", "block"},           /* with CPU offload */
+		{"llama-2-7b", "g4dn.metal", "global_batch", "16"},      /* with CPU offload */
 		{"llama-2-7b", "16xdgx-a100-80gb", "runtime", "internevo"}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {

@@ -1,0 +1,120 @@
+/* Micro-batches that are no powers of two: found where they are worth it, and only where the user
+ * left the batch open. */
+#include "support.h"
+
+struct fixture {
+	struct arena arena;
+	struct question question;
+};
+
+static void begin(struct fixture *f, const char *model, const char *topology)
+{
+	*f = (struct fixture){.question = {.simplicity = 0.01, .brief = true, .mixes = true}};
+	f->question.model = load_model(&f->arena, model);
+	f->question.topology = load_topology(&f->arena, topology);
+}
+
+/* Seconds a token of the best plan, which is left in `chosen`. */
+static double best(struct fixture *f, struct plan *chosen)
+{
+	struct answer answer = ask(&f->question, &f->arena);
+	assert_non_null(answer.chosen);
+	assert_false(answer.tight);
+	*chosen = answer.chosen->plan;
+	return answer.chosen->prediction.step_time / plan_tokens(chosen);
+}
+
+static bool is_power(int64_t n)
+{
+	return (n & (n - 1)) == 0;
+}
+
+/* As good as a search with all of these micro-batches, and better than one with powers alone. */
+static void test_as_good_as_all(void **state)
+{
+	static const struct {
+		const char *model, *topology, *all[10];
+		int n;
+		bool between;
+	} rows[] = {{"llama-2-7b", "2xdgx-h100", {"1", "2", "3", "4"}, 4, true},
+		{"llama-2-7b", "4xp4d.24xlarge", {"1", "2", "3", "4", "5", "6", "7", "8", "10"}, 9,
+			true},
+		{"gpt2-1.5b", "dgx-a100-40gb", {"4", "5", "6", "7", "8", "10", "12", "14", "16"}, 9,
+			true},
+		{"mixtral-8x7b", "4xdgx-h100", {"4", "5", "6", "7", "8", "10", "12", "14", "16"}, 9,
+			true},
+		{"llama-2-13b", "2xdgx-a100-80gb", {"1", "2", "3", "4"}, 4, false},
+		{"gpt2-124m", "dgx-a100-80gb", {"32", "40", "48", "56", "64", "80", "96", "112"}, 8,
+			false}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct fixture f;
+		struct plan plan, other;
+		begin(&f, rows[i].model, rows[i].topology);
+		double found = best(&f, &plan);
+		assert_int_equal(!is_power(plan.micro_batch), rows[i].between);
+		assert_int_equal(plan.global_batch,
+			plan.micro_batch * plan.grad_accum * plan_data_parallel(&plan));
+		f.question.mixes = false;
+		double powers = best(&f, &other);
+		assert_true(is_power(other.micro_batch));
+		assert_true(rows[i].between ? found < 0.99 * powers : found == powers);
+		restrict_to(&f.question, &f.arena, KNOB_MICRO_BATCH, rows[i].n, rows[i].all);
+		assert_true(found <= 1.01 * best(&f, &other));
+		arena_finish(&f.arena);
+	}
+}
+
+/* The plan is what one gets by typing it. */
+static void test_is_as_typed(void **state)
+{
+	struct fixture f;
+	struct plan plan, typed;
+	(void)state;
+	begin(&f, "gpt2-1.5b", "dgx-a100-40gb");
+	double found = best(&f, &plan);
+	set_choice(&f.question, &f.arena, "micro_batch", "10");
+	assert_true(best(&f, &typed) == found);
+	assert_int_equal(typed.micro_batch, plan.micro_batch);
+	assert_int_equal(typed.global_batch, plan.global_batch);
+	arena_finish(&f.arena);
+}
+
+/* What the user said of the batch stays, and so does a gain that is not worth it. */
+static void test_only_where_open(void **state)
+{
+	static const struct {
+		const char *knob, *value;
+		double simplicity;
+	} rows[] = {
+		{"global_batch", "256", 0.01}, {"micro_batch", "8", 0.01}, {"wrap", "block", 0.05}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct fixture f;
+		struct plan plan;
+		begin(&f, "gpt2-1.5b", "dgx-a100-40gb");
+		f.question.simplicity = rows[i].simplicity;
+		set_choice(&f.question, &f.arena, rows[i].knob, rows[i].value);
+		best(&f, &plan);
+		assert_true(is_power(plan.micro_batch));
+		arena_finish(&f.arena);
+	}
+	struct fixture f;
+	struct plan plan;
+	begin(&f, "gpt2-1.5b", "dgx-a100-40gb");
+	restrict_to(&f.question, &f.arena, KNOB_MICRO_BATCH, 4,
+		(const char *const[]){"2", "4", "8", "16"});
+	best(&f, &plan);
+	assert_true(is_power(plan.micro_batch));
+	arena_finish(&f.arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_as_good_as_all),
+		cmocka_unit_test(test_is_as_typed),
+		cmocka_unit_test(test_only_where_open),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
