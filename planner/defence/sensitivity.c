@@ -231,12 +231,14 @@ static void vary_micro_batch(struct variation *v, int64_t micro_batch)
 		false);
 }
 
+/* Half and twice as many; of an odd number the neighbours. */
 static void vary_batch(struct variation *v)
 {
 	int64_t now = v->plan->micro_batch;
-	if (now % 2 == 0)
-		vary_micro_batch(v, now / 2);
-	vary_micro_batch(v, 2 * now);
+	bool odd = now % 2 != 0 && now > 1;
+	if (now > 1)
+		vary_micro_batch(v, odd ? now - 1 : now / 2);
+	vary_micro_batch(v, odd ? now + 1 : 2 * now);
 	if (v->plan->grad_accum > 1)
 		vary_choice(v, KNOB_SYNC_EACH_MICRO_BATCH);
 }

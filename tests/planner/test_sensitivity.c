@@ -51,10 +51,32 @@ static void test_groups_are_kept(void **state)
 	arena_finish(&arena);
 }
 
+/* Of an odd micro-batch the neighbours are shown, else half and twice as many. */
+static void test_batches(void **state)
+{
+	static const struct {
+		const char *now, *less, *more;
+	} rows[] = {{"3", "2", "4"}, {"4", "2 x 2", "8"}, {"1", "0", "2"}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		struct question question = {.model = load_model(&arena, "gpt2-355m"),
+			.topology = load_topology(&arena, "dgx-a100-80gb")};
+		SET_CHOICES(&question, &arena, "micro_batch", rows[i].now, "wrap", "block",
+			"strategy", "FULL_SHARD");
+		struct answer answer = ask(&question, &arena);
+		assert_int_equal(
+			sensitivity_row(&answer, "micro_batch", rows[i].less) != NULL, i < 2);
+		assert_non_null(sensitivity_row(&answer, "micro_batch", rows[i].more));
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_batches),
 		cmocka_unit_test(test_groups_are_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
