@@ -459,12 +459,16 @@ void fields_print_one(const struct field *field, const void *object, struct text
 	ops[field->type].print(field, const_member_of(field, object), text);
 }
 
-bool fields_equal_one(const struct field *field, const void *a, const void *b)
+bool fields_equal_members(const struct field *field, const void *left, const void *right)
 {
 	const struct field_ops *op = &ops[field->type];
-	const void *left = const_member_of(field, a), *right = const_member_of(field, b);
 
 	return op->equal != NULL ? op->equal(left, right) : memcmp(left, right, op->size) == 0;
+}
+
+bool fields_equal_one(const struct field *field, const void *a, const void *b)
+{
+	return fields_equal_members(field, const_member_of(field, a), const_member_of(field, b));
 }
 
 bool fields_equal(const struct field *fields, const void *a, const void *b)

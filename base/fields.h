@@ -110,9 +110,10 @@ void fields_print_one(const struct field *field, const void *object, struct text
 
 /* Bytes of the member. */
 size_t fields_size(const struct field *field);
-/* Field-wise equality (strings by content), of all fields or of one. */
+/* Field-wise equality (strings by content), of all fields or of one; or of two members alone. */
 bool fields_equal(const struct field *fields, const void *a, const void *b);
 bool fields_equal_one(const struct field *field, const void *a, const void *b);
+bool fields_equal_members(const struct field *field, const void *left, const void *right);
 /* The order of two objects by their key fields, in table order: < 0, 0, > 0. */
 int fields_order(const struct field *fields, const void *a, const void *b);
 

@@ -80,13 +80,12 @@ bool knob_honoured(enum knob_id id, enum runtime_kind runtime, int value)
 static int choice_of(enum knob_id id, const struct plan *plan)
 {
 	enum field_type type = knob_table[id].field.type;
-	int n = knob_n_values(id);
 
 	if (type == FIELD_TYPE_BOOL)
 		return knob_get(id, plan).on;
 	if (type == FIELD_TYPE_ENUM)
 		return knob_get(id, plan).choice;
-	for (int i = 0; i < n; i++)
+	for (int i = 0, n = knob_n_values(id); i < n; i++)
 		if (knob_value_equal(id, knob_value_of(id, i), knob_get(id, plan)))
 			return i;
 	return -1;
@@ -94,9 +93,10 @@ static int choice_of(enum knob_id id, const struct plan *plan)
 
 bool knob_is_honoured(enum knob_id id, const struct plan *plan)
 {
-	int choice = choice_of(id, plan);
+	unsigned values = knob_values(id, plan->runtime);
+	int choice = values == ~0u ? -1 : choice_of(id, plan);
 
-	return choice < 0 || knob_honoured(id, plan->runtime, choice);
+	return choice < 0 || values >> choice & 1;
 }
 
 void knob_take_honoured(enum knob_id id, struct plan *plan)
@@ -127,13 +127,9 @@ union knob_value knob_get(enum knob_id id, const struct plan *plan)
 
 bool knob_value_equal(enum knob_id id, union knob_value a, union knob_value b)
 {
-	struct plan left = {0}, right = {0};
-
-	knob_put(id, &left, a);
-	knob_put(id, &right, b);
 	if (id == KNOB_WRAP)
 		return wrap_equal(&a.wrap, &b.wrap);
-	return knob_equal(id, &left, &right);
+	return fields_equal_members(&knob_table[id].field, &a, &b);
 }
 
 const char *knob_value_typed(enum knob_id id, union knob_value value, struct arena *arena)
