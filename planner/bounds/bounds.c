@@ -186,6 +186,7 @@ static bool find_shape_before(
 	for (int i = 0; i < before->sampler->n_shapes; i++) {
 		*shape = before->sampler->shapes[i];
 		if (shape->plan->mesh.shard == plan->mesh.shard &&
+			shape->plan->mesh.replicate == plan->mesh.replicate &&
 			probed_micro_batches(shape->plan) == probed_micro_batches(plan) &&
 			sampler_was_asked(shape->plan, plan))
 			return true;
