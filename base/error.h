@@ -13,6 +13,7 @@ enum exit_code {
 	EXIT_CODE_ENVIRONMENT = 4, /* something missing on this machine */
 	EXIT_CODE_INTERNAL = 5,    /* a bug, or out of memory */
 	EXIT_CODE_FAULT = 6,       /* training stopped by a fault */
+	EXIT_CODE_HUNG_UP = 129,   /* 128 + SIGHUP: training stopped after a step */
 	EXIT_CODE_INTERRUPTED =
 		130, /* 128 + SIGINT: a search, or training after a step, stopped early */
 	EXIT_CODE_TERMINATED = 143, /* 128 + SIGTERM: training stopped after a step */

@@ -121,8 +121,10 @@ static void take_requests(struct segment *segment)
 	asked_header = segment->header;
 	if (segment->header->job.kind == JOB_TRAIN)
 		sigaction(SIGTERM, &action, NULL);
-	/* Ctrl-C is for the launcher, which decides whether anything is to be kept. */
+	/* Ctrl-C and a closed terminal are for the launcher, which decides whether anything is to
+	 * be kept. */
 	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
 }
 
 /* Says why a rank has no segment: in its first page, if that can be had, else to whoever started

@@ -9,13 +9,13 @@
 #include "executor/checkpoints/checkpoints.h"
 #include "executor/compute/compute.h"
 #include "executor/launch/launch.h"
+#include "executor/refusals.h"
 #include "executor/training/training.h"
 #include "schedule/memory/memory.h"
 #include "schedule/pipeline/pipeline.h"
 
-/* REPORT_BYTES is address space for the ranks' report, whose pages come when they are touched. Each
- * of MOST_STEPS steps has a result in the segment, whose size must not overflow. */
-enum { REPORT_BYTES = 256 << 20, MOST_STEPS = 1000000000 };
+/* Address space for the ranks' report, whose pages come when they are touched. */
+enum { REPORT_BYTES = 256 << 20 };
 
 /* One run, seen from the launcher. */
 struct run {
@@ -25,6 +25,7 @@ struct run {
 	struct schedule *schedule;
 	struct segment segment;
 	int64_t done_before;            /* in steps, as asked for */
+	int64_t data_tokens;            /* 0: none are read */
 	int64_t reported;               /* steps that this run has done and told to job->report */
 	uint32_t noted;                 /* bytes of the ranks' notes that were told already */
 	struct checkpoint_info resumed; /* folder is NULL when the run begins from the start */
@@ -38,76 +39,25 @@ static bool on_gpu(const struct executor_job *job)
 	return job->device != NULL && strcmp(job->device, "cuda") == 0;
 }
 
-static bool check_names(const struct executor_job *job, struct error *error)
+/* Says what is assumed of the data. */
+static void note_data(struct run *run, const struct data *data)
 {
-	struct fault fault;
+	const struct executor_job *job = run->job;
 
-	if (job->device != NULL && strcmp(job->device, "host") != 0 &&
-		strcmp(job->device, "null") != 0 && !on_gpu(job))
-		return error_set(error, EXIT_CODE_USAGE, "device %s: expected host, cuda or null",
-			job->device);
-	if (executor_kernels(job->kernels) == NULL)
-		return error_set(error, EXIT_CODE_USAGE, "no such kernels: %s", job->kernels);
-	if (job->training.steps < 1 || job->training.steps > MOST_STEPS)
-		return error_set(error, EXIT_CODE_USAGE, "steps: expected 1 to %d, got %lld",
-			MOST_STEPS, (long long)job->training.steps);
-	return fault_parse(job->fault, &fault, error);
-}
-
-static bool check_model(const struct executor_job *job, struct error *error)
-{
-	const struct architecture *a = &job->plan->model->architecture;
-	const char *lack = architecture_not_trainable(a);
-
-	return lack == NULL ||
-	       error_set(error, EXIT_CODE_INPUT,
-		       "model \"%.100s\" (%s) can be planned but not trained here: "
-		       "the kernels lack %s; "
-		       "expected gpt2, mpt, llama, mistral, qwen2, qwen3 or mixtral",
-		       a->name, model_family_names[a->family], lack);
-}
-
-/* Refuses what is executed on CPUs only. */
-static bool check_device(const struct executor_job *job, struct error *error)
-{
-	const struct mesh *mesh = &job->plan->plan.mesh;
-	const struct {
-		bool is_there;
-		const char *what, *instead;
-	} lacks[] = {
-		{mesh->pipeline > 1, "stages of a pipeline are", ", or a plan of --pipeline 1"},
-		{mesh->tensor > 1, "tensor ranks are", ", or a plan of --tensor 1"},
-		{mesh->context > 1, "context ranks are", ", or a plan of --context 1"},
-		{job->plan->model->architecture.experts > 0, "a mixture of experts is", ""},
-	};
-
-	for (int i = 0; i < COUNT_OF(lacks) && on_gpu(job); i++)
-		if (lacks[i].is_there)
-			return error_set(error, EXIT_CODE_USAGE,
-				"--device cuda: %s executed on CPUs only; use --device host%s",
-				lacks[i].what, lacks[i].instead);
-	return true;
-}
-
-/* A TCP connection has one order of messages. Two ranks with several stages each would need an
- * order for either direction. */
-static bool check_stages(const struct executor_job *job, struct error *error)
-{
-	const struct plan_file *file = job->plan;
-	const struct launcher *launcher = &job->launcher;
-
-	if (launcher->ranks <= 1 || launcher->starts_mpi || file->topology->nodes == 1 ||
-		file->plan.mesh.pipeline != 2 || plan_pipeline(&file->plan).chunks == 1)
-		return true;
-	return error_set(error, EXIT_CODE_USAGE,
-		"--pipeline 2 of several stages a rank: "
-		"over TCP messages between two ranks have one order; "
-		"start it by MPI, or plan with --pipeline-schedule 1f1b");
+	run->data_tokens = data->n_tokens;
+	if (data->bare && job->note != NULL)
+		job->note(arena_printf(run->arena,
+				  "%s has no header: read as %lld tokens of %lld bits, "
+				  "as nanoGPT or Megatron-LM writes them",
+				  data->path, (long long)data->n_tokens,
+				  (long long)(8 * data->token_bytes)),
+			job->report_data);
 }
 
 /* The data are opened here too, so that bad input is told before anything starts. */
-static bool check_data(const struct executor_job *job, struct error *error)
+static bool check_data(struct run *run, struct error *error)
 {
+	const struct executor_job *job = run->job;
 	const struct plan_file *file = job->plan;
 	struct data data;
 
@@ -119,6 +69,7 @@ static bool check_data(const struct executor_job *job, struct error *error)
 		    job->training.seed, error))
 		return false;
 	data_close(&data);
+	note_data(run, &data);
 	return true;
 }
 
@@ -232,6 +183,18 @@ static void note_lines(const struct run *run, const char *lines, size_t length)
 				run->job->report_data);
 }
 
+/* Only their number is known of the data before. */
+static void note_other_data(const struct run *run)
+{
+	const struct executor_job *job = run->job;
+	int64_t before = run->resumed.data_tokens;
+
+	if (job->note != NULL && before > 0 && run->data_tokens > 0 && before != run->data_tokens)
+		job->note(arena_printf(run->arena, "  other data: %lld tokens instead of %lld",
+				  (long long)run->data_tokens, (long long)before),
+			job->report_data);
+}
+
 /* Finds the step to go on from. */
 static bool find_resumed(struct run *run, struct error *error)
 {
@@ -245,9 +208,10 @@ static bool find_resumed(struct run *run, struct error *error)
 		return false;
 	run->done_before = info->step;
 	run->resume_or_older = job->resume_or_older || info->newest;
+	note_other_data(run);
 	return info->step < job->training.steps ||
 	       error_set(error, EXIT_CODE_USAGE,
-		       "steps: %s has done %lld, expected more than that in all, got %lld",
+		       "--steps: %s has done %lld, expected more than that in all, got %lld",
 		       info->folder, (long long)info->step, (long long)job->training.steps);
 }
 
@@ -316,7 +280,7 @@ static bool check_weights(const struct run *run, struct error *error)
 		return true;
 	if (run->job->resume != NULL)
 		return error_set(error, EXIT_CODE_USAGE,
-			"weights: a run that is resumed has weights already");
+			"--weights: goes not with --resume, which has weights already");
 	if (!safetensors_open(
 		    run->arena, run->job->weights, run->job->plan->model, &weights, error))
 		return false;
@@ -522,6 +486,25 @@ static bool read_report(struct run *run, struct measurement *measurement, struct
 	return node != NULL && measurement_read(run->arena, node, measurement, error);
 }
 
+/* What has asked for the end. Where there are several launchers, another one may have been asked:
+ * then it counts as SIGTERM, the first row. */
+static const struct request {
+	uint32_t signal;
+	enum exit_code code;
+	const char *name;
+} requests[] = {{SIGTERM, EXIT_CODE_TERMINATED, "SIGTERM"},
+	{SIGINT, EXIT_CODE_INTERRUPTED, "Ctrl-C"},
+	{SIGHUP, EXIT_CODE_HUNG_UP, "SIGHUP (its terminal was closed)"}};
+
+static const struct request *request_of(uint32_t signal)
+{
+	const struct request *request = requests;
+
+	for (int i = 0; i < COUNT_OF(requests); i++)
+		request = requests[i].signal == signal ? &requests[i] : request;
+	return request;
+}
+
 /* Returns true, and says nothing, when no signal asked for the end. */
 static bool went_on(const struct run *run, struct error *error)
 {
@@ -531,23 +514,20 @@ static bool went_on(const struct run *run, struct error *error)
 
 	if (after == 0)
 		return true;
-	/* Where there are several launchers, another one may have been asked. */
-	bool interrupted = atomic_load(&header->stop) == SIGINT;
-	enum exit_code code = interrupted ? EXIT_CODE_INTERRUPTED : EXIT_CODE_TERMINATED;
-	const char *by = interrupted ? "Ctrl-C" : "SIGTERM";
+	const struct request *by = request_of(atomic_load(&header->stop));
 
 	if (run->job->launcher.rank > 0) {
 		launch_let_others_speak();
-		return error_set(error, code, "%s", "");
+		return error_set(error, by->code, "%s", "");
 	}
 	if (folder == NULL)
-		return error_set(error, code,
+		return error_set(error, by->code,
 			"stopped by %s after step %lld of %lld; "
 			"nothing is kept, since no --checkpoint FOLDER was given",
-			by, after, (long long)run->job->training.steps);
-	return error_set(error, code,
-		"stopped by %s after step %lld of %lld; --resume %s goes on from there", by, after,
-		(long long)run->job->training.steps, folder);
+			by->name, after, (long long)run->job->training.steps);
+	return error_set(error, by->code,
+		"stopped by %s after step %lld of %lld; --resume %s goes on from there", by->name,
+		after, (long long)run->job->training.steps, folder);
 }
 
 static bool run_ranks(struct run *run, const char *plan_text, struct measurement *measurement,
@@ -578,9 +558,9 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 	struct text written = {0};
 	const char *plan_text = job->plan_text;
 
-	if (!check_launcher(job, error) || !check_names(job, error) || !check_device(job, error) ||
-		!check_stages(job, error) || !check_gpus(&run, error) || !check_model(job, error) ||
-		!check_data(job, error) ||
+	if (!check_launcher(job, error) || !job_is_executable(job, error) ||
+		!check_gpus(&run, error) || !job_model_is_trainable(job, error) ||
+		!check_data(&run, error) ||
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;

@@ -12,6 +12,7 @@ const struct help_line help_exit_codes[] = {
 	{"4", "something is missing on this machine, or cannot be written"},
 	{"5", "internal error, or out of memory"},
 	{"6", "training was stopped by a fault"},
+	{"129", "`train --checkpoint` lost its terminal (SIGHUP): as 143"},
 	{"130", "ended by Ctrl-C; `plan`: with the best plan so far; "
 		"`train --checkpoint`: after the step, and it was committed"},
 	{"143", "`train` was asked to stop (SIGTERM): "

@@ -11,7 +11,7 @@
 
 /* Token files: 256 little-endian int32 (magic, version, number of tokens, zeros), then the tokens.
  * Source: llm.c, dev/data/data_common.py. */
-enum { TOKEN_HEADER_BYTES = 1024, BYTE_TOKENS = 256 };
+enum { TOKEN_HEADER_BYTES = 1024, BYTE_TOKENS = 256, NARROW_TOKENS = 65536 };
 
 static const struct token_format {
 	int32_t magic, version;
@@ -53,6 +53,47 @@ static bool read_token_header(struct data *data, const struct token_format *form
 	return true;
 }
 
+static bool is_token_file(const char *path)
+{
+	size_t length = strlen(path);
+
+	return length > 4 && strcmp(path + length - 4, ".bin") == 0;
+}
+
+/* Is every second number of 16 bits 0, at the beginning? Then they are the halves of wider ones. */
+static bool looks_wide(const struct data *data, int64_t bytes)
+{
+	enum { LOOKED_AT = 64, LEAST = 16 };
+	uint32_t words[LOOKED_AT];
+	int64_t n = min_i64(bytes / 4, LOOKED_AT);
+	uint32_t high = 0, low = 0;
+
+	if (n < LEAST || !read_at(data->fd, 0, words, 4 * n))
+		return false;
+	for (int64_t i = 0; i < n; i++) {
+		high |= words[i] >> 16;
+		low |= words[i];
+	}
+	return high == 0 && low != 0;
+}
+
+/* Nothing in such a file says what it is. nanoGPT and Megatron-LM write tokens in the narrowest
+ * type that has the vocabulary, others always in 32 bits. Sources: nanoGPT,
+ * data/openwebtext/prepare.py; Megatron-LM, core/datasets/indexed_dataset.py. */
+static bool read_bare_tokens(struct data *data, int64_t bytes, struct error *error)
+{
+	data->bare = true;
+	bool wide = data->vocabulary > NARROW_TOKENS || looks_wide(data, bytes);
+
+	data->token_bytes = wide ? 4 : 2;
+	data->n_tokens = bytes / data->token_bytes;
+	return bytes % data->token_bytes == 0 ||
+	       error_at(error, EXIT_CODE_INPUT, data->path, 0, 0,
+		       "expected llm.c's header, or tokens of %lld bits alone, got %lld bytes; "
+		       "a text must not end in .bin",
+		       (long long)(8 * data->token_bytes), (long long)bytes);
+}
+
 static bool read_format(struct data *data, int64_t bytes, struct error *error)
 {
 	int32_t header[3] = {0};
@@ -62,6 +103,8 @@ static bool read_format(struct data *data, int64_t bytes, struct error *error)
 			if (header[0] == token_formats[i].magic)
 				return read_token_header(
 					data, &token_formats[i], header, bytes, error);
+	if (is_token_file(data->path))
+		return read_bare_tokens(data, bytes, error);
 	if (data->vocabulary < BYTE_TOKENS)
 		return error_at(error, EXIT_CODE_INPUT, data->path, 0, 0,
 			"a text file gives tokens 0..255, the model's vocabulary has %lld",
@@ -148,8 +191,9 @@ bool data_window(struct data *data, int64_t number, int32_t *tokens, struct erro
 		tokens[i] = token_at(data, i);
 		if (tokens[i] >= data->vocabulary)
 			return error_at(error, EXIT_CODE_INPUT, data->path, 0, 0,
-				"token %lld is %d, the model's vocabulary has %lld",
-				(long long)(first + i), tokens[i], (long long)data->vocabulary);
+				"token %lld is %d, the model's vocabulary has %lld%s",
+				(long long)(first + i), tokens[i], (long long)data->vocabulary,
+				data->bare ? "; a text must not end in .bin" : "");
 	}
 	return true;
 }

@@ -1,4 +1,5 @@
-/* Training data: a text file (tokens are its bytes) or a token file of llm.c.
+/* Training data: a text file (tokens are its bytes) or a token file, with llm.c's header or, where
+ * its name ends in .bin, without any.
  *
  * The tokens are cut in windows of seq_len + 1 that overlap by one. Sequence number g of a run
  * (step by step, and within a step in the order of the global batch) is window permute(g mod n) of
@@ -12,6 +13,7 @@ struct data {
 	const char *path;
 	int fd;
 	int64_t header_bytes, token_bytes; /* 1, 2 or 4 a token */
+	bool bare;                         /* tokens alone, without a header */
 	int64_t n_tokens, n_windows;
 	int64_t seq_len, vocabulary, seed;
 	unsigned char *scratch; /* one window as it lies in the file */

@@ -38,15 +38,16 @@ static void on_child(int signal)
 	atomic_store(&changed, 1);
 }
 
-/* Ctrl-C is a request only where there is a checkpoint to keep; elsewhere it ends a run at once. A
- * process that ignores it, as shells make those ignore it that run in the background, goes on. */
-static const int requests[] = {SIGTERM, SIGINT};
+/* Ctrl-C and a closed terminal are requests only where there is a checkpoint to keep; elsewhere
+ * they end a run at once. A process that ignores them, as shells and nohup make those ignore them
+ * that run in the background, goes on. */
+static const int requests[] = {SIGTERM, SIGINT, SIGHUP};
 
 static bool is_request(const struct segment *segment, int signal, const struct sigaction *before)
 {
 	bool keeps = segment_text(segment, TEXT_CHECKPOINT) != NULL;
 
-	return signal != SIGINT || (keeps && before->sa_handler != SIG_IGN);
+	return signal == SIGTERM || (keeps && before->sa_handler != SIG_IGN);
 }
 
 static void take_requests(const struct segment *segment, struct sigaction *before)

@@ -65,6 +65,25 @@ def damaged_ones_are_named(box, expect):
     expect(done.code == 2 and 'step-00000002 has done 2' in done.err, f'whole: {done.code} {done.err}')
 
 
+def other_data_are_noted(box, expect):
+    box.write_text('less.txt', 20000)
+    done = box.run('train', 'p.yaml', '--data', 'less.txt', '--steps', '3', '--resume', 'run/step-00000002')
+    expect(done.code == 0 and 'note:   other data: 20000 tokens instead of 40000\n' in done.err,
+           f'other data: {done.code} {done.err}')
+    done = box.run(*TRAIN, '--steps', '3', '--resume', 'run/step-00000002')
+    expect(done.code == 0 and 'other data' not in done.err, f'the same data: {done.code} {done.err}')
+
+
+def tokens_alone_are_noted(box, expect):
+    box.write('raw.bin', bytes(i % 256 if i % 2 == 0 else 0 for i in range(4000)))
+    done = box.run('train', 'p.yaml', '--data', 'raw.bin', '--steps', '1')
+    expect(done.code == 0 and 'note: raw.bin has no header: read as 2000 tokens of 16 bits' in done.err,
+           f'tokens alone: {done.code} {done.err}')
+    box.write_text('text.bin')
+    done = box.run('train', 'p.yaml', '--data', 'text.bin', '--steps', '1')
+    expect(done.code == 3 and 'a text must not end in .bin' in done.err, f'a text: {done.code} {done.err}')
+
+
 def a_second_job_is_sent_away(box, binary, expect):
     first = start(box, binary, '--steps', '100000', '--checkpoint', 'busy', '--every', '1', '--keep', '1')
     wait_for_a_checkpoint(box.path('busy'), first)
@@ -137,6 +156,8 @@ def main(binary, faults):
             pairs(box, binary, expect, max(1, 40 * int(os.environ.get('FAULTS_PERCENT', '100')) // 100))
         else:
             damaged_ones_are_named(box, expect)
+            other_data_are_noted(box, expect)
+            tokens_alone_are_noted(box, expect)
             a_second_job_is_sent_away(box, binary, expect)
             nothing_is_left_behind(box, expect)
     return expect.exit_code()

@@ -73,6 +73,11 @@ def main(binary):
                f'Ctrl-C: {code}: {err}')
         there = [name for name in os.listdir(box.path('more')) if 'step-' in name]
         expect(len(there) == 1, f'Ctrl-C: {there}')
+        code, err = stop_early(box, binary, ['--checkpoint', 'hung'], signal.SIGHUP)
+        expect(code == 129 and re.search(r'stopped by SIGHUP .* after step \d+ of 5000; --resume hung', err),
+               f'SIGHUP: {code}: {err}')
+        code, err = stop_early(box, binary, [], signal.SIGHUP)
+        expect(code == -signal.SIGHUP, f'SIGHUP without a folder: {code}: {err}')
         code, err = stop_early(box, binary, [], signal.SIGINT)
         expect(code == -signal.SIGINT, f'Ctrl-C without a folder: {code}: {err}')
         ask_a_rank(box, binary, expect)

@@ -123,6 +123,73 @@ static void token_files(void **state)
 	data_close(&data);
 }
 
+/* As nanoGPT and Megatron-LM write them: nothing but tokens, in the narrowest type. */
+static void tokens_alone(void **state)
+{
+	uint16_t narrow[40];
+	uint32_t wide[40];
+	int32_t tokens[40];
+	struct error error = {0};
+	struct data data;
+	char text[sizeof(path)];
+
+	(void)state;
+	for (int i = 0; i < 40; i++) {
+		narrow[i] = (uint16_t)(50000 + i);
+		wide[i] = (uint32_t)(128000 + i);
+	}
+	strcpy(text, path);
+	strcpy(path, "test_data.bin");
+	write_file(narrow, sizeof(narrow));
+	assert_true(data_open(&data, path, 39, 50257, 0, &error));
+	assert_true(data.bare && data.n_tokens == 40);
+	assert_true(data_window(&data, 0, tokens, &error));
+	for (int i = 0; i < 40; i++)
+		assert_int_equal(tokens[i], narrow[i]);
+	data_close(&data);
+	assert_true(data_open(&data, path, 39, 65536, 0, &error));
+	assert_int_equal(data.n_tokens, 40);
+	data_close(&data);
+	/* A text by that name is noticed by its tokens, or its length. */
+	assert_true(data_open(&data, path, 39, 256, 0, &error));
+	assert_false(data_window(&data, 0, tokens, &error));
+	assert_non_null(strstr(error.message, "has 256; a text must not end in .bin"));
+	data_close(&data);
+	write_file(wide, sizeof(wide));
+	assert_true(data_open(&data, path, 39, 65537, 0, &error));
+	assert_int_equal(data.n_tokens, 40);
+	data_close(&data);
+	assert_true(data_open(&data, path, 39, 128256, 0, &error));
+	assert_true(data_window(&data, 0, tokens, &error));
+	assert_int_equal(tokens[39], 128039);
+	data_close(&data);
+	for (int i = 0; i < 40; i++)
+		wide[i] = (uint32_t)(200 + i);
+	write_file(wide, sizeof(wide));
+	assert_true(data_open(&data, path, 39, 50257, 0, &error));
+	assert_int_equal(data.n_tokens, 40);
+	assert_true(data_window(&data, 0, tokens, &error));
+	assert_int_equal(tokens[39], 239);
+	data_close(&data);
+	/* A few zeros are tokens. */
+	for (int i = 0; i < 40; i++)
+		narrow[i] = (uint16_t)(i % 2 == 0 || i == 31 ? i : 0);
+	write_file(narrow, sizeof(narrow));
+	assert_true(data_open(&data, path, 39, 50257, 0, &error));
+	assert_int_equal(data.n_tokens, 40);
+	data_close(&data);
+	/* Nothing but zeros may be anything. */
+	memset(narrow, 0, sizeof(narrow));
+	write_file(narrow, sizeof(narrow));
+	assert_true(data_open(&data, path, 39, 50257, 0, &error));
+	assert_int_equal(data.n_tokens, 40);
+	data_close(&data);
+	write_file("an odd number of bytes.", 23);
+	expect_error(4, 50257, "expected llm.c's header, or tokens of 16 bits alone, got 23 bytes");
+	unlink(path);
+	strcpy(path, text);
+}
+
 static void bad_files(void **state)
 {
 	uint16_t tokens[10] = {0};
@@ -157,6 +224,7 @@ int main(void)
 		cmocka_unit_test(bytes_are_tokens),
 		cmocka_unit_test(epochs_differ),
 		cmocka_unit_test(token_files),
+		cmocka_unit_test(tokens_alone),
 		cmocka_unit_test(bad_files),
 	};
 	int fd = mkstemp(path);
