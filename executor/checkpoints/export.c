@@ -1,5 +1,6 @@
 /* Exports a checkpoint as one safetensors file, with the config.json that Hugging Face reads beside
  * it. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@ struct exporter {
 
 static bool io_error(const struct exporter *e, struct error *error)
 {
-	return error_set(error, EXIT_CODE_ENVIRONMENT, "%s: cannot be written", e->path);
+	return error_set(error, EXIT_CODE_ENVIRONMENT, "%s: cannot be written: %s", e->path,
+		strerror(errno));
 }
 
 /* Of a model with adapters only these are exported, with the names of peft's
