@@ -1,5 +1,7 @@
 /* The measured ledger equals the schedule's, at every operation, for plans of all kinds; without
  * other ranks and without arithmetic, so that many plans are quick. */
+#include <time.h>
+
 #include "schedule/memory/memory.h"
 #include "support.h"
 #include "tests/kernels/reference/reference.h"
@@ -132,6 +134,63 @@ static void times_respect_the_waits(void **state)
 	run_finish(&run);
 }
 
+/* Collectives that end late, over a transport that does nothing else. */
+static const struct transport *prompt;
+
+static bool run_late(struct comm *comm, const struct collective *collective)
+{
+	nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+	return prompt->run(comm, collective);
+}
+
+struct look {
+	struct solo *solo;
+	int waited_for; /* buffers that were given back by what an operation waited for */
+	int held;       /* of these, the ones that still had memory */
+};
+
+static bool run_and_look(void *data, int index, struct error *error)
+{
+	struct look *look = data;
+	const struct program *program = &look->solo->run->schedule->programs[0];
+	const struct op *op = &program->ops[index];
+	const int *waits = slice_of(program, op->waits);
+
+	for (int w = 0; w < op->waits.count && op->stream == STREAM_COMPUTE; w++) {
+		const struct op *before = waits[w] >= 0 ? &program->ops[waits[w]] : op;
+		const int *gives = slice_of(program, before->gives);
+
+		for (int i = 0; i < before->gives.count && before->stream == STREAM_REDUCE; i++) {
+			look->waited_for++;
+			look->held += buffers_address(&look->solo->buffers, gives[i]) != NULL;
+		}
+	}
+	return compute_run(&look->solo->compute, index, error);
+}
+
+/* An operation takes memory when its waits are over: what they gave back is there for it. */
+static void memory_is_taken_after_the_waits(void **state)
+{
+	struct run run;
+	struct solo solo;
+
+	(void)state;
+	run_plan(&run, TINY_LLAMA, 4, "strategy=FULL_SHARD micro_batch=2 seq_len=7");
+	solo_open(&solo, &run, &kernels_null, true, training_defaults());
+	struct look look = {.solo = &solo};
+	prompt = solo.comm.transport;
+	struct transport late = *prompt;
+	late.run = run_late;
+	solo.comm.transport = &late;
+	solo.interpreter.backend.run = run_and_look;
+	solo.interpreter.backend.data = &look;
+	solo_step(&solo, 0);
+	assert_true(look.waited_for > 0);
+	assert_int_equal(look.held, 0);
+	solo_close(&solo);
+	run_finish(&run);
+}
+
 static bool fail_at_backward(void *data, int op, struct error *error)
 {
 	const struct program *program = data;
@@ -164,6 +223,7 @@ int main(void)
 		cmocka_unit_test(ledger_is_the_schedules),
 		cmocka_unit_test(a_leak_is_seen),
 		cmocka_unit_test(times_respect_the_waits),
+		cmocka_unit_test(memory_is_taken_after_the_waits),
 		cmocka_unit_test(errors_end_the_step),
 	};
 
