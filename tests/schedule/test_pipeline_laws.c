@@ -219,6 +219,50 @@ static void test_in_flight(void **state)
 	}
 }
 
+static bool waits_for(const struct program *program, const struct op *op, int before)
+{
+	const int *waits = slice_of(program, op->waits);
+
+	for (int i = 0; i < op->waits.count; i++)
+		if (waits[i] == before)
+			return true;
+	return false;
+}
+
+/* Ours lets two gradients at most await their reduction within a pass, and none of the pass before.
+ * With one micro-batch two passes of a rank differ by their chunk alone. */
+static void test_gradients_leave_before_the_next_pass(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *schedule = build_words(&arena, "gpt2-124m", "dgx-a100-80gb",
+		"runtime=shardplan pipeline=2 pipeline_schedule=interleaved virtual_stages=2 "
+		"grad_accum=1 strategy=FULL_SHARD");
+	int passes = 0;
+
+	(void)state;
+	for (int c = 0; c < schedule->n_classes; c++) {
+		const struct program *program = &schedule->programs[c];
+		int reduced = -1;
+		bool over = false; /* the pass: it has sent its last gradient */
+
+		for (int i = 0; i < program->n_ops; i++) {
+			const struct op *op = &program->ops[i];
+
+			if (op->kind == OP_REDUCE_SCATTER)
+				reduced = i;
+			if (op->kind == OP_SEND && reduced >= 0)
+				over = true;
+			if (op->kind != OP_BACKWARD || !over)
+				continue;
+			assert_true(waits_for(program, op, reduced));
+			over = false;
+			passes++;
+		}
+	}
+	assert_int_equal(passes, 2);
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -227,6 +271,7 @@ int main(void)
 		cmocka_unit_test(test_bubbles),
 		cmocka_unit_test(test_shares),
 		cmocka_unit_test(test_zbv_never_idles),
+		cmocka_unit_test(test_gradients_leave_before_the_next_pass),
 		cmocka_unit_test(test_in_flight),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
