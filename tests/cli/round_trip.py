@@ -206,10 +206,14 @@ class RoundTrip(contract.Case):
 
     def test_other_ranks_and_clipping_are_recompiled(self):
         self.run_ok('predict', *LOCAL, '-o', 'plan.yaml')
-        for words, change in ((['--ranks', '4'], 'mesh shard: 2 -> 4'),
-                              (['--ranks', '3'], 'global_batch: 8 -> '),
-                              (['--clip', '1'], 'clip: 0')):
-            self.assertIn(change, self.train('plan.yaml', *words).err)
+        for words, change, knobs in ((['--ranks', '4'], 'mesh shard: 2 -> 4', ['topology', 'grad_accum', 'mesh shard']),
+                                     (['--ranks', '3'], 'global_batch: 8 -> ', ['topology', 'global_batch', 'mesh shard']),
+                                     (['--clip', '1'], 'clip: 0', ['clip'])):
+            result = self.train('plan.yaml', *words)
+            self.assertIn(change, result.err)
+            # Nothing else changes, or is said to.
+            changed = re.findall(r'^note:   ([a-z_ ]+): .* -> ', result.err, re.M)
+            self.assertEqual(changed, knobs)
             self.check('measured.plan.yaml', 'measured.json')
 
     def test_a_fault_is_exit_6_with_one_line(self):
