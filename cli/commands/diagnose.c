@@ -90,6 +90,12 @@ static double spread_of(const struct measurement *measured)
 	return mean > 0 ? sqrt(measured->step_time_variance) / mean : NAN;
 }
 
+/* What a prediction says is a run's median step. */
+static double usual_step(const struct measurement *measured)
+{
+	return measured->step_time_p50 > 0 ? measured->step_time_p50 : measured->values.step_time;
+}
+
 /* The load of other processes, from the line that `train` writes about the hardware; a rank has two
  * threads. NAN: unknown. */
 static double other_load(const struct measurement *measured)
@@ -121,7 +127,7 @@ static bool answer_measurement(const struct asking *asking, const char *path, st
 	int counted = (int)(measured.steps - measured.warm_up_steps);
 	if (!same) {
 		const struct diagnosed_figures figures = {
-			&opened->file, measured.values.step_time, 0, counted, spread_of(&measured)};
+			&opened->file, usual_step(&measured), 0, counted, spread_of(&measured)};
 		output_note("%s is of another schedule than %s: "
 			    "its step time is explained, not its operations",
 			path, opened->path);
@@ -148,7 +154,7 @@ static bool answer_log(const struct asking *asking, const char *path, struct err
 		*asking->nothing_measured = true;
 		return false;
 	}
-	double tokens = (double)(plan->micro_batch * plan->grad_accum * plan->seq_len);
+	double tokens = plan_tokens_per_rank(plan);
 	double step = log.step_time > 0              ? log.step_time
 		      : log.tokens_per_s_per_gpu > 0 ? tokens / log.tokens_per_s_per_gpu
 						     : 0;

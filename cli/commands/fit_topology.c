@@ -50,18 +50,12 @@ static bool read_cell(const struct question_rows *rows, const struct csv_row *ro
 		       cell);
 }
 
-/* Tokens of one step and one GPU. */
-static double tokens_of(const struct plan *plan)
-{
-	return (double)plan->global_batch * (double)plan->seq_len / (double)plan_ranks(plan);
-}
-
 /* Reads the step time, or computes it from the throughput. If a row has both, the step time
  * counts. */
 static bool read_step(const struct question_rows *rows, const struct csv_row *row,
 	const struct plan *plan, double *seconds, struct error *error)
 {
-	double tokens = tokens_of(plan), rate, by_rate;
+	double tokens = plan_tokens_per_rank(plan), rate, by_rate;
 
 	if (!read_cell(
 		    rows, row, COLUMN_STEP_TIME, "a time such as 2.9 or 850ms", seconds, error) ||
@@ -167,9 +161,10 @@ static bool read_log(
 		return error_at(error, EXIT_CODE_INPUT, path, 1, 1,
 			"expected a measurement of `train`, a trace, "
 			"or a log with step times or tokens/s of the plan before it, got none");
-	*seconds = log.step_time > 0              ? log.step_time
-		   : log.tokens_per_s_per_gpu > 0 ? tokens_of(plan) / log.tokens_per_s_per_gpu
-						  : 0;
+	*seconds = log.step_time > 0 ? log.step_time
+		   : log.tokens_per_s_per_gpu > 0
+			   ? plan_tokens_per_rank(plan) / log.tokens_per_s_per_gpu
+			   : 0;
 	return *seconds > 0 || error_at(error, EXIT_CODE_INPUT, path, 1, 1,
 				       "expected step times or tokens/s, got neither");
 }
@@ -188,7 +183,8 @@ static bool read_measured(struct runs *runs, const char *path, const struct plan
 		return read_log(path, &file->plan, seconds, error);
 	if (!input_measurement(runs->arena, path, file, &measurement, error))
 		return false;
-	*seconds = measurement.values.step_time;
+	*seconds = measurement.step_time_p50 > 0 ? measurement.step_time_p50
+						 : measurement.values.step_time;
 	return true;
 }
 
@@ -270,20 +266,14 @@ static bool print(const struct invocation *invocation, const struct fitting *fit
 	topology_print(fitting->topology, WRITER_YAML, json || path != NULL ? &file : text);
 	ok = ok && (path == NULL || file_write(invocation->arena, path, &file, error));
 	if (ok && path != NULL && strcmp(path, "-") != 0)
-		output_note("the fitted topology is in %s", path);
+		output_note(fitting_tells(fitting) ? "the fitted topology is in %s"
+						   : "the topology is in %s, as it was",
+			path);
 	if (ok && aside)
 		output_aside(&tables);
 	text_finish(&file);
 	text_finish(&tables);
 	return ok;
-}
-
-static bool tells(const struct fitting *fitting)
-{
-	for (int i = 0; i < FIT_CONSTANT_COUNT; i++)
-		if (fitting->constants[i].verdict == FIT_TOLD)
-			return true;
-	return false;
 }
 
 bool topologies_fit(struct invocation *invocation, struct text *text, struct error *error)
@@ -306,7 +296,7 @@ bool topologies_fit(struct invocation *invocation, struct text *text, struct err
 		!add_runs(runs, arguments, error) ||
 		!fit_runs(topology, runs->of, runs->n, threads, arena, &fitting, error))
 		return false;
-	if (!tells(&fitting))
+	if (!fitting_tells(&fitting))
 		invocation->verdict = EXIT_CODE_NO;
 	return print(invocation, &fitting, text, error);
 }

@@ -404,6 +404,14 @@ static bool is_fitted(const struct fit *fit, const struct topology *fitted, cons
 	return true;
 }
 
+bool fitting_tells(const struct fitting *fitting)
+{
+	for (int j = 0; j < CONSTANTS; j++)
+		if (fitting->constants[j].verdict == FIT_TOLD)
+			return true;
+	return false;
+}
+
 static void keep_provenance(const struct fit *fit, const struct fitting *fitting)
 {
 	struct topology *topology = fitting->topology;
@@ -464,7 +472,10 @@ static bool fill(struct fit *fit, struct fitting *fitting, struct error *error)
 		return false;
 	fitting->errors = (struct fit_errors){median_error(fit, fitting, before),
 		median_error(fit, fitting, after), median_error(fit, fitting, left_out)};
-	keep_provenance(fit, fitting);
+	if (fitting_tells(fitting))
+		keep_provenance(fit, fitting);
+	else
+		*fitting->topology = *fit->topology;
 	advise(&state, fit->arena, fitting->constants);
 	return true;
 }

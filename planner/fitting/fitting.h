@@ -84,6 +84,9 @@ struct fitting {
 	struct fit_errors errors;
 };
 
+/* Is any constant told? Else the topology is as it was. */
+bool fitting_tells(const struct fitting *fitting);
+
 enum { FIT_LEAST_RUNS = 3, FIT_MOST_RUNS = 1000 };
 
 /* `n` must be FIT_LEAST_RUNS to FIT_MOST_RUNS; `lent` may be NULL. Strings and the topology come

@@ -49,6 +49,7 @@ static void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
 	for (int i = 0; i < n; i++) {
 		char percent[32];
 		double more = all[i].measured - all[i].expected;
+		more = fabs(more) < 1e-6 * d->measured.step_time ? 0 : more;
 		if (fmax(all[i].measured, all[i].expected) < 1e-6 * d->measured.step_time)
 			continue;
 		grid_row(grid, more > 0.03 * d->measured.step_time ? GRID_WARNING : GRID_PLAIN);
@@ -149,12 +150,12 @@ void report_diagnosis_text(const struct diagnosis *d, const struct style *style,
 {
 	struct grid grid;
 	struct text lines = {0};
-	char measured[32], expected[32];
-	double change = d->measured.step_time / d->expected.step_time - 1;
+	char measured[32], expected[32], change[32];
 
-	text_printf(&lines, "%s a step, predicted %s (%+.1f %%)",
+	text_printf(&lines, "%s a step, predicted %s (%s)",
 		format_seconds(measured, d->measured.step_time),
-		format_seconds(expected, d->expected.step_time), 100 * change);
+		format_seconds(expected, d->expected.step_time),
+		format_change(change, d->measured.step_time / d->expected.step_time - 1));
 	add_mfu(d, &lines);
 	text_add(&lines, ".\n");
 	add_loss(d, &lines);

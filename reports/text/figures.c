@@ -3,15 +3,31 @@
 
 #include "reports/text/text.h"
 
+/* What nothing can reach was measured of something else. */
+static void add_impossible(
+	const struct figures_diagnosis *d, const struct style *style, struct text *text)
+{
+	char bound[32];
+	struct text line = {0};
+
+	text_printf(&line,
+		"No step of this plan can be shorter than %s: "
+		"the unit, the batch, the model or the devices of the run are others.",
+		format_seconds(bound, d->prediction->plan_lower_bound));
+	put_line("", 0, text_string(&line), style->width, text);
+	text_finish(&line);
+}
+
 static void add_head(
 	const struct figures_diagnosis *d, const struct style *style, struct text *text)
 {
 	const struct prediction *p = d->prediction;
-	char step[32], predicted[32], gap[32], mfu[32], expected[32];
+	char step[32], predicted[32], gap[32], mfu[32], expected[32], change[32];
 	struct text line = {0};
 
-	text_printf(&line, "%s a step, predicted %s (%+.1f %%)", format_seconds(step, d->step_time),
-		format_seconds(predicted, p->step_time), 100 * (d->step_time / p->step_time - 1));
+	text_printf(&line, "%s a step, predicted %s (%s)", format_seconds(step, d->step_time),
+		format_seconds(predicted, p->step_time),
+		format_change(change, d->step_time / p->step_time - 1));
 	if (p->mfu > 0) {
 		text_printf(&line, "; MFU %s, predicted %s of ",
 			format_percent(mfu, p->mfu * p->step_time / d->step_time),
@@ -25,6 +41,8 @@ static void add_head(
 	if (d->step_time > 1.03 * p->step_time)
 		text_printf(text, "To explain: %s a step.\n",
 			format_seconds(gap, d->step_time - p->step_time));
+	else if (d->step_time < p->plan_lower_bound)
+		add_impossible(d, style, text);
 	else
 		text_add(text, "Nothing to explain: it is as fast as predicted, or faster.\n");
 }

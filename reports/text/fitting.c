@@ -1,4 +1,5 @@
 /* The text of `topologies fit`: the fitted constants, and how well they explain the runs. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,8 +51,9 @@ static void constants_grid(const struct fitting *fitting, struct grid *grid)
 static void add_error(const struct fitted_run *run, double predicted, struct grid *grid)
 {
 	double error = predicted / run->measured - 1;
+	char change[32];
 
-	grid_add_value(grid, error, "%+.1f %%", 100 * error);
+	grid_add_value(grid, error, "%s", format_change(change, error));
 }
 
 static void runs_grid(const struct fitting *fitting, struct grid *grid)
@@ -113,18 +115,72 @@ static void add_advices(const struct fitting *fitting, struct text *text)
 	add_advice(best, text);
 }
 
+/* No hardware is so far from its description. */
+#define FAR 3.0
+
+static double distance(const struct fitted_run *run)
+{
+	return fabs(log(run->measured / run->before));
+}
+
+/* Names the run that is farthest from what was predicted, where that is far: it is a slip rather
+ * than a property of the cluster. */
+static void add_farthest(
+	const struct fitting *fitting, const struct style *style, struct text *text)
+{
+	const struct fitted_run *farthest = &fitting->runs[0];
+	struct text line = {0};
+	int far = 0;
+
+	for (int i = 0; i < fitting->n_runs; i++) {
+		far += distance(&fitting->runs[i]) > log(FAR);
+		if (distance(&fitting->runs[i]) > distance(farthest))
+			farthest = &fitting->runs[i];
+	}
+	if (far == 0)
+		return;
+	bool longer = farthest->measured > farthest->before;
+	text_add(&line, "Look at ");
+	add_terminal(&line, farthest->name);
+	double times = exp(distance(farthest));
+	text_printf(&line, ": it was %.*f times as %s as predicted", times < 10, times,
+		longer ? "long" : "fast");
+	if (far > 1)
+		text_printf(&line, ", and %d of %d runs were more than %g times", far,
+			fitting->n_runs, FAR);
+	text_add(&line, ". Is the unit seconds, and does the row say what ran?");
+	put_line("", 0, text_string(&line), style->width, text);
+	text_add_char(text, '\n');
+	text_finish(&line);
+}
+
+/* Of runs that tell nothing the file is as it was. */
+static void add_untold(const struct fitting *fitting, struct text *text)
+{
+	text_printf(text,
+		"Nothing was fitted: these %d runs tell none of the constants. The median error is "
+		"%.1f %%.\n\n",
+		fitting->n_runs, 100 * fitting->errors.before);
+}
+
 void report_fitting_text(
 	const struct fitting *fitting, const struct style *style, struct text *text)
 {
 	struct grid constants, runs;
 	const struct fit_errors *errors = &fitting->errors;
 
-	text_printf(text,
-		"Fitted to %d of %d runs. The median error is %.1f %% (before: %.1f %%); each run "
-		"predicted from\nthe others alone: %.1f %%. Runs differ by %.1f %% beside what the "
-		"constants explain.\n\n",
-		fitting->n_runs - fitting->n_outliers, fitting->n_runs, 100 * errors->after,
-		100 * errors->before, 100 * errors->left_out, 100 * fitting->spread);
+	if (!fitting_tells(fitting))
+		add_untold(fitting, text);
+	else
+		text_printf(text,
+			"Fitted to %d of %d runs. The median error is %.1f %% (before: %.1f %%); "
+			"each run "
+			"predicted from\nthe others alone: %.1f %%. Runs differ by %.1f %% beside "
+			"what the "
+			"constants explain.\n\n",
+			fitting->n_runs - fitting->n_outliers, fitting->n_runs, 100 * errors->after,
+			100 * errors->before, 100 * errors->left_out, 100 * fitting->spread);
+	add_farthest(fitting, style, text);
 	constants_grid(fitting, &constants);
 	put_text(&constants, style, text);
 	runs_grid(fitting, &runs);

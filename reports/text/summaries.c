@@ -18,6 +18,12 @@ const char *format_percent(char buffer[32], double ratio)
 	return buffer;
 }
 
+const char *format_change(char buffer[32], double ratio)
+{
+	snprintf(buffer, 32, "%+.1f %%", fabs(ratio) < 0.0005 ? 0 : ratio * 100);
+	return buffer;
+}
+
 const char *format_tokens(char buffer[32], double tokens_per_s)
 {
 	snprintf(buffer, 32, tokens_per_s < 100 ? "%.1f" : "%.0f", tokens_per_s);

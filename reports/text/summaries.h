@@ -8,6 +8,8 @@
 const char *or_empty(const char *string);
 
 const char *format_percent(char buffer[32], double ratio); /* "41.2 %", "-" for 0: unknown */
+/* "+4.1 %"; what is rounded away has no sign of its own: "+0.0 %". */
+const char *format_change(char buffer[32], double ratio);
 /* Seconds in the unit of `other`, so that the two ends of a range have one unit: "103 s to 122
  * s". */
 const char *format_beside(char buffer[32], double seconds, double other);

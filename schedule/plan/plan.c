@@ -167,6 +167,11 @@ int64_t plan_ranks(const struct plan *plan)
 	return mesh->replicate * mesh->shard * mesh->tensor * mesh->pipeline * mesh->context;
 }
 
+double plan_tokens_per_rank(const struct plan *plan)
+{
+	return (double)plan->global_batch * (double)plan->seq_len / (double)plan_ranks(plan);
+}
+
 double plan_loader_time(const struct plan *plan)
 {
 	double tokens = (double)(plan->micro_batch * plan->grad_accum * plan->seq_len);

@@ -16,6 +16,9 @@ int64_t plan_data_parallel(const struct plan *plan); /* mesh.replicate * mesh.sh
 /* The plan with `n` micro-batches, and the global batch that follows. */
 struct plan plan_with_micro_batches(const struct plan *plan, int64_t n);
 int64_t plan_ranks(const struct plan *plan);
+
+/* Of one step, as throughput counts them. */
+double plan_tokens_per_rank(const struct plan *plan);
 /* How many ranks parameters and optimizer states are sharded over, and how many gradients are
  * reduced over. Context ranks count: they hold different tokens, but the same parameters. */
 int64_t plan_shard_ranks(const struct plan *plan);  /* shard * context */

@@ -128,6 +128,17 @@ def main(binary):
         expect(quiet, 0, 'Nothing to explain')
         if 'eager' in quiet.out or 'busy' in given.out:
             problems.append(f'a cause without a reason: {quiet.out} {given.out}')
+        # What nothing can reach is a slip, not a success.
+        expect(box.run('diagnose', 'plan.yaml', '--step-time', '3ms'), 0, 'No step of this plan can be shorter than')
+        # What is rounded away has no sign.
+        alike = box.run('predict', 'llama-2-7b', 'dgx-a100-80gb', '--tensor', '8', '--json')
+        step = 0.9999 * json.loads(alike.out)['prediction']['step_time_s']
+        box.run('predict', 'llama-2-7b', 'dgx-a100-80gb', '--tensor', '8', '-o', 'tensor.yaml')
+        expect(box.run('diagnose', 'tensor.yaml', '--step-time', f'{step:.9f}s'), 0, '(+0.0 %)')
+        # Tensor ranks share a batch: tokens are counted by GPU.
+        rate = json.loads(alike.out)
+        save('rate.log', b'step: 1 tps: %d\n' % rate['prediction']['tokens_per_s_per_gpu'] * 5)
+        expect(box.run('diagnose', 'tensor.yaml', 'rate.log'), 0, '(+0.0 %)', 'Nothing to explain')
         document = json.loads(box.run('diagnose', 'plan.yaml', '--mfu', '31', '--json').out)
         if document['schema'] != 'shardplan/figures/1' or abs(document['mfu'][0]['measured'] - 0.31) > 1e-9:
             problems.append(f'{document}')

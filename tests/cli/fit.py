@@ -78,6 +78,20 @@ def check_document(box, expect):
            one['topology']['network']['oversubscription'] == 1, 'and changes none')
 
 
+def check_slips(box, expect, measured):
+    """Milliseconds for seconds tell nothing, and the file stays as it was."""
+    write_runs(box, 'slip.csv', {run: 1000 * seconds for run, seconds in measured.items()})
+    done = box.run(*FIT, 'slip.csv', '-o', 'slip.yaml')
+    expect(done.code == 1 and done.out.startswith('Nothing was fitted: ') and 'Look at ' in done.out and
+           'times as long as predicted, and 6 of 6 runs were more than 3 times' in done.out, f'{done.code}: {done.out}')
+    expect('the topology is in slip.yaml, as it was' in done.err, done.err)
+    expect(box.read('slip.yaml') == box.run('topologies', 'show', 'box.yaml').out, 'nothing told changes nothing')
+    write_runs(box, 'slip.csv', dict(measured, hybrid=measured['hybrid'] / 50))
+    done = box.run(*FIT, 'slip.csv')
+    expect('Look at hybrid: it was ' in done.err and 'times as fast as predicted. Is' in done.err, done.err)
+    expect('Look at' not in box.run(*FIT, 'runs.csv').err, 'runs that are as they may be')
+
+
 def check_measured(box, expect):
     """Plans with what was measured of each count as rows do."""
     box.run('predict', 'gpt2-124m', 'box.yaml', '--gpus', '4', '-o', 'p.yaml')
@@ -89,10 +103,13 @@ def check_measured(box, expect):
         run = json.loads(done.out)['runs'][-1] if done.out else {'measured_s': 0, 'name': done.err}
         expect(run['name'] == 'p.yaml' and abs(run['measured_s'] / expected - 1) < 0.02, f'{measured}: {run}')
     box.plan_small()
-    trained = box.run('train', 'p.yaml', '--data', 'text.txt', '--steps', '4')
+    trained = box.run('train', 'p.yaml', '--data', 'text.txt', '--steps', '5')
     expect(trained.code == 0, trained.err)
     done = box.run('topologies', 'fit', 'local', *['p.yaml', 'measured.json'] * 3, '--json')
     expect(done.code in (0, 1) and len(json.loads(done.out)['runs']) == 3, done.err)
+    # A prediction is of a run's median step.
+    median = json.loads(box.read('measured.json'))['measurement']['step_time_p50_s']
+    expect(json.loads(done.out)['runs'][0]['measured_s'] == median, f'not the median {median}: {done.out[:300]}')
 
 
 def printed(box):
@@ -112,6 +129,7 @@ def main(binary, update):
         expect(text == support.content(GOLDEN), f'not as in {GOLDEN}:\n{text}')
         check_files(box, expect, measured)
         check_document(box, expect)
+        check_slips(box, expect, measured)
         check_measured(box, expect)
     return expect.exit_code()
 
