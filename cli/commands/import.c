@@ -222,17 +222,17 @@ static bool print_prediction(const struct invocation *invocation, const struct a
 	struct answer answer;
 	struct style style;
 
-	if (!output_style(&invocation->arguments, &style, error))
+	if (!output_style(&invocation->arguments, &style, error) ||
+		!search(invocation->arena, asked, &evaluation->plan, &answer, error))
 		return false;
 	if (argument_given(&invocation->arguments, "json")) {
-		report_prediction_json(&asked->text, &evaluation->plan, prediction, text);
+		report_imported_json(
+			&asked->text, &evaluation->plan, prediction, answer.chosen, text);
 		return true;
 	}
 	text_add_char(text, '\n');
 	report_prediction_text(
 		&evaluation->plan, asked->model, asked->topology, prediction, &style, text);
-	if (!search(invocation->arena, asked, &evaluation->plan, &answer, error))
-		return false;
 	report_better_text(&evaluation->plan, prediction, answer.chosen, text);
 	return true;
 }

@@ -274,6 +274,22 @@ void report_answer_json(const struct question *question, const struct question_t
 	writer_finish(&writer);
 }
 
+void report_imported_json(const struct question_text *asked, const struct plan *plan,
+	const struct prediction *prediction, const struct candidate *planned, struct text *text)
+{
+	struct writer writer;
+
+	json_begin(&writer, text, "shardplan/predict/1");
+	json_question(asked, &writer);
+	json_plan(plan, &writer);
+	json_prediction(prediction, &writer);
+	if (planned != NULL)
+		write_candidate(planned, "planned", &writer);
+	else
+		writer_string(&writer, "planned", NULL);
+	writer_finish(&writer);
+}
+
 static void write_found(const struct found *row, struct writer *writer)
 {
 	writer_begin_map(writer, NULL);

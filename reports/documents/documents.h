@@ -14,6 +14,10 @@ void report_finding_json(
 	const struct question_text *asked, const struct finding *finding, struct text *text);
 void report_prediction_json(const struct question_text *asked, const struct plan *plan,
 	const struct prediction *prediction, struct text *text);
+/* Of `import`, which also has the planner's plan for the same batch and numbers; NULL: none fits.
+ */
+void report_imported_json(const struct question_text *asked, const struct plan *plan,
+	const struct prediction *prediction, const struct candidate *planned, struct text *text);
 void report_measurement_json(const struct question_text *asked, const struct plan *plan,
 	const struct measurement *measured, struct text *text);
 /* {schema: "shardplan/diagnose/1", version, bound, measured, predicted, causes}. */

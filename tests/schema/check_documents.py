@@ -47,6 +47,7 @@ PRINTED = [
     (['plan', 'gpt2-124m', 'dgx-a100-80gb', '--json', '--find', 'min-gpus'], 'find.json'),
     (['predict', 'llama-2-7b', '2xdgx-a100-80gb', '--json'], 'predict.json'),
     (['predict', 'gpt2-124m', 'local', '--json', '--gpus', '2'], 'predict.json'),
+    (['import', 'accelerate.yaml', 'gpt2-124m', 'dgx-h100', '--micro-batch', '1', '--json'], 'predict.json'),
     (['explain', 'plan.yaml', '--json'], 'explain.json'),
     (['report', 'plan.yaml', '--json'], 'report.json'),
     (['report', 'gpt2-nano', 'dgx-h100', '2xdgx-a100-80gb', '--json'], 'report.json'),
@@ -63,6 +64,13 @@ RUNS = """case,model,gpus,micro_batch,step_time_s
 few,gpt2-124m,8,1,0.05
 more,gpt2-124m,8,8,0.09
 both,gpt2-124m,16,8,0.09
+"""
+
+
+ACCELERATE = """distributed_type: FSDP
+fsdp_config: {fsdp_version: 2, fsdp_reshard_after_forward: true, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}
+mixed_precision: bf16
+num_processes: 8
 """
 
 
@@ -140,6 +148,8 @@ def judge_cli(schemas, program):
         environment = dict(os.environ, XDG_CACHE_HOME=folder)
         with open(os.path.join(folder, 'runs.csv'), 'w', encoding='utf-8') as stream:
             stream.write(RUNS)
+        with open(os.path.join(folder, 'accelerate.yaml'), 'w', encoding='utf-8') as stream:
+            stream.write(ACCELERATE)
         for arguments, schema in PRINTED:
             done = subprocess.run([program] + arguments, cwd=folder, env=environment, text=True,
                                   capture_output=True)
