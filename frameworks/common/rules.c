@@ -149,14 +149,40 @@ static void note_value(
 			(int)(dots - rule->words), rule->words, python, dots + 3);
 }
 
+static void note_change(struct exporting *exporting, enum knob_id knob, const char *before,
+	const char *after, const char *why)
+{
+	if (strcmp(before, after) != 0)
+		export_add_note(exporting, knob_table[knob].field.name, false,
+			arena_printf(exporting->arena, "%s -> %s%s%s", before, after,
+				why != NULL ? ": " : "", why != NULL ? why : ""));
+}
+
+/* What the target says of a knob that its runtime has not. */
+static const char *rule_words(const struct export_target *target, enum knob_id knob)
+{
+	for (const struct export_rule *rule = target->rules; rule->knob != NO_KNOB; rule++)
+		if (rule->knob == (int)knob)
+			return rule->words;
+	return NULL;
+}
+
 /* Knobs that the new runtime has not; after a runtime without the limiter, one that has
- * it takes PyTorch's default. */
-static void settle_runtime(enum runtime_kind before, struct plan *plan)
+ * it takes PyTorch's default. The limiter is a default of its runtime: that it goes needs no words.
+ */
+static void settle_runtime(struct exporting *exporting, enum runtime_kind before, struct plan *plan)
 {
 	if (!knob_honoured(KNOB_LIMIT_ALL_GATHERS, before, true))
 		plan->limit_all_gathers = true;
-	for (int id = KNOB_PREFETCH; id <= KNOB_LIMIT_ALL_GATHERS; id++)
-		knob_take_honoured((enum knob_id)id, plan);
+	for (int id = KNOB_PREFETCH; id <= KNOB_LIMIT_ALL_GATHERS; id++) {
+		enum knob_id knob = (enum knob_id)id;
+		const char *was = export_knob(plan, knob, exporting->arena);
+
+		knob_take_honoured(knob, plan);
+		if (knob != KNOB_LIMIT_ALL_GATHERS)
+			note_change(exporting, knob, was, export_knob(plan, knob, exporting->arena),
+				rule_words(exporting->target, knob));
+	}
 }
 
 void export_change(struct exporting *exporting, struct plan *plan, enum knob_id knob,
@@ -169,10 +195,8 @@ void export_change(struct exporting *exporting, struct plan *plan, enum knob_id 
 		return;
 	settle(plan);
 	if (knob == KNOB_RUNTIME)
-		settle_runtime(runtime, plan);
-	export_add_note(exporting, knob_table[knob].field.name, false,
-		arena_printf(exporting->arena, "%s -> %s%s%s", before, value,
-			why != NULL ? ": " : "", why != NULL ? why : ""));
+		settle_runtime(exporting, runtime, plan);
+	note_change(exporting, knob, before, value, why);
 }
 
 static void apply(struct exporting *exporting, const struct export_rule *rule, struct plan *plan)

@@ -145,8 +145,7 @@ void compare(struct trip *trip, const struct plan *back)
 
 void check_notes(const struct trip *trip)
 {
-	static const char *const follows[] = {
-		"reshard_after_forward", "limit_all_gathers", "forward_prefetch", "prefetch"};
+	static const char *const follows[] = {"reshard_after_forward", "limit_all_gathers"};
 
 	for (int id = 0; id < KNOB_IN_MESH; id++) {
 		const struct field *field = &knob_table[id].field;
