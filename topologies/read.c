@@ -47,8 +47,40 @@ static bool read_provenance(
 	return true;
 }
 
+static bool check_generation(const struct node *map, struct error *error)
+{
+	const struct node *generation = node_get(node_get(map, "device"), "generation");
+	const char *meant = generation != NULL && generation->kind == NODE_SCALAR
+				    ? generation_meant(generation->text)
+				    : NULL;
+
+	return meant == NULL ||
+	       node_error(generation, error, "%.40s is of generation %s, write that",
+		       generation->text, meant);
+}
+
+/* Others' words for the devices of a node. */
+static bool check_counts(const struct node *map, struct error *error)
+{
+	static const char *const others[] = {
+		"gpus_per_node", "gpus", "num_gpus", "accelerators_per_node", "devices"};
+
+	for (int i = 0; i < COUNT_OF(others); i++) {
+		const struct node *count = node_get(map, others[i]);
+		if (count != NULL)
+			return node_key_error(count, error, "is called devices_per_node here");
+	}
+	return true;
+}
+
 static bool check_network_kind(const struct node *map, struct error *error)
 {
+	const struct node *network = node_get(map, "network");
+
+	if (network != NULL && network->kind == NODE_LIST)
+		return node_error(network, error,
+			"expected one kind of NIC, got a list; "
+			"give the NICs that training uses, nics_per_node of one rate");
 	const struct node *kind = node_get(node_get(map, "network"), "kind");
 	const char *meant =
 		kind != NULL && kind->kind == NODE_SCALAR ? network_kind_meant(kind->text) : NULL;
@@ -61,7 +93,9 @@ static bool read_sections(
 {
 	const struct node *calibration = node_get(map, "calibration");
 
-	if (!read_section(map, "device", true, device_fields, &topology->device, arena, error) ||
+	if (!check_generation(map, error) ||
+		!read_section(
+			map, "device", true, device_fields, &topology->device, arena, error) ||
 		!read_section(map, "fabric", topology->devices_per_node > 1, fabric_fields,
 			&topology->fabric, arena, error) ||
 		!check_network_kind(map, error) ||
@@ -85,7 +119,8 @@ static bool read_map(struct arena *arena, const struct node *map, const char *co
 		return node_error(map, error, "expected a map of a topology's properties");
 	topology->nodes = 1;
 	topology->network.oversubscription = 1;
-	if (!fields_read(topology_fields, map, others, topology, arena, error) ||
+	if (!check_counts(map, error) ||
+		!fields_read(topology_fields, map, others, topology, arena, error) ||
 		!read_sections(arena, map, topology, error) ||
 		!topology_check(topology, map, error))
 		return false;

@@ -37,6 +37,8 @@ bool topology_use_devices(struct topology *topology, int64_t devices, struct err
 /* The kind for another name: "tcp" and "sockets" are "ethernet", not "tcpx". NULL: the word is not
  * known. */
 const char *network_kind_meant(const char *word);
+/* The generation of a device or an architecture: "h100-sxm" and "sm_90" are "hopper". */
+const char *generation_meant(const char *word);
 
 /* Invariants: counts positive, bandwidths positive, network present when nodes > 1, ... `where` is
  * the map it was read from, for positions; NULL for a topology that was detected or changed. */

@@ -1,6 +1,8 @@
 /* Names, field tables and plain arithmetic of struct topology. */
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
+#include <strings.h>
 
 #include "topologies/topologies.h"
 
@@ -26,6 +28,28 @@ const char *network_kind_meant(const char *word)
 	for (int i = 0; i < COUNT_OF(network_words); i++)
 		if (same_name(network_words[i].word, word))
 			return network_words[i].kind;
+	return NULL;
+}
+
+/* Devices, and what their makers call an architecture, by how they begin. */
+static const struct {
+	const char *start, *generation;
+} generation_words[] = {{"v100", "volta"}, {"sm_70", "volta"}, {"t4", "turing"},
+	{"sm_75", "turing"}, {"a100", "ampere"}, {"a800", "ampere"}, {"a10", "ampere"},
+	{"a40", "ampere"}, {"a6000", "ampere"}, {"sm_80", "ampere"}, {"sm_86", "ampere"},
+	{"l4", "ada"}, {"rtx4090", "ada"}, {"sm_89", "ada"}, {"h100", "hopper"}, {"h200", "hopper"},
+	{"h800", "hopper"}, {"h20", "hopper"}, {"gh200", "hopper"}, {"sm_90", "hopper"},
+	{"b200", "blackwell"}, {"b300", "blackwell"}, {"gb200", "blackwell"},
+	{"gb300", "blackwell"}, {"sm_100", "blackwell"}, {"sm_103", "blackwell"},
+	{"sm_120", "blackwell"}, {"mi2", "cdna2"}, {"mi300", "cdna3"}, {"mi325", "cdna3"},
+	{"mi35", "cdna4"}, {"gfx90a", "cdna2"}, {"gfx942", "cdna3"}, {"gfx950", "cdna4"}};
+
+const char *generation_meant(const char *word)
+{
+	for (int i = 0; i < COUNT_OF(generation_words); i++)
+		if (strncasecmp(generation_words[i].start, word,
+			    strlen(generation_words[i].start)) == 0)
+			return generation_words[i].generation;
 	return NULL;
 }
 

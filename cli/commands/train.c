@@ -104,6 +104,10 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 	if (options->slow_motion != 0 && options->pace == PACE_NONE)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--slow-motion: nothing is paced; use --emulate or --pace too");
+	if (argument_given(arguments, "min-lr") && !argument_given(arguments, "lr-schedule") &&
+		!argument_given(arguments, "resume"))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--min-lr: goes with --lr-schedule linear or cosine, which is missing");
 	for (int i = 0; i < COUNT_OF(of_checkpoints); i++) {
 		if (argument_given(arguments, of_checkpoints[i]) &&
 			!argument_given(arguments, "checkpoint"))
@@ -159,6 +163,14 @@ static void note_differences(
 	if (ranks != before->ranks && plan->gradient_sums != SUMS_EXACT)
 		output_note("  %lld ranks instead of %lld: sums are made in another order",
 			(long long)ranks, (long long)before->ranks);
+}
+
+static bool check_decay(const struct training *training, struct error *error)
+{
+	return training->lr_schedule == LR_CONSTANT ||
+	       training->min_lr <= training->learning_rate ||
+	       error_set(error, EXIT_CODE_USAGE, "--min-lr %g: expected at most --lr, which is %g",
+		       training->min_lr, training->learning_rate);
 }
 
 /* Ranks look at the contents of what they go on from. Of one that has all steps already none goes
@@ -515,7 +527,8 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (options.launcher.rank > 0)
 		output_be_quiet();
 	if (!open_plan(arena, arguments->operands[0], &opened, error) ||
-		!find_checkpoint(arguments, arena, opened.file.model, &options, error))
+		!find_checkpoint(arguments, arena, opened.file.model, &options, error) ||
+		!check_decay(&options.training, error))
 		return false;
 	if (path == NULL)
 		path = file_beside(arena, arguments->operands[0], "measured.json");

@@ -30,6 +30,17 @@ static bool is_same_machine(const struct topology *cached, const struct topology
 	       strcmp(cached->device.name, here->device.name) == 0;
 }
 
+/* A container or taskset may have given it other cores. */
+static const char *how_it_differs(
+	struct arena *arena, const struct topology *cached, const struct topology *here)
+{
+	if (strcmp(cached->device.name, here->device.name) != 0)
+		return "another machine was calibrated in";
+	return arena_printf(arena, "it was calibrated with %lld core%s, here are %lld, in",
+		(long long)cached->host.cores, cached->host.cores == 1 ? "" : "s",
+		(long long)here->host.cores);
+}
+
 /* Prints a note once, however many cases ask for `local`. */
 static void note_once(const char *text, const char *path)
 {
@@ -53,7 +64,7 @@ static bool add_calibration(struct arena *arena, struct topology *here, struct e
 			arena, contents.name, contents.text, contents.length, &cached, error))
 		return false;
 	if (!is_same_machine(cached, here)) {
-		note_once("another machine was calibrated in", path);
+		note_once(how_it_differs(arena, cached, here), path);
 		return true;
 	}
 	/* The figures of devices come with it, so that detected ones do not replace measured

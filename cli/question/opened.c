@@ -11,7 +11,7 @@ static bool predicts_otherwise(const struct prediction *written, const struct pr
 {
 	return fabs(written->step_time - now->step_time) > 1e-6 * now->step_time ||
 	       written->memory_limit_bytes != now->memory_limit_bytes ||
-	       written->peak_memory_bytes != now->peak_memory_bytes;
+	       written->peak_memory_bytes != now->peak_memory_bytes || written->fits != now->fits;
 }
 
 static const char *figures(struct arena *arena, const struct prediction *prediction)

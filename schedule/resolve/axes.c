@@ -4,16 +4,39 @@
 #include "schedule/pipeline/pipeline.h"
 #include "schedule/resolve/resolve.h"
 
-static bool check_divides(const char *option, int64_t size, int64_t whole, const char *what,
+bool tensor_divides(const struct architecture *a, int64_t ranks, int64_t tensor)
+{
+	return ranks % tensor == 0 && a->heads % tensor == 0 &&
+	       (tensor % a->kv_heads == 0 || a->kv_heads % tensor == 0) && a->ffn % tensor == 0;
+}
+
+const char *nearest_tensor(const struct architecture *a, int64_t ranks, int64_t size, char text[48])
+{
+	int64_t below = min_i64(ranks, size), above = size;
+
+	while (below > 1 && !tensor_divides(a, ranks, below))
+		below--;
+	while (above <= ranks && !tensor_divides(a, ranks, above))
+		above++;
+	if (above > ranks || above == below)
+		snprintf(text, 48, "%lld", (long long)below);
+	else
+		snprintf(text, 48, "%lld or %lld", (long long)below, (long long)above);
+	return text;
+}
+
+static bool check_divides(const struct plan *plan, int64_t whole, const char *what,
 	const struct model *model, struct error *error)
 {
+	const struct mesh *mesh = &plan->mesh;
+	int64_t ranks = plan_ranks(plan) / (mesh->pipeline * mesh->context);
 	char nearest[48];
-	if (whole % size == 0)
+	if (whole % mesh->tensor == 0)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
-		"--%s %lld: does not divide the %s of %s, %lld; use %s", option, (long long)size,
-		what, model->architecture.name, (long long)whole,
-		nearest_divisors(whole, size, nearest));
+		"--tensor %lld: does not divide the %s of %s, %lld; use %s",
+		(long long)mesh->tensor, what, model->architecture.name, (long long)whole,
+		nearest_tensor(&model->architecture, ranks, mesh->tensor, nearest));
 }
 
 static bool check_axis(const struct plan *plan, enum knob_id id, struct error *error)
@@ -75,6 +98,19 @@ static bool check_executed(const struct plan *plan, const struct model *model, s
 	return check_tokens(plan, error);
 }
 
+static bool check_expert_width(
+	const char *option, int64_t ranks, const struct model *model, struct error *error)
+{
+	int64_t width = model->architecture.expert_ffn;
+	char nearest[48];
+
+	return width % ranks == 0 ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--%s %lld: does not divide the width of an expert of %s, %lld; use %s",
+		       option, (long long)ranks, model->architecture.name, (long long)width,
+		       nearest_divisors(width, ranks, nearest));
+}
+
 /* Heads stay whole. Key and value heads are repeated where there are fewer of them than ranks. */
 static bool check_tensor(const struct plan *plan, const struct model *model, struct error *error)
 {
@@ -96,13 +132,12 @@ static bool check_tensor(const struct plan *plan, const struct model *model, str
 			"--tensor %lld: frozen parameters are not cut over tensor ranks yet; "
 			"use 1, or --trainable all",
 			(long long)t);
-	return check_divides("tensor", t, a->heads, "attention heads", model, error) &&
-	       (t % a->kv_heads == 0 || check_divides("tensor", t, a->kv_heads,
-						"key and value heads", model, error)) &&
-	       (a->ffn == 0 ||
-		       check_divides("tensor", t, a->ffn, "feed-forward width", model, error)) &&
-	       (a->experts == 0 || check_divides("tensor", plan_expert_tensor(plan), a->expert_ffn,
-					   "width of an expert", model, error));
+	return check_divides(plan, a->heads, "attention heads", model, error) &&
+	       (t % a->kv_heads == 0 ||
+		       check_divides(plan, a->kv_heads, "key and value heads", model, error)) &&
+	       check_divides(plan, a->ffn, "feed-forward width", model, error) &&
+	       (a->experts == 0 ||
+		       check_expert_width("tensor", plan_expert_tensor(plan), model, error));
 }
 
 /* Rounds are merged by what flash attention returns beside its result. With all-to-all each rank
@@ -331,9 +366,7 @@ static bool check_expert_tensor(
 			"--expert-tensor %lld: an expert is whole, or cut over all tensor ranks; "
 			"use 1%s",
 			(long long)each, t > 1 ? ", or as many as --tensor" : "");
-	return check_load(plan, error) &&
-	       check_divides("expert-tensor", each, model->architecture.expert_ffn,
-		       "width of an expert", model, error);
+	return check_load(plan, error) && check_expert_width("expert-tensor", each, model, error);
 }
 
 /* MoELayer refuses to train with tensor ranks but without sequence parallelism. */

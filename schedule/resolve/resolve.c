@@ -155,6 +155,7 @@ static const char *smaller_groups(enum strategy strategy)
 static bool lay_out_axes(
 	struct plan *plan, const struct question *question, int64_t *ranks, struct error *error)
 {
+	const struct architecture *a = &question->model->architecture;
 	char nearest[48];
 	*ranks = topology_devices(question->topology);
 	for (int i = 0; i < KNOBS_OF_AXES; i++) {
@@ -169,7 +170,9 @@ static bool lay_out_axes(
 				*ranks < topology_devices(question->topology)
 					? " that the axes before it leave"
 					: "",
-				nearest_divisors(*ranks, size, nearest));
+				knobs_of_axes[i] == KNOB_TENSOR
+					? nearest_tensor(a, *ranks, size, nearest)
+					: nearest_divisors(*ranks, size, nearest));
 		knob_put(knobs_of_axes[i], plan, (union knob_value){.number = size});
 		*ranks /= size;
 	}
@@ -279,9 +282,29 @@ static const char *tokens_meant(const struct plan *plan)
 		       : "";
 }
 
-static bool batch_remainder(
-	const struct plan *plan, const char *what, int64_t product, struct error *error)
+/* ", or use --tensor 2": with so many tensor ranks of a node, data parallelism has ranks that
+ * divide the batch. Returns `text`. */
+static const char *tensor_ranks_that_divide(
+	const struct plan *plan, const struct question *question, int64_t product, char text[48])
 {
+	const struct architecture *a = &question->model->architecture;
+	int64_t node = question->topology->devices_per_node;
+
+	text[0] = '\0';
+	if (question_gives(question, KNOB_TENSOR) || tokens_meant(plan)[0] != '\0' ||
+		(knob_table[KNOB_TENSOR].runtimes >> plan->runtime & 1) == 0)
+		return text;
+	for (int64_t t = node; t > 1; t--)
+		if (plan_data_parallel(plan) % t == 0 && plan->global_batch % (product / t) == 0 &&
+			tensor_divides(a, node, t))
+			snprintf(text, 48, ", or use --tensor %lld", (long long)t);
+	return text;
+}
+
+static bool batch_remainder(const struct plan *plan, const struct question *question,
+	const char *what, int64_t product, struct error *error)
+{
+	char tensor[48];
 	int64_t global = plan->global_batch, ranks = plan_data_parallel(plan);
 	int64_t below = global / product * product;
 	if (below > INT64_MAX - product)
@@ -293,10 +316,11 @@ static bool batch_remainder(
 			"use %lld, or fewer devices",
 			(long long)global, (long long)ranks, (long long)product);
 	return error_set(error, EXIT_CODE_USAGE,
-		"--global-batch %lld: not a multiple of %s = %lld; %lld or %lld would be%s",
+		"--global-batch %lld: not a multiple of %s = %lld; %lld or %lld would be%s%s",
 		(long long)global, what, (long long)product,
 		(long long)(below > 0 ? below : product),
-		(long long)(below > 0 ? below + product : 2 * product), tokens_meant(plan));
+		(long long)(below > 0 ? below + product : 2 * product),
+		tensor_ranks_that_divide(plan, question, product, tensor), tokens_meant(plan));
 }
 
 /* global_batch = micro_batch x grad_accum x data-parallel ranks, so two of them give the third. A
@@ -319,8 +343,8 @@ static bool batch_arithmetic(
 				"--grad-accum %lld: the batch is too large",
 				(long long)plan->grad_accum);
 		if (plan->global_batch % product != 0)
-			return batch_remainder(
-				plan, "data-parallel ranks x --grad-accum", product, error);
+			return batch_remainder(plan, question, "data-parallel ranks x --grad-accum",
+				product, error);
 		plan->micro_batch = plan->global_batch / product;
 	} else if (global && !accum) {
 		if (!checked_mul(ranks, plan->micro_batch, &product))
@@ -328,8 +352,8 @@ static bool batch_arithmetic(
 				"--micro-batch %lld: the batch is too large",
 				(long long)plan->micro_batch);
 		if (plan->global_batch % product != 0)
-			return batch_remainder(
-				plan, "data-parallel ranks x --micro-batch", product, error);
+			return batch_remainder(plan, question,
+				"data-parallel ranks x --micro-batch", product, error);
 		plan->grad_accum = plan->global_batch / product;
 	}
 	if (!checked_mul(plan->micro_batch, plan->grad_accum, &product) ||

@@ -33,6 +33,12 @@ bool plan_check_axes(const struct plan *plan, const struct model *model, struct 
 /* The divisors of n nearest to `size`: "4 or 8". Returns `text`. */
 const char *nearest_divisors(int64_t n, int64_t size, char text[48]);
 
+/* Do so many tensor ranks, of `ranks`, have equal parts of the model? */
+bool tensor_divides(const struct architecture *architecture, int64_t ranks, int64_t tensor);
+/* The numbers of tensor ranks nearest to `size` that do. Returns `text`. */
+const char *nearest_tensor(
+	const struct architecture *architecture, int64_t ranks, int64_t size, char text[48]);
+
 /* Number of units with parameters under the plan's wrap policy, the root among them when it holds
  * some (`*root`); DDP: 0. */
 int64_t plan_units(const struct plan *plan, const struct model *model, bool *root);

@@ -41,6 +41,41 @@ class OwnFiles(unittest.TestCase):
         self.box.write('edited.yaml', text.replace(old, new))
 
 
+class Calibrated(OwnFiles):
+    """The cache of a calibration may be of other cores, or of another machine."""
+
+    def note(self, pattern, other):
+        here = self.run_well('topologies', 'show', 'local').out
+        self.box.write('cache/shardplan/local.yaml', re.sub(pattern, other, here, count=1))
+        return self.run_well('predict', 'gpt2-nano', 'local').err
+
+    def test_other_cores_are_told(self):
+        self.assertRegex(self.note(r'cores: \d+', 'cores: 1000'), r'note: it was calibrated with 1000 cores, here are \d+, in /')
+
+    def test_another_machine_is_told(self):
+        self.assertIn('note: another machine was calibrated in /', self.note(r'  name: .*', '  name: Other'))
+
+
+class Imported(OwnFiles):
+    WORDS = ['import', 'accelerate.yaml', 'llama-2-7b', '2xdgx-a100-80gb', '--micro-batch', '1']
+
+    def test_json_has_what_the_text_says_of_the_planner(self):
+        self.box.write('accelerate.yaml', 'distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\n'
+                       'fsdp_config: {fsdp_version: 2, fsdp_activation_checkpointing: true}\n')
+        text = self.run_well(*self.WORDS).out
+        document = json.loads(self.run_well(*self.WORDS, '--json').out)
+        file, planned = document['prediction']['step_time_s'], document['planned']['prediction']['step_time_s']
+        self.assertLess(planned, file)
+        self.assertIn(f'{100 * (1 - planned / file):.1f} % less time a step', text)
+        self.assertEqual(document['planned']['plan']['global_batch'], document['plan']['global_batch'])
+
+    def test_none_fits(self):
+        self.box.write('accelerate.yaml', 'distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\n'
+                       'fsdp_config: {fsdp_version: 2}\n')
+        document = json.loads(self.run_well(*self.WORDS, '--json', '--memory-limit', '2GiB', code=1).out)
+        self.assertIsNone(document['planned'])
+
+
 class EditedPlans(OwnFiles):
     """A plan's digest does not cover what the machine can do."""
 
@@ -67,6 +102,12 @@ class EditedPlans(OwnFiles):
         self.assertNotEqual(now, slow)
         self.assertIn(f'note: edited.yaml predicts {slow} a step, ', done.err)
         self.assertIn(f'it is now {now} a step, ', done.err)
+
+    def test_a_verdict_is_judged_again(self):
+        self.edit('plan.yaml', 'fits: "yes"', 'fits: "no"')
+        done = self.explained('edited.yaml')[1]
+        self.assertIn('(fits)', done.out)
+        self.assertIn('note: edited.yaml predicts', done.err)
 
     def test_an_export_is_compared_with_what_it_is(self):
         self.edit('plan.yaml', 'nic_bandwidth: 12.5GB/s', 'nic_bandwidth: 50GB/s')

@@ -186,7 +186,7 @@ def test_differences(box, binary, expect):
         ([], ['--seed', '7'], '--seed 7, rank 0 has 0'),
         ([], ['--warmup', '2'], '--warmup 2, rank 0 has 0'),
         ([], ['--lr-schedule', 'cosine'], '--lr-schedule cosine, rank 0 has constant'),
-        ([], ['--min-lr', '0.0001'], '--min-lr 0.0001, rank 0 has 0'),
+        (['--lr-schedule', 'linear'], ['--lr-schedule', 'linear', '--min-lr', '0.0001'], '--min-lr 0.0001, rank 0 has 0'),
         ([], ['--steps', '4'], '--steps 4, rank 0 has 3'),
         ([], ['--reproducible', 'run'], '--reproducible run, rank 0 has plan or world'),
         ([], ['--data', 'other.txt'], '--data '),

@@ -36,6 +36,15 @@ static const struct {
 		"--micro-batch: expected a whole number greater than 0, got \"1.5\""},
 	{GPU, "global_batch=100",
 		"--global-batch 100: not a multiple of data-parallel ranks x --micro-batch = 16; "
+		"96 or 112 would be, or use --tensor 4"},
+	{GPU, "global_batch=100 tensor=2",
+		"--global-batch 100: not a multiple of data-parallel ranks x --micro-batch = 8; "
+		"96 or 104 would be"},
+	{GPU, "global_batch=5 pipeline=8",
+		"--global-batch 5: not a multiple of data-parallel ranks x --micro-batch = 2; "
+		"4 or 6 would be, or use --tensor 2"},
+	{GPU, "global_batch=101",
+		"--global-batch 101: not a multiple of data-parallel ranks x --micro-batch = 16; "
 		"96 or 112 would be"},
 	{GPU, "global_batch=1048570",
 		"--global-batch 1048570: not a multiple of data-parallel ranks x --micro-batch = "
@@ -45,7 +54,7 @@ static const struct {
 		"fewer devices"},
 	{GPU, "global_batch=100 grad_accum=2",
 		"--global-batch 100: not a multiple of data-parallel ranks x --grad-accum = 32; 96 "
-		"or 128 would be"},
+		"or 128 would be, or use --tensor 8"},
 	{GPU, "global_batch=64 micro_batch=2 grad_accum=3",
 		"--global-batch 64: micro-batch 2 x accumulation 3 x 16 ranks is 96; drop one of "
 		"the options or use --global-batch 96"},
