@@ -157,8 +157,8 @@ bool search_between(struct search *search, struct arena *arena, struct error *er
 {
 	const struct question *question = search->question;
 	const struct ranking *ranking = &search->ranking;
-	if (question->objective != OBJECTIVE_TIME || !question->mixes || search->stopped ||
-		ranking->n == 0 || !batch_is_open(question))
+	if (question->objective != OBJECTIVE_TIME || question->wanted == WANTED_ANY ||
+		search->stopped || ranking->n == 0 || !batch_is_open(question))
 		return true;
 	double most = RANKING_WINDOW * (double)ranking_first(ranking)->costs.of[COST_TIME];
 	for (int s = 0; s < STRATEGY_COUNT; s++) {
