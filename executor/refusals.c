@@ -16,10 +16,26 @@ static bool on_gpu(const struct executor_job *job)
 	return job->device != NULL && strcmp(job->device, "cuda") == 0;
 }
 
-static bool check_names(const struct executor_job *job, struct error *error)
+/* A fault that hits nobody tests nothing. */
+static bool check_fault(const struct executor_job *job, struct error *error)
 {
 	struct fault fault;
+	long long ranks = plan_ranks(&job->plan->plan), steps = job->training.steps;
 
+	if (!fault_parse(job->fault, &fault, error))
+		return false;
+	if (fault.rank >= ranks)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--fault %s: expected a rank from 0 to %lld, got %lld", job->fault,
+			ranks - 1, (long long)fault.rank);
+	return fault.step < steps || fault.kind >= FAULT_CHECKPOINT_ERROR || /* an operation */
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--fault %s: expected a step from 0 to %lld (--steps %lld), got %lld",
+		       job->fault, steps - 1, steps, (long long)fault.step);
+}
+
+static bool check_names(const struct executor_job *job, struct error *error)
+{
 	if (job->device != NULL && strcmp(job->device, "host") != 0 &&
 		strcmp(job->device, "null") != 0 && !on_gpu(job))
 		return error_set(error, EXIT_CODE_USAGE, "device %s: expected host, cuda or null",
@@ -29,7 +45,7 @@ static bool check_names(const struct executor_job *job, struct error *error)
 	if (job->training.steps < 1 || job->training.steps > MOST_STEPS)
 		return error_set(error, EXIT_CODE_USAGE, "--steps: expected 1 to %d, got %lld",
 			MOST_STEPS, (long long)job->training.steps);
-	return fault_parse(job->fault, &fault, error);
+	return check_fault(job, error);
 }
 
 bool job_model_is_trainable(const struct executor_job *job, struct error *error)

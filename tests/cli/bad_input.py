@@ -358,6 +358,10 @@ USAGE = [
      ['train', 'plan.yaml', '--data', 'tiny.yaml', '--steps', '0']),
     (2, 'train: unknown fault', nothing,
      ['train', 'plan.yaml', '--data', 'tiny.yaml', '--fault', 'explode']),
+    (2, 'train: fault of no rank', nothing,
+     ['train', 'plan.yaml', '--data', 'tiny.yaml', '--fault', 'kill_rank=8']),
+    (2, 'train: fault at no step', nothing,
+     ['train', 'plan.yaml', '--data', 'tiny.yaml', '--steps', '3', '--fault', 'nan@step=3']),
 ]
 
 ENVIRONMENT = [
