@@ -160,6 +160,10 @@ static void note_differences(
 			    "the data comes in another order",
 			(long long)plan->global_batch, (long long)plan->seq_len,
 			(long long)before->global_batch, (long long)before->seq_len);
+	bool has_moments = plan->optimizer != OPTIMIZER_SGD;
+	if (has_moments != before->has_moments)
+		output_note(has_moments ? "  AdamW instead of SGD: its moments start at 0"
+					: "  SGD instead of AdamW: the moments are not used");
 	if (ranks != before->ranks && plan->gradient_sums != SUMS_EXACT)
 		output_note("  %lld ranks instead of %lld: sums are made in another order",
 			(long long)ranks, (long long)before->ranks);

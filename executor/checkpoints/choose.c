@@ -80,6 +80,7 @@ bool checkpoint_find(struct arena *arena, const char *path, const struct model *
 			.ranks = m.ranks,
 			.seq_len = m.seq_len,
 			.global_batch = m.global_batch,
+			.has_moments = m.arrays > 1,
 			.data_tokens = m.data_tokens,
 			.run = m.run,
 			.newest = n > 0,

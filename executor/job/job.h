@@ -49,6 +49,7 @@ struct checkpoint_info {
 	struct training training;
 	const char *plan; /* in a line */
 	int64_t ranks, seq_len, global_batch, data_tokens;
+	bool has_moments;  /* AdamW's; SGD has none */
 	const char *run;   /* id of the run; NULL: 0.1.0 gave none */
 	bool newest;       /* found as the newest of a run's folder */
 	const char *notes; /* lines for people: what was newer and damaged; written by 0.1.0 */

@@ -74,6 +74,20 @@ def other_data_are_noted(box, expect):
     expect(done.code == 0 and 'other data' not in done.err, f'the same data: {done.code} {done.err}')
 
 
+def another_optimizer_is_noted(box, expect):
+    box.run('predict', 'model.yaml', 'local', '--gpus', '2', '--seq-len', '16', '--global-batch', '2',
+            '--optimizer', 'sgd', '-o', 'sgd.yaml')
+    done = box.run('train', 'sgd.yaml', '--data', 'text.txt', '--steps', '3', '--resume', 'run/step-00000002')
+    expect(done.code == 0 and 'note:   SGD instead of AdamW: the moments are not used\n' in done.err,
+           f'to SGD: {done.code} {done.err}')
+    box.run('train', 'sgd.yaml', '--data', 'text.txt', '--steps', '1', '--checkpoint', 'plain')
+    done = box.run(*TRAIN, '--steps', '2', '--resume', 'plain')
+    expect(done.code == 0 and 'note:   AdamW instead of SGD: its moments start at 0\n' in done.err,
+           f'from SGD: {done.code} {done.err}')
+    done = box.run(*TRAIN, '--steps', '3', '--resume', 'run/step-00000002')
+    expect(done.code == 0 and 'moments' not in done.err, f'the same: {done.code} {done.err}')
+
+
 def tokens_alone_are_noted(box, expect):
     box.write('raw.bin', bytes(i % 256 if i % 2 == 0 else 0 for i in range(4000)))
     done = box.run('train', 'p.yaml', '--data', 'raw.bin', '--steps', '1')
@@ -157,6 +171,7 @@ def main(binary, faults):
         else:
             damaged_ones_are_named(box, expect)
             other_data_are_noted(box, expect)
+            another_optimizer_is_noted(box, expect)
             tokens_alone_are_noted(box, expect)
             a_second_job_is_sent_away(box, binary, expect)
             nothing_is_left_behind(box, expect)
