@@ -24,6 +24,25 @@ static double best(struct fixture *f, struct plan *chosen)
 	return answer.chosen->prediction.step_time / plan_tokens(chosen);
 }
 
+/* The plan that it was made from stays beside it: it needs less memory. */
+static void test_what_it_is_made_from_stays(void **state)
+{
+	const uint64_t batch = KNOB_BIT(KNOB_MICRO_BATCH) | KNOB_BIT(KNOB_GLOBAL_BATCH);
+	struct fixture f;
+	int n = 0;
+	(void)state;
+	begin(&f, "llama-2-7b", "2xdgx-h100");
+	struct answer answer = ask(&f.question, &f.arena);
+	const struct plan *chosen = &answer.chosen->plan;
+	for (int i = 0; i < answer.n_alternatives; i++) {
+		const struct plan *plan = &answer.alternatives[i].plan;
+		n += plan->micro_batch == 2 && knobs_alike_but(batch, plan, chosen);
+	}
+	assert_int_equal(chosen->micro_batch, 3);
+	assert_true(n > 0);
+	arena_finish(&f.arena);
+}
+
 static const char *const powers_of_two[] = {"1", "2", "4", "8", "16", "32", "64", "128", "256"};
 
 static bool is_power(int64_t n)
@@ -72,14 +91,18 @@ static void test_as_good_as_all(void **state)
 static void test_is_as_typed(void **state)
 {
 	struct fixture f;
-	struct plan plan, typed;
 	(void)state;
 	begin(&f, "gpt2-1.5b", "dgx-a100-40gb");
-	double found = best(&f, &plan);
+	struct answer found = ask(&f.question, &f.arena);
 	set_choice(&f.question, &f.arena, "micro_batch", "10");
-	assert_true(best(&f, &typed) == found);
-	assert_int_equal(typed.micro_batch, plan.micro_batch);
-	assert_int_equal(typed.global_batch, plan.global_batch);
+	struct answer typed = ask(&f.question, &f.arena);
+	const struct plan *plan = &found.chosen->plan, *same = &typed.chosen->plan;
+	assert_true(found.chosen->prediction.step_time == typed.chosen->prediction.step_time);
+	assert_int_equal(plan->micro_batch, 10);
+	assert_int_equal(plan->global_batch, same->global_batch);
+	assert_true(knobs_alike_but(0, plan, same));
+	assert_int_equal(found.departures, 1);
+	assert_int_equal(typed.departures, 1);
 	arena_finish(&f.arena);
 }
 
@@ -118,6 +141,7 @@ int main(void)
 		cmocka_unit_test(test_as_good_as_all),
 		cmocka_unit_test(test_is_as_typed),
 		cmocka_unit_test(test_only_where_open),
+		cmocka_unit_test(test_what_it_is_made_from_stays),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
