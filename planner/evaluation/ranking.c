@@ -308,14 +308,23 @@ bool ranking_is_rival(const struct ranking *ranking, int64_t cost)
 	return first == NULL || within(cost, cost_of(ranking, first), RANKING_FUZZ);
 }
 
+/* How many times the first may the best of a strategy cost that is wanted? 0: it is not. */
+static double reach_of(const struct ranking *ranking)
+{
+	if (ranking->reach > 0)
+		return ranking->reach;
+	return ranking->wanted == WANTED_RIVALS ? RANKING_FUZZ : 0;
+}
+
 /* A plan without room is no rival of one that has it. */
 static bool wants_winners(const struct ranking *ranking, const struct ranked *candidate)
 {
 	const struct ranked *first = ranking_first(ranking);
-	return ranking->wanted == WANTED_ALL ||
-	       (ranking->wanted == WANTED_RIVALS &&
-		       (first == NULL || candidate->tight <= first->tight) &&
-		       ranking_is_rival(ranking, cost_of(ranking, candidate)));
+	double reach = reach_of(ranking);
+	if (ranking->wanted == WANTED_ALL || reach == 0 || first == NULL)
+		return ranking->wanted == WANTED_ALL || reach > 0;
+	return candidate->tight <= first->tight &&
+	       within(cost_of(ranking, candidate), cost_of(ranking, first), reach);
 }
 
 bool ranking_needs(const struct ranking *ranking, const struct ranked *candidate)

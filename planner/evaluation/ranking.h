@@ -14,6 +14,7 @@
 
 #define RANKING_FUZZ   1.01 /* costs that are this close are no advantage */
 #define RANKING_WINDOW 1.10 /* runners-up cost at most this much more than the first */
+#define RANKING_REACH  1.05 /* an open micro-batch may gain so much between powers of two */
 enum { RANKING_RUNNERS_UP = 5 };
 
 struct ranked {
@@ -30,7 +31,9 @@ struct ranking {
 	double close;       /* costs of so many times the first are as good */
 	double close_plain; /* of a candidate that is not divided, where the first is */
 	enum wanted wanted; /* the front where it is all */
-	double window;      /* of runners-up */
+	double reach; /* the best of a strategy is wanted where it costs so many times the first; 0:
+		       * as `wanted` says */
+	double window; /* of runners-up */
 	int n, capacity;
 	struct ranked *entries; /* malloc'ed; in order */
 };

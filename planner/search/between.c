@@ -23,9 +23,10 @@ struct between {
 	const struct largest *from; /* NULL: nothing is better */
 };
 
-static bool batch_is_open(const struct question *question)
+bool search_opens_batch(const struct question *question)
 {
-	return question->topology->device.kind == DEVICE_GPU &&
+	return question->objective == OBJECTIVE_TIME && question->wanted != WANTED_ANY &&
+	       question->topology->device.kind == DEVICE_GPU &&
 	       question->only[KNOB_MICRO_BATCH].n == 0 &&
 	       !question_gives(question, KNOB_MICRO_BATCH) &&
 	       !question_gives(question, KNOB_GLOBAL_BATCH);
@@ -155,12 +156,10 @@ static bool improve(
 
 bool search_between(struct search *search, struct arena *arena, struct error *error)
 {
-	const struct question *question = search->question;
 	const struct ranking *ranking = &search->ranking;
-	if (question->objective != OBJECTIVE_TIME || question->wanted == WANTED_ANY ||
-		search->stopped || ranking->n == 0 || !batch_is_open(question))
+	if (search->stopped || search->ranking.n == 0 || !search_opens_batch(search->question))
 		return true;
-	double most = RANKING_WINDOW * (double)ranking_first(ranking)->costs.of[COST_TIME];
+	double most = RANKING_REACH * (double)ranking_first(ranking)->costs.of[COST_TIME];
 	for (int s = 0; s < STRATEGY_COUNT; s++) {
 		const struct ranked *best = ranking_best(ranking, s);
 		if (best == NULL || best->tight || (double)best->costs.of[COST_TIME] > most)

@@ -251,6 +251,7 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	evaluators_init(&search->workers, question);
 	ranking_init(&search->ranking, question->objective, question->simplicity);
 	search->ranking.wanted = question->wanted;
+	search->ranking.reach = search_opens_batch(question) ? RANKING_REACH : 0;
 	if (question->freed != 0)
 		search->ranking.window = RANKING_FUZZ; /* levers give many near ties */
 	if (!space_build(question, arena, &search->space, error))

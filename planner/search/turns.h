@@ -59,7 +59,9 @@ bool make_ready(struct search *search, bool time, const struct ticket *ticket,
 void search_put(struct search *search, int index, const struct plan *plan,
 	const struct prediction *prediction, int departures);
 
-/* between.c: finds better micro-batches for the best plans of each strategy, where the user left
+/* between.c: may the micro-batch be anything? */
+bool search_opens_batch(const struct question *question);
+/* Finds better micro-batches for the best plans of each strategy, where the user left
  * the batch open. */
 bool search_between(struct search *search, struct arena *arena, struct error *error);
 /* closest.c: for every strategy without a plan that fits, the plan that exceeds memory least. */
