@@ -80,8 +80,12 @@ static bool chooses(
 	return strcmp(name, expected) == 0;
 }
 
-/* Both are candidates there, and cost as much up to 1 %. */
-static bool ties(const struct question *question, const struct threshold *t, const char *today)
+/* A near-tie is one within 1 %. It was sought with steps of this size. */
+#define TOLERANCE 1.001
+
+/* Both are candidates there, and neither costs so many times the other. */
+static bool ties(
+	const struct question *question, const struct threshold *t, const char *today, double most)
 {
 	struct arena arena = {0};
 	struct question moved = *question;
@@ -102,7 +106,7 @@ static bool ties(const struct question *question, const struct threshold *t, con
 			other = cost;
 	}
 	arena_finish(&arena);
-	return mine > 0 && other > 0 && other / mine < 1.011 && mine / other < 1.011;
+	return mine > 0 && other > 0 && other / mine < most && mine / other < most;
 }
 
 /* A near-tie that is one today too says nothing. */
@@ -110,7 +114,7 @@ static bool is_news(const struct question *question, const struct threshold *t, 
 {
 	struct threshold now = *t;
 	now.at = t->now;
-	return !ties(question, &now, today);
+	return !ties(question, &now, today, 1 / TOLERANCE * 1.01);
 }
 
 static bool is_whole(const struct threshold *t)
@@ -233,7 +237,8 @@ static void plan_again(const struct asked *asked, struct count *count)
 	for (int i = 0; i < answer.n_thresholds; i++) {
 		const struct threshold *t = &answer.thresholds[i];
 		bool ok = t->at == 0    ? stays(&question, t, today)
-			  : t->near_tie ? ties(&question, t, today) && is_news(&question, t, today)
+			  : t->near_tie ? ties(&question, t, today, TOLERANCE * 1.01) &&
+						  is_news(&question, t, today)
 					: holds(&question, t, today);
 		if (t->at == 0 && today[0] != '\0')
 			ok = ok && begins_with(t->sentence, today, " stays the best strategy at ");
