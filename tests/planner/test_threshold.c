@@ -80,7 +80,7 @@ static bool chooses(
 	return strcmp(name, expected) == 0;
 }
 
-/* A near-tie is one within 1 %. It was sought with steps of this size. */
+/* A near-tie is one within 1 %; its value is rounded. */
 #define TOLERANCE 1.001
 
 /* Both are candidates there, and neither costs so many times the other. */
