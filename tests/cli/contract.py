@@ -384,7 +384,8 @@ class Documents(Case):
 
     def test_the_nearest_threshold_is_told(self):
         """With 100 GiB another strategy is best, with 200 that of 80 again, with 290 another."""
-        answer = self.document('plan', 'mixtral-8x7b', '4xdgx-h100', '--explain', '--json')
+        answer = self.document('plan', 'mixtral-8x7b', '4xdgx-h100', '--micro-batch', '1,2,4,8,16,32',
+                               '--explain', '--json')
         limits = [t['at'] / 2**30 for t in answer['thresholds'] if t['what'] == 'device memory']
         self.assertTrue(any(90 < limit < 110 for limit in limits), limits)
 
