@@ -11,7 +11,7 @@
 /* Each step has a result in the segment, whose size must not overflow. */
 enum { MOST_STEPS = 1000000000 };
 
-static bool on_gpu(const struct executor_job *job)
+bool job_is_on_gpu(const struct executor_job *job)
 {
 	return job->device != NULL && strcmp(job->device, "cuda") == 0;
 }
@@ -37,7 +37,7 @@ static bool check_fault(const struct executor_job *job, struct error *error)
 static bool check_names(const struct executor_job *job, struct error *error)
 {
 	if (job->device != NULL && strcmp(job->device, "host") != 0 &&
-		strcmp(job->device, "null") != 0 && !on_gpu(job))
+		strcmp(job->device, "null") != 0 && !job_is_on_gpu(job))
 		return error_set(error, EXIT_CODE_USAGE, "device %s: expected host, cuda or null",
 			job->device);
 	if (executor_kernels(job->kernels) == NULL)
@@ -75,7 +75,7 @@ static bool check_device(const struct executor_job *job, struct error *error)
 		{job->plan->model->architecture.experts > 0, "a mixture of experts is", ""},
 	};
 
-	for (int i = 0; i < COUNT_OF(lacks) && on_gpu(job); i++)
+	for (int i = 0; i < COUNT_OF(lacks) && job_is_on_gpu(job); i++)
 		if (lacks[i].is_there)
 			return error_set(error, EXIT_CODE_USAGE,
 				"--device cuda: %s executed on CPUs only; use --device host%s",

@@ -34,11 +34,6 @@ struct run {
 	char id[RUN_ID_SIZE]; /* the name that its checkpoints get */
 };
 
-static bool on_gpu(const struct executor_job *job)
-{
-	return job->device != NULL && strcmp(job->device, "cuda") == 0;
-}
-
 /* Says what is assumed of the data. */
 static void note_data(struct run *run, const struct data *data)
 {
@@ -89,7 +84,7 @@ static int64_t ranks_here(const struct executor_job *job)
 
 static bool paces_collectives(const struct executor_job *job)
 {
-	return on_gpu(job) && (job->pace & PACE_COLLECTIVES);
+	return job_is_on_gpu(job) && (job->pace & PACE_COLLECTIVES);
 }
 
 /* Unless another one was asked for, a paced run takes a transport that can be paced. */
@@ -112,7 +107,7 @@ static bool check_gpus(struct run *run, struct error *error)
 	const struct gpu_transport *transport = name != NULL ? gpu_transport_find(name) : NULL;
 	int gpus;
 
-	if (!on_gpu(job))
+	if (!job_is_on_gpu(job))
 		return true;
 	if (paces_collectives(job) && transport != NULL && !transport->paced)
 		return error_set(error, EXIT_CODE_USAGE,
@@ -158,7 +153,7 @@ static bool check_memory(const struct run *run, struct error *error)
 			 (double)ranks_here(run->job) / schedule->n_classes;
 	}
 	/* On a GPU the ranks say so themselves. */
-	if (on_gpu(run->job))
+	if (job_is_on_gpu(run->job))
 		bytes = 0;
 	double free_bytes = (double)machine_available_memory();
 	arena_finish(&arena);
@@ -280,7 +275,7 @@ static bool check_weights(const struct run *run, struct error *error)
 		return true;
 	if (run->job->resume != NULL)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--weights: goes not with --resume, which has weights already");
+			"--weights: does not go with --resume, whose checkpoint has weights");
 	if (!safetensors_open(
 		    run->arena, run->job->weights, run->job->plan->model, &weights, error))
 		return false;
@@ -389,7 +384,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.cpus = machine_cpus(),
 		.collective_timeout = collective_timeout(job),
 		.setup_timeout = setup_timeout(job),
-		.grace = on_gpu(job) ? LAUNCH_GRACE_GPU : LAUNCH_GRACE,
+		.grace = job_is_on_gpu(job) ? LAUNCH_GRACE_GPU : LAUNCH_GRACE,
 		.slow_motion = slow_motion(job),
 		.training = job->training,
 		.first_step = run->done_before,

@@ -90,12 +90,6 @@ static double spread_of(const struct measurement *measured)
 	return mean > 0 ? sqrt(measured->step_time_variance) / mean : NAN;
 }
 
-/* What a prediction says is a run's median step. */
-static double usual_step(const struct measurement *measured)
-{
-	return measured->step_time_p50 > 0 ? measured->step_time_p50 : measured->values.step_time;
-}
-
 /* The load of other processes, from the line that `train` writes about the hardware; a rank has two
  * threads. NAN: unknown. */
 static double other_load(const struct measurement *measured)
@@ -126,8 +120,8 @@ static bool answer_measurement(const struct asking *asking, const char *path, st
 		return false;
 	int counted = (int)(measured.steps - measured.warm_up_steps);
 	if (!same) {
-		const struct diagnosed_figures figures = {
-			&opened->file, usual_step(&measured), 0, counted, spread_of(&measured)};
+		const struct diagnosed_figures figures = {&opened->file,
+			measurement_step(&measured), 0, counted, spread_of(&measured)};
 		output_note("%s is of another schedule than %s: "
 			    "its step time is explained, not its operations",
 			path, opened->path);

@@ -55,7 +55,7 @@ static bool write_view(const struct invocation *invocation, const struct explain
 	if (argument_given(arguments, "json")) {
 		if (name != NULL || argument_given(arguments, "svg"))
 			return error_set(error, EXIT_CODE_USAGE,
-				"--%s: goes not with --json, which says everything",
+				"--%s: does not go with --json, which says everything",
 				name != NULL ? "view" : "svg");
 		report_explain_json(explained, text);
 		return true;

@@ -183,8 +183,7 @@ static bool read_measured(struct runs *runs, const char *path, const struct plan
 		return read_log(path, &file->plan, seconds, error);
 	if (!input_measurement(runs->arena, path, file, &measurement, error))
 		return false;
-	*seconds = measurement.step_time_p50 > 0 ? measurement.step_time_p50
-						 : measurement.values.step_time;
+	*seconds = measurement_step(&measurement);
 	return true;
 }
 

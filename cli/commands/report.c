@@ -65,7 +65,7 @@ static bool read_format(const struct arguments *arguments, enum format *format, 
 	if (!argument_choice(arguments, "format", format_names, &index, error))
 		return false;
 	if (argument_given(arguments, "json") && index != FORMAT_JSON)
-		return error_set(error, EXIT_CODE_USAGE, "--json: goes not with --format %s",
+		return error_set(error, EXIT_CODE_USAGE, "--json: does not go with --format %s",
 			format_names[index]);
 	*format = (enum format)index;
 	return true;

@@ -120,7 +120,7 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 			"--data: missing, expected a text file or a .bin token file");
 	if (argument_given(arguments, "json") && argument_given(arguments, "json-lines"))
 		return error_set(
-			error, EXIT_CODE_USAGE, "--json: goes not with --json-lines, use one");
+			error, EXIT_CODE_USAGE, "--json: does not go with --json-lines, use one");
 	return true;
 }
 

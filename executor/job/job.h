@@ -71,7 +71,7 @@ struct executor_job {
 	const struct plan_file *plan; /* of runtime shardplan; the schedule is built from it */
 	const char *plan_text;        /* the same as text: what the rank processes read */
 	struct training training;
-	const char *data;   /* path of a text file (tokens are bytes) or an llm.c .bin token file */
+	const char *data;   /* path of a text file (tokens are bytes) or a .bin file of tokens */
 	const char *device; /* "host", "cuda" or "null" (no arithmetic, for tests); NULL = host */
 	const char *transport; /* of cuda: "nccl" or "device" (ranks share a GPU); NULL: NCCL where
 				* every rank has a GPU */

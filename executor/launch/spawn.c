@@ -39,8 +39,8 @@ static void on_child(int signal)
 }
 
 /* Ctrl-C and a closed terminal are requests only where there is a checkpoint to keep; elsewhere
- * they end a run at once. A process that ignores them, as shells and nohup make those ignore them
- * that run in the background, goes on. */
+ * they end a run at once. Where the shell or nohup has told the process to ignore them, because it
+ * runs in the background, it goes on. */
 static const int requests[] = {SIGTERM, SIGINT, SIGHUP};
 
 static bool is_request(const struct segment *segment, int signal, const struct sigaction *before)

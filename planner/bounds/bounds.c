@@ -177,18 +177,18 @@ static bool same_shape(const struct sampler *sampler, const struct plan *a, cons
 }
 
 /* What was measured by an earlier search, whose ranks send alike. */
-static bool find_shape_before(
+static bool find_earlier_shape(
 	const struct sampler *sampler, const struct plan *plan, struct shape *shape)
 {
-	const struct before *before = sampler->question->before;
-	if (before == NULL || !before->sends)
+	const struct earlier *earlier = sampler->question->earlier;
+	if (earlier == NULL || !earlier->sends_alike)
 		return false;
-	for (int i = 0; i < before->sampler->n_shapes; i++) {
-		*shape = before->sampler->shapes[i];
+	for (int i = 0; i < earlier->sampler->n_shapes; i++) {
+		*shape = earlier->sampler->shapes[i];
 		if (shape->plan->mesh.shard == plan->mesh.shard &&
 			shape->plan->mesh.replicate == plan->mesh.replicate &&
 			probed_micro_batches(shape->plan) == probed_micro_batches(plan) &&
-			sampler_was_asked(shape->plan, plan))
+			sampler_serves(shape->plan, plan))
 			return true;
 	}
 	return false;
@@ -202,7 +202,7 @@ static const struct shape *find_shape(struct sampler *sampler, const struct plan
 		i--;
 	if (i < 0) {
 		struct shape shape;
-		if (!find_shape_before(sampler, plan, &shape))
+		if (!find_earlier_shape(sampler, plan, &shape))
 			measure_shape(sampler, plan, &shape);
 		shape.plan = sampler_keep(sampler, plan);
 		i = sampler->n_shapes++;

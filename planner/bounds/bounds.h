@@ -51,7 +51,7 @@ int bounds_heaviest_stage(const struct plan *plan, const struct model *model, do
  * `arena`. */
 bool bounds_path(const struct plan *plan, const struct model *model,
 	const struct topology *topology, struct bound *bound, struct arena *arena);
-/* Takes out what was measured, for other searches (struct before) while `question` is there. The
+/* Takes out what was measured, for other searches (struct earlier) while `question` is there. The
  * bounds stay, but none can be completed. sampler_free takes NULL, too. */
 struct sampler *bounds_leave(struct bounds *bounds);
 void sampler_free(struct sampler *sampler);

@@ -23,23 +23,20 @@ const struct plan *sampler_keep(struct sampler *sampler, const struct plan *plan
 	return kept;
 }
 
-bool sampler_was_asked(const struct plan *before, const struct plan *plan)
+bool sampler_serves(const struct plan *measured, const struct plan *plan)
 {
 	const uint64_t batch = KNOB_BIT(KNOB_MICRO_BATCH) | KNOB_BIT(KNOB_GRAD_ACCUM) |
 			       KNOB_BIT(KNOB_GLOBAL_BATCH);
-	return plan_divides_alike(before, plan) && knobs_alike_but(batch, before, plan);
+	return plan_divides_alike(measured, plan) && knobs_alike_but(batch, measured, plan);
 }
 
 struct sample sample_take(struct sampler *sampler, const struct model *model,
 	const struct plan *plan, int64_t micro_batch, int64_t grad_accum)
 {
 	const struct question *question = sampler->question;
-	struct plan small = *plan;
+	struct plan small = plan_with_batch(plan, micro_batch, grad_accum);
 	struct sample sample;
 	without_stages(&small);
-	small.micro_batch = micro_batch;
-	small.grad_accum = grad_accum;
-	small.global_batch = micro_batch * grad_accum * plan_data_parallel(plan);
 	arena_reset(&sampler->arena);
 	const struct division division = plan_division(plan);
 	sample.schedule = schedule_fold(&sampler->arena, &small,
@@ -274,20 +271,20 @@ static const struct load *load_at_length(
 
 /* What was measured by an earlier search, unless it has exchanges and these take another time. Most
  * searches ask for loads in the same order. */
-static bool find_load_before(
+static bool find_earlier_load(
 	const struct sampler *sampler, const struct plan *plan, struct load *load)
 {
-	const struct before *before = sampler->question->before;
-	int n = before != NULL ? before->sampler->n_loads : 0;
+	const struct earlier *earlier = sampler->question->earlier;
+	int n = earlier != NULL ? earlier->sampler->n_loads : 0;
 	for (int i = 0; i < n; i++) {
-		const struct load *other = &before->sampler->loads[(sampler->n_loads + i) % n];
+		const struct load *other = &earlier->sampler->loads[(sampler->n_loads + i) % n];
 		if (other->plan->micro_batch != plan->micro_batch ||
-			(other->exchanges > 0 && !before->sends) ||
-			!sampler_was_asked(other->plan, plan))
+			(other->exchanges > 0 && !earlier->sends_alike) ||
+			!sampler_serves(other->plan, plan))
 			continue;
 		*load = *other;
 		stretch_load(slowdown_of(sampler->question, plan) /
-				     slowdown_of(before->sampler->question, other->plan),
+				     slowdown_of(earlier->sampler->question, other->plan),
 			load);
 		return true;
 	}
@@ -301,7 +298,7 @@ const struct load *load_find(struct sampler *sampler, const struct plan *plan, i
 	while (i < sampler->n_loads && !suffices(sampler, &sampler->loads[i], plan, limit))
 		i++;
 	if (i == sampler->n_loads) {
-		if (!find_load_before(sampler, plan, &load) && !add_up_load(sampler, plan, &load))
+		if (!find_earlier_load(sampler, plan, &load) && !add_up_load(sampler, plan, &load))
 			load_measure(sampler, plan, &load);
 		load.plan = sampler_keep(sampler, plan);
 		sampler->loads = array_grow(

@@ -320,10 +320,8 @@ static void hold_up(struct duty *duty, int chunks)
 static bool measure_duty(const struct path *path, const struct plan *plan,
 	const struct model *model, const struct topology *topology, int rank, struct duty *duty)
 {
-	struct plan probed = *plan;
+	const struct plan probed = plan_with_micro_batches(plan, PROBED);
 	struct pipeline_slot *slots;
-	probed.grad_accum = PROBED;
-	probed.global_batch = PROBED * plan->micro_batch * plan_data_parallel(plan);
 	struct schedule *schedule =
 		schedule_emit_class(path->arena, &probed, model, topology, rank);
 	const struct program *program = &schedule->programs[rank];

@@ -42,8 +42,8 @@ struct sample {
 
 /* A copy that stays as it is. */
 const struct plan *sampler_keep(struct sampler *sampler, const struct plan *plan);
-/* Was something measured with this plan before, but for its batch and shards? */
-bool sampler_was_asked(const struct plan *before, const struct plan *plan);
+/* Does what was measured with one plan serve the other? Their batch and shards alone may differ. */
+bool sampler_serves(const struct plan *measured, const struct plan *plan);
 /* In the sampler's arena, until the next one is taken. */
 struct sample sample_take(struct sampler *sampler, const struct model *model,
 	const struct plan *plan, int64_t micro_batch, int64_t grad_accum);

@@ -12,13 +12,13 @@ void property_move(const struct property *property, const struct question *quest
 	moved->question.model = &moved->model;
 	moved->question.pareto = false;
 	moved->question.wanted = WANTED_RIVALS;
-	moved->question.before = NULL;
-	if (question->before != NULL && property->stays != STAYS_NOTHING) {
-		moved->before = *question->before;
-		moved->before.sends = property->stays == STAYS_COST;
+	moved->question.earlier = NULL;
+	if (question->earlier != NULL && property->stays != STAYS_NOTHING) {
+		moved->earlier = *question->earlier;
+		moved->earlier.sends_alike = property->stays == STAYS_COST;
 		if (property->stays != STAYS_SPACE)
-			moved->before.space = NULL;
-		moved->question.before = &moved->before;
+			moved->earlier.space = NULL;
+		moved->question.earlier = &moved->earlier;
 	}
 	property->apply(value, moved);
 }

@@ -10,7 +10,7 @@ struct moved {
 	struct question question;
 	struct model model;
 	struct topology topology;
-	struct before before;
+	struct earlier earlier;
 };
 
 /* What stays as it is when a property moves. */

@@ -57,8 +57,7 @@ static void set_micro_batch(double value, struct moved *moved)
 
 static void carry_micro_batch(double value, struct plan *plan)
 {
-	plan->micro_batch = (int64_t)value;
-	plan->global_batch = plan->micro_batch * plan->grad_accum * plan_data_parallel(plan);
+	*plan = plan_with_batch(plan, (int64_t)value, plan->grad_accum);
 }
 
 static void set_accumulation(double value, struct moved *moved)
@@ -69,8 +68,7 @@ static void set_accumulation(double value, struct moved *moved)
 
 static void carry_accumulation(double value, struct plan *plan)
 {
-	plan->grad_accum = (int64_t)value;
-	plan->global_batch = plan->micro_batch * plan->grad_accum * plan_data_parallel(plan);
+	*plan = plan_with_micro_batches(plan, (int64_t)value);
 }
 
 static void set_memory(double value, struct moved *moved)
@@ -355,8 +353,8 @@ bool thresholds_find(const struct question *question, const struct sampler *samp
 	struct question with = *question;
 	struct space space;
 	build_space(question, arena, &space);
-	const struct before before = {.space = space.n > 0 ? &space : NULL, .sampler = sampler};
-	with.before = sampler != NULL ? &before : NULL;
+	const struct earlier earlier = {.space = space.n > 0 ? &space : NULL, .sampler = sampler};
+	with.earlier = sampler != NULL ? &earlier : NULL;
 	bool ok = scan_all(&with, arena, answer, error);
 	space_finish(&space);
 	return ok;

@@ -321,10 +321,10 @@ static bool wants_winners(const struct ranking *ranking, const struct ranked *ca
 {
 	const struct ranked *first = ranking_first(ranking);
 	double reach = reach_of(ranking);
-	if (ranking->wanted == WANTED_ALL || reach == 0 || first == NULL)
-		return ranking->wanted == WANTED_ALL || reach > 0;
-	return candidate->tight <= first->tight &&
-	       within(cost_of(ranking, candidate), cost_of(ranking, first), reach);
+	bool is_near = first == NULL ||
+		       (candidate->tight <= first->tight &&
+			       within(cost_of(ranking, candidate), cost_of(ranking, first), reach));
+	return ranking->wanted == WANTED_ALL || (reach > 0 && is_near);
 }
 
 bool ranking_needs(const struct ranking *ranking, const struct ranked *candidate)

@@ -27,7 +27,7 @@ bool offload_question(const struct question *question, struct arena *arena, stru
 			list.values[list.n++] = value;
 	}
 	*other = *question;
-	other->before = NULL;
+	other->earlier = NULL;
 	other->only[KNOB_CPU_OFFLOAD] = list;
 	return list.n > 0;
 }

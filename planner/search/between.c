@@ -39,10 +39,7 @@ static bool with_quarters(
 {
 	const struct question *question = b->search->question;
 	struct error error = {0};
-	int64_t micro_batch = plan->micro_batch * n / 4;
-	*with = *plan;
-	with->micro_batch = micro_batch;
-	with->global_batch = plan->global_batch / plan->micro_batch * micro_batch;
+	*with = plan_with_batch(plan, plan->micro_batch * n / 4, plan->grad_accum);
 	return plan->micro_batch * n % 4 == 0 &&
 	       with->global_batch <= SPACE_FREE_BATCH_TOKENS / plan->seq_len &&
 	       plan_check(with, question->model, question->topology, &error) &&

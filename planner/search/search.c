@@ -268,7 +268,7 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	return search_plans(search, error);
 }
 
-/* What stands beside the winner, once it is found. */
+/* Better micro-batches, and what stands beside the winner. */
 static bool search_rest(const struct question *question, struct arena *arena, struct search *search,
 	struct error *error)
 {

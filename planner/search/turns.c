@@ -260,8 +260,6 @@ void take_time(struct search *search, int index)
 	search->pipelines += known->looked_at && known->has_room;
 }
 
-/* Enters a simulated plan into the ranking, if it fits. Plans that were simulated ahead count only
- * from their turn on. */
 static struct ranked entry_of(const struct search *search, int index)
 {
 	const struct plan *plan = &search->space.plans[index];
@@ -274,6 +272,8 @@ static struct ranked entry_of(const struct search *search, int index)
 		.costs = known->costs};
 }
 
+/* Enters a simulated plan into the ranking, if it fits. Plans that were simulated ahead count only
+ * from their turn on. */
 void take_turn(struct search *search, int index)
 {
 	const struct plan *plan = &search->space.plans[index];

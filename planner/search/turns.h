@@ -59,10 +59,9 @@ bool make_ready(struct search *search, bool time, const struct ticket *ticket,
 void search_put(struct search *search, int index, const struct plan *plan,
 	const struct prediction *prediction, int departures);
 
-/* between.c: may the micro-batch be anything? */
+/* between.c: is the user's batch open, so that a micro-batch need not be a power of two? */
 bool search_opens_batch(const struct question *question);
-/* Finds better micro-batches for the best plans of each strategy, where the user left
- * the batch open. */
+/* Finds better micro-batches for the best plan of each strategy, where it is. */
 bool search_between(struct search *search, struct arena *arena, struct error *error);
 /* closest.c: for every strategy without a plan that fits, the plan that exceeds memory least. */
 bool find_all_closest(struct search *search, struct error *error);

@@ -69,7 +69,7 @@ static void add_tensor(struct filling *f)
 bool space_divide(const struct question *question, struct question *other)
 {
 	*other = *question;
-	other->before = NULL;
+	other->earlier = NULL;
 	other->divides = true;
 	return question->topology->device.kind == DEVICE_GPU && !question->divides &&
 	       (question_is_open(question, KNOB_TENSOR) ||

@@ -443,8 +443,8 @@ static void copy_space(const struct space *space, struct space *copy)
 bool space_build(const struct question *question, struct arena *arena, struct space *space,
 	struct error *error)
 {
-	if (question->before != NULL && question->before->space != NULL) {
-		copy_space(question->before->space, space);
+	if (question->earlier != NULL && question->earlier->space != NULL) {
+		copy_space(question->earlier->space, space);
 		return true;
 	}
 	struct enumeration e = {.question = question, .arena = arena, .space = space};

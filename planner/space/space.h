@@ -20,10 +20,10 @@ struct space {
 struct sampler; /* bounds/ */
 
 /* What a search knows from the search of a question that differs from its own in one value. */
-struct before {
+struct earlier {
 	const struct space *space;     /* the same plans; NULL: there may be others */
 	const struct sampler *sampler; /* what was measured of bounds */
-	bool sends; /* what ranks send takes as long; else only what they compute */
+	bool sends_alike; /* what ranks send takes as long; else only what they compute */
 };
 
 /* Strings come from `arena`; space_finish frees the rest. EXIT_CODE_USAGE: no plan at all can be

@@ -244,8 +244,7 @@ static void read_yardstick(struct judge *judge, const struct schedule *schedule)
 static void check_step(struct judge *judge)
 {
 	const struct measurement *measured = judge->measured;
-	double median =
-		measured->step_time_p50 > 0 ? measured->step_time_p50 : measured->values.step_time;
+	double median = measurement_step(measured);
 	double predicted = judge->predicted->step_time, slower = judge->check->slower;
 	struct check_line *line = add_line(judge, "step time", "s", predicted, median);
 

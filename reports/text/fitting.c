@@ -174,10 +174,8 @@ void report_fitting_text(
 	else
 		text_printf(text,
 			"Fitted to %d of %d runs. The median error is %.1f %% (before: %.1f %%); "
-			"each run "
-			"predicted from\nthe others alone: %.1f %%. Runs differ by %.1f %% beside "
-			"what the "
-			"constants explain.\n\n",
+			"each run predicted from\nthe others alone: %.1f %%. "
+			"Runs differ by %.1f %% beside what the constants explain.\n\n",
 			fitting->n_runs - fitting->n_outliers, fitting->n_runs, 100 * errors->after,
 			100 * errors->before, 100 * errors->left_out, 100 * fitting->spread);
 	add_farthest(fitting, style, text);

@@ -376,6 +376,12 @@ static void write_numbers(const char *key, const double *numbers, int n, struct 
 	writer_end_list(writer);
 }
 
+double measurement_step(const struct measurement *measurement)
+{
+	return measurement->step_time_p50 > 0 ? measurement->step_time_p50
+					      : measurement->values.step_time;
+}
+
 void measurement_write(const struct measurement *measurement, struct writer *writer)
 {
 	prediction_write(&measurement->values, writer);

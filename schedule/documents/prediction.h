@@ -167,6 +167,9 @@ struct measurement {
 	struct timeline timeline; /* of the step whose time is the median, rank 0 */
 };
 
+/* The median step, s, which is what a prediction says; of a file without one the mean. */
+double measurement_step(const struct measurement *measurement);
+
 void measurement_write(const struct measurement *measurement, struct writer *writer);
 bool measurement_read(struct arena *arena, const struct node *map, struct measurement *measurement,
 	struct error *error);

@@ -38,12 +38,18 @@ int64_t plan_data_parallel(const struct plan *plan)
 	return plan->mesh.replicate * plan->mesh.shard;
 }
 
-struct plan plan_with_micro_batches(const struct plan *plan, int64_t n)
+struct plan plan_with_batch(const struct plan *plan, int64_t micro_batch, int64_t grad_accum)
 {
 	struct plan other = *plan;
-	other.grad_accum = n;
-	other.global_batch = plan->micro_batch * n * plan_data_parallel(plan);
+	other.micro_batch = micro_batch;
+	other.grad_accum = grad_accum;
+	other.global_batch = micro_batch * grad_accum * plan_data_parallel(plan);
 	return other;
+}
+
+struct plan plan_with_micro_batches(const struct plan *plan, int64_t n)
+{
+	return plan_with_batch(plan, plan->micro_batch, n);
 }
 
 int64_t plan_shard_ranks(const struct plan *plan)

@@ -13,11 +13,13 @@
 extern const struct field mesh_fields[];
 
 int64_t plan_data_parallel(const struct plan *plan); /* mesh.replicate * mesh.shard */
-/* The plan with `n` micro-batches, and the global batch that follows. */
+/* The plan with another batch, and the global batch that follows: sequences of a micro-batch,
+ * micro-batches of a step. The second keeps the micro-batch. */
+struct plan plan_with_batch(const struct plan *plan, int64_t micro_batch, int64_t grad_accum);
 struct plan plan_with_micro_batches(const struct plan *plan, int64_t n);
 int64_t plan_ranks(const struct plan *plan);
 
-/* Of one step, as throughput counts them. */
+/* Tokens of one step and one device, as throughput counts them. */
 double plan_tokens_per_rank(const struct plan *plan);
 /* How many ranks parameters and optimizer states are sharded over, and how many gradients are
  * reduced over. Context ranks count: they hold different tokens, but the same parameters. */

@@ -79,8 +79,9 @@ struct question {
 		       */
 	int64_t effort; /* after which a search gives up; 0: the usual one, INT64_MAX: never */
 	const struct wording *wording; /* NULL: whatever the runtime can do */
-	const struct before *before; /* what is known of a question that is alike; NULL: nothing */
-	const struct lent *lent;     /* what the planner may use of its caller's; NULL: nothing */
+	const struct earlier
+		*earlier;        /* what is known of a question that is alike; NULL: nothing */
+	const struct lent *lent; /* what the planner may use of its caller's; NULL: nothing */
 };
 
 /* The nearest plan that the question's wording can say; `plan` where there is none. */

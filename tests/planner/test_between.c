@@ -2,22 +2,18 @@
  * left the batch open. */
 #include "support.h"
 
-struct fixture {
-	struct arena arena;
-	struct question question;
-};
-
-static void begin(struct fixture *f, const char *model, const char *topology)
+static struct question open_question(struct arena *arena, const char *model, const char *topology)
 {
-	*f = (struct fixture){.question = {.simplicity = 0.01, .brief = true}};
-	f->question.model = load_model(&f->arena, model);
-	f->question.topology = load_topology(&f->arena, topology);
+	return (struct question){.model = load_model(arena, model),
+		.topology = load_topology(arena, topology),
+		.simplicity = 0.01,
+		.brief = true};
 }
 
 /* Seconds a token of the best plan, which is left in `chosen`. */
-static double best(struct fixture *f, struct plan *chosen)
+static double best(const struct question *question, struct arena *arena, struct plan *chosen)
 {
-	struct answer answer = ask(&f->question, &f->arena);
+	struct answer answer = ask(question, arena);
 	assert_non_null(answer.chosen);
 	assert_false(answer.tight);
 	*chosen = answer.chosen->plan;
@@ -28,11 +24,11 @@ static double best(struct fixture *f, struct plan *chosen)
 static void test_what_it_is_made_from_stays(void **state)
 {
 	const uint64_t batch = KNOB_BIT(KNOB_MICRO_BATCH) | KNOB_BIT(KNOB_GLOBAL_BATCH);
-	struct fixture f;
+	struct arena arena = {0};
 	int n = 0;
 	(void)state;
-	begin(&f, "llama-2-7b", "2xdgx-h100");
-	struct answer answer = ask(&f.question, &f.arena);
+	struct question question = open_question(&arena, "llama-2-7b", "2xdgx-h100");
+	struct answer answer = ask(&question, &arena);
 	const struct plan *chosen = &answer.chosen->plan;
 	for (int i = 0; i < answer.n_alternatives; i++) {
 		const struct plan *plan = &answer.alternatives[i].plan;
@@ -40,7 +36,7 @@ static void test_what_it_is_made_from_stays(void **state)
 	}
 	assert_int_equal(chosen->micro_batch, 3);
 	assert_true(n > 0);
-	arena_finish(&f.arena);
+	arena_finish(&arena);
 }
 
 static const char *const powers_of_two[] = {"1", "2", "4", "8", "16", "32", "64", "128", "256"};
@@ -69,33 +65,33 @@ static void test_as_good_as_all(void **state)
 			false}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
-		struct fixture f;
+		struct arena arena = {0};
 		struct plan plan, other;
-		begin(&f, rows[i].model, rows[i].topology);
-		double found = best(&f, &plan);
+		struct question question = open_question(&arena, rows[i].model, rows[i].topology);
+		double found = best(&question, &arena, &plan);
 		assert_int_equal(!is_power(plan.micro_batch), rows[i].between);
 		assert_int_equal(plan.global_batch,
 			plan.micro_batch * plan.grad_accum * plan_data_parallel(&plan));
-		restrict_to(&f.question, &f.arena, KNOB_MICRO_BATCH, COUNT_OF(powers_of_two),
+		restrict_to(&question, &arena, KNOB_MICRO_BATCH, COUNT_OF(powers_of_two),
 			powers_of_two);
-		double powers = best(&f, &other);
+		double powers = best(&question, &arena, &other);
 		assert_true(is_power(other.micro_batch));
 		assert_true(rows[i].between ? found < 0.99 * powers : found == powers);
-		restrict_to(&f.question, &f.arena, KNOB_MICRO_BATCH, rows[i].n, rows[i].all);
-		assert_true(found <= 1.01 * best(&f, &other));
-		arena_finish(&f.arena);
+		restrict_to(&question, &arena, KNOB_MICRO_BATCH, rows[i].n, rows[i].all);
+		assert_true(found <= 1.01 * best(&question, &arena, &other));
+		arena_finish(&arena);
 	}
 }
 
 /* The plan is what one gets by typing it. */
 static void test_is_as_typed(void **state)
 {
-	struct fixture f;
+	struct arena arena = {0};
 	(void)state;
-	begin(&f, "gpt2-1.5b", "dgx-a100-40gb");
-	struct answer found = ask(&f.question, &f.arena);
-	set_choice(&f.question, &f.arena, "micro_batch", "10");
-	struct answer typed = ask(&f.question, &f.arena);
+	struct question question = open_question(&arena, "gpt2-1.5b", "dgx-a100-40gb");
+	struct answer found = ask(&question, &arena);
+	set_choice(&question, &arena, "micro_batch", "10");
+	struct answer typed = ask(&question, &arena);
 	const struct plan *plan = &found.chosen->plan, *same = &typed.chosen->plan;
 	assert_true(found.chosen->prediction.step_time == typed.chosen->prediction.step_time);
 	assert_int_equal(plan->micro_batch, 10);
@@ -103,7 +99,7 @@ static void test_is_as_typed(void **state)
 	assert_true(knobs_alike_but(0, plan, same));
 	assert_int_equal(found.departures, 1);
 	assert_int_equal(typed.departures, 1);
-	arena_finish(&f.arena);
+	arena_finish(&arena);
 }
 
 /* What the user said of the batch stays, and so does a gain that is not worth it. */
@@ -116,23 +112,23 @@ static void test_only_where_open(void **state)
 		{"global_batch", "256", 0.01}, {"micro_batch", "8", 0.01}, {"wrap", "block", 0.05}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
-		struct fixture f;
+		struct arena arena = {0};
 		struct plan plan;
-		begin(&f, "gpt2-1.5b", "dgx-a100-40gb");
-		f.question.simplicity = rows[i].simplicity;
-		set_choice(&f.question, &f.arena, rows[i].knob, rows[i].value);
-		best(&f, &plan);
+		struct question question = open_question(&arena, "gpt2-1.5b", "dgx-a100-40gb");
+		question.simplicity = rows[i].simplicity;
+		set_choice(&question, &arena, rows[i].knob, rows[i].value);
+		best(&question, &arena, &plan);
 		assert_true(is_power(plan.micro_batch));
-		arena_finish(&f.arena);
+		arena_finish(&arena);
 	}
-	struct fixture f;
+	struct arena arena = {0};
 	struct plan plan;
-	begin(&f, "gpt2-1.5b", "dgx-a100-40gb");
-	restrict_to(&f.question, &f.arena, KNOB_MICRO_BATCH, 4,
-		(const char *const[]){"2", "4", "8", "16"});
-	best(&f, &plan);
+	struct question question = open_question(&arena, "gpt2-1.5b", "dgx-a100-40gb");
+	restrict_to(
+		&question, &arena, KNOB_MICRO_BATCH, 4, (const char *const[]){"2", "4", "8", "16"});
+	best(&question, &arena, &plan);
 	assert_true(is_power(plan.micro_batch));
-	arena_finish(&f.arena);
+	arena_finish(&arena);
 }
 
 int main(void)

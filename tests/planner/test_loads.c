@@ -323,12 +323,12 @@ static void test_what_stays(void **state)
 		for (int m = 0; m < COUNT_OF(moves); m++) {
 			struct topology topology = *question.topology;
 			struct question alone = question, with;
-			struct before before = {
+			struct earlier earlier = {
 				moves[m].space ? &space : NULL, sampler, moves[m].sends};
 			alone.topology = &topology;
 			moves[m].move(&alone, &topology);
 			with = alone;
-			with.before = &before;
+			with.earlier = &earlier;
 			assert_same_bounds(&with, &alone);
 		}
 		sampler_free(sampler);
