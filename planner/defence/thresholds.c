@@ -351,8 +351,9 @@ bool thresholds_find(const struct question *question, const struct sampler *samp
 	struct arena *arena, struct answer *answer, struct error *error)
 {
 	struct question with = *question;
-	struct space space;
-	build_space(question, arena, &space);
+	struct space space = {0};
+	if (sampler != NULL)
+		build_space(question, arena, &space);
 	const struct earlier earlier = {.space = space.n > 0 ? &space : NULL, .sampler = sampler};
 	with.earlier = sampler != NULL ? &earlier : NULL;
 	bool ok = scan_all(&with, arena, answer, error);
