@@ -14,6 +14,11 @@ bool executor_find_checkpoint(struct arena *arena, const char *path, const struc
 		arena, path, model, verify ? CHECKPOINT_VERIFY : CHECKPOINT_LOOK, info, error);
 }
 
+bool executor_may_begin(struct arena *arena, const char *folder, const char **unfinished)
+{
+	return run_folder_may_begin(arena, folder, unfinished);
+}
+
 bool executor_export_safetensors(const char *checkpoint, const char *path, struct error *error)
 {
 	return checkpoint_export(checkpoint, path, error);

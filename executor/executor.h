@@ -14,6 +14,10 @@
 bool executor_find_checkpoint(struct arena *arena, const char *path, const struct model *model,
 	bool verify, struct checkpoint_info *info, struct error *error);
 
+/* May a run begin in `folder`: was no checkpoint ever completed there? False also where that cannot
+ * be told. `unfinished` is the name of what was not completed, or NULL. */
+bool executor_may_begin(struct arena *arena, const char *folder, const char **unfinished);
+
 /* The weights of a checkpoint, which was verified, as one safetensors file (fp32, Hugging Face's
  * names and layouts). */
 bool executor_export_safetensors(const char *checkpoint, const char *path, struct error *error);

@@ -5,6 +5,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/commands/progress.h"
+#include "cli/commands/resumption.h"
 #include "cli/commands/retarget.h"
 #include "cli/terminal/terminal.h"
 #include "executor/executor.h"
@@ -17,7 +18,7 @@ struct training_options {
 	double clip;   /* < 0: as the plan */
 	int64_t every, keep;
 	bool background;
-	struct checkpoint_info resumed; /* folder NULL: from the start */
+	struct resumption resumption;
 	int reproducible, device, transport, cuda_graphs;
 	int pace;           /* enum pace; -1 = all of an emulated run, else nothing */
 	double slow_motion; /* 0 = as it needs */
@@ -104,10 +105,6 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 	if (options->slow_motion != 0 && options->pace == PACE_NONE)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--slow-motion: nothing is paced; use --emulate or --pace too");
-	if (argument_given(arguments, "min-lr") && !argument_given(arguments, "lr-schedule") &&
-		!argument_given(arguments, "resume"))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--min-lr: goes with --lr-schedule linear or cosine, which is missing");
 	for (int i = 0; i < COUNT_OF(of_checkpoints); i++) {
 		if (argument_given(arguments, of_checkpoints[i]) &&
 			!argument_given(arguments, "checkpoint"))
@@ -124,76 +121,17 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 	return true;
 }
 
-/* What was not given is as in the run that is resumed, so that it goes on as if undisturbed. */
-static void take_over(const struct arguments *arguments, struct training_options *options)
+static bool check_decay(
+	const struct arguments *arguments, const struct training *training, struct error *error)
 {
-	const struct training *before = &options->resumed.training;
-	struct training *now = &options->training;
-
-	if (!argument_given(arguments, "seed"))
-		now->seed = before->seed;
-	if (!argument_given(arguments, "lr"))
-		now->learning_rate = before->learning_rate;
-	if (!argument_given(arguments, "warmup"))
-		now->warmup = before->warmup;
-	if (!argument_given(arguments, "lr-schedule"))
-		now->lr_schedule = before->lr_schedule;
-	if (!argument_given(arguments, "min-lr"))
-		now->min_lr = before->min_lr;
-	now->beta1 = before->beta1;
-	now->beta2 = before->beta2;
-	now->epsilon = before->epsilon;
-	now->weight_decay = before->weight_decay;
-}
-
-/* Says what will keep the run from ending in the bits of an undisturbed one. */
-static void note_differences(
-	const struct training_options *options, const struct plan *plan, int64_t ranks)
-{
-	const struct checkpoint_info *before = &options->resumed;
-
-	output_note("resuming at step %lld from %s", (long long)before->step, before->folder);
-	if (options->training.seed != before->training.seed)
-		output_note("  another seed: the data comes in another order");
-	if (plan->seq_len != before->seq_len || plan->global_batch != before->global_batch)
-		output_note("  batches of %lld x %lld tokens instead of %lld x %lld: "
-			    "the data comes in another order",
-			(long long)plan->global_batch, (long long)plan->seq_len,
-			(long long)before->global_batch, (long long)before->seq_len);
-	bool has_moments = plan->optimizer != OPTIMIZER_SGD;
-	if (has_moments != before->has_moments)
-		output_note(has_moments ? "  AdamW instead of SGD: its moments start at 0"
-					: "  SGD instead of AdamW: the moments are not used");
-	if (ranks != before->ranks && plan->gradient_sums != SUMS_EXACT)
-		output_note("  %lld ranks instead of %lld: sums are made in another order",
-			(long long)ranks, (long long)before->ranks);
-}
-
-static bool check_decay(const struct training *training, struct error *error)
-{
-	return training->lr_schedule == LR_CONSTANT ||
-	       training->min_lr <= training->learning_rate ||
+	if (training->lr_schedule == LR_CONSTANT)
+		return !argument_given(arguments, "min-lr") ||
+		       error_set(error, EXIT_CODE_USAGE,
+			       "--min-lr: goes with --lr-schedule linear or cosine, "
+			       "which is missing");
+	return training->min_lr <= training->learning_rate ||
 	       error_set(error, EXIT_CODE_USAGE, "--min-lr %g: expected at most --lr, which is %g",
 		       training->min_lr, training->learning_rate);
-}
-
-/* Ranks look at the contents of what they go on from. Of one that has all steps already none goes
- * on, and the last one may be damaged: then an older one is to be gone on from. */
-static bool find_checkpoint(const struct arguments *arguments, struct arena *arena,
-	const struct model *model, struct training_options *options, struct error *error)
-{
-	const char *path = argument(arguments, "resume");
-	struct checkpoint_info *found = &options->resumed;
-
-	if (path == NULL)
-		return true;
-	if (!executor_find_checkpoint(arena, path, model, false, found, error) ||
-		(found->step >= options->training.steps &&
-			!executor_find_checkpoint(arena, path, model, true, found, error)))
-		return false;
-	output_note_lines(options->resumed.notes);
-	take_over(arguments, options);
-	return true;
 }
 
 /* "measured.json" -> "measured.plan.yaml", beside it. */
@@ -372,9 +310,9 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.checkpoint_every = options->every,
 		.checkpoint_keep = options->keep,
 		.checkpoint_background = options->background,
-		.weights = argument(arguments, "weights"),
-		.resume = options->resumed.folder,
-		.resume_or_older = options->resumed.newest,
+		.weights = options->resumption.weights,
+		.resume = options->resumption.from.folder,
+		.resume_or_older = options->resumption.from.newest,
 		.fault = argument(arguments, "fault"),
 		.launcher = options->launcher,
 		.all_plans = options->reproducible == LEVEL_PLAN,
@@ -531,15 +469,17 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (options.launcher.rank > 0)
 		output_be_quiet();
 	if (!open_plan(arena, arguments->operands[0], &opened, error) ||
-		!find_checkpoint(arguments, arena, opened.file.model, &options, error) ||
-		!check_decay(&options.training, error))
+		!resumption_find(arguments, arena, opened.file.model, &options.training,
+			&options.resumption, error) ||
+		!check_decay(arguments, &options.training, error))
 		return false;
+	if (options.resumption.finished)
+		return true;
 	if (path == NULL)
 		path = file_beside(arena, arguments->operands[0], "measured.json");
 	if (!settle_plan(arena, &options, path, &opened, error))
 		return false;
-	if (options.resumed.folder != NULL)
-		note_differences(&options, &opened.file.plan, plan_ranks(&opened.file.plan));
+	resumption_note(&options.resumption, &options.training, &opened.file.plan);
 	bool adapted = strcmp(opened.path, arguments->operands[0]) != 0;
 	if (!check_level(&opened, &options, error) ||
 		!check_fits(arguments->operands[0], &opened, error) ||

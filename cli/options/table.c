@@ -116,8 +116,8 @@ static const struct option others[] = {
 		"start from a .safetensors file, or a folder with one, instead of random weights",
 		ON(TRAIN), 0},
 	{"resume", training, "DIR",
-		"go on from a checkpoint, or from the newest of a folder; "
-		"--steps counts from the start of the first run",
+		"go on from a checkpoint, or from the newest of a folder; as the folder of "
+		"--checkpoint: start there too; --steps counts from the first start",
 		ON(TRAIN), 0},
 	{"emulate", training, "TOPOLOGY",
 		"local ranks stand in for its devices: "

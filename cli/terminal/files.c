@@ -27,6 +27,29 @@ bool file_is_folder(const char *path)
 	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+/* Returns the path without what changes nothing in it, such as "./" and "//". */
+static const char *plain_path(struct arena *arena, const char *path)
+{
+	const char *plain = path[0] == '/' ? "/" : "";
+	size_t length;
+
+	for (; *path != '\0'; path += length + (path[length] == '/')) {
+		length = strcspn(path, "/");
+		if (length > 0 && !(length == 1 && path[0] == '.'))
+			plain = arena_printf(arena, "%s%.*s/", plain, (int)length, path);
+	}
+	return plain;
+}
+
+bool file_same_path(struct arena *arena, const char *a, const char *b)
+{
+	struct stat left, right;
+
+	if (stat(a, &left) == 0 && stat(b, &right) == 0)
+		return left.st_dev == right.st_dev && left.st_ino == right.st_ino;
+	return strcmp(plain_path(arena, a), plain_path(arena, b)) == 0;
+}
+
 const char *file_beside(struct arena *arena, const char *path, const char *name)
 {
 	const char *slash = strrchr(path, '/');

@@ -36,6 +36,8 @@ bool file_make_folders(struct arena *arena, const char *path, struct error *erro
 
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* Do both name one file or folder? Where one is missing, the paths are compared as text. */
+bool file_same_path(struct arena *arena, const char *a, const char *b);
 
 /* Examples: "out/plan.yaml" gives "out/NAME", "plan.yaml" gives "NAME". */
 const char *file_beside(struct arena *arena, const char *path, const char *name);

@@ -138,6 +138,27 @@ static bool set_aside(
 	return store_rename(store, path, aside, error);
 }
 
+bool run_folder_may_begin(struct arena *arena, const char *folder, const char **unfinished)
+{
+	DIR *entries = opendir(folder);
+	const struct dirent *entry;
+	bool may = entries != NULL || errno == ENOENT;
+
+	*unfinished = NULL;
+	if (checkpoint_step_of(checkpoint_name(arena, folder)) >= 0)
+		may = false;
+	while (may && entries != NULL && (entry = readdir(entries)) != NULL) {
+		if (strncmp(entry->d_name, ".step-", 6) == 0)
+			*unfinished = arena_strdup(arena, entry->d_name);
+		/* Those that were set aside as damaged count, too. */
+		may = strncmp(entry->d_name, "step-", 5) != 0 &&
+		      strcmp(entry->d_name, "manifest.json") != 0;
+	}
+	if (entries != NULL)
+		closedir(entries);
+	return may;
+}
+
 bool run_folder_tidy(struct store *store, struct arena *arena, const char *folder, int64_t step,
 	struct error *error)
 {

@@ -20,6 +20,11 @@ bool run_folder_read(struct arena *arena, const char *folder, char run[RUN_ID_SI
 bool run_folder_write(const char *folder, const char *run, struct error *error);
 void run_folder_new_id(char run[RUN_ID_SIZE]);
 
+/* Is the folder missing, or without anything that is, or was, a checkpoint? False also where it
+ * cannot be read. `unfinished`: the name of a half-written one, which a killed run left; or NULL.
+ */
+bool run_folder_may_begin(struct arena *arena, const char *folder, const char **unfinished);
+
 /* Removes what a killed run left half-written. Checkpoints of steps after `step` must be damaged,
  * and become step-N.damaged. */
 bool run_folder_tidy(struct store *store, struct arena *arena, const char *folder, int64_t step,

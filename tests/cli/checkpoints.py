@@ -65,6 +65,71 @@ def damaged_ones_are_named(box, expect):
     expect(done.code == 2 and 'step-00000002 has done 2' in done.err, f'whole: {done.code} {done.err}')
 
 
+def one_command_starts_and_ends_a_run(box, expect):
+    """What a restart loop repeats: train, --checkpoint and --resume of one folder, which need not be there."""
+    def start(steps, *words, folder='loop', resume='loop', code=0):
+        done = box.run(*TRAIN, '--steps', str(steps), '--checkpoint', folder, '--every', '2', '--resume', resume, *words)
+        expect(done.code == code, f'{steps} {words}: {done.code} {done.err}')
+        return done
+
+    done = start(2, resume='./loop/', folder='.//loop')
+    expect('note: ./loop/: no checkpoint yet: training from the beginning\n' in done.err, done.err)
+    done = start(4)
+    expect('note: resuming at step 2 from loop/step-00000002\n' in done.err and 'no checkpoint yet' not in done.err,
+           done.err)
+    undisturbed = box.run(*TRAIN, '--steps', '4', '--measured', 'undisturbed.json')
+    digests = [re.search(r'"weights_digest": "(\w+)"', box.read(name)).group(1)
+               for name in ('measured.json', 'undisturbed.json')]
+    expect(undisturbed.code == 0 and digests[0] == digests[1], f'other bits: {digests}')
+    before = [box.read('measured.json'), *sorted(os.listdir(box.path('loop')))]
+    for steps in 4, 3:
+        done = start(steps)
+        expect(done.out == '' and done.err == f'note: loop/step-00000004 has done 4 of --steps {steps} (counted from '
+               "the first run's start): nothing to train\n", f'{steps}: {done.err}')
+    expect(before == [box.read('measured.json'), *sorted(os.listdir(box.path('loop')))], 'something was lost')
+
+    # Another place of checkpoints than that of --resume, or none: a missing one is a slip.
+    for words in ['--checkpoint', 'other'], []:
+        done = box.run(*TRAIN, '--steps', '4', '--resume', 'lop', *words)
+        expect(done.code == 3 and 'lop: no checkpoint' in done.err and not os.path.exists(box.path('other')),
+               f'{words}: {done.code} {done.err}')
+
+    # What a run left that was killed in its first checkpoint is none; anything else of one is not nothing.
+    for left, begins in (('.step-00000002.partial', True), ('step-00000002', False), ('step-00000002.damaged', False),
+                         ('manifest.json', False), ('notes.txt', True)):
+        folder = f'left{len(left)}'
+        os.makedirs(box.path(f'{folder}/{left}'))
+        done = start(1, folder=folder, resume=folder, code=0 if begins else 3)
+        expect(('no checkpoint yet' in done.err) == begins, f'{left}: {done.err}')
+        expect(('(.step-00000002.partial was not completed)' in done.err) == (left[0] == '.'), f'{left}: {done.err}')
+        expect(os.path.exists(box.path(f'{folder}/{left}')) == (left[0] != '.'), f'{left}: what is there now?')
+    box.write('file', '')
+    done = start(1, folder='file', resume='file', code=3)
+    start(1, folder='step-00000004', resume='step-00000004', code=3)
+
+
+def weights_are_for_the_first_start(box, expect):
+    box.run(*TRAIN, '--steps', '1', '--seed', '7', '--checkpoint', 'pretrained')
+    box.run('export', 'pretrained', '--to', 'safetensors', '-o', 'w7.safetensors')
+    words = [*TRAIN, '--weights', 'w7.safetensors', '--checkpoint', 'tuned', '--resume', 'tuned', '--json', '--steps']
+    losses = []
+    for steps in '1', '2':
+        done = box.run(*words, steps)
+        expect(done.code == 0, done.err)
+        losses += re.findall(r'"loss": \[\s*([\d.]+)', done.out)
+    done = box.run(*TRAIN, '--weights', 'w7.safetensors', '--json', '--steps', '2')
+    whole = re.search(r'"loss": \[([^]]*)\]', done.out).group(1).split(',')
+    expect(losses == [value.strip() for value in whole], f'{losses}, {whole}')
+    done = box.run(*words[:-4], '--resume', 'tuned/step-00000001', '--steps', '3')
+    expect(done.code == 2 and '--weights: does not go with --resume' in done.err, done.err)
+
+
+def a_decay_is_not_ignored(box, expect):
+    for words in [], ['--checkpoint', 'decay', '--resume', 'decay'], ['--resume', 'run']:
+        done = box.run(*TRAIN, '--steps', '9', '--min-lr', '1e-5', *words)
+        expect(done.code == 2 and '--min-lr: goes with --lr-schedule' in done.err, f'{words}: {done.code} {done.err}')
+
+
 def other_data_are_noted(box, expect):
     box.write_text('less.txt', 20000)
     done = box.run('train', 'p.yaml', '--data', 'less.txt', '--steps', '3', '--resume', 'run/step-00000002')
@@ -170,6 +235,9 @@ def main(binary, faults):
             pairs(box, binary, expect, max(1, 40 * int(os.environ.get('FAULTS_PERCENT', '100')) // 100))
         else:
             damaged_ones_are_named(box, expect)
+            one_command_starts_and_ends_a_run(box, expect)
+            weights_are_for_the_first_start(box, expect)
+            a_decay_is_not_ignored(box, expect)
             other_data_are_noted(box, expect)
             another_optimizer_is_noted(box, expect)
             tokens_alone_are_noted(box, expect)
