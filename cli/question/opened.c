@@ -5,13 +5,82 @@
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
 
-/* The file's digest is of its schedule alone: speeds and memory of a topology are in its prediction
- * only. Times are compared as far as other compilers round them. */
-static bool predicts_otherwise(const struct prediction *written, const struct prediction *now)
+/* --- whether a file says what is predicted now --------------------------------------------------
+ */
+
+/* Times are compared as far as other compilers round them; of exact figures are other rows. */
+static bool same_value(const char *a, const char *b)
 {
-	return fabs(written->step_time - now->step_time) > 1e-6 * now->step_time ||
-	       written->memory_limit_bytes != now->memory_limit_bytes ||
-	       written->peak_memory_bytes != now->peak_memory_bytes || written->fits != now->fits;
+	double x, y;
+
+	if (!parse_number(a, &x) || !parse_number(b, &y))
+		return strcmp(a, b) == 0;
+	return fabs(x - y) <= fmax(1e-6 * fmax(fabs(x), fabs(y)), 1e-9);
+}
+
+/* A line of YAML: blanks before the key, the key, and the value, "" in the line above a map. */
+struct line {
+	int indent;
+	const char *key, *value;
+};
+
+static struct line next_line(struct arena *arena, const char **at)
+{
+	size_t length = strcspn(*at, "\n"), indent = strspn(*at, " -");
+	char *text = arena_strndup(arena, *at + indent, length - indent);
+	char *colon = strstr(text, ": ");
+
+	*at += length + ((*at)[length] == '\n');
+	if (colon != NULL)
+		*colon = '\0';
+	return (struct line){(int)indent, text, colon != NULL ? colon + 2 : ""};
+}
+
+static const char *prediction_text(struct arena *arena, const struct prediction *prediction)
+{
+	struct text text = {0};
+	struct writer writer;
+
+	writer_init(&writer, &text, WRITER_YAML);
+	prediction_write(prediction, &writer);
+	writer_finish(&writer);
+	const char *copy = arena_strdup(arena, text_string(&text));
+	text_finish(&text);
+	return copy;
+}
+
+/* The first figure of which they differ: "time_s compute 2.5, it is now 1.25". NULL: none. The
+ * file's digest is of its schedule alone: all figures may be those of another topology. */
+static const char *first_difference(
+	struct arena *arena, const struct prediction *written, const struct prediction *now)
+{
+	const char *left = prediction_text(arena, written), *right = prediction_text(arena, now);
+	const char *above = "";
+
+	while (*left != '\0' || *right != '\0') {
+		const struct line a = next_line(arena, &left), b = next_line(arena, &right);
+
+		if (a.value[0] == '\0')
+			above = a.key;
+		else if (a.indent == 0)
+			above = "";
+		const char *key = arena_printf(arena, "%.*s%s%s", (int)strcspn(above, ":"), above,
+			above[0] != '\0' ? " " : "", a.key);
+		/* A figure that is zero may have no line. */
+		if (strcmp(a.key, b.key) != 0)
+			return arena_printf(
+				arena, "%s %s; other figures are predicted now", key, a.value);
+		if (!same_value(a.value, b.value))
+			return arena_printf(arena, "%s %s; it is now %s", key, a.value, b.value);
+	}
+	return NULL;
+}
+
+static bool same_headline(const struct prediction *written, const struct prediction *now)
+{
+	return fabs(written->step_time - now->step_time) <= 1e-6 * now->step_time &&
+	       written->memory_limit_bytes == now->memory_limit_bytes &&
+	       written->peak_memory_bytes == now->peak_memory_bytes;
 }
 
 static const char *figures(struct arena *arena, const struct prediction *prediction)
@@ -24,13 +93,18 @@ static const char *figures(struct arena *arena, const struct prediction *predict
 		format_bytes(limit, (double)prediction->memory_limit_bytes));
 }
 
-static void note_otherwise(struct arena *arena, const char *path, const struct prediction *written,
-	const struct prediction *now)
+/* What the file says otherwise than it is predicted now; NULL: nothing. */
+static const char *predicts_otherwise(
+	struct arena *arena, const struct prediction *written, const struct prediction *now)
 {
-	output_note("%s predicts %s; it is now %s: it was edited, or made by another version; "
-		    "plan again",
-		path, figures(arena, written), figures(arena, now));
+	if (same_headline(written, now))
+		return first_difference(arena, written, now);
+	return arena_printf(
+		arena, "%s; it is now %s", figures(arena, written), figures(arena, now));
 }
+
+/* --- opening ------------------------------------------------------------------------------------
+ */
 
 /* The limit that was asked for, else what the device has. */
 static int64_t limit_of(struct arena *arena, const struct plan_file *file)
@@ -63,8 +137,10 @@ bool open_plan(struct arena *arena, const char *path, struct opened *opened, str
 			"it was edited, or made by another version; plan again",
 			path, opened->evaluation.digest, file->schedule_digest);
 	const struct prediction *now = &opened->evaluation.simulation.prediction;
-	if (predicts_otherwise(&file->prediction, now)) {
-		note_otherwise(arena, path, &file->prediction, now);
+	const char *otherwise = predicts_otherwise(arena, &file->prediction, now);
+	if (otherwise != NULL) {
+		output_note("%s predicts %s: it was edited, or made by another version; plan again",
+			path, otherwise);
 		file->prediction = *now;
 	}
 	/* A plan file has only the sum. */

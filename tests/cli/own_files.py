@@ -109,6 +109,34 @@ class EditedPlans(OwnFiles):
         self.assertIn('(fits)', done.out)
         self.assertIn('note: edited.yaml predicts', done.err)
 
+    def test_no_edited_figure_is_shown(self):
+        with open(self.box.path('plan.yaml'), encoding='utf-8') as file:
+            written = re.search(r'\nprediction:\n(.*?)\nschedule_digest', file.read(), re.S)[1].split('\n')
+
+        def rounded(text):
+            return re.sub(r'\d+\.\d+(e-?\d+)?', lambda number: f'{float(number[0]):.4g}', text)
+
+        true = rounded(self.run_well('explain', 'plan.yaml', '--json').out)
+        for line in written:
+            key, value = line.split(':', 1)
+            number = re.fullmatch(r' ([0-9.e+-]+)', value)
+            # Of one class, the figures above are shown.
+            if not value or line.startswith('      ') or key.strip() in ('schedule_digest', 'rank_class', '- name'):
+                continue
+            other = f' {float(number[1]) * 2 + 1:g}' if number and 'e' not in number[1] else ' "tight"' \
+                if key.strip() == 'fits' else ' "other"'
+            if number and '.' not in number[1]:
+                other = f' {int(number[1]) + 7000000000 + int(number[1]) // 2}'
+            self.edit('plan.yaml', f'{line}\n', f'{key}:{other}\n')
+            done = self.box.run('explain', 'edited.yaml', '--json')
+            if done.code != 3:
+                self.assertEqual((done.code, rounded(done.out)), (0, true), line)
+                self.assertIn('note: edited.yaml predicts ', done.err, line)
+        self.edit('plan.yaml', '    exposed_communication: ', '    exposed_communication: 3')
+        done = self.run_well('explain', 'edited.yaml')
+        self.assertRegex(done.err, r'^note: edited.yaml predicts time_s exposed_communication 3[0-9.]+; it is now [0-9.]+: '
+                         'it was edited, or made by another version; plan again\n$')
+
     def test_an_export_is_compared_with_what_it_is(self):
         self.edit('plan.yaml', 'nic_bandwidth: 12.5GB/s', 'nic_bandwidth: 50GB/s')
         now = self.explained('edited.yaml')[0]
