@@ -328,26 +328,27 @@ static void put_levers(struct screen *screen, int most)
 	const struct answer *answer = screen->answer;
 	const struct plan_option *all = answer->free;
 	bool alone = !has_together(answer);
-	int n = answer->n_levers;
+	const char *label = "Levers";
 	struct text line = {0};
 
 	most -= !alone + (answer->elsewhere != NULL);
-	for (int i = 0; i < n && i < most; i++) {
+	for (int i = 0; i < answer->n_levers && i < most; i++, label = "") {
 		const struct lever *lever = &answer->levers[i];
 		text_printf(&line, "%s: ", lever->typed);
 		add_lever_gain(answer, lever->gain, "time", lever->peak_memory_bytes, &line);
-		put_labelled(screen, i > 0 ? "" : "Levers", &line);
+		put_labelled(screen, label, &line);
 	}
 	if (!alone && most > 0) {
 		text_add(&line, "together, planned anew: ");
 		add_lever_gain(answer, all->gain, saved_time(answer, all->plan.global_batch),
 			all->prediction.peak_memory_bytes, &line);
 		text_add(&line, " (`--free all`)");
-		put_labelled(screen, "", &line);
+		put_labelled(screen, label, &line);
+		label = "";
 	}
 	elsewhere_sentence(answer, &line);
 	if (line.length > 0)
-		put_labelled(screen, n > 0 ? "" : "Levers", &line);
+		put_labelled(screen, label, &line);
 }
 
 /* Puts the options with which something fits. */

@@ -93,6 +93,13 @@ def check_compared(box, expect):
     expect('fused-linear loss' in kept.partition('\nUse ')[0], f"the plan's own loss: {kept}")
 
 
+def check_labels(box, expect):
+    """Where long rows leave a line to levers, it has their label."""
+    screen = box.run('plan', 'gpt-oss-120b', '8xdgx-h100', '--global-batch', '256').out
+    rows = re.findall(r'\n +--runtime megatron: ', screen)
+    expect('--runtime megatron: ' in screen and (not rows or '\nLevers ' in screen), f'labels: {screen}')
+
+
 def check_names(box, expect):
     """Rows name what they differ in as one types it; tensor ranks split sequences unsaid."""
     rows = box.run('plan', 'llama-3-70b', '4xdgx-h100', '--explain').out.split('Why not')[0]
@@ -122,6 +129,7 @@ def main(binary, update):
                 found += f'$ shardplan plan {question}\n{done.out}\n'
         check_compared(box, expect)
         check_front(box, expect)
+        check_labels(box, expect)
         check_names(box, expect)
         narrow = on_terminal(box, NARROW, 'plan', *QUESTIONS[2].split())
         expect(narrow.split() == box.run('plan', *QUESTIONS[2].split()).out.split(),
