@@ -40,17 +40,53 @@ static bool load_file(struct arena *arena, const struct embedded_file *file,
 	return topology_parse(arena, name, file->text, file->length, topology, error);
 }
 
+/* Does what was typed end with a number, or with letters, of a name: "mi300" of "MI300X-192GB", and
+ * not "rt" of "RTX"? */
+static bool ends_well(char last, char next)
+{
+	return !(isalpha((unsigned char)last) && isalpha((unsigned char)next)) &&
+	       !(isdigit((unsigned char)last) && isdigit((unsigned char)next));
+}
+
+/* "rtx4090" of "RTX-4090-24GB": the name begins so, apart from dashes. */
+static bool begins_joined(const char *word, const char *name)
+{
+	char last = '\0';
+
+	for (; *word != '\0'; last = *word++, name++) {
+		while (*name == '-')
+			name++;
+		if (tolower((unsigned char)*word) != tolower((unsigned char)*name))
+			return false;
+	}
+	return last != '\0' && ends_well(last, *name);
+}
+
+/* "4090": a part of the name; "16" is none of T4-16GB. */
+static bool is_number_of(const char *word, const char *name)
+{
+	size_t length = strlen(word);
+	const char *at = strstr(name, word);
+
+	return length > 0 && strspn(word, "0123456789") == length && at != NULL && at > name &&
+	       at[-1] == '-' && (at[length] == '-' || at[length] == '\0');
+}
+
 /* "h100" and "a100-80gb" of the device "A100-SXM4-80GB": every part of the word begins a part of
  * the name ("b200" is not in "GB200"). */
 static bool is_device(const char *word, const char *name)
 {
-	if (isalpha((unsigned char)word[0]) == 0) /* "16" is no T4-16GB */
+	if (begins_joined(word, name) || is_number_of(word, name))
+		return true;
+	if (isalpha((unsigned char)word[0]) == 0)
 		return false;
 	while (*word != '\0') {
 		size_t length = strcspn(word, "-_");
 		bool found = false;
 		for (const char *at = name; length > 1 && *at != '\0' && !found; at++)
-			found = (at == name || at[-1] == '-') && strncasecmp(at, word, length) == 0;
+			found = (at == name || at[-1] == '-') &&
+				strncasecmp(at, word, length) == 0 &&
+				ends_well(word[length - 1], at[length]);
 		if (!found)
 			return false;
 		word += length + (word[length] != '\0');
@@ -108,21 +144,34 @@ static bool suggest_nodes(struct arena *arena, const char *name, const char *wor
 					others[0] != '\0' ? "; other nodes with it: " : "", others);
 }
 
-/* "; did you mean A or B?": every name that starts like this, else the nearest one, of as many
- * nodes as were typed, with or without the x. */
+/* Enough letters for a name with them in it to be meant. */
+enum { SHORTEST_PART = 4 };
+
+static bool is_in_a_name(const char *word)
+{
+	for (int i = 0; i < n_topology_catalogue && strlen(word) >= SHORTEST_PART; i++)
+		if (strstr(topology_catalogue[i].name, word) != NULL)
+			return true;
+	return false;
+}
+
+/* "; did you mean A or B?": every name that starts like this, or has it in it, else the nearest
+ * one, of as many nodes as were typed, with or without the x. */
 static const char *suggest(struct arena *arena, const char *name)
 {
-	int digits = (int)strspn(name, "0123456789");
+	/* "4090-8x" has no number of nodes. */
+	int digits = is_in_a_name(name) ? 0 : (int)strspn(name, "0123456789");
 	const char *x = digits > 0 ? "x" : "";
 	const char *word = name + digits + (digits > 0 && name[digits] == 'x');
 	const char **names = ARENA_ARRAY(arena, const char *, n_topology_catalogue + 2);
-	const char *list = "";
+	const char *list = "", *found;
 
 	for (int i = 0; i < n_topology_catalogue; i++)
 		names[i] = topology_catalogue[i].name;
 	names[n_topology_catalogue] = "local";
 	for (int i = 0; word[0] != '\0' && names[i] != NULL; i++)
-		if (strncmp(names[i], word, strlen(word)) == 0)
+		if ((found = strstr(names[i], word)) != NULL &&
+			(found == names[i] || strlen(word) >= SHORTEST_PART))
 			list = arena_printf(arena, "%s%s%.*s%s%s", list,
 				list[0] != '\0' ? " or " : "", digits, name, x, names[i]);
 	if (list[0] != '\0')

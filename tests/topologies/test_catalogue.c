@@ -267,6 +267,17 @@ static void refused_names(void **state)
 			       "type 2xdgx-h100"},
 		{"16", "topology \"16\": unknown name, expected one of the catalogue, NxNODE "
 		       "(2xdgx-h100), local or a file"},
+		{"rtx4090", "topology \"rtx4090\": rtx4090 is a device, expected a node of "
+			    "several; type rtx4090-8x"},
+		{"2x3090", "topology \"2x3090\": 3090 is a device, expected a node of several; "
+			   "type rtx3090-8x --gpus 2"},
+		{"4090-8x", "topology \"4090-8x\": unknown name, expected one of the catalogue, "
+			    "NxNODE (2xdgx-h100), local or a file; did you mean rtx4090-8x?"},
+		{"2xnvl72", "topology \"2xnvl72\": unknown name, expected one of the catalogue, "
+			    "NxNODE (2xdgx-h100), local or a file; did you mean 2xgb200-nvl72 or "
+			    "2xgb300-nvl72?"},
+		{"mi300", "topology \"mi300\": mi300 is a device, expected a node of several; type "
+			  "nd96isr-mi300x-v5"},
 		{"b300", "topology \"b300\": b300 is a device, expected a node of several; type "
 			 "dgx-b300"},
 		{"2xrtx4090-8x", "topology \"2xrtx4090-8x\": network.kind: 2 nodes need a network, "
