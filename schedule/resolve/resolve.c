@@ -283,8 +283,8 @@ static const char *tokens_meant(const struct plan *plan)
 }
 
 /* ", or use --tensor 2": with so many tensor ranks of a node, data parallelism has ranks that
- * divide the batch. Returns `text`. */
-static const char *tensor_ranks_that_divide(
+ * divide the batch; else "". */
+static void tensor_ranks_that_divide(
 	const struct plan *plan, const struct question *question, int64_t product, char text[48])
 {
 	const struct architecture *a = &question->model->architecture;
@@ -293,18 +293,31 @@ static const char *tensor_ranks_that_divide(
 	text[0] = '\0';
 	if (question_gives(question, KNOB_TENSOR) || tokens_meant(plan)[0] != '\0' ||
 		(knob_table[KNOB_TENSOR].runtimes >> plan->runtime & 1) == 0)
-		return text;
+		return;
 	for (int64_t t = node; t > 1; t--)
 		if (plan_data_parallel(plan) % t == 0 && plan->global_batch % (product / t) == 0 &&
 			tensor_divides(a, node, t))
 			snprintf(text, 48, ", or use --tensor %lld", (long long)t);
-	return text;
+}
+
+/* ", or use --gpus 64": where none of the node's tensor ranks do, so many of its devices divide the
+ * batch. Leaves `text` as it is where neither does. */
+static void devices_that_divide(
+	const struct plan *plan, const struct question *question, int64_t product, char text[48])
+{
+	int64_t node = question->topology->devices_per_node;
+
+	if (text[0] != '\0' || question->topology->nodes > 1 || tokens_meant(plan)[0] != '\0')
+		return;
+	for (int64_t n = node - 1; 2 * n >= node && text[0] == '\0'; n--)
+		if (product * n % node == 0 && plan->global_batch % (product * n / node) == 0)
+			snprintf(text, 48, ", or use --gpus %lld", (long long)n);
 }
 
 static bool batch_remainder(const struct plan *plan, const struct question *question,
 	const char *what, int64_t product, struct error *error)
 {
-	char tensor[48];
+	char others[48];
 	int64_t global = plan->global_batch, ranks = plan_data_parallel(plan);
 	int64_t below = global / product * product;
 	if (below > INT64_MAX - product)
@@ -315,12 +328,13 @@ static bool batch_remainder(const struct plan *plan, const struct question *ques
 			"--global-batch %lld: each of %lld data-parallel ranks needs a sequence; "
 			"use %lld, or fewer devices",
 			(long long)global, (long long)ranks, (long long)product);
+	tensor_ranks_that_divide(plan, question, product, others);
+	devices_that_divide(plan, question, product, others);
 	return error_set(error, EXIT_CODE_USAGE,
 		"--global-batch %lld: not a multiple of %s = %lld; %lld or %lld would be%s%s",
 		(long long)global, what, (long long)product,
 		(long long)(below > 0 ? below : product),
-		(long long)(below > 0 ? below + product : 2 * product),
-		tensor_ranks_that_divide(plan, question, product, tensor), tokens_meant(plan));
+		(long long)(below > 0 ? below + product : 2 * product), others, tokens_meant(plan));
 }
 
 /* global_batch = micro_batch x grad_accum x data-parallel ranks, so two of them give the third. A

@@ -6,7 +6,13 @@
 /* --- messages ------------------------------------------------------------------------------------
  */
 
-enum where { GPU, CPU, VOLTA, ENDLESS }; /* the last: of a model with any number of positions */
+enum where {
+	GPU,
+	CPU,
+	VOLTA,
+	NVL,
+	ENDLESS
+}; /* the last: of a model with any number of positions */
 
 static const struct {
 	enum where where;
@@ -43,6 +49,12 @@ static const struct {
 	{GPU, "global_batch=5 pipeline=8",
 		"--global-batch 5: not a multiple of data-parallel ranks x --micro-batch = 2; "
 		"4 or 6 would be, or use --tensor 2"},
+	{NVL, "global_batch=1024",
+		"--global-batch 1024: not a multiple of data-parallel ranks x --micro-batch = 72; "
+		"1008 or 1080 would be, or use --gpus 64"},
+	{NVL, "global_batch=1021",
+		"--global-batch 1021: not a multiple of data-parallel ranks x --micro-batch = 72; "
+		"1008 or 1080 would be"},
 	{GPU, "global_batch=101",
 		"--global-batch 101: not a multiple of data-parallel ranks x --micro-batch = 16; "
 		"96 or 112 would be"},
@@ -187,6 +199,7 @@ static void test_messages(void **state)
 		[GPU] = cluster(&arena, "2xdgx-a100-80gb"),
 		[CPU] = cpu_machine(&arena, 4),
 		[VOLTA] = cluster(&arena, "dgx-v100"),
+		[NVL] = cluster(&arena, "gb200-nvl72"),
 		[ENDLESS] = cluster(&arena, "2xdgx-a100-80gb"),
 	};
 	struct model endless = *model;
