@@ -14,12 +14,18 @@ import support
 TRAIN = ['--data', 'text.txt', '--warmup', '1']
 
 
+def as_on_a_terminal():
+    """Whoever starts this may have set them to be ignored, as nohup does."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def stop_early(box, binary, words, number=signal.SIGTERM):
     """Asks after the first step that is reported; the exit code and what was said."""
     process = subprocess.Popen([binary, 'train', 'p.yaml', *TRAIN, '--steps', '5000', *words],
                                cwd=box.path('.'), text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, start_new_session=True,
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                               preexec_fn=as_on_a_terminal)
     while 'step 1/' not in (line := process.stderr.readline()) and line != '':
         pass
     # As a terminal does it: to the ranks too.
