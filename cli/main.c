@@ -41,15 +41,33 @@ static bool check_stack(struct error *error)
 		(long long)(limit.rlim_cur >> 10), (long long)(least >> 10));
 }
 
+static bool too_many(const struct command *command, const struct arguments *arguments,
+	struct arena *arena, struct error *error)
+{
+	const char *instead = NULL;
+
+	if (strcmp(arguments->extra, "help") == 0)
+		instead = arena_printf(arena, "`shardplan help %s` explains it", command->name);
+	else if (command->instead != NULL)
+		instead = command->instead(arguments, arena);
+	return error_set(error, EXIT_CODE_USAGE, "%.200s: one word too many, expected %s%s%s",
+		arguments->extra, command->operands, instead != NULL ? "; " : "",
+		instead != NULL ? instead : "");
+}
+
 static bool check_operands(const struct invocation *invocation, struct error *error)
 {
 	const struct command *command = invocation->command;
-	int n = invocation->arguments.n_operands;
+	const struct arguments *arguments = &invocation->arguments;
+	int n = arguments->n_operands;
 
+	if (arguments->extra != NULL)
+		return too_many(command, arguments, invocation->arena, error);
 	if (n >= command->least)
 		return true;
-	return error_set(error, EXIT_CODE_USAGE, "%s: expected %s, got %d %s", command->name,
-		command->operands, n, n == 1 ? "word" : "words");
+	return error_set(error, EXIT_CODE_USAGE, "%s: expected %s, got %d %s; for example: %s",
+		command->name, command->operands, n, n == 1 ? "word" : "words",
+		command->examples[0]);
 }
 
 static bool run_command(struct invocation *invocation, int argc, char **argv, struct error *error)
@@ -58,7 +76,7 @@ static bool run_command(struct invocation *invocation, int argc, char **argv, st
 	bool help;
 
 	if (!arguments_parse(argc, argv, command_index(commands, command), command->most,
-		    command->operands, &invocation->arguments, &help, invocation->arena, error))
+		    &invocation->arguments, &help, invocation->arena, error))
 		return false;
 	if (!help)
 		return settings_apply(&invocation->arguments, invocation->arena, error) &&

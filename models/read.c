@@ -51,7 +51,10 @@ static bool parse_own(
 		return false;
 	if (strcmp(version, MODEL_SCHEMA) != 0)
 		return node_error(schema, error,
-			"expected a model file (" MODEL_SCHEMA "), got \"%s\"", version);
+			"expected a model file (" MODEL_SCHEMA "), got \"%s\"%s", version,
+			strncmp(version, "plan/", 5) == 0
+				? "; `shardplan explain` shows a plan, `report` plans it again"
+				: "");
 	return read_architecture(arena, root, others, &architecture, error) &&
 	       model_build(arena, &architecture, model, error);
 }

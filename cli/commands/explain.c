@@ -102,6 +102,16 @@ static bool run(struct invocation *invocation, struct error *error)
 	return ok;
 }
 
+static const char *instead(const struct arguments *arguments, struct arena *arena)
+{
+	const char *plan = input_instead_of_plan(arena, arguments->operands[0]);
+
+	return plan != NULL ? plan
+			    : arena_printf(arena, "type %s %.200s",
+				      file_exists(arguments->extra) ? "--analyze" : "--view",
+				      arguments->extra);
+}
+
 const struct command command_explain = {
 	.name = "explain",
 	.summary = "show the schedule of a plan, view by view",
@@ -114,5 +124,6 @@ const struct command command_explain = {
 		"shardplan explain plan.yaml --view memory --analyze measured.json",
 		"shardplan explain plan.yaml --view communication",
 		"shardplan explain plan.yaml --view layout --svg > layout.svg"},
+	.instead = instead,
 	.run = run,
 };

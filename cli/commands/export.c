@@ -177,6 +177,13 @@ static bool run(struct invocation *invocation, struct error *error)
 	return true;
 }
 
+static const char *instead(const struct arguments *arguments, struct arena *arena)
+{
+	const char *plan = input_instead_of_plan(arena, arguments->operands[0]);
+
+	return plan != NULL ? plan : arena_printf(arena, "type --to %.200s", arguments->extra);
+}
+
 const struct command command_export = {
 	.name = "export",
 	.summary = "write a plan as another framework's configuration",
@@ -195,5 +202,6 @@ const struct command command_export = {
 	.examples = {"shardplan export plan.yaml --to accelerate -o accelerate.yaml",
 		"shardplan export plan.yaml --to deepspeed -o configs/",
 		"shardplan export runs/a --to safetensors -o hf/", "shardplan export --list"},
+	.instead = instead,
 	.run = run,
 };

@@ -360,6 +360,21 @@ static const char *split_name(struct arena *arena, const char *file, const char 
 	return front;
 }
 
+/* Other words may have taken the place of the file. */
+static bool comes_first(const char *file, struct error *error)
+{
+	if (file_exists(file))
+		return true;
+	if (model_preset_name(file) != NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s is a model, and the file comes first: import FILE MODEL TOPOLOGY",
+			file);
+	return export_find(file, NULL) == NULL ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "%s is a target, and the file comes first: import FILE --from %s", file,
+		       file);
+}
+
 static bool read_file(
 	struct invocation *invocation, struct importation *importation, struct error *error)
 {
@@ -372,7 +387,7 @@ static bool read_file(
 
 	if (function == NULL)
 		file = split_name(invocation->arena, file, &function);
-	if ((from != NULL && target == NULL) ||
+	if ((from != NULL && target == NULL) || !comes_first(file, error) ||
 		!file_read(invocation->arena, file, contents, error) ||
 		!import_config(invocation->arena, contents->name, contents->text, contents->length,
 			target, function, &importation->imported, error))

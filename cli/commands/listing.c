@@ -55,6 +55,19 @@ static bool list(const struct invocation *invocation, const struct listing *list
 	return true;
 }
 
+static bool misunderstood(
+	const struct listing *listing, const char *what, int n, struct error *error)
+{
+	static const char *const ours[] = {"list", "show", "import", "fit", NULL};
+	const char *near = nearest_name(what, ours);
+
+	if (n == 1 && near == NULL)
+		return error_set(error, EXIT_CODE_USAGE, "%s %.100s: type `%s show %.100s`",
+			listing->key, what, listing->key, what);
+	return error_set(error, EXIT_CODE_USAGE, "%s %.100s: expected %s", listing->key, what,
+		listing->expected);
+}
+
 bool listing_run(struct invocation *invocation, const struct listing *listing, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
@@ -63,7 +76,7 @@ bool listing_run(struct invocation *invocation, const struct listing *listing, s
 	struct text text = {0};
 	bool ok;
 
-	if (strcmp(what, "list") == 0 && n <= 1)
+	if ((strcmp(what, "list") == 0 || strcmp(what, "ls") == 0) && n <= 1)
 		ok = list(invocation, listing, &text, error);
 	else if (strcmp(what, "show") == 0 && n == 2)
 		ok = listing->show(invocation, &text, error);
@@ -72,8 +85,7 @@ bool listing_run(struct invocation *invocation, const struct listing *listing, s
 	else if (strcmp(what, "fit") == 0 && listing->fit != NULL)
 		ok = listing->fit(invocation, &text, error);
 	else
-		ok = error_set(error, EXIT_CODE_USAGE, "%s %.100s: expected %s", listing->key, what,
-			listing->expected);
+		ok = misunderstood(listing, what, n, error);
 	ok = ok && output_text(&text, error);
 	text_finish(&text);
 	return ok;

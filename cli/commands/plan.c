@@ -258,5 +258,6 @@ const struct command command_plan = {
 		"shardplan plan llama-3-70b 8xdgx-h100 --global-batch 1024 --seq-len 8192",
 		"shardplan plan llama-3-8b dgx-h100 --for torchtitan --explain",
 		"shardplan plan gpt2-124m local --gpus 4 -o plan.yaml"},
+	.instead = question_instead,
 	.run = run,
 };

@@ -80,5 +80,6 @@ const struct command command_predict = {
 	.examples = {"shardplan predict llama-2-7b 2xdgx-a100-80gb --strategy FULL_SHARD",
 		"shardplan predict gpt2-1.5b local --gpus 2 --json",
 		"shardplan predict --cases cases.csv > predictions.csv"},
+	.instead = question_instead,
 	.run = run,
 };

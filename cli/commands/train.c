@@ -511,6 +511,15 @@ static bool run_as_one_of_many(struct invocation *invocation, struct error *erro
 	return ok;
 }
 
+static const char *instead(const struct arguments *arguments, struct arena *arena)
+{
+	const char *plan = input_instead_of_plan(arena, arguments->operands[0]);
+
+	return plan != NULL ? plan
+			    : arena_printf(arena, "type --data %.200s if that is the training data",
+				      arguments->extra);
+}
+
 const struct command command_train = {
 	.name = "train",
 	.summary = "train on this machine with exactly this plan, and measure",
@@ -526,5 +535,6 @@ const struct command command_train = {
 		   "Exit code 6: a rank died, hung or computed a value that is not finite.",
 	.examples = {"shardplan train plan.yaml --data corpus.txt --steps 50",
 		"shardplan train plan.yaml --data corpus.txt --json-lines > steps.jsonl"},
+	.instead = instead,
 	.run = run_as_one_of_many,
 };

@@ -89,7 +89,10 @@ static bool unknown_option(
 #undef X
 	};
 	const char *near = nearest_name(name, option_names(command, false, arena));
+	const char *hint = option_hint(name, command, arena);
 
+	if (hint != NULL)
+		return error_set(error, EXIT_CODE_USAGE, "%s: %s", name, hint);
 	if (near != NULL)
 		return error_set(
 			error, EXIT_CODE_USAGE, "%s: unknown option, did you mean %s?", name, near);
@@ -98,15 +101,18 @@ static bool unknown_option(
 		names[command]);
 }
 
-static bool misplaced_option(const struct option *option, struct arena *arena, struct error *error)
+static bool misplaced_option(const struct option *option, enum command_index command,
+	struct arena *arena, struct error *error)
 {
 	static const char *const names[] = {
 #define X(suffix, name) #name,
 		COMMANDS(X)
 #undef X
 	};
-	const char *owners = "";
+	const char *owners = "", *hint = option_hint(option->name, command, arena);
 
+	if (hint != NULL)
+		return error_set(error, EXIT_CODE_USAGE, "--%s: %s", option->name, hint);
 	for (int i = 0; i < COMMAND_COUNT; i++) {
 		if (option->commands >> i & 1)
 			owners = arena_printf(
@@ -120,7 +126,7 @@ static bool check_option(const struct option *option, const struct arguments *ar
 	struct arena *arena, struct error *error)
 {
 	if (!(option->commands >> arguments->command & 1))
-		return misplaced_option(option, arena, error);
+		return misplaced_option(option, arguments->command, arena, error);
 	if (option->flags & OPTION_LATER)
 		return error_set(error, EXIT_CODE_USAGE, "--%s: not in this version", option->name);
 	if (arguments->values[option - all_options] != NULL)
@@ -165,7 +171,9 @@ static const char *understood(const struct option *option, const char *name, con
 		option_value_spelled(option, arena_printf(arena, "%s%s", prefix, value), arena);
 	bool renamed = name[1] == '-' && !same_name(name + 2, option->name);
 
-	if (renamed || !same_name(read, value))
+	if (renamed && option->flags & OPTION_SWITCH)
+		output_note("%s is read as --%s", name, option->name);
+	else if (renamed || !same_name(read, value))
 		output_note("%s %s is read as --%s %s", name, value, option->name, read);
 	return read;
 }
@@ -222,8 +230,7 @@ static bool asks_for_help(int argc, char **argv)
 }
 
 bool arguments_parse(int argc, char **argv, enum command_index command, int most,
-	const char *operands, struct arguments *arguments, bool *help, struct arena *arena,
-	struct error *error)
+	struct arguments *arguments, bool *help, struct arena *arena, struct error *error)
 {
 	bool only_operands = false;
 
@@ -239,8 +246,8 @@ bool arguments_parse(int argc, char **argv, enum command_index command, int most
 			if (!take_option(argc, argv, &i, arguments, arena, error))
 				return false;
 		} else if (arguments->n_operands >= most) {
-			return error_set(error, EXIT_CODE_USAGE,
-				"%.200s: one word too many, expected %s", argv[i], operands);
+			if (arguments->extra == NULL)
+				arguments->extra = argv[i];
 		} else {
 			arguments->operands[arguments->n_operands++] = argv[i];
 		}
@@ -345,6 +352,9 @@ bool question_scan(
 
 	while (n < COUNT_OF(words) && (words[n] = next_word(&text, arena)) != NULL)
 		n++;
-	return arguments_parse(
-		n, words, COMMAND_PLAN, 0, "options", arguments, &help, arena, error);
+	if (!arguments_parse(n, words, COMMAND_PLAN, 0, arguments, &help, arena, error))
+		return false;
+	return arguments->extra == NULL ||
+	       error_set(error, EXIT_CODE_USAGE, "%.200s: no option, expected --NAME VALUE",
+		       arguments->extra);
 }

@@ -60,17 +60,17 @@ struct arguments {
 	enum command_index command;
 	int n_operands;
 	const char *operands[OPERANDS_MOST];
-	const char *values[OPTIONS_MOST];  /* NULL: not given; "" for a switch */
+	const char *extra;                /* the first word beyond those that were expected; NULL */
+	const char *values[OPTIONS_MOST]; /* NULL: not given; "" for a switch */
 	const char *origins[OPTIONS_MOST]; /* the origin (settings.h); NULL: it was typed */
 	bool cells;                        /* values are CSV cells, so messages name columns */
 };
 
-/* Parses `arguments` after the command's name: `most` operands, which messages call `operands`.
- * Unknown, repeated, misplaced or incomplete options are EXIT_CODE_USAGE. `help` becomes true if
- * --help is anywhere before "--". */
+/* Parses `arguments` after the command's name, which takes `most` operands. Unknown, repeated,
+ * misplaced or incomplete options are EXIT_CODE_USAGE. `help` becomes true if --help is anywhere
+ * before "--". */
 bool arguments_parse(int argc, char **argv, enum command_index command, int most,
-	const char *operands, struct arguments *arguments, bool *help, struct arena *arena,
-	struct error *error);
+	struct arguments *arguments, bool *help, struct arena *arena, struct error *error);
 
 /* The option that another tool calls by this name: "gbs", "seq_len". `prefix` goes before its
  * value: for "zero-stage" it is "zero". NULL: there is none, with EXIT_CODE_USAGE if the error can
@@ -80,6 +80,8 @@ const struct option *option_spelled(
 /* The option that other tools call by this name, of any command; with `words`, what to type instead
  * of it. NULL: neither. */
 const struct option *option_called(const char *typed, const char **words);
+/* What to type instead of an option that the command has not; NULL: nothing is known. */
+const char *option_hint(const char *typed, enum command_index command, struct arena *arena);
 /* A value in our spelling: "full_shard", "8k" and "bfloat16" are understood. As typed if it is not
  * known. */
 const char *option_value_spelled(
@@ -160,6 +162,8 @@ struct command {
 	const char *details;  /* for `help NAME`; paragraphs, each one line of any length */
 	const char *lines;    /* shown unchanged after the details in the help; or NULL */
 	const char *examples[5];
+	/* What to type in the place of a word too many; NULL: nothing is known. May be NULL. */
+	const char *(*instead)(const struct arguments *arguments, struct arena *arena);
 	bool (*run)(struct invocation *invocation, struct error *error);
 };
 

@@ -67,12 +67,16 @@ static const struct synonym {
 	TAKES("ngpus", "gpus"),
 	TAKES("world-size", "gpus"),
 	TAKES("num-processes", "gpus"),
+	TAKES("gpus", "ranks"),
+	TAKES("num-gpus", "ranks"),
+	TAKES("world-size", "ranks"),
+	SAYS("nproc-per-node", IN_TOPOLOGY),
+	TAKES("nproc-per-node", "ranks"),
 	SAYS("nodes", IN_TOPOLOGY),
 	SAYS("nnodes", IN_TOPOLOGY),
 	SAYS("num-nodes", IN_TOPOLOGY),
 	SAYS("gpu-name", IN_TOPOLOGY),
 	SAYS("gpu-type", IN_TOPOLOGY),
-	SAYS("nproc-per-node", IN_TOPOLOGY),
 	SAYS("network", IN_FILE_OF_TOPOLOGY),
 	SAYS("network-bandwidth", IN_FILE_OF_TOPOLOGY),
 	SAYS("network-speed", IN_FILE_OF_TOPOLOGY),
@@ -139,7 +143,12 @@ static const struct synonym {
 	TAKES("gpu-memory", "memory-limit"),
 	TAKES("vram", "memory-limit"),
 	TAKES("framework", "for"),
+	TAKES("framework", "to"),
+	TAKES("framework", "from"),
 	TAKES("target", "for"),
+	TAKES("target", "to"),
+	TAKES("for", "to"),
+	TAKES("format", "to"),
 	TAKES("backend", "runtime"),
 	TAKES("tensor-parallel", "tensor"),
 	TAKES("tensor-parallel-size", "tensor"),
@@ -176,22 +185,45 @@ static const struct synonym {
 	TAKES("save-steps", "every"),
 	TAKES("save-interval", "every"),
 	TAKES("checkpoint-dir", "checkpoint"),
+	TAKES("save", "checkpoint"),
+	TAKES("save-dir", "checkpoint"),
+	TAKES("save-total-limit", "keep"),
+	TAKES("load", "resume"),
+	TAKES("resume-from", "resume"),
+	TAKES("resume-from-checkpoint", "resume"),
+	TAKES("iters", "steps"),
+	TAKES("dataset", "data"),
+	TAKES("data-path", "data"),
+	TAKES("train-data", "data"),
+	TAKES("scheduler", "lr-schedule"),
+	TAKES("lr-scheduler", "lr-schedule"),
+	TAKES("lr-scheduler-type", "lr-schedule"),
+	TAKES("lr-decay-style", "lr-schedule"),
+	TAKES("init-from", "weights"),
+	TAKES("pretrained", "weights"),
+	TAKES("fast", "quick"),
 	TAKES("out", "output"),
 	TAKES("output-dir", "output"),
+	TAKES("output-dir", "checkpoint"),
 };
 
-static const struct synonym *find_synonym(const char *typed)
+static const struct synonym *find_synonym(const char *typed, unsigned commands)
 {
-	for (int i = 0; i < COUNT_OF(synonyms); i++)
-		if (same_name(synonyms[i].typed, typed))
-			return &synonyms[i];
+	for (int i = 0; i < COUNT_OF(synonyms); i++) {
+		const struct synonym *synonym = &synonyms[i];
+		/* What is said is of a question. */
+		const char *option = synonym->option != NULL ? synonym->option : "seq-len";
+
+		if (same_name(synonym->typed, typed) && option_find(option)->commands & commands)
+			return synonym;
+	}
 	return NULL;
 }
 
 const struct option *option_spelled(
 	const char *typed, enum command_index command, const char **prefix, struct error *error)
 {
-	const struct synonym *synonym = find_synonym(typed);
+	const struct synonym *synonym = find_synonym(typed, 1u << command);
 
 	*prefix = "";
 	for (int i = 0; i < n_options; i++)
@@ -203,14 +235,13 @@ const struct option *option_spelled(
 		error_set(error, EXIT_CODE_USAGE, "--%s: %s", typed, synonym->words);
 		return NULL;
 	}
-	const struct option *option = option_find(synonym->option);
 	*prefix = synonym->prefix != NULL ? synonym->prefix : "";
-	return option->commands >> command & 1 ? option : NULL;
+	return option_find(synonym->option);
 }
 
 const struct option *option_called(const char *typed, const char **words)
 {
-	const struct synonym *synonym = find_synonym(typed);
+	const struct synonym *synonym = find_synonym(typed, ~0u);
 
 	*words = synonym != NULL ? synonym->words : NULL;
 	return synonym != NULL && synonym->option != NULL ? option_find(synonym->option) : NULL;
@@ -239,6 +270,21 @@ static const struct word {
 	{"runtime", "ddp", "pytorch-ddp"},
 	{"runtime", "torchtitan", "pytorch-fsdp2"},
 	{"for", "titan", "torchtitan"},
+	{"for", "torch", "pytorch"},
+	{"for", "fsdp", "pytorch"},
+	{"for", "fsdp2", "pytorch"},
+	{"for", "fsdp1", "pytorch-fsdp1"},
+	{"for", "trainer", "hf-trainer"},
+	{"for", "huggingface", "hf-trainer"},
+	{"for", "transformers", "hf-trainer"},
+	{"for", "megatronlm", "megatron"},
+	{"for", "megatroncore", "megatron"},
+	{"device", "gpu", "cuda"},
+	{"device", "cpu", "host"},
+	{"format", "md", "markdown"},
+	{"format", "chrome", "trace"},
+	{"format", "perfetto", "trace"},
+	{"view", "timeline", "streams"},
 	{"prefetch", "backwardpre", "pre"},
 	{"prefetch", "backwardpost", "post"},
 	{"prefetch", "noprefetch", "none"},
@@ -318,12 +364,20 @@ static bool takes_dtype(const struct option *option)
 	       option->knob->field.names == knob_table[KNOB_PARAM_DTYPE].field.names;
 }
 
+/* The option whose values a word is looked for among: targets have one list of names. */
+static const char *values_of(const struct option *option)
+{
+	bool target = strcmp(option->name, "to") == 0 || strcmp(option->name, "from") == 0;
+
+	return target ? "for" : option->name;
+}
+
 static const char *one_word(const struct option *option, const char *typed)
 {
 	const char *name = option->knob != NULL ? named(option, typed) : NULL;
 
 	for (int i = 0; name == NULL && i < COUNT_OF(words); i++)
-		if (strcmp(words[i].option, option->name) == 0 &&
+		if (strcmp(words[i].option, values_of(option)) == 0 &&
 			same_letters(words[i].typed, typed))
 			name = words[i].means;
 	for (int i = 0; name == NULL && takes_dtype(option) && i < COUNT_OF(dtypes); i++)

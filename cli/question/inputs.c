@@ -234,6 +234,35 @@ bool input_topology(struct arena *arena, const char *typed, int64_t gpus,
 /* --- documents of our own -----------------------------------------------------------------------
  */
 
+static bool is_number(const char *word)
+{
+	return word[0] != '\0' && word[strspn(word, "0123456789")] == '\0';
+}
+
+const char *question_instead(const struct arguments *arguments, struct arena *arena)
+{
+	const char *second = arguments->operands[1], *extra = arguments->extra;
+
+	if (is_number(second))
+		return arena_printf(arena, "type %sx%s in one word", second, extra);
+	if (is_number(extra))
+		return "numbers have names: --gpus N, --micro-batch N, --global-batch N, --seq-len "
+		       "N";
+	return file_exists(extra) ? arena_printf(arena,
+					    "a framework's file is read by `shardplan import %s %s "
+					    "%s`",
+					    extra, arguments->operands[0], second)
+				  : NULL;
+}
+
+const char *input_instead_of_plan(struct arena *arena, const char *typed)
+{
+	if (file_exists(typed) || model_preset_name(typed) == NULL)
+		return NULL;
+	return arena_printf(arena,
+		"%s is a model: `shardplan plan MODEL TOPOLOGY -o plan.yaml` writes a plan", typed);
+}
+
 bool input_plan_file(struct arena *arena, const char *path, struct plan_file *file,
 	const char **text, struct error *error)
 {
@@ -243,6 +272,10 @@ bool input_plan_file(struct arena *arena, const char *path, struct plan_file *fi
 		return error_set(error, EXIT_CODE_USAGE,
 			"%s is a model, expected PLAN.yaml; "
 			"`shardplan predict %s TOPOLOGY -o plan.yaml` writes one, or `plan`",
+			path, path);
+	if (!file_exists(path) && strpbrk(path, "./") == NULL && strcmp(path, "-") != 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s: no such file, expected PLAN.yaml; `shardplan help %s` explains words",
 			path, path);
 	if (!file_read(arena, path, &contents, error) ||
 		!plan_file_parse(arena, contents.name, contents.text, contents.length, file, error))

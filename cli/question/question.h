@@ -127,6 +127,11 @@ bool input_local_gpus(struct arena *arena, struct topology **topology, struct er
  * if neither that variable nor HOME is set. */
 bool input_local_cache(struct arena *arena, const char **path, struct error *error);
 
+/* What to type in the place of the third word of MODEL TOPOLOGY; NULL: nothing is known. */
+const char *question_instead(const struct arguments *arguments, struct arena *arena);
+/* What to type where a model was typed as PLAN.yaml; NULL: it is none. */
+const char *input_instead_of_plan(struct arena *arena, const char *typed);
+
 /* Reads a plan file; `contents` is its text. */
 bool input_plan_file(struct arena *arena, const char *path, struct plan_file *file,
 	const char **contents, struct error *error);

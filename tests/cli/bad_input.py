@@ -384,6 +384,35 @@ def flag(name, code, *words):
     return code, 'typed: ' + name, nothing, ONE + list(words)
 
 
+# What is typed in the wrong place, or under a name of no command's: each line says what to type.
+PLACED = [
+    (2, 'placed: ' + words, nothing, words.split()) for words in (
+        'train', 'train plan.yaml corpus.txt', 'train gpt2-124m local', 'train --plan plan.yaml',
+        'train plan.yaml --data tiny.yaml --epochs 1', 'train plan.yaml --data tiny.yaml --weight-decay 0.1',
+        'train plan.yaml --data tiny.yaml --batch-size 8', 'train plan.yaml --data tiny.yaml --seq 64',
+        'train plan.yaml --data tiny.yaml --save-interval 5', 'explain plan.yaml memory', 'explain plan.yaml tiny.yaml',
+        'explain llama-2-7b dgx-h100', 'explain fsdp', 'explain plan.yaml --memory', 'explain plan.yaml --timeline',
+        'explain plan.yaml --format html', 'explain plan.yaml -o x.txt', 'explain plan.yaml --measured tiny.yaml',
+        'check plan.yaml', 'check plan.yaml --measured measured.json', 'diagnose plan.yaml --log tiny.yaml',
+        'report plan.yaml --html', 'report plan.yaml --trace', 'report --plan plan.yaml', 'export plan.yaml deepspeed',
+        'export llama-2-7b dgx-h100', 'import llama-2-7b dgx-h100 tiny.yaml', 'import deepspeed tiny.yaml',
+        'plan llama-2-7b dgx-h100 8', 'plan llama-2-7b 8 h100', 'plan llama-2-7b dgx-h100 help',
+        'plan llama-2-7b dgx-h100 tiny.yaml', 'plan llama-2-7b dgx-h100 more', 'plan -m llama-2-7b',
+        'plan llama-2-7b dgx-h100 --mem 40', 'plan llama-2-7b dgx-h100 --verbose',
+        'plan llama-2-7b dgx-h100 --tokens 1T', 'predict llama-2-7b dgx-h100 --csv', 'calibrate 2xdgx-h100',
+        'calibrate local --gpus 8', 'topologies dgx-h100', 'topologies add x', 'models llama-2-7b')
+] + [(3, 'placed: a plan as a model', nothing, ['plan', 'plan.yaml', 'dgx-h100'])]
+
+# Names of other tools that are taken.
+TAKEN = [
+    (0, 'taken: ' + words, nothing, words.split()) for words in (
+        'models ls', 'export plan.yaml --target torch', 'export plan.yaml --for megatron-lm',
+        'explain plan.yaml --view timeline', 'plan llama-2-7b dgx-h100 --for transformers')
+] + [
+    (3, 'taken, no checkpoint: ' + words, nothing, ['train', 'plan.yaml', *words.split()]) for words in (
+        '--data tiny.yaml --resume-from-checkpoint ckpt', '--data tiny.yaml --load ckpt --save ckpt2')
+] + [(2, 'taken: gpu', nothing, ['calibrate', 'local', '--device', 'gpu'])]
+
 # What people type who know other tools: taken with a note, or refused with what to type.
 TYPED = [
     flag('8k', 0, '--seq-len', '8k', '--activation-checkpointing', 'full'),
@@ -556,7 +585,7 @@ def judge(code, name, words, result, problems):
 
 def transcript(box, problems):
     lines = []
-    for code, name, make, words in INPUT + USAGE + ENVIRONMENT + TYPED:
+    for code, name, make, words in INPUT + USAGE + ENVIRONMENT + PLACED + TAKEN + TYPED:
         make(box)
         result = box.run(*words)
         judge(code, name, words, result, problems)
@@ -590,5 +619,5 @@ def main(binary, update):
 if __name__ == '__main__':
     bad = main(sys.argv[1], '--update' in sys.argv)
     print('\n'.join(bad))
-    print(f'{len(INPUT + USAGE + ENVIRONMENT + TYPED)} cases')
+    print(f'{len(INPUT + USAGE + ENVIRONMENT + PLACED + TAKEN + TYPED)} cases')
     sys.exit(1 if bad else 0)
