@@ -6,20 +6,16 @@
 /* Bytes per parameter in mixed precision: fp32 master and moments, a gradient. */
 enum { STATE_BYTES = 16 };
 
-/* Do the model's states (parameters, gradients, optimizer) exceed the memory of `devices`? */
-static bool exceeds_devices(const struct question *question, double devices)
+/* Do the model's states (parameters, gradients, optimizer) exceed the memory of so many nodes? */
+static bool exceeds_nodes(const struct question *question, int nodes)
 {
 	const struct topology *topology = question->topology;
+	double devices = nodes * (double)topology->devices_per_node;
 	int64_t limit = question->memory_limit_bytes > 0 ? question->memory_limit_bytes
 							 : topology->device.memory_bytes;
 
 	return topology->device.kind == DEVICE_GPU &&
 	       STATE_BYTES * (double)question->model->parameter_count > devices * (double)limit;
-}
-
-static bool exceeds_nodes(const struct question *question, int nodes)
-{
-	return exceeds_devices(question, nodes * (double)question->topology->devices_per_node);
 }
 
 /* Sharing sequences is tried where some device would have no sequence, or sequences are long. */
@@ -191,15 +187,15 @@ static int64_t experts_of_node(const struct question *question)
 }
 
 /* Expert ranks: those of a node, which NVLink connects, and of a few nodes, if they divide the
- * experts. They save gathers of all experts over a network, and memory. */
+ * experts. They save gathers of all experts, and memory. */
 static void add_experts(struct filling *f)
 {
 	static const int times[] = {1, 2, 4, 16};
 	int64_t experts = f->question->model->architecture.experts;
 	int64_t node = experts_of_node(f->question), ranks = plan_ranks(f->plan);
 	if (!axis_is_free(f, KNOB_EXPERT) || !has_knob(f, KNOB_EXPERT) || experts == 0 ||
-		!(keeps_whole(f) || f->question->topology->nodes > 1 ||
-			exceeds_devices(f->question, (double)node)))
+		(f->question->topology->nodes == 1 &&
+			f->question->topology->device.kind != DEVICE_GPU))
 		return;
 	axis_add_int(&f->axes->of[KNOB_EXPERT], 1);
 	for (int i = 0; i < COUNT_OF(times) && node > 1; i++)

@@ -302,15 +302,15 @@ static void test_experts_beside_tensor(void **state)
 	end(&f);
 }
 
-/* 72 devices share no 128 experts evenly, but each 8 of them do; the node's memory does not count,
- * but that of these 8. Over several nodes gathers of all experts cost time, whatever fits. */
+/* 72 devices share no 128 experts evenly, but each 8 of them do. Gathers of all experts cost time
+ * within a node too, whatever fits. */
 static void test_experts_of_nodes(void **state)
 {
 	static const struct {
 		const char *model, *topology;
 		int64_t most;
 	} rows[] = {{"gpt-oss-120b", "gb200-nvl72", 8}, {"deepseek-v3", "8xgb200-nvl72", 32},
-		{"qwen3-30b-a3b", "gb200-nvl72", 1}, {"mixtral-8x7b", "dgx-h200", 1},
+		{"qwen3-30b-a3b", "gb200-nvl72", 8}, {"mixtral-8x7b", "dgx-h200", 8},
 		{"mixtral-8x7b", "2xdgx-h200", 8}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
