@@ -86,8 +86,8 @@ static inline int64_t allocator_rounded(int64_t bytes)
 /* A hash of all segments, independent of their order: the sizes of their blocks, and which are
  * free. Allocators with equal hashes serve equal requests equally. */
 uint64_t allocator_layout(const struct allocator *allocator);
-/* A hash of the free blocks of a lane: their places, and their order in the free list. Where the
- * taken blocks are the same too, equal hashes serve equal requests equally. */
+/* A hash of the free blocks of a lane: their order in the free list, and their places where these
+ * matter. Where the taken blocks are the same too, equal hashes serve equal requests equally. */
 uint64_t allocator_state(const struct allocator *allocator, int stream, bool small);
 
 #endif

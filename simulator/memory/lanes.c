@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+enum { ROUNDS_SEEN = 64 };
+
+static const uint64_t STATE_FACTOR = UINT64_C(0x9e3779b97f4a7c15);
+
 /* --- one tape -----------------------------------------------------------------------------------
  */
 
@@ -174,18 +178,55 @@ static bool is_settled(struct lanes *lanes, uint64_t *before)
 	return is_same;
 }
 
+/* The states in which the rounds of a stretch began. */
+struct rounds_seen {
+	uint64_t states[ROUNDS_SEEN];
+	bool has_jumped;
+};
+
+static bool is_closed(const struct lanes *lanes, const struct stretch *s)
+{
+	for (int l = 0; l < lanes->n; l++)
+		if (s->tapes[l]->open)
+			return false;
+	return true;
+}
+
+/* Where blocks change places in turn, some rounds later they stand as before, and whole cycles
+ * change nothing. */
+static int skip_cycles(
+	const struct lanes *lanes, const struct stretch *s, struct rounds_seen *seen, int round)
+{
+	uint64_t state = 0;
+	for (int l = 0; l < lanes->n; l++)
+		state = state * STATE_FACTOR + lanes->lanes[l].state;
+	for (int back = 1; back <= round && back < ROUNDS_SEEN && !seen->has_jumped; back++)
+		if (seen->states[(round - back) % ROUNDS_SEEN] == state && is_closed(lanes, s)) {
+			seen->has_jumped = true;
+			return round + (s->times - round) / back * back;
+		}
+	seen->states[round % ROUNDS_SEEN] = state;
+	return round;
+}
+
+static void play_rounds(struct lanes *lanes, struct stretch *s, int step)
+{
+	struct rounds_seen seen = {0};
+	for (int round = 0; round < s->times && !has_passed(lanes); round++) {
+		round = skip_cycles(lanes, s, &seen, round);
+		if (round == s->times || !play_once(lanes, s, step, round))
+			break;
+	}
+}
+
 static void play_steps(struct lanes *lanes)
 {
 	uint64_t before = 0;
 	for (int step = 0; step < SIMULATED_STEPS_MAX && !has_passed(lanes); step++) {
 		if (step > 0 && is_settled(lanes, &before) && step > 1)
 			break;
-		for (int i = 0; i < lanes->n_stretches; i++) {
-			struct stretch *s = &lanes->stretches[i];
-			for (int round = 0; round < s->times && !has_passed(lanes); round++)
-				if (!play_once(lanes, s, step, round))
-					break;
-		}
+		for (int i = 0; i < lanes->n_stretches; i++)
+			play_rounds(lanes, &lanes->stretches[i], step);
 	}
 }
 

@@ -7,7 +7,19 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 	return hash ^ (hash >> 29);
 }
 
-/* Segments that are wholly free can stand for one another. */
+static bool stays(const struct allocator_block *neighbour)
+{
+	return neighbour == NULL || neighbour->is_kept;
+}
+
+/* Can a free block stand for any other of its size? Not one that becomes larger when a neighbour is
+ * freed, nor the end of a segment that grows. */
+static bool is_like_any(const struct allocator *a, const struct allocator_block *block)
+{
+	return stays(block->previous) && stays(block->next) &&
+	       (!a->expandable || block != block->list->tail);
+}
+
 uint64_t allocator_state(const struct allocator *a, int stream, bool small)
 {
 	const struct free_list *list = &a->lists[stream][small];
@@ -17,7 +29,7 @@ uint64_t allocator_state(const struct allocator *a, int stream, bool small)
 		for (const struct allocator_block *block = list->sizes[i].first; block != NULL;
 			block = block->free_after) {
 			uint64_t place = ((uint64_t)block->segment << 40) + (uint64_t)block->offset;
-			hash = mix(hash, is_segment(block) ? 1 : place);
+			hash = mix(hash, is_like_any(a, block) ? 1 : place);
 		}
 	}
 	return hash;

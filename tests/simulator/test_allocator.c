@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "simulator/memory/allocator.h"
+#include "simulator/memory/blocks.h"
 
 #define KIB (INT64_C(1) << 10)
 #define MIB (INT64_C(1) << 20)
@@ -259,6 +259,18 @@ static void test_together(void **state)
 	arena_finish(&arena);
 }
 
+/* A hash of the free blocks in their order. */
+static uint64_t places_of(const struct free_list *list)
+{
+	uint64_t hash = (uint64_t)list->end;
+	for (int i = 0; i < list->n; i++)
+		for (const struct allocator_block *block = list->sizes[i].first; block != NULL;
+			block = block->free_after)
+			hash = hash * 31 + (uint64_t)(block->bytes ^ block->offset ^
+						      (int64_t)block->segment << 40);
+	return hash;
+}
+
 /* What is never given back can be part of one block: all else goes on as if it were not. */
 static void test_kept(void **state)
 {
@@ -290,11 +302,68 @@ static void test_kept(void **state)
 			assert_int_equal(kept.active, apart.active);
 			assert_int_equal(kept.peak_active, apart.peak_active);
 			for (int small = 0; small < 2; small++)
-				assert_int_equal(allocator_state(&kept, 0, small),
-					allocator_state(&apart, 0, small));
+				assert_int_equal(places_of(&kept.lists[0][small]),
+					places_of(&apart.lists[0][small]));
 		}
 		arena_finish(&arena);
 	}
+}
+
+/* Fills a segment with three blocks and gives back the one in the middle. */
+static void make_hole(struct allocator *allocator, bool kept, int64_t before, int64_t bytes)
+{
+	const int64_t sizes[] = {before, bytes, 20 * MIB - before - bytes};
+	struct allocator_block *middle = NULL;
+	for (int i = 0; i < COUNT_OF(sizes); i++) {
+		if (i == 1)
+			middle = allocator_take(allocator, 0, sizes[i]);
+		else if (kept)
+			allocator_keep(allocator, 0, sizes[i], 1);
+		else
+			allocator_take(allocator, 0, sizes[i]);
+	}
+	allocator_give(allocator, middle);
+}
+
+/* Free blocks of one size can stand for one another where no neighbour is ever given back. */
+static void test_alike(void **state)
+{
+	(void)state;
+	for (int kept = 0; kept < 2; kept++) {
+		struct arena arena = {0};
+		struct allocator allocator;
+		allocator_init(&allocator, 0, false, &arena);
+		make_hole(&allocator, kept, 5 * MIB, 4 * MIB);
+		make_hole(&allocator, kept, 7 * MIB, 4 * MIB);
+		uint64_t before = allocator_state(&allocator, 0, false);
+		struct allocator_block *blocks[] = {allocator_take(&allocator, 0, 4 * MIB),
+			allocator_take(&allocator, 0, 4 * MIB)};
+		allocator_give(&allocator, blocks[0]);
+		allocator_give(&allocator, blocks[1]);
+		bool same = allocator_state(&allocator, 0, false) == before;
+		assert_int_equal(same, kept);
+		arena_finish(&arena);
+	}
+}
+
+/* The end of a segment that grows is like no other block. */
+static void test_end_of_segment(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct allocator allocator;
+	allocator_init(&allocator, 0, true, &arena);
+	allocator_keep(&allocator, 0, 5 * MIB, 1);
+	struct allocator_block *hole = allocator_take(&allocator, 0, 4 * MIB);
+	allocator_keep(&allocator, 0, 7 * MIB, 1);
+	allocator_give(&allocator, hole); /* and 4 MiB behind what is kept */
+	uint64_t before = allocator_state(&allocator, 0, false);
+	struct allocator_block *blocks[] = {
+		allocator_take(&allocator, 0, 4 * MIB), allocator_take(&allocator, 0, 4 * MIB)};
+	allocator_give(&allocator, blocks[0]);
+	allocator_give(&allocator, blocks[1]);
+	assert_int_not_equal(allocator_state(&allocator, 0, false), before);
+	arena_finish(&arena);
 }
 
 static void test_kept_as_one(void **state)
@@ -324,6 +393,8 @@ int main(void)
 		cmocka_unit_test(test_expandable_retry),
 		cmocka_unit_test(test_together),
 		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_alike),
+		cmocka_unit_test(test_end_of_segment),
 		cmocka_unit_test(test_kept_as_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
