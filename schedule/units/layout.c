@@ -52,6 +52,8 @@ void unit_lay_out_per_parameter(struct unit *unit, const struct model *model, in
 	unit->gathered = offset;
 }
 
+/* A flat unit is cut wherever a rank's part ends. The few elements that do not divide count as not
+ * in fp8, so that all parts have as many bytes. */
 static void count_fp8(const struct plan *plan, const struct model *model, struct unit *unit)
 {
 	for (int i = 0; i < unit->n_slices; i++) {
@@ -59,6 +61,7 @@ static void count_fp8(const struct plan *plan, const struct model *model, struct
 		if (parameter->n_dims == 2 && fp8_converts(plan, model, parameter->module))
 			unit->fp8_elements += unit->slices[i].padded_elements;
 	}
+	unit->fp8_elements -= unit->fp8_elements % unit_shard_ranks(unit, plan);
 }
 
 void units_count_fp8(const struct plan *plan, const struct model *model, struct unit *units, int n)

@@ -176,6 +176,29 @@ static void test_fp8_leaves_biases(void **state)
 	arena_finish(&arena);
 }
 
+/* Over 24 ranks a flat bucket's fp8 weights are no whole number of bytes a rank: what is left over,
+ * less than a byte a rank and bucket, goes in bf16. */
+static void test_fp8_divides(void **state)
+{
+	const int64_t H = 4096, F = 11008, L = 32, weights = L * (4 * H * H + 3 * H * F);
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "3xdgx-h100");
+	int64_t gathered[2], units = 0;
+	(void)state;
+	for (int on = 0; on < 2; on++) {
+		struct plan plan = toy_plan(&arena, model, topology, "runtime=megatron",
+			"strategy=ZERO_1", "fp8=delayed",
+			on ? "fp8_param_gather=on" : "fp8_param_gather=off", NULL);
+		const struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+		gathered[on] = moved_by(schedule, OP_ALL_GATHER);
+		units = schedule->programs->n_units;
+	}
+	assert_true(gathered[0] - gathered[1] <= weights);
+	assert_true(gathered[0] - gathered[1] > weights - 24 * units);
+	arena_finish(&arena);
+}
+
 /* torchao's: FSDP2 gathers bytes and has bytes of a block; the shards, of 16 ranks, are cast by
  * three kernels of 8, 8 and 5 bytes an element, not one of 6. Forward and backward gather. */
 static void test_fp8_gathers(void **state)
@@ -348,6 +371,7 @@ int main(void)
 		cmocka_unit_test(test_fp8_of_blackwell),
 		cmocka_unit_test(test_fp8_parameters),
 		cmocka_unit_test(test_fp8_leaves_biases),
+		cmocka_unit_test(test_fp8_divides),
 		cmocka_unit_test(test_fp8_gathers),
 		cmocka_unit_test(test_gathers_in_fp8),
 		cmocka_unit_test(test_cut_loss),
