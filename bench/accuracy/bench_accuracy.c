@@ -29,8 +29,9 @@ static const struct {
 	{"steps_pipelines.csv", false, SET_PIPELINES}, {"steps_fp8.csv", true, SET_FP8},
 	{"megatron_steps.csv", true, SET_AXES}, {"internevo_steps.csv", true, SET_AXES},
 	{"torchtitan_axes.csv", true, SET_AXES}, {"bridge_axes.csv", true, SET_AXES},
-	{"megatron_steps_later.csv", true, SET_AXES}, {"vtrain_steps.csv", false, SET_ORDER},
-	{"megatron.csv", false, SET_MEMORY}, {"megatron_later.csv", true, SET_MEMORY}};
+	{"megatron_steps_later.csv", true, SET_AXES}, {"mlperf_steps.csv", true, SET_AXES},
+	{"vtrain_steps.csv", false, SET_ORDER}, {"megatron.csv", false, SET_MEMORY},
+	{"megatron_later.csv", true, SET_MEMORY}};
 
 static void check(bool ok, const struct error *error)
 {
