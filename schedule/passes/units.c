@@ -16,12 +16,26 @@ static bool has_both_ends(const struct step *step)
 	       pipeline_stage(&step->pipeline, step->class, 0) == 0;
 }
 
+/* Returns for each parameter which of the rank's stages it belongs to. */
+static const int *chunks_of_parameters(const struct step *step)
+{
+	const struct model *model = step->model;
+	int *chunks = ARENA_ARRAY(step->arena, int, model->n_parameters), end = 0;
+	for (int p = 0; p < model->n_parameters; p++) {
+		int layer = model->modules[model->parameters[p].module].layer;
+		chunks[p] = layer >= 0 ? step->chunks[layer] : end;
+		end = layer >= 0 ? step->pipeline.chunks - 1 : end;
+	}
+	return chunks;
+}
+
 static int build(struct step *step)
 {
 	struct plan plan = *step->plan;
 	plan.wrap.head = plan.wrap.head || has_both_ends(step);
+	const int *chunks = step->pipeline.chunks > 1 ? chunks_of_parameters(step) : NULL;
 	return step->method.reduces == REDUCES_BUCKETS
-		       ? buckets_build(step->plan, step->model, step->arena, &step->units)
+		       ? buckets_build(step->plan, step->model, chunks, step->arena, &step->units)
 		       : units_build(&plan, step->model, step->arena, &step->units);
 }
 

@@ -176,6 +176,21 @@ static void gather_next(struct step *step, struct chain *chain, const struct act
 		action_add(step, action_at(at, ACTION_GATHER_BUCKET, chain->next--));
 }
 
+/* Of interleaved stages, those of the rank's first two are gathered at the start of the step, and
+ * those of each further one when the first rank begins with the stage before it (schedules.py,
+ * param_sync_func; --no-align-param-gather is not modelled). No gather waits for a message. */
+static void gather_chunks(struct step *step, struct chain *chain, const struct action *at, int pass)
+{
+	int group = step->pipeline.group > 0 ? step->pipeline.group : step->pipeline.ranks;
+
+	for (; chain->next >= chain->first; chain->next--) {
+		int before = step->ranges[step->bucket_done[chain->next]].chunk - 1;
+		if (before > 0 && pass + step->class < before * group)
+			return;
+		action_add(step, action_at(at, ACTION_GATHER_BUCKET, chain->next));
+	}
+}
+
 /* Gathers each bucket when compute begins with the one before it, and the first two at the start of
  * the step. Buckets are numbered in the order in which backward fills them. */
 void pass_gather_by_bucket(struct step *step)
@@ -184,9 +199,14 @@ void pass_gather_by_bucket(struct step *step)
 		return;
 	struct chain rest = chain_of(step, false), experts = chain_of(step, true);
 	struct action_list old = actions_begin(step);
-	for (int i = 0; i < old.n; i++) {
+	for (int i = 0, passes = 0; i < old.n; i++) {
 		const struct action *at = &old.items[i];
-		if (at->kind == ACTION_FORWARD && at->micro_batch == 0) {
+		if (step->pipeline.chunks > 1) {
+			if (at->kind == ACTION_PASS_BEGINS && !(at->flags & IN_BACKWARD)) {
+				gather_chunks(step, &rest, at, passes);
+				gather_chunks(step, &experts, at, passes++);
+			}
+		} else if (at->kind == ACTION_FORWARD && at->micro_batch == 0) {
 			gather_next(step, &rest, at);
 			gather_next(step, &experts, at);
 		}

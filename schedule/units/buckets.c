@@ -20,13 +20,13 @@ static bool has_embedding(const struct model *model)
 	return false;
 }
 
-/* A bucket of Megatron-LM closes when it has so many elements. All is one bucket where nothing is
- * reduced before backward ends, and also behind the first stage of a pipeline, because others wait
- * for the reductions there. */
-static int64_t filled_elements(const struct plan *plan, const struct model *model)
+/* A bucket of Megatron-LM closes when it has so many elements. All of a stage is one bucket where
+ * nothing is reduced before backward ends, and also behind the first stage of a pipeline, because
+ * others wait for the reductions there (distributed_data_parallel.py, disable_bucketing). */
+static int64_t filled_elements(const struct plan *plan, const struct model *model, int chunk)
 {
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
-	if (plan->overlap == OVERLAP_NONE || !has_embedding(model))
+	if (plan->overlap == OVERLAP_NONE || chunk > 0 || !has_embedding(model))
 		return INT64_MAX;
 	return max_i64(
 		zero->filled_elements, zero->filled_elements_a_rank * plan_reduce_ranks(plan));
@@ -39,22 +39,6 @@ static int trained_before(const struct model *model, int p)
 		p--;
 	while (p >= 0 && !model->parameters[p].trainable);
 	return p;
-}
-
-/* Does the bucket close before parameter p, the next one in backward's order? p is -1 behind the
- * last one. */
-static bool closes(
-	const struct plan *plan, const struct model *model, int bucket, int p, int64_t elements)
-{
-	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
-	if (p < 0)
-		return true;
-	if (zero != NULL && zero->filled_elements > 0)
-		return elements >= filled_elements(plan, model);
-	if (zero == NULL || plan->strategy == STRATEGY_NO_SHARD)
-		return elements >= bucket_limit(plan, bucket);
-	return zero->bucket_elements > 0 &&
-	       elements + model->parameters[p].elements > zero->bucket_elements;
 }
 
 static void begin_unit(
@@ -96,11 +80,34 @@ static int before(const struct plan *plan, const struct model *model, int p, boo
 struct building {
 	const struct plan *plan;
 	const struct model *model;
+	const int *chunks; /* per parameter, or NULL: which of the rank's stages it belongs to */
 	struct arena *arena;
 	struct unit *units;
 	struct unit_slice *slices;
 	int n, used;
 };
+
+static int chunk_of(const struct building *b, int p)
+{
+	return b->chunks != NULL ? b->chunks[p] : 0;
+}
+
+/* Does the bucket close behind parameter `last`, before p, the next one in backward's order? p is
+ * -1 behind the last one of all. */
+static bool closes(const struct building *b, int bucket, int last, int p, int64_t elements)
+{
+	const struct zero_rules *zero = runtime_of(b->plan->runtime)->zero;
+	if (p < 0)
+		return true;
+	if (zero != NULL && zero->filled_elements > 0) {
+		bool ends = b->plan->overlap != OVERLAP_NONE && chunk_of(b, last) != chunk_of(b, p);
+		return ends || elements >= filled_elements(b->plan, b->model, chunk_of(b, p));
+	}
+	if (zero == NULL || b->plan->strategy == STRATEGY_NO_SHARD)
+		return elements >= bucket_limit(b->plan, bucket);
+	return zero->bucket_elements > 0 &&
+	       elements + b->model->parameters[p].elements > zero->bucket_elements;
+}
 
 static void add_buckets(struct building *b, bool of_experts)
 {
@@ -113,18 +120,19 @@ static void add_buckets(struct building *b, bool of_experts)
 		bucket->of_experts = of_experts;
 		unit_add_slice(bucket, b->model, p);
 		b->used++;
+		int last = p;
 		p = before(b->plan, b->model, p, of_experts);
-		if (!closes(b->plan, b->model, b->n - first, p, bucket->parameters))
+		if (!closes(b, b->n - first, last, p, bucket->parameters))
 			continue;
 		unit_lay_out_flat(bucket, b->model, 1, unit_shard_ranks(bucket, b->plan));
 		b->n++;
 	}
 }
 
-int buckets_build(const struct plan *plan, const struct model *model, struct arena *arena,
-	struct unit **units)
+int buckets_build(const struct plan *plan, const struct model *model, const int *chunks,
+	struct arena *arena, struct unit **units)
 {
-	struct building b = {.plan = plan, .model = model, .arena = arena};
+	struct building b = {.plan = plan, .model = model, .chunks = chunks, .arena = arena};
 	b.slices = ARENA_ARRAY(arena, struct unit_slice, model->n_parameters);
 	*units = b.units = ARENA_ARRAY(arena, struct unit, model->n_parameters + 1);
 	add_buckets(&b, false);

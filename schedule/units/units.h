@@ -84,8 +84,10 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 void units_choose(const struct plan *plan, struct unit *units, int n);
 
 /* DDP's buckets (docs/runtimes.md): trained parameters in reverse order, closed when 25 MiB (first:
- * 1 MiB) are reached. The frozen ones are one more unit, the last. */
-int buckets_build(const struct plan *plan, const struct model *model, struct arena *arena,
-	struct unit **units);
+ * 1 MiB) are reached. The frozen ones are one more unit, the last. `chunks` says for each
+ * parameter which of the rank's stages it belongs to, which Megatron-LM wraps apart; NULL: there is
+ * one. */
+int buckets_build(const struct plan *plan, const struct model *model, const int *chunks,
+	struct arena *arena, struct unit **units);
 
 #endif

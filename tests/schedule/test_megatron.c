@@ -194,6 +194,37 @@ static void test_moments_of_stages(void **state)
 	}
 }
 
+/* Megatron-LM wraps each of a rank's interleaved stages apart: the first of all has buckets of 40
+ * million elements, any other one bucket. Those of the first two are gathered before the first
+ * message is received, the third's behind one forward of the second rank. */
+static void test_interleaved_buckets(void **state)
+{
+	static const char words[] = "runtime=megatron strategy=ZERO_1 pipeline=2 grad_accum=4 "
+				    "pipeline_schedule=interleaved virtual_stages=4";
+	struct arena arena = {0};
+	const struct schedule *s = build_words(&arena, "llama-2-7b", "2xdgx-a100-80gb", words);
+	(void)state;
+	for (int class = 0; class < 2; class ++) {
+		const struct program *p = &s->programs[class];
+		int whole = 0, early = 0, gathers = 0;
+		for (int u = 0; u < p->n_units; u++)
+			whole += p->units[u].parameters > 4 * 200000000;
+		assert_int_equal(whole, class == 0 ? 3 : 4);
+		if (class == 1)
+			assert_int_equal(p->n_units, 4);
+		else
+			assert_true(p->n_units > 3 + 10);
+		for (int i = 0; i < p->n_ops; i++) {
+			gathers += p->ops[i].kind == OP_ALL_GATHER;
+			early += p->ops[i].kind == OP_ALL_GATHER && i < first_of(p, OP_FORWARD);
+		}
+		assert_int_equal(gathers, p->n_units);
+		assert_int_equal(early, p->n_units - 2);
+		assert_true(class == 0 || first_of(p, OP_ALL_GATHER) < first_of(p, OP_RECV));
+	}
+	arena_finish(&arena);
+}
+
 /* Several instances of the optimizer: each slice is summed over those that have it. */
 static void test_instances(void **state)
 {
@@ -422,6 +453,7 @@ int main(void)
 		cmocka_unit_test(test_buckets),
 		cmocka_unit_test(test_moments),
 		cmocka_unit_test(test_moments_of_stages),
+		cmocka_unit_test(test_interleaved_buckets),
 		cmocka_unit_test(test_instances),
 		cmocka_unit_test(test_one_replica),
 		cmocka_unit_test(test_beside),

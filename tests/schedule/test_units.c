@@ -346,7 +346,7 @@ static void test_buckets(void **state)
 	for (int half = 0; half < 2; half++) {
 		int64_t total = 0;
 		plan.master_dtype = half ? DTYPE_BF16 : DTYPE_FP32;
-		int n = buckets_build(&plan, model, &arena, &units), attention = 0, mlp = 0,
+		int n = buckets_build(&plan, model, NULL, &arena, &units), attention = 0, mlp = 0,
 		    vocab = 0;
 		assert_int_equal(n, 226);
 		for (int i = 0; i < COUNT_OF(first); i++)
@@ -375,7 +375,7 @@ static void test_bucket_limits(void **state)
 	struct unit *units;
 	struct model *model = equal_model(&arena, 60); /* 122 matrices of exactly 1 MiB */
 	struct plan plan = plan_for(&arena, model, 1, "pytorch-ddp");
-	int n = buckets_build(&plan, model, &arena, &units);
+	int n = buckets_build(&plan, model, NULL, &arena, &units);
 	assert_int_equal(n, 1 + 5);
 	assert_int_equal(units[0].n_slices, 1);
 	for (int u = 1; u < 5; u++)
