@@ -40,6 +40,12 @@ static const char *cuts_sequence(struct exporting *exporting)
 
 /* A recipe may have no `comm_overlap` whose switch could be off. */
 #define TP_OVERLAP "comm_overlap.tp_comm_overlap"
+#define GRAPHS     MODEL("cuda_graph_impl")
+
+static const char *captures(struct exporting *exporting)
+{
+	return exporting->plan->graph_passes ? "full_iteration" : NULL;
+}
 
 static const char *exchanges_beside(struct exporting *exporting)
 {
@@ -189,6 +195,7 @@ static const struct config_key keys[] = {
 	{"optimizer.optimizer", KEY_WORD, KNOB_OPTIMIZER, "adam>adamw-fused sgd"},
 	{"optimizer.clip_grad", KEY_NUMBER, KNOB_CLIP, NULL, EVEN_IF_LEFT},
 	{"optimizer.use_distributed_optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
+	{GRAPHS, KEY_READ, KNOB_GRAPH_PASSES, NULL, 0, captures},
 	{TP_OVERLAP, KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
 	{DDP("use_distributed_optimizer"), KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
 	{DDP("num_distributed_optimizer_instances"), KEY_READ, KNOB_SHARD_GROUP, NULL, 0,
@@ -404,6 +411,8 @@ static bool finish_sequence(struct importing *importing, struct error *error)
 
 static bool finish(struct importing *importing, struct error *error)
 {
+	if (import_is(importing, GRAPHS, "full_iteration"))
+		import_set(importing, KNOB_GRAPH_PASSES, "on", GRAPHS);
 	if (!finish_shape(importing, error) || !finish_ranks(importing, error) ||
 		!finish_dtypes(importing, error) || !finish_fp8(importing, error) ||
 		!finish_optimizer(importing, error) || !finish_loss(importing, error) ||

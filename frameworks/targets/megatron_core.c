@@ -89,6 +89,11 @@ static const char *exchanges_beside(struct exporting *exporting)
 	return if_true(exporting->plan->async_tensor);
 }
 
+static const char *captures(struct exporting *exporting)
+{
+	return exporting->plan->graph_passes ? "full_iteration" : NULL;
+}
+
 /* --cp-comm-type; p2p is the framework's default. */
 static const char *const context_methods[] = {
 	[CONTEXT_ALL_GATHER] = "all_gather", [CONTEXT_RING] = "p2p", [CONTEXT_ALL_TO_ALL] = "a2a"};
@@ -202,6 +207,7 @@ static const struct config_key core_keys[] = {
 	{"tensor-model-parallel-size", KEY_COUNT, KNOB_TENSOR},
 	{"sequence-parallel", KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},
 	{"tp-comm-overlap", KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
+	{"cuda-graph-impl", KEY_READ, KNOB_GRAPH_PASSES, NULL, 0, captures},
 	{"pipeline-model-parallel-size", KEY_COUNT, KNOB_PIPELINE},
 	{"num-virtual-stages-per-pipeline-rank", KEY_READ, KNOB_VIRTUAL_STAGES, NULL, 0,
 		megatron_virtual_stages},
@@ -539,6 +545,8 @@ static bool finish_core(struct importing *importing, struct error *error)
 									    : NULL);
 	if (tensor > 1 && import_find(importing, "tp-comm-overlap") != NULL)
 		import_set(importing, KNOB_ASYNC_TENSOR, "on", "tp-comm-overlap");
+	if (import_is(importing, "cuda-graph-impl", "full_iteration"))
+		import_set(importing, KNOB_GRAPH_PASSES, "on", "cuda-graph-impl");
 	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off", NULL);
 	finish_overlap(importing);
 	finish_loss(importing);

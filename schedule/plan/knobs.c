@@ -15,6 +15,11 @@
 #define DECODED(member, flags, names, decoded)                                                     \
 	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
 
+/* A switch of some runtimes that only a plan says: nothing searches, varies or compares it. */
+#define SAID_ONLY(member, kind, of)                                                                \
+	OMITTED(member), .group = KNOB_GROUP_##kind, .roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,   \
+			 .runtimes = (of), .metavar = on_off
+
 #define ON_PYTORCH ((BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN))
 /* These are the runtimes with tensor ranks and with pipelines. */
 #define DIVIDED                                                                                    \
@@ -459,12 +464,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_KEEP_GATHERED] =
 		{
-			OMITTED(keep_gathered),
-			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
-			.runtimes = BIT(RUNTIME_NANOTRON),
+			SAID_ONLY(keep_gathered, AXES, BIT(RUNTIME_NANOTRON)),
 			.refusal = "its tensor parallelism decides; use off",
-			.metavar = on_off,
 			.help = "nanotron: gathered inputs stay (tp_recompute_allgather: false)",
 		},
 	[KNOB_CONTEXT_METHOD] =
@@ -502,12 +503,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_SCATTER_GATHER] =
 		{
-			OMITTED(scatter_gather),
-			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
-			.runtimes = BIT(RUNTIME_MEGATRON),
+			SAID_ONLY(scatter_gather, AXES, BIT(RUNTIME_MEGATRON)),
 			.refusal = "its stages send one another whole messages; use off",
-			.metavar = on_off,
 			.help = "Megatron-LM until 2023: tensor ranks send parts of messages",
 		},
 	[KNOB_ASYNC_TENSOR] =
@@ -525,12 +522,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_SERIAL_TENSOR] =
 		{
-			OMITTED(serial_tensor),
-			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
-			.runtimes = BIT(RUNTIME_MEGATRON) | BIT(RUNTIME_NANOTRON),
+			SAID_ONLY(
+				serial_tensor, AXES, BIT(RUNTIME_MEGATRON) | BIT(RUNTIME_NANOTRON)),
 			.refusal = "its tensor parallelism decides; use off",
-			.metavar = on_off,
 			.help = "megatron, nanotron: backward's products wait for exchanges",
 		},
 	[KNOB_FP8_PARAM_GATHER] =
@@ -544,6 +538,12 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.metavar = on_off,
 			.help = "with --fp8: the weights of these layers are gathered in fp8 "
 				"(megatron: and kept so)",
+		},
+	[KNOB_GRAPH_PASSES] =
+		{
+			SAID_ONLY(graph_passes, COMPUTE, BIT(RUNTIME_MEGATRON)),
+			.refusal = "its kernels are launched one by one; use off",
+			.help = "megatron: forward and backward passes are one CUDA graph",
 		},
 	[KNOB_TENSOR] =
 		{

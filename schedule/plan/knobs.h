@@ -109,6 +109,7 @@ struct plan {
 	double capacity_factor; /* or of every expert: more are dropped, fewer are padded; else 0 */
 	bool async_tensor;   /* tensor ranks exchange beside the products next to it, in chunks */
 	bool serial_tensor;  /* and in backward not even beside dX and dW */
+	bool graph_passes;   /* forward and backward passes are one CUDA graph */
 	bool scatter_gather; /* each tensor rank sends its part of a stage's output */
 	double clip;         /* gradient norm; 0 = no clipping */
 	double loader_rate;  /* tokens/s of a rank's data loader; 0 = it is never waited for */
@@ -165,6 +166,7 @@ enum knob_id {
 	KNOB_ASYNC_TENSOR,
 	KNOB_SERIAL_TENSOR,
 	KNOB_FP8_PARAM_GATHER,
+	KNOB_GRAPH_PASSES,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

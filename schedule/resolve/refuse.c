@@ -507,6 +507,21 @@ static bool check_async_tensor(
 	       error_set(error, EXIT_CODE_USAGE, "--async-tensor on: %s", why);
 }
 
+/* What is captured may not wait for the device (full_cuda_graph.py). */
+static bool check_graph_passes(
+	const struct plan *plan, const struct model *model, struct error *error)
+{
+	bool waits = plan->mesh.pipeline > 1 &&
+		     (runtime_of(plan->runtime)->waits_for_messages >> plan->pipeline_schedule & 1);
+	bool counts = model->architecture.experts > 0 && plan->capacity_factor <= 0;
+	const char *why = waits    ? "stages wait for messages; use --pipeline-schedule interleaved"
+			  : counts ? "the host reads how many rows experts get; use off, or give "
+				     "--capacity-factor"
+				   : NULL;
+	return !plan->graph_passes || why == NULL ||
+	       error_set(error, EXIT_CODE_USAGE, "--graph-passes on: %s", why);
+}
+
 bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
 	struct error *error)
 {
@@ -515,8 +530,8 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	       check_attention(plan, &topology->device, error) && check_bias(plan, model, error) &&
 	       check_wrap(plan, model, error) && check_knobs(plan, error) &&
 	       check_async_tensor(plan, topology, error) &&
-	       check_fp8(plan, model, topology, error) && check_offload(plan, topology, error) &&
-	       check_activations(plan, topology, error) &&
+	       check_graph_passes(plan, model, error) && check_fp8(plan, model, topology, error) &&
+	       check_offload(plan, topology, error) && check_activations(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) &&
 	       check_trainable(plan, model, error) && plan_check_rows(plan, model, error);
 }

@@ -24,7 +24,7 @@ struct key {
 	int group, peer;
 	int rounds;
 	int first, end; /* relative to the block, so that blocks have equal keys */
-	bool in_block, on_host, adds, exchanges;
+	bool in_block, on_host, adds, exchanges, captured;
 	int64_t bytes;
 };
 
@@ -53,6 +53,12 @@ static int block_of(const struct model *model, int module)
 	return module;
 }
 
+/* The passes are one launch; the update is not in it (Megatron-LM's full_cuda_graph.py). */
+static bool is_captured(const struct costing *costing, const struct op *op)
+{
+	return costing->schedule->plan.graph_passes && op->micro_batch >= 0;
+}
+
 static struct key key_of(const struct costing *costing, const struct op *op)
 {
 	struct key key = {.kind = op->kind,
@@ -62,6 +68,7 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 		.on_host = op->stream == STREAM_HOST};
 
 	key.exchanges = op_exchanges(op);
+	key.captured = is_captured(costing, op);
 	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE && op->stream != STREAM_PEER)
 		return key;
 	key.rounds = op->rounds;
@@ -83,7 +90,7 @@ static bool keys_equal(const struct key *a, const struct key *b)
 	return a->kind == b->kind && a->bytes == b->bytes && a->first == b->first &&
 	       a->rounds == b->rounds && a->end == b->end && a->group == b->group &&
 	       a->peer == b->peer && a->in_block == b->in_block && a->on_host == b->on_host &&
-	       a->adds == b->adds && a->exchanges == b->exchanges;
+	       a->adds == b->adds && a->exchanges == b->exchanges && a->captured == b->captured;
 }
 
 double cost_host_factor(const struct topology *topology)
@@ -111,6 +118,8 @@ static void host_cost(
 	const struct runtime *runtime = costing->runtime;
 	const struct topology *topology = costing->schedule->topology;
 	double measured = topology->calibration.host_overhead, factor = cost_host_factor(topology);
+	if (is_captured(costing, op))
+		return;
 	if (measured > 0) {
 		cost->host = cost->host_before = factor * measured;
 		return;

@@ -326,6 +326,8 @@ static const struct foreign files[] = {
 	{"--micro-batch-size 2 --tensor-model-parallel-size 2 --sequence-parallel "
 	 "--tp-comm-overlap\n",
 		"megatron", "tensor=2 sequence-parallel=on async-tensor=on", NULL},
+	{"--micro-batch-size 2 --cuda-graph-impl full_iteration\n", "megatron",
+		"micro-batch=2 graph-passes=on", NULL},
 	{"torchrun --nproc_per_node 8 pretrain_gpt.py \\\n  --micro-batch-size 2\n", "megatron",
 		"gpus=8 micro-batch=2", NULL},
 	{"MBS=4\npython pretrain_gpt.py --micro-batch-size $MBS\n", "megatron", "micro-batch=4",

@@ -354,6 +354,34 @@ static void check_factors(struct case_ *c, const double *factors, double all)
 	assert_int_equal(seen, (1 << STEP_WORK_COUNT) - 1);
 }
 
+/* A graph of the passes is one launch; the update is issued as ever, and devices take as long. */
+static void test_graph_passes(void **state)
+{
+	struct case_ c[2];
+	struct cost *costs[2];
+
+	(void)state;
+	for (int on = 0; on < 2; on++) {
+		case_load(&c[on], "llama-2-7b", "2xdgx-h100");
+		case_plan(&c[on], on ? "runtime=megatron graph_passes=on grad_accum=2"
+				     : "runtime=megatron grad_accum=2");
+		costs[on] = ARENA_ARRAY(&c[on].arena, struct cost, c[on].schedule->programs->n_ops);
+		cost_operations(c[on].schedule, 0, costs[on]);
+	}
+	const struct program *program = c[1].schedule->programs;
+	double batch = cost_batch(&c[1].plan, c[1].topology);
+	assert_int_equal(program->n_ops, c[0].schedule->programs->n_ops);
+	for (int i = 0; i < program->n_ops; i++) {
+		bool of_step = program->ops[i].micro_batch < 0;
+		assert_true(costs[1][i].device == costs[0][i].device);
+		assert_true(costs[0][i].host > 0);
+		assert_true(of_step ? costs[1][i].host == costs[0][i].host
+				    : costs[1][i].host == 0 || costs[1][i].host == batch);
+	}
+	for (int on = 0; on < 2; on++)
+		case_finish(&c[on]);
+}
+
 /* What was measured of real steps multiplies the work that it is named after, where it was
  * measured. */
 static void test_steps_that_were_measured(void **state)
@@ -598,6 +626,7 @@ int main(void)
 		cmocka_unit_test(test_choices_have_the_right_sign),
 		cmocka_unit_test(test_eager_scores),
 		cmocka_unit_test(test_rates_of_a_core),
+		cmocka_unit_test(test_graph_passes),
 		cmocka_unit_test(test_steps_that_were_measured),
 		cmocka_unit_test(test_where_steps_do_not_count),
 		cmocka_unit_test(test_gradients_are_added),
