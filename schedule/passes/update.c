@@ -185,9 +185,12 @@ static void gather_chunks(struct step *step, struct chain *chain, const struct a
 
 	for (; chain->next >= chain->first; chain->next--) {
 		int before = step->ranges[step->bucket_done[chain->next]].chunk - 1;
-		if (before > 0 && pass + step->class < before * group)
+		bool begins = pass + step->class >= before * group || at->chunk >= before;
+		if (before > 0 && !begins)
 			return;
-		action_add(step, action_at(at, ACTION_GATHER_BUCKET, chain->next));
+		struct action gather = action_at(at, ACTION_GATHER_BUCKET, chain->next);
+		gather.micro_batch = 0; /* whichever begins here: no other brings one */
+		action_add(step, gather);
 	}
 }
 

@@ -194,6 +194,20 @@ static void test_moments_of_stages(void **state)
 	}
 }
 
+static void check_all_gathered(const char *words)
+{
+	struct arena arena = {0};
+	const struct schedule *s = build_words(&arena, "llama-2-7b", "2xdgx-a100-80gb", words);
+	for (int rank = 0; rank < s->n_classes; rank++) {
+		const struct program *p = &s->programs[rank];
+		int gathers = 0;
+		for (int i = 0; i < p->n_ops; i++)
+			gathers += p->ops[i].kind == OP_ALL_GATHER;
+		assert_int_equal(gathers, p->n_units);
+	}
+	arena_finish(&arena);
+}
+
 /* Megatron-LM wraps each of a rank's interleaved stages apart: the first of all has buckets of 40
  * million elements, any other one bucket. Those of the first two are gathered before the first
  * message is received, the third's behind one forward of the second rank. */
@@ -204,24 +218,28 @@ static void test_interleaved_buckets(void **state)
 	struct arena arena = {0};
 	const struct schedule *s = build_words(&arena, "llama-2-7b", "2xdgx-a100-80gb", words);
 	(void)state;
-	for (int class = 0; class < 2; class ++) {
-		const struct program *p = &s->programs[class];
+	for (int rank = 0; rank < 2; rank++) {
+		const struct program *p = &s->programs[rank];
 		int whole = 0, early = 0, gathers = 0;
 		for (int u = 0; u < p->n_units; u++)
 			whole += p->units[u].parameters > 4 * 200000000;
-		assert_int_equal(whole, class == 0 ? 3 : 4);
-		if (class == 1)
+		assert_int_equal(whole, rank == 0 ? 3 : 4);
+		if (rank == 1)
 			assert_int_equal(p->n_units, 4);
 		else
 			assert_true(p->n_units > 3 + 10);
 		for (int i = 0; i < p->n_ops; i++) {
 			gathers += p->ops[i].kind == OP_ALL_GATHER;
+			assert_true(p->ops[i].kind != OP_ALL_GATHER || p->ops[i].micro_batch == 0);
 			early += p->ops[i].kind == OP_ALL_GATHER && i < first_of(p, OP_FORWARD);
 		}
 		assert_int_equal(gathers, p->n_units);
 		assert_int_equal(early, p->n_units - 2);
-		assert_true(class == 0 || first_of(p, OP_ALL_GATHER) < first_of(p, OP_RECV));
+		assert_true(rank == 0 || first_of(p, OP_ALL_GATHER) < first_of(p, OP_RECV));
 	}
+	/* Nor is one left out where there are fewer micro-batches than ranks. */
+	check_all_gathered("runtime=megatron strategy=ZERO_1 pipeline=4 grad_accum=1 "
+			   "pipeline_schedule=interleaved virtual_stages=4");
 	arena_finish(&arena);
 }
 
