@@ -101,9 +101,13 @@ static bool experts_are_gathered(const struct subject *subject, struct text *sen
 {
 	const struct architecture *a = subject->architecture;
 	const struct prediction *p = subject->prediction;
-	bool searched = subject->topology->nodes > 1 &&
-			!question_gives(subject->question, KNOB_EXPERT); /* and lost */
-	if (a->experts == 0 || searched ||
+	bool searched =
+		(subject->topology->nodes > 1 || subject->topology->device.kind == DEVICE_GPU) &&
+		!question_gives(subject->question, KNOB_EXPERT); /* and lost */
+	/* Frozen experts cannot be cut, and not every runtime cuts any. */
+	bool offered = trainable_is_all(&subject->plan->trainable) &&
+		       (knob_table[KNOB_EXPERT].runtimes >> subject->plan->runtime & 1) != 0;
+	if (a->experts == 0 || searched || !offered ||
 		p->time.exposed_communication < FEW_EXPOSED * p->step_time ||
 		subject->plan->strategy == STRATEGY_NO_SHARD || subject->plan->mesh.shard == 1 ||
 		subject->plan->mesh.expert > 1)

@@ -72,6 +72,26 @@ bool space_divide(const struct question *question, struct question *other)
 		       question_is_open(question, KNOB_CONTEXT));
 }
 
+/* Does it take longer to all-reduce gradients between nodes than to compute the step at the
+ * device's peak? Stages send activations alone over that network, which takes a fraction of it.
+ * Where the batch is open, it is taken to have some sequences a device. */
+static bool network_is_slow(const struct filling *f)
+{
+	enum { SEQUENCES = 8, GRADIENT_BYTES = 4 };
+	const struct topology *topology = f->question->topology;
+	const struct model *model = f->question->model;
+	double devices = (double)topology_devices(topology), nodes = (double)topology->nodes;
+	double sequences = question_gives(f->question, KNOB_GLOBAL_BATCH)
+				   ? (double)f->question->asked.global_batch / devices
+				   : SEQUENCES;
+	double flops = model_flops_per_token(model, f->plan->seq_len) * sequences *
+		       (double)f->plan->seq_len;
+	double bytes = 2 * (nodes - 1) / nodes * GRADIENT_BYTES * (double)model->trained_count;
+	return topology->nodes > 1 && flops * bytes > 0 &&
+	       bytes / topology_node_bandwidth(topology) >
+		       flops / device_peak_flops(&topology->device, f->plan->param_dtype);
+}
+
 /* Are pipeline stages worth a search? Gathers of parameters that are sharded over several nodes
  * have a price that stages do not pay, so a model that exceeds NODES nodes is cut into stages. The
  * parameters of a stage stay whole between micro-batches (torchtitan's default). With experts, of
@@ -85,7 +105,8 @@ static bool asks_for_stages(const struct filling *f)
 	if (f->plan->strategy != STRATEGY_SHARD_GRAD_OP ||
 		f->question->topology->device.kind != DEVICE_GPU)
 		return keeps_whole(f);
-	return experts ? !exceeds_nodes(f->question, part) : exceeds_nodes(f->question, NODES);
+	return network_is_slow(f) ||
+	       (experts ? !exceeds_nodes(f->question, part) : exceeds_nodes(f->question, NODES));
 }
 
 /* Context ranks, if the runtime has them: powers of two, up to the number that gives every rank a

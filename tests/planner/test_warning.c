@@ -12,7 +12,7 @@ static const char mixtral[] =
 struct asking {
 	const char *model; /* "mixtral": of above */
 	const char *topology;
-	const char *knobs[8]; /* name, value, ... */
+	const char *knobs[10]; /* name, value, ... */
 	bool thresholds;
 };
 
@@ -28,6 +28,11 @@ static struct answer answer_to(const struct asking *asking, struct arena *arena)
 	question.model = model;
 	for (int i = 0; i < COUNT_OF(asking->knobs) && asking->knobs[i] != NULL; i += 2)
 		set_choice(&question, arena, asking->knobs[i], asking->knobs[i + 1]);
+	if (question_gives(&question, KNOB_TRAINABLE)) {
+		if (!model_train(arena, model, &question.asked.trainable, &model, &error))
+			fail_msg("%s", error.message);
+		question.model = model;
+	}
 	question.thresholds = asking->thresholds;
 	question.simplicity = 0.01;
 	return ask(&question, arena);
@@ -72,6 +77,14 @@ static const struct {
 			{"seq_len", "1024", "expert", "1", "micro_batch", "1"}},
 		{"gpt-oss-120b", "4xdgx-h200",
 			{"seq_len", "4096", "tensor", "4", "strategy", "FULL_SHARD"}}},
+	/* Frozen experts cannot be cut over ranks. */
+	{"experts-gathered", "128 experts are gathered for 4 a token",
+		{"gpt-oss-120b", "8xp4de.24xlarge",
+			{"expert", "1", "strategy", "FULL_SHARD", "micro_batch", "1", "seq_len",
+				"4096"}},
+		{"gpt-oss-120b", "8xp4de.24xlarge",
+			{"expert", "1", "trainable", "lora:16", "strategy", "FULL_SHARD",
+				"micro_batch", "1", "seq_len", "4096"}}},
 	{"tcp-at-full-rate", "95 %", {"gpt2-124m", "2xa3-megagpu-8g", {"seq_len", "1024"}},
 		{"gpt2-124m", "a3-megagpu-8g", {"seq_len", "1024"}}},
 	{"machine-not-measured", "RTX-4090-24GB", {"gpt2-124m", "rtx4090-8x", {"seq_len", "1024"}},
