@@ -217,6 +217,12 @@ static bool unknown(struct arena *arena, const char *name, const char *word, str
 {
 	if (suggest_meant(arena, name, word, error))
 		return false;
+	if (strpbrk(name, ",+") != NULL)
+		return error_set(error, EXIT_CODE_INPUT,
+			"topology \"%.100s\": all nodes are of one kind here, expected one name; "
+			"plan for the slower kind, as many of it as there are nodes "
+			"(2xdgx-a100-80gb)",
+			name);
 	return error_set(error, EXIT_CODE_INPUT,
 		"topology \"%.100s\": unknown name, "
 		"expected one of the catalogue, NxNODE (2xdgx-h100), local or a file%s",
@@ -263,6 +269,12 @@ bool topology_load_name(
 	loaded->nodes = nodes;
 	if (nodes > 1)
 		loaded->name = arena_printf(arena, "%lldx%s", (long long)nodes, file->name);
+	if (nodes > 1 && loaded->network.kind == NETWORK_NONE)
+		return error_set(error, EXIT_CODE_INPUT,
+			"topology \"%.100s\": the catalogue has no network for %s; type "
+			"`shardplan topologies import --like %s --nodes %lld "
+			"--network ethernet:1x100Gbit/s -o my.yaml`, and give my.yaml",
+			name, file->name, file->name, (long long)nodes);
 	if (!topology_check(loaded, NULL, error))
 		return false;
 	*topology = loaded;

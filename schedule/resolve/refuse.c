@@ -448,12 +448,25 @@ static bool check_mesh(
 	return true;
 }
 
+/* ": 4194304 tokens are 1024 of 4096", where that is a batch that is trained with. */
+static const char *tokens_in_sequences(const struct plan *plan, char text[80])
+{
+	enum { PUBLISHED_MOST = 1 << 28 }; /* tokens in a step, and some room */
+	text[0] = '\0';
+	if (plan->global_batch <= PUBLISHED_MOST && plan->global_batch >= plan->seq_len)
+		snprintf(text, 80, ": %lld tokens are %lld of %lld", (long long)plan->global_batch,
+			(long long)ceil_div(plan->global_batch, plan->seq_len),
+			(long long)plan->seq_len);
+	return text;
+}
+
 /* Refuses sizes that would overflow further on: the logits and the loss take up to 16 bytes an
  * element. */
 static bool check_batch(const struct plan *plan, const struct model *model, struct error *error)
 {
 	const int64_t most = (INT64_C(1) << 50) / (16 * model->architecture.vocab);
 	int64_t product, tokens;
+	char meant[80];
 	if (plan->seq_len > model->architecture.context)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--seq-len %lld: %s has a context of %lld tokens", (long long)plan->seq_len,
@@ -473,8 +486,9 @@ static bool check_batch(const struct plan *plan, const struct model *model, stru
 	if (plan->grad_accum > PLAN_MAX_GRAD_ACCUM)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--grad-accum %lld: expected at most %d micro-batches in a step; "
-			"use a larger --micro-batch; --global-batch counts sequences, not tokens",
-			(long long)plan->grad_accum, PLAN_MAX_GRAD_ACCUM);
+			"use a larger --micro-batch; --global-batch counts sequences, not tokens%s",
+			(long long)plan->grad_accum, PLAN_MAX_GRAD_ACCUM,
+			tokens_in_sequences(plan, meant));
 	if (!checked_mul(plan->micro_batch, plan->grad_accum, &product) ||
 		!checked_mul(product, plan_data_parallel(plan), &product) ||
 		product != plan->global_batch)

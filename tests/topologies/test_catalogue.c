@@ -280,8 +280,14 @@ static void refused_names(void **state)
 			  "nd96isr-mi300x-v5"},
 		{"b300", "topology \"b300\": b300 is a device, expected a node of several; type "
 			 "dgx-b300"},
-		{"2xrtx4090-8x", "topology \"2xrtx4090-8x\": network.kind: 2 nodes need a network, "
-				 "expected a kind, nics_per_node and nic_bandwidth, got none"},
+		{"2xrtx4090-8x", "topology \"2xrtx4090-8x\": the catalogue has no network for "
+				 "rtx4090-8x; type `shardplan topologies import --like rtx4090-8x "
+				 "--nodes 2 --network ethernet:1x100Gbit/s -o my.yaml`, and give "
+				 "my.yaml"},
+		{"dgx-h100,dgx-a100-80gb",
+			"topology \"dgx-h100,dgx-a100-80gb\": all nodes are of one kind here, "
+			"expected one name; plan for the slower kind, as many of it as there are "
+			"nodes (2xdgx-a100-80gb)"},
 	};
 	struct arena arena = {0};
 
