@@ -258,6 +258,18 @@ def test_damaged_checkpoints(box, binary, expect):
         expect(''.join(err for _, _, err in done).count(line) == 1, f'rank {rank}: who says it: {done}')
 
 
+def test_restarts(box, binary, expect):
+    """What a launcher repeats starts the run, continues it, and ends well when all is done; one rank speaks."""
+    plan_for_two(box, expect)
+    said = ('loop: no checkpoint yet: training from the beginning', 'resuming at step 1 from loop/step-00000001',
+            "loop/step-00000002 has done 2 of --steps 2 (counted from the first run's start): nothing to train")
+    for steps, line in zip((1, 2, 2), said):
+        words = ['--checkpoint', 'loop', '--resume', 'loop', '--steps', str(steps)]
+        done = finish(start_both(box, binary, words, words))
+        expect([code for code, _, _ in done] == [0, 0] and f'note: {line}\n' in done[0][2] and line not in done[1][2],
+               f'{steps} steps: {done}')
+
+
 def test_secret(box, binary, expect):
     """From the environment and from a file; a wrong one is refused before anything starts."""
     plan_for_two(box, expect)
@@ -318,7 +330,7 @@ def test_death(box, binary, expect):
 
 
 TESTS = test_bits, test_missing_peer, test_environment, test_death, test_differences, test_differences_over_mpi, \
-    test_damaged_checkpoints, test_secret
+    test_damaged_checkpoints, test_restarts, test_secret
 
 
 def all_at_once(binary, run, tests, expect):
