@@ -364,11 +364,14 @@ void defend_knobs(
 	static const char *const wrap[] = {"wrap", NULL};
 	static const char *const strategy[] = {"strategy", "shard_group", NULL};
 	static const char *const prefetch[] = {"prefetch", "forward_prefetch", NULL};
-	static const char *const *const knobs[] = {wrap, strategy, prefetch};
+	static const char *const recomputed[] = {"activation_checkpointing", NULL};
+	static const char *const axes[] = {"tensor", "pipeline", "context", "expert", NULL};
+	static const char *const *const knobs[] = {wrap, strategy, prefetch, recomputed, axes};
+	enum { SHOWN = 3 };
 	enum objective objective = defence->question->objective;
-	struct effect effects[3];
+	struct effect effects[COUNT_OF(knobs)];
 	struct text text = {0};
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < COUNT_OF(knobs); i++) {
 		struct effect effect = find_effect(knobs[i], chosen, variants, objective);
 		int j = i;
 		for (; j > 0 &&
@@ -380,7 +383,7 @@ void defend_knobs(
 	if (is_nothing(&effects[0]))
 		return;
 	text_add(&text, "What matters most, one change at a time: ");
-	for (int i = 0; i < 3 && !is_nothing(&effects[i]); i++) {
+	for (int i = 0; i < SHOWN && !is_nothing(&effects[i]); i++) {
 		text_add(&text, i == 0 ? "" : "; ");
 		add_effect(&text, &effects[i]);
 	}

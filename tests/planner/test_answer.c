@@ -124,6 +124,7 @@ static void test_every_other_has_a_reason(void **state)
 	assert_true(has_reason(&answer, "per step: "));
 	assert_true(has_reason(&answer, "The runner-up is "));
 	assert_true(has_reason(&answer, "What matters most, one change at a time: "));
+	assert_true(has_reason(&answer, "activation_checkpointing full: +"));
 	assert_true(has_reason(&answer, "Without --global-batch, plans are compared"));
 	end(&f);
 }
