@@ -453,7 +453,7 @@ static void put_exports(struct screen *screen)
 		text_printf(&line, "%s%s", i > 0 ? ", " : "", answer->said_by[i]);
 	text_printf(&line, "%s say%s it unchanged", answer->n_said_by > 0 ? "" : "none",
 		answer->n_said_by > 1 ? "" : "s");
-	if (answer->n_said_by < 2)
+	if (answer->n_said_by < 2 && screen->question->wording == NULL)
 		text_add(&line, "; `--for TARGET` plans within what one can say");
 	put_labelled(screen, "Exports", &line);
 }

@@ -94,8 +94,10 @@ def check_compared(box, expect):
 
 
 def check_labels(box, expect):
-    """Where long rows leave a line to levers, it has their label."""
-    screen = box.run('plan', 'gpt-oss-120b', '8xdgx-h100', '--global-batch', '256').out
+    """Where long rows leave a line to levers, it has their label. Who has named a target is not told to."""
+    screen = box.run('plan', 'llama-3.1-8b', 'dgx-h100', '--for', 'nanotron', '--global-batch', '64').out
+    expect('\nExports  nanotron says it unchanged\n' in screen, f'exports: {screen}')
+    screen = box.run('plan', 'gpt-oss-120b', '8xdgx-h100', '--global-batch', '1024').out
     rows = re.findall(r'\n +--runtime megatron: ', screen)
     expect('--runtime megatron: ' in screen and (not rows or '\nLevers ' in screen), f'labels: {screen}')
 
