@@ -105,8 +105,10 @@ static bool asks_for_stages(const struct filling *f)
 	if (f->plan->strategy != STRATEGY_SHARD_GRAD_OP ||
 		f->question->topology->device.kind != DEVICE_GPU)
 		return keeps_whole(f);
-	return network_is_slow(f) ||
-	       (experts ? !exceeds_nodes(f->question, part) : exceeds_nodes(f->question, NODES));
+	/* Where all nodes together cannot hold the states, stages do not help either. */
+	if (network_is_slow(f) && !exceeds_nodes(f->question, (int)f->question->topology->nodes))
+		return true;
+	return experts ? !exceeds_nodes(f->question, part) : exceeds_nodes(f->question, NODES);
 }
 
 /* Context ranks, if the runtime has them: powers of two, up to the number that gives every rank a
