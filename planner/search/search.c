@@ -149,6 +149,17 @@ static void complete(struct search *search, int plan, struct queue *queue)
 				   bound_cost(search, plan, COST_TIME), plan});
 }
 
+/* Tightens the bound of memory. Does the plan have to wait again, for those that need less? */
+static bool rises(struct search *search, const struct ticket *ticket)
+{
+	if (search->question->wanted == WANTED_ANY && search->known[ticket->plan].tightened)
+		look_at_stages(search, ticket->plan);
+	tighten(search, ticket->plan);
+	take_memory(search, ticket->plan);
+	return search->ranking.objective == COST_MEMORY && !too_large(search, ticket->plan) &&
+	       bound_cost(search, ticket->plan, COST_MEMORY) > ticket->bound;
+}
+
 static bool consider(struct search *search, const struct ticket *ticket, struct queue *queue,
 	struct error *error)
 {
@@ -169,9 +180,13 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 	}
 	if (!large && !known->taken && search->ranking.objective == COST_TIME)
 		return consider_bound(search, ticket, queue, error);
-	if (!large)
-		tighten(search, plan);
-	if (!too_large(search, plan) && known->taken && !known->ready && !known->is_last &&
+	if (!large && rises(search, ticket)) {
+		int64_t cost = bound_cost(search, plan, COST_MEMORY);
+		queue_again(queue, &(struct ticket){cost, ticket->time, plan});
+		return true;
+	}
+	bool alone = known->taken || search->question->wanted == WANTED_ANY;
+	if (!too_large(search, plan) && alone && !known->ready && !known->is_last &&
 		!make_next_ready(search, false, ticket, queue, error))
 		return false;
 	take_memory(search, plan);
@@ -201,9 +216,12 @@ static bool has_found_room(const struct search *search)
 static bool goes_on(struct search *search, const struct ticket *ticket)
 {
 	int64_t most = search->question->effort > 0 ? search->question->effort : EFFORT_MAX;
-	bool enough = search->question->wanted == WANTED_ANY && has_found_room(search);
+	/* Plans without room come last. One of them that fits is as good as all. */
+	bool last = search->known[ticket->plan].is_last;
+	bool any = search->question->wanted == WANTED_ANY;
+	bool enough = any && (last ? search->ranking.n > 0 : has_found_room(search));
 	search->given_up = enough || search->effort > most;
-	search->least_left = search->known[ticket->plan].is_last ? INT64_MAX : ticket->bound;
+	search->least_left = last ? INT64_MAX : ticket->bound;
 	return !search->given_up && search_goes_on(search, looked_at(search), search->space.n);
 }
 

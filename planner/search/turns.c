@@ -215,6 +215,18 @@ static bool look_once(
 	return ok;
 }
 
+void look_at_stages(struct search *search, int index)
+{
+	struct known *known = &search->known[index];
+	int64_t held;
+	if (known->looked_at || known->ready || search->space.plans[index].mesh.pipeline == 1)
+		return;
+	known->looked_at = true;
+	known->is_short = evaluator_stages_overflow(
+		&search->evaluator, &search->space.plans[index], search->limit, &held);
+	known->bound.memory = max_i64(search->bounds.of[index].memory, held);
+}
+
 bool search_look_closely(struct search *search, int plan, struct arena *arena,
 	struct prediction *prediction, struct exposure *exposure, struct error *error)
 {

@@ -35,6 +35,8 @@ int find_smaller(const struct search *search, int index);
 /* Raises the bound of memory by the plan's own schedule, which tells more than the parts that it
  * shares with other plans. */
 void tighten(struct search *search, int index);
+/* Finds out whether the fullest stages of a pipeline have room, and what they need at least. */
+void look_at_stages(struct search *search, int index);
 /* Raises the bounds of a pipeline's time and traffic by its own schedule. */
 void follow(struct search *search, int index);
 /* Simulates the step time, which takes a tenth of the time that the memory takes, and decides if

@@ -59,6 +59,27 @@ struct totals {
 	int64_t questions, plans, evaluated, fitting;
 };
 
+static bool has_room_for_one(const struct ranking *ranking)
+{
+	const struct ranked *best = ranking_best(ranking, STRATEGY_COUNT);
+	return best != NULL && !best->tight;
+}
+
+/* Whether any plan has room is found out by what plans need, without ranking them all. */
+static bool finds_any(const struct question *question, struct arena *arena)
+{
+	struct question any = *question;
+	struct search search;
+	struct error error = {0};
+	any.wanted = WANTED_ANY;
+	any.objective = OBJECTIVE_MEMORY;
+	any.pareto = false;
+	assert_true(search_run(&any, arena, &search, &error));
+	bool found = has_room_for_one(&search.ranking);
+	search_finish(&search);
+	return found;
+}
+
 static void compare(const struct question *question, struct arena *arena, struct totals *totals)
 {
 	struct search search;
@@ -91,6 +112,8 @@ static void compare(const struct question *question, struct arena *arena, struct
 	for (int s = 0; s < STRATEGY_COUNT; s++)
 		if (!closest_is_sane(&search, &all, least, s))
 			fail_msg("%s: closest of %s", text_string(&text), strategy_names[s]);
+	if (finds_any(question, arena) != has_room_for_one(&all))
+		fail_msg("%s: another answer to whether any has room", text_string(&text));
 	ranking_finish(&all);
 	search_finish(&search);
 	text_finish(&text);
