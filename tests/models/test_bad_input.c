@@ -31,7 +31,8 @@ static const struct {
 	{"- 1\n- 2\n", "f:1:1: not a model: expected the key \"shardplan: model/1\" or a Hugging "
 		       "Face config.json with \"model_type\""},
 	{"shardplan: plan/1\n" SIZES,
-		"f:1:12: shardplan: expected a model file (model/1), got \"plan/1\""},
+		"f:1:12: shardplan: expected a model file (model/1), got \"plan/1\"; "
+		"`shardplan explain` shows a plan, `report` plans it again"},
 	{"shardplan: [1]\n" SIZES, "f:1:12: shardplan: expected a string, got a list"},
 	{OWN SIZES "bogus: 1\n",
 		"f:9:1: bogus: unknown key; known here: name, family, layers, hidden, heads, "
