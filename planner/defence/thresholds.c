@@ -129,7 +129,7 @@ static int find_properties(const struct question *question, const struct candida
 	const struct property all[] = {
 		{"node link, per NIC", "B/s", " per NIC", " per NIC", false,
 			network ? topology->network.nic_bandwidth : 0, GBIT, 1600 * GBIT, REACH,
-			GBIT, STAYS_SPACE, set_nic, carry_unchanged, print_gbit},
+			GBIT, STAYS_COMPUTE, set_nic, carry_unchanged, print_gbit},
 		{"network latency", "s", " of network latency", " of network latency", false,
 			network ? topology->network.latency : 0, 1e-7, 1e-2, REACH, 1, STAYS_SPACE,
 			set_network_latency, carry_unchanged, print_time},
