@@ -159,9 +159,8 @@ static bool check_operand(const struct arguments *arguments, const struct launch
 
 	if (!cluster && strcmp(what, "local") != 0)
 		return error_set(error, EXIT_CODE_USAGE,
-			"calibrate %.100s: expected local (with --device cuda: its GPUs), or "
-			"cluster "
-			"(of the nodes on which mpirun, srun or torchrun starts it)",
+			"calibrate %.100s: expected local (with --device cuda: its GPUs), "
+			"or cluster (of the nodes on which mpirun, srun or torchrun starts it)",
 			what);
 	if (cluster && launcher->ranks <= 1)
 		return error_set(error, EXIT_CODE_USAGE,

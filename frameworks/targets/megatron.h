@@ -73,6 +73,8 @@ const char *megatron_virtual_stages(struct exporting *exporting);
  * t*8
  * t*7L. NULL: none are listed. */
 const char *megatron_layout(struct exporting *exporting);
+/* How passes are captured as CUDA graphs. NULL: they are not. */
+const char *megatron_captures(struct exporting *exporting);
 /* How context ranks exchange keys and values. */
 const char *megatron_context_method(struct exporting *exporting);
 /* Expert ranks; of a plan that has some: ranks that cut an expert, and rows of each. */

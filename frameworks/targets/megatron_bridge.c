@@ -42,11 +42,6 @@ static const char *cuts_sequence(struct exporting *exporting)
 #define TP_OVERLAP "comm_overlap.tp_comm_overlap"
 #define GRAPHS     MODEL("cuda_graph_impl")
 
-static const char *captures(struct exporting *exporting)
-{
-	return exporting->plan->graph_passes ? "full_iteration" : NULL;
-}
-
 static const char *exchanges_beside(struct exporting *exporting)
 {
 	return exporting->plan->async_tensor ? "true" : NULL;
@@ -195,7 +190,7 @@ static const struct config_key keys[] = {
 	{"optimizer.optimizer", KEY_WORD, KNOB_OPTIMIZER, "adam>adamw-fused sgd"},
 	{"optimizer.clip_grad", KEY_NUMBER, KNOB_CLIP, NULL, EVEN_IF_LEFT},
 	{"optimizer.use_distributed_optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
-	{GRAPHS, KEY_READ, KNOB_GRAPH_PASSES, NULL, 0, captures},
+	{GRAPHS, KEY_READ, KNOB_GRAPH_PASSES, NULL, 0, megatron_captures},
 	{TP_OVERLAP, KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
 	{DDP("use_distributed_optimizer"), KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
 	{DDP("num_distributed_optimizer_instances"), KEY_READ, KNOB_SHARD_GROUP, NULL, 0,

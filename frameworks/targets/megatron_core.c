@@ -89,7 +89,7 @@ static const char *exchanges_beside(struct exporting *exporting)
 	return if_true(exporting->plan->async_tensor);
 }
 
-static const char *captures(struct exporting *exporting)
+const char *megatron_captures(struct exporting *exporting)
 {
 	return exporting->plan->graph_passes ? "full_iteration" : NULL;
 }
@@ -207,7 +207,7 @@ static const struct config_key core_keys[] = {
 	{"tensor-model-parallel-size", KEY_COUNT, KNOB_TENSOR},
 	{"sequence-parallel", KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},
 	{"tp-comm-overlap", KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
-	{"cuda-graph-impl", KEY_READ, KNOB_GRAPH_PASSES, NULL, 0, captures},
+	{"cuda-graph-impl", KEY_READ, KNOB_GRAPH_PASSES, NULL, 0, megatron_captures},
 	{"pipeline-model-parallel-size", KEY_COUNT, KNOB_PIPELINE},
 	{"num-virtual-stages-per-pipeline-rank", KEY_READ, KNOB_VIRTUAL_STAGES, NULL, 0,
 		megatron_virtual_stages},

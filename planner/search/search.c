@@ -185,8 +185,8 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 		queue_again(queue, &(struct ticket){cost, ticket->time, plan});
 		return true;
 	}
-	bool alone = known->taken || search->question->wanted == WANTED_ANY;
-	if (!too_large(search, plan) && alone && !known->ready && !known->is_last &&
+	bool memory_first = known->taken || search->question->wanted == WANTED_ANY;
+	if (!too_large(search, plan) && memory_first && !known->ready && !known->is_last &&
 		!make_next_ready(search, false, ticket, queue, error))
 		return false;
 	take_memory(search, plan);
