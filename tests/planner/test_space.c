@@ -376,18 +376,24 @@ static void test_experts_in_stages(void **state)
 }
 
 /* Two nodes of A100 whose network takes longer for the gradients of a 7B model (27 GB each way)
- * than they compute, or not: 64 sequences are 2.3 s at their peak, 1024 are 36 s. */
+ * than they compute, or not: 64 sequences are 2.3 s at their peak, 1024 are 36 s. Both together
+ * hold a 70B model if their devices have 80 GB each; of 40 GB they do not, in stages neither. */
 static void test_stages_over_slow_networks(void **state)
 {
 	static const struct {
+		const char *model, *topology;
 		double nic; /* B/s, one a node */
 		const char *batch;
 		unsigned stages;
-	} rows[] = {{1.25e9, "64", 1 | 2}, {1.25e9, "1024", 1}, {25e9, "64", 1}};
+	} rows[] = {{"llama-2-7b", "2xdgx-a100-80gb", 1.25e9, "64", 1 | 2},
+		{"llama-2-7b", "2xdgx-a100-80gb", 1.25e9, "1024", 1},
+		{"llama-2-7b", "2xdgx-a100-80gb", 25e9, "64", 1},
+		{"llama-2-70b", "2xdgx-a100-80gb", 1.25e9, "64", 1 | 2},
+		{"llama-2-70b", "2xdgx-a100-40gb", 1.25e9, "64", 1}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct fixture f;
-		begin(&f, "llama-2-7b", "2xdgx-a100-80gb");
+		begin(&f, rows[i].model, rows[i].topology);
 		struct topology topology = *f.question.topology;
 		topology.network.nics_per_node = 1;
 		topology.network.nic_bandwidth = rows[i].nic;
