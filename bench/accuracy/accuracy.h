@@ -53,6 +53,9 @@ bool row_list_read(
 /* Does the column describe how something was run? */
 bool column_is_option(const char *name);
 const char *row_cell(const struct row *row, const char *column);
+/* How its ranks divide the model: `data`, or those of tensor, pipeline, context and expert that it
+ * has more than one rank of. */
+const char *row_mix(const struct row *row, struct arena *arena);
 
 /* Fills `part` of every row. Within a source, models are sorted by size and the second, fourth, ...
  * calibrate, so a source with one model never does. The rule uses only names and sizes. Rows that
@@ -142,6 +145,8 @@ void report_debugging(const struct row_list *rows, struct arena *arena);
 /* Pairs of runs of one model: is the faster one predicted to be faster? */
 void report_order(const struct row_list *rows);
 void report_ablations(const struct row_list *rows, struct arena *arena);
+/* Rows that were predicted before their values were read. `folder`: bench/published. */
+void report_blind(const char *folder, const struct row_list *rows, struct arena *arena);
 void report_ratios(const struct catalogue *catalogue, const struct row_list *rows);
 
 #endif

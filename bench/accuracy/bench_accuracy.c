@@ -160,9 +160,11 @@ int main(int argc, char **argv)
 			report_debugging(&rows, &arena);
 		if (set == SET_ORDER)
 			report_order(&rows);
+		report_blind(folder, &rows, &arena);
 		report_regimes(&rows, &arena);
 		report_families(&rows);
-		report_parts(&catalogue, &rows, &arena);
+		if (set == SET_STEPS)
+			report_parts(&catalogue, &rows, &arena);
 		report_intervals(&rows);
 		report_twins(&rows, &arena);
 		report_ablations(&rows, &arena);

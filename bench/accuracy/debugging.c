@@ -56,6 +56,7 @@ static void print_errors(const struct sample *sample)
 	printf(" %.1f | %.1f | %+.1f |", 100 * s.median, 100 * s.p90, 100 * s.bias);
 }
 
+/* `debugging`: NULL for all kinds. */
 static void print_set(
 	const struct row_list *rows, enum part part, const char *debugging, struct arena *arena)
 {
@@ -64,14 +65,17 @@ static void print_set(
 	for (int i = 0; i < rows->n; i++) {
 		const struct row *row = &rows->of[i];
 		if (!row_has_time(row) || row->part != part ||
-			strcmp(row_cell(row, "debugging"), debugging) != 0)
+			(debugging != NULL && strcmp(row_cell(row, "debugging"), debugging) != 0))
 			continue;
 		sample_add(arena, &alone, row_time_error(row));
 		sample_add(arena, &added, row->debugged_step / row->measured_step - 1);
 	}
 	if (alone.n == 0)
 		return;
-	printf("| %s | %s | %d |", part_names[part], debugging[0] != '\0' ? debugging : "none",
+	printf("| %s | %s | %d |", part_names[part],
+		debugging == NULL      ? "all"
+		: debugging[0] != '\0' ? debugging
+				       : "none",
 		alone.n);
 	print_errors(&alone);
 	print_errors(&added);
@@ -80,7 +84,7 @@ static void print_set(
 
 void report_debugging(const struct row_list *rows, struct arena *arena)
 {
-	static const char *const kinds[] = {"", "checks", "checks+polls"};
+	static const char *const kinds[] = {"", "checks", "checks+polls", NULL};
 
 	printf("\n### Steps with the source's debugging\n\n| part | debugging | n | as predicted: "
 	       "median %% | p90 %% | bias %% | with it: median %% | p90 %% | bias %% |\n"

@@ -33,6 +33,39 @@ static void print_peaks(const struct row_list *rows, struct arena *arena)
 		100 * a.p90);
 }
 
+/* Is the row of the same source, metric and part? */
+static bool in_set(const struct row *row, const struct row *first)
+{
+	return row_has_peak(row) && row->part == first->part &&
+	       strcmp(row->source, first->source) == 0 && strcmp(row->metric, first->metric) == 0;
+}
+
+static void print_set(const struct row_list *rows, int first, struct arena *arena)
+{
+	const struct row *row = &rows->of[first];
+	struct sample sample = {0};
+
+	for (int i = 0; i < rows->n; i++) {
+		if (!in_set(&rows->of[i], row))
+			continue;
+		if (i < first)
+			return; /* printed with that row */
+		sample_add(arena, &sample, row_peak_error(&rows->of[i]));
+	}
+	struct summary s = sample_summary(&sample);
+	printf("| %s, %s | %s | %d | %.1f | %.1f | %+.1f |\n", row->source, part_names[row->part],
+		row->metric, s.n, 100 * s.median, 100 * s.p90, 100 * s.bias);
+}
+
+static void print_sets(const struct row_list *rows, struct arena *arena)
+{
+	printf("\n| source and part | metric | n | median %% | p90 %% | bias %% |\n"
+	       "|---|---|---:|---:|---:|---:|\n");
+	for (int i = 0; i < rows->n; i++)
+		if (row_has_peak(&rows->of[i]))
+			print_set(rows, i, arena);
+}
+
 /* Rows that ran must fit, rows that ran out of memory must not. */
 static void print_fits(const struct row_list *rows)
 {
@@ -124,6 +157,7 @@ void report_memory(
 
 	printf("\n## Peak memory\n");
 	print_peaks(rows, arena);
+	print_sets(rows, arena);
 	print_fits(rows);
 	print_doubled(catalogue, rows, &scratch);
 	arena_finish(&scratch);

@@ -129,6 +129,11 @@ static struct key by_source(const struct row *row, struct arena *arena)
 	return (struct key){row->source, 0};
 }
 
+static struct key by_mix(const struct row *row, struct arena *arena)
+{
+	return (struct key){arena_printf(arena, "%s, %s", row->source, row_mix(row, arena)), 0};
+}
+
 static int compare_sets(const void *left, const void *right)
 {
 	const struct set *a = left, *b = right;
@@ -175,6 +180,7 @@ void report_regimes(const struct row_list *rows, struct arena *arena)
 	print_by(rows, "By strategy", by_strategy, arena);
 	print_by(rows, "By runtime", by_runtime, arena);
 	print_by(rows, "By source", by_source, arena);
+	print_by(rows, "By source and mix", by_mix, arena);
 }
 
 /* --- families --------------------------------------------------------------------------------- */
@@ -228,8 +234,7 @@ void report_families(const struct row_list *rows)
 		printf("| %s | %s | %d | %+.1f | %+.1f |\n", f->source, f->name, f->n,
 			100 * nearest, 100 * (negative ? f->least : f->most));
 	}
-	printf("\n%d of %d families of two rows or more; %d by more than 6 %% in every row.\n",
-		to_one_side, n, beyond);
+	printf("\n%d of %d families; %d by more than 6 %% in every row.\n", to_one_side, n, beyond);
 }
 
 /* --- what a part explains --------------------------------------------------------------------- */

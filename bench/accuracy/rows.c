@@ -27,6 +27,18 @@ const char *row_cell(const struct row *row, const char *column)
 	return "";
 }
 
+const char *row_mix(const struct row *row, struct arena *arena)
+{
+	static const char *const axes[] = {"tensor", "pipeline", "context", "expert"};
+	const char *mix = "";
+
+	for (int i = 0; i < COUNT_OF(axes); i++)
+		if (strtol(row_cell(row, axes[i]), NULL, 10) > 1)
+			mix = arena_printf(
+				arena, "%s%s%s", mix, mix[0] != '\0' ? " x " : "", axes[i]);
+	return mix[0] != '\0' ? mix : "data";
+}
+
 static double number(const char *cell)
 {
 	return cell[0] != '\0' ? strtod(cell, NULL) : 0;

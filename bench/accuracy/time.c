@@ -28,6 +28,16 @@ static const char *by_gpu(const struct row *row, struct arena *arena)
 	return arena_printf(arena, "%s, %s", row->gpu, part_names[row->part]);
 }
 
+/* Tensor ranks inside a node are one set. */
+static const char *by_tensor(const struct row *row, struct arena *arena)
+{
+	int64_t ranks = strtol(row_cell(row, "tensor"), NULL, 10);
+	const char *size = ranks <= 1   ? "no tensor ranks"
+			   : ranks <= 8 ? "tensor 2 to 8"
+					: arena_printf(arena, "tensor %lld", (long long)ranks);
+	return arena_printf(arena, "%s, %s, %s", row->source, size, part_names[row->part]);
+}
+
 static const char *by_strategy(const struct row *row, struct arena *arena)
 {
 	return arena_printf(arena, "%s, %s", row_cell(row, "strategy"), part_names[row->part]);
@@ -70,6 +80,7 @@ static const struct {
 } groupings[] = {
 	{"part", by_part},
 	{"source and part", by_source},
+	{"source, tensor ranks and part", by_tensor},
 	{"GPU and part", by_gpu},
 	{"strategy and part", by_strategy},
 	{"model", by_model},
