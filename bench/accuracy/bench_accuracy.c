@@ -30,9 +30,8 @@ static const struct {
 	{"megatron_steps.csv", true, SET_AXES}, {"internevo_steps.csv", true, SET_AXES},
 	{"torchtitan_axes.csv", true, SET_AXES}, {"bridge_axes.csv", true, SET_AXES},
 	{"megatron_steps_later.csv", true, SET_AXES}, {"mlperf_steps.csv", true, SET_AXES},
-	{"dgxc_steps.csv", true, SET_AXES},
-	{"vtrain_steps.csv", false, SET_ORDER}, {"megatron.csv", false, SET_MEMORY},
-	{"megatron_later.csv", true, SET_MEMORY}};
+	{"dgxc_steps.csv", true, SET_AXES}, {"vtrain_steps.csv", false, SET_ORDER},
+	{"megatron.csv", false, SET_MEMORY}, {"megatron_later.csv", true, SET_MEMORY}};
 
 static void check(bool ok, const struct error *error)
 {
