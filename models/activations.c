@@ -111,6 +111,12 @@ static bool has_experts(const struct request *r)
 	return r->architecture->experts > 0;
 }
 
+/* Beside what the router reads, which stays in the compute dtype. */
+static bool keeps_cast_input(const struct request *r)
+{
+	return r->rules->fp8_inputs;
+}
+
 /* Ranks hold experts of one another's tokens. */
 static bool sends_rows(const struct request *r)
 {
@@ -248,22 +254,23 @@ static const struct saved {
 	{MODULE_ROUTER, TENSOR_DISPATCHED, WIDTH_GATHERED_HIDDEN, ELEMENT_COMPUTE,
 		keeps_gathered_tokens},
 	{MODULE_ROUTER, TENSOR_DISPATCHED, WIDTH_ROUTED_HIDDEN, ELEMENT_COMPUTE, keeps_picked_rows},
-	{MODULE_ROUTER, TENSOR_DISPATCHED, WIDTH_SENT_HIDDEN, ELEMENT_COMPUTE, keeps_experts},
-	{MODULE_EXPERTS_UP, TENSOR_DISPATCHED, WIDTH_ROUTED_HIDDEN, ELEMENT_COMPUTE, sends_rows},
+	{MODULE_ROUTER, TENSOR_DISPATCHED, WIDTH_SENT_HIDDEN, ELEMENT_INPUT, keeps_experts},
+	{MODULE_EXPERTS_UP, TENSOR_DISPATCHED, WIDTH_ROUTED_HIDDEN, ELEMENT_INPUT, sends_rows},
 	{MODULE_EXPERTS_GATE, TENSOR_GATE, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE, NULL},
 	{MODULE_EXPERTS_UP, TENSOR_UP, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE, keeps_up},
 	{MODULE_EXPERTS_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE,
 		keeps_activated_gate},
 	{MODULE_EXPERTS_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE,
 		weighs_apart},
-	{MODULE_EXPERTS_ACTIVATION, TENSOR_PRODUCT, WIDTH_ROUTED_FFN, ELEMENT_COMPUTE, NULL},
+	{MODULE_EXPERTS_ACTIVATION, TENSOR_PRODUCT, WIDTH_ROUTED_FFN, ELEMENT_INPUT, NULL},
 	{MODULE_EXPERTS_DOWN, TENSOR_EXPERT_OUT, WIDTH_SENT_HIDDEN, ELEMENT_COMPUTE,
 		weighs_results},
+	{MODULE_SHARED_UP, TENSOR_NORM_OUT, WIDTH_INPUT, ELEMENT_INPUT, keeps_cast_input},
 	{MODULE_SHARED_GATE, TENSOR_GATE, WIDTH_SHARED_FFN, ELEMENT_COMPUTE, NULL},
 	{MODULE_SHARED_UP, TENSOR_UP, WIDTH_SHARED_FFN, ELEMENT_COMPUTE, keeps_up},
 	{MODULE_SHARED_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_SHARED_FFN, ELEMENT_COMPUTE,
 		keeps_activated_gate},
-	{MODULE_SHARED_ACTIVATION, TENSOR_PRODUCT, WIDTH_SHARED_FFN, ELEMENT_COMPUTE, NULL},
+	{MODULE_SHARED_ACTIVATION, TENSOR_PRODUCT, WIDTH_SHARED_FFN, ELEMENT_INPUT, NULL},
 	/* The scalar weighs the shared expert's result, which backward needs for its gradient. */
 	{MODULE_SHARED_WEIGHT, TENSOR_EXPERT_OUT, WIDTH_ROUTER_HIDDEN, ELEMENT_COMPUTE, NULL},
 };
@@ -382,6 +389,17 @@ static bool is_dropped(const struct request *r, const struct module *module, enu
 	       (role == TENSOR_ATTENTION_OUT && !flash(r));
 }
 
+/* Does a layer in the compute dtype read what the norm returns: the head, or a router? */
+static bool is_read_uncast(const struct model *model, int module)
+{
+	int next = module + 1;
+
+	while (next < model->n_modules && !module_kind_is_leaf(model->modules[next].kind))
+		next++;
+	return model->modules[module].layer < 0 ||
+	       (next < model->n_modules && model->modules[next].kind == MODULE_ROUTER);
+}
+
 int model_saved_tensors(const struct model *model, int module, const struct activation_rules *rules,
 	int64_t sequences, int64_t seq_len, struct tensor tensors[MODULE_TENSORS_MAX],
 	int64_t *bytes)
@@ -397,9 +415,10 @@ int model_saved_tensors(const struct model *model, int module, const struct acti
 		if (s->kind != m->kind || (s->when != NULL && !s->when(&r)) ||
 			is_dropped(&r, m, s->role))
 			continue;
-		/* The final norm's is the head's. */
-		bool heads = s->element == ELEMENT_INPUT && m->layer < 0;
-		place(&r, s->role, tensor_bytes(&r, s->width, heads ? ELEMENT_COMPUTE : s->element),
+		bool uncast = m->kind == MODULE_NORM && s->role == TENSOR_NORM_OUT &&
+			      is_read_uncast(model, module);
+		place(&r, s->role,
+			tensor_bytes(&r, s->width, uncast ? ELEMENT_COMPUTE : s->element),
 			&tensors[n++], bytes);
 	}
 	if (m->adapter >= 0)

@@ -1,6 +1,6 @@
 #include "schedule/plan/plan.h"
 
-bool fp8_is_of_block(enum module_kind kind)
+bool fp8_is_of_block(const struct plan *plan, enum module_kind kind)
 {
 	static const bool of_block[MODULE_KIND_COUNT] = {
 		[MODULE_QKV] = true,
@@ -19,14 +19,15 @@ bool fp8_is_of_block(enum module_kind kind)
 		[MODULE_SHARED_UP] = true,
 		[MODULE_SHARED_DOWN] = true,
 	};
-	return of_block[kind];
+	bool of_experts = module_kind_is_of_experts(kind);
+	return of_block[kind] || (of_experts && runtime_of(plan->runtime)->keeps_fp8_copies);
 }
 
 bool fp8_converts(const struct plan *plan, const struct model *model, int module)
 {
 	enum module_kind kind = model->modules[module].kind;
 	int64_t out, in;
-	return plan->fp8 != FP8_OFF && fp8_is_of_block(kind) &&
+	return plan->fp8 != FP8_OFF && fp8_is_of_block(plan, kind) &&
 	       module_linear_shape(&model->architecture, kind, &out, &in) &&
 	       out % FP8_MULTIPLE == 0 && in % FP8_MULTIPLE == 0;
 }
@@ -34,9 +35,9 @@ bool fp8_converts(const struct plan *plan, const struct model *model, int module
 bool fp8_shares_input(const struct plan *plan, const struct model *model, int module)
 {
 	enum module_kind kind = model->modules[module].kind;
+	bool is_up = kind == MODULE_UP || kind == MODULE_SHARED_UP || kind == MODULE_EXPERTS_UP;
 	bool second = kind == MODULE_KEY || kind == MODULE_VALUE ||
-		      ((kind == MODULE_UP || kind == MODULE_SHARED_UP) &&
-			      architecture_is_gated(&model->architecture));
+		      (is_up && architecture_is_gated(&model->architecture));
 	return second && (plan->compile || runtime_of(plan->runtime)->keeps_fp8_copies);
 }
 
@@ -76,18 +77,29 @@ static int64_t gathered_bytes(enum module_kind kind, int64_t x, int64_t dy, enum
 	return operands * dtype_bytes(DTYPE_FP8);
 }
 
+/* Matrices that the rank's weight of a leaf is made of: one for each of its experts. */
+static int64_t matrices_of(const struct architecture *a, enum module_kind kind)
+{
+	if (!module_kind_is_of_experts(kind))
+		return 1;
+	return a->experts_held > 0 ? a->experts_held : a->experts;
+}
+
 static int64_t leaf_bytes(
 	const struct plan *plan, const struct model *model, int module, enum pass pass)
 {
-	int64_t tokens = model_tokens(model, plan->micro_batch, plan->seq_len), out, in;
-	module_linear_shape(&model->architecture, model->modules[module].kind, &out, &in);
+	const struct row_counts rows = model_rows(model, plan->micro_batch, plan->seq_len);
+	enum module_kind kind = model->modules[module].kind;
+	bool of_experts = module_kind_is_of_experts(kind);
+	int64_t tokens = of_experts ? rows.room : rows.tokens, out, in;
+	module_linear_shape(&model->architecture, kind, &out, &in);
 	if (plan->runtime == RUNTIME_SHARDPLAN)
 		return own_bytes(tokens, out, in, pass);
 	int64_t x = tokens * in, w = out * in, dy = tokens * out;
 	bool keeps = runtime_of(plan->runtime)->keeps_fp8_copies;
 	bool of_weight = pass == PASS_BACKWARD_WEIGHT;
-	if (keeps && fp8_is_gathered(plan))
-		return gathered_bytes(model->modules[module].kind, x, dy, pass);
+	if (keeps && fp8_is_gathered(plan) && !of_experts)
+		return gathered_bytes(kind, x, dy, pass);
 	int64_t operands = pass == PASS_FORWARD ? (keeps ? x : x + w)
 			   : keeps              ? 2 * dy
 			   : of_weight          ? dy + x
@@ -120,6 +132,7 @@ int64_t fp8_weight_bytes(
 	for (int m = 0; m < model->n_modules && plan->fp8 != FP8_OFF; m++)
 		if (fp8_converts(plan, model, m) && module_linear_shape(&model->architecture,
 							    model->modules[m].kind, &out, &in))
-			elements += out * in;
+			elements += out * in *
+				    matrices_of(&model->architecture, model->modules[m].kind);
 	return orders * elements * dtype_bytes(DTYPE_FP8);
 }

@@ -17,8 +17,8 @@
 /* Sizes of operands are multiples of it. */
 enum { FP8_MULTIPLE = 16 };
 
-/* Linear layers of blocks but experts' and routers'; never the head. */
-bool fp8_is_of_block(enum module_kind kind);
+/* Linear layers of blocks, never routers and the head; experts' with Transformer Engine alone. */
+bool fp8_is_of_block(const struct plan *plan, enum module_kind kind);
 /* Does the plan multiply the leaf's weight in fp8? `model`: the part that a rank has. */
 bool fp8_converts(const struct plan *plan, const struct model *model, int module);
 /* Is the leaf's input that of the leaf before it, whose cast serves both where casts are found to
@@ -27,7 +27,7 @@ bool fp8_shares_input(const struct plan *plan, const struct model *model, int mo
 
 /* Does a sequence-parallel rank cast its tokens before they are gathered? They travel in fp8, and
  * none is cast twice (torchao, float8_tensor_parallel.py: with a scale for all of a tensor;
- * Transformer Engine, distributed.py). */
+ * Transformer Engine, distributed.py). What experts get is gathered before it is cast. */
 bool fp8_is_gathered(const struct plan *plan);
 /* Is the layer row-parallel? Then its gradient is gathered; of other layers the input is. */
 bool fp8_is_row_parallel(enum module_kind kind);

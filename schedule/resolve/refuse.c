@@ -322,6 +322,8 @@ static int64_t part_of(const struct plan *plan, const struct architecture *a, en
 	bool down = kind == MODULE_DOWN || kind == MODULE_SHARED_DOWN;
 	bool up = kind == MODULE_UP || kind == MODULE_GATE || kind == MODULE_GATE_UP ||
 		  kind == MODULE_SHARED_UP || kind == MODULE_SHARED_GATE;
+	if (module_kind_is_of_experts(kind))
+		return a->expert_ffn / plan_expert_tensor(plan);
 	if (plan->mesh.tensor == 1 || !(up || down))
 		return plan->mesh.tensor == 1 ? out : a->head_dim;
 	return (up ? out : in) / plan->mesh.tensor;
@@ -334,7 +336,7 @@ static bool check_fp8_leaf(const struct plan *plan, const struct architecture *a
 {
 	int64_t out, in;
 	char reason[128];
-	if (!fp8_is_of_block(kind) || !module_linear_shape(a, kind, &out, &in))
+	if (!fp8_is_of_block(plan, kind) || !module_linear_shape(a, kind, &out, &in))
 		return true;
 	bool whole = fits_fp8(out) && fits_fp8(in);
 	bool fits = fits_fp8(part_of(plan, a, kind, out, in));
@@ -391,8 +393,6 @@ static bool check_fp8(const struct plan *plan, const struct model *model,
 			plan, "products have results in bf16, not in --param-dtype", error);
 	if (!trainable_is_all(&plan->trainable))
 		return refuse_fp8(plan, "with frozen parameters it is not modelled", error);
-	if (model->architecture.experts > 0 && runtime_of(plan->runtime)->keeps_fp8_copies)
-		return refuse_fp8(plan, "experts in fp8 are not modelled", error);
 	return check_fp8_model(plan, model, error);
 }
 

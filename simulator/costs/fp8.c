@@ -14,6 +14,8 @@ struct casts {
 	 * of a norm. */
 	struct cast rows, normed_rows;
 	struct cast turned; /* a gathered operand, for dW */
+	/* Rows of experts, padded to a multiple of 16 for each, and without that padding. */
+	struct cast padded;
 };
 
 /* Compiled: the largest element is found in a pass (2 bytes; two kernels), scaling, clamping and
@@ -67,6 +69,7 @@ static const struct casts engine_delayed = {
 	.gradient = {4, 1},
 	.rows = {3, 1},
 	.turned = {2, 1},
+	.padded = {4, 1},
 };
 static const struct casts engine_tensorwise = {
 	.input = {6, 3},
@@ -76,6 +79,7 @@ static const struct casts engine_tensorwise = {
 	.rows = {5, 3},
 	.normed_rows = {3, 2},
 	.turned = {2, 1},
+	.padded = {4, 1},
 };
 /* Blackwell's products read columns, too: there is no other order
  * (nvte_is_non_tn_fp8_gemm_supported). */
@@ -84,6 +88,7 @@ static const struct casts blackwell_delayed = {
 	.weight = {3, 1},
 	.gradient = {3, 1},
 	.rows = {3, 1},
+	.padded = {4, 1},
 };
 static const struct casts blackwell_tensorwise = {
 	.input = {5, 3},
@@ -92,6 +97,7 @@ static const struct casts blackwell_tensorwise = {
 	.gradient = {5, 3},
 	.rows = {5, 3},
 	.normed_rows = {3, 2},
+	.padded = {4, 1},
 };
 
 /* Ours (kernels/cuda/fp8.c): one kernel finds the largest element, one casts; for each product
@@ -151,45 +157,100 @@ static void add_weight(struct fp8_casts *sum, const struct plan *plan, const str
 		add(sum, plan->fp8_param_gather ? &casts->turned : &casts->weight, elements, times);
 }
 
+/* A rank's leaf in fp8, and its operands: elements of what it reads, of what it writes and of its
+ * weight. */
+struct leaf {
+	enum module_kind kind;
+	double in, out, weight;
+	bool is_row, gathers; /* row-parallel; do tensor ranks gather one of its operands? */
+	double part;          /* of such an operand, which the rank casts itself */
+	double inputs;        /* 0: the leaf before it has cast them */
+};
+
+static struct leaf leaf_of(const struct plan *plan, const struct model *model, int module,
+	const struct gemm_shape *product)
+{
+	enum module_kind kind = model->modules[module].kind;
+	double matrices = (double)product->count; /* of experts, each with its own rows */
+	double rows = (double)product->m * matrices;
+
+	return (struct leaf){.kind = kind,
+		.in = rows * (double)product->k,
+		.out = rows * (double)product->n,
+		.weight = matrices * (double)product->n * (double)product->k,
+		.is_row = fp8_is_row_parallel(kind),
+		.gathers = fp8_is_gathered(plan) && !module_kind_is_of_experts(kind),
+		.part = 1 / (double)plan->mesh.tensor,
+		.inputs = fp8_shares_input(plan, model, module) ? 0 : 1};
+}
+
+/* What experts read is padded first, and what they return is not padded any more
+ * (experts.py, Fp8Padding). Gradients go the other way. */
+static void add_padding(struct fp8_casts *sum, const struct casts *casts, const struct leaf *leaf)
+{
+	if (!module_kind_is_of_experts(leaf->kind))
+		return;
+	if (leaf->kind == MODULE_EXPERTS_DOWN)
+		add(sum, &casts->padded, leaf->out, 1);
+	else
+		add(sum, &casts->padded, leaf->in, leaf->inputs);
+}
+
+/* Does a norm write the leaf's input for it alone? A router reads what a mixture's layers do. */
+static bool follows_norm(const struct leaf *leaf)
+{
+	return !leaf->is_row && !module_kind_is_of_experts(leaf->kind) &&
+	       leaf->kind != MODULE_SHARED_GATE && leaf->kind != MODULE_SHARED_UP;
+}
+
+/* Copies of weights that are kept serve all micro-batches. */
+static void cast_forward(struct fp8_casts *sum, const struct plan *plan, const struct casts *casts,
+	const struct leaf *leaf)
+{
+	bool keeps = runtime_of(plan->runtime)->keeps_fp8_copies;
+	bool gathers = leaf->gathers && !leaf->is_row;
+	const struct cast *whole = follows_norm(leaf) ? &casts->normed : &casts->input;
+	const struct cast *rows = follows_norm(leaf) ? &casts->normed_rows : &casts->rows;
+
+	add(sum, gathers ? rows : whole, leaf->in * (gathers ? leaf->part : 1), leaf->inputs);
+	add_weight(sum, plan, casts, leaf->weight, keeps ? 1 / (double)plan->grad_accum : 1);
+	add_padding(sum, casts, leaf);
+}
+
+static void cast_backward(struct fp8_casts *sum, const struct plan *plan, const struct casts *casts,
+	const struct leaf *leaf, enum pass pass)
+{
+	bool gathers_gradient = leaf->gathers && leaf->is_row;
+
+	add_gradient(
+		sum, casts, leaf->out, gathers_gradient ? leaf->part : 1, pass, gathers_gradient);
+	if (pass != PASS_BACKWARD_WEIGHT) {
+		add(sum, torch_gathers_fp8(plan) ? &casts->turned : &casts->weight_again,
+			leaf->weight, 1);
+		add_padding(sum, casts, leaf);
+	}
+	/* In compiled code, the gradients of other layers' inputs are scaled where they are
+	 * read. */
+	if (pass != PASS_BACKWARD_WEIGHT && leaf->kind == MODULE_ATTENTION_OUTPUT)
+		add(sum, &casts->scaled, leaf->in, 1);
+	if (pass != PASS_BACKWARD_INPUT) {
+		add(sum, leaf->gathers && !leaf->is_row ? &casts->turned : &casts->input_again,
+			leaf->in, leaf->inputs);
+		add(sum, &casts->scaled, leaf->weight, 1);
+	}
+}
+
 struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model,
 	enum device_generation generation, int module, const struct gemm_shape *product,
 	enum pass pass)
 {
 	const struct casts *casts = casts_of(plan, generation);
-	double tokens = (double)product->m, out = (double)product->n, in = (double)product->k;
-	/* Copies of weights serve all micro-batches. */
-	double weights =
-		runtime_of(plan->runtime)->keeps_fp8_copies ? 1 / (double)plan->grad_accum : 1;
-	double inputs = fp8_shares_input(plan, model, module) ? 0 : 1;
-	/* Operands are cast before they are gathered, so each rank casts its own part. */
-	double part = 1 / (double)plan->mesh.tensor;
-	enum module_kind kind = model->modules[module].kind;
-	bool is_row = fp8_is_row_parallel(kind), gathers = fp8_is_gathered(plan);
+	const struct leaf leaf = leaf_of(plan, model, module, product);
 	struct fp8_casts sum = {0, 0};
 
-	if (pass == PASS_FORWARD) {
-		const struct cast *whole = is_row ? &casts->input : &casts->normed;
-
-		if (gathers && !is_row)
-			add(&sum, &casts->normed_rows, tokens * in * part, inputs);
-		else
-			add(&sum, whole, tokens * in, inputs);
-		add_weight(&sum, plan, casts, out * in, weights);
-		return sum;
-	}
-	add_gradient(
-		&sum, casts, tokens * out, gathers && is_row ? part : 1, pass, gathers && is_row);
-	if (pass != PASS_BACKWARD_WEIGHT)
-		add(&sum, torch_gathers_fp8(plan) ? &casts->turned : &casts->weight_again, out * in,
-			1);
-	/* In compiled code, the gradients of other layers' inputs are scaled where they are
-	 * read. */
-	if (pass != PASS_BACKWARD_WEIGHT && kind == MODULE_ATTENTION_OUTPUT)
-		add(&sum, &casts->scaled, tokens * in, 1);
-	if (pass != PASS_BACKWARD_INPUT) {
-		add(&sum, gathers && !is_row ? &casts->turned : &casts->input_again, tokens * in,
-			inputs);
-		add(&sum, &casts->scaled, out * in, 1);
-	}
+	if (pass == PASS_FORWARD)
+		cast_forward(&sum, plan, casts, &leaf);
+	else
+		cast_backward(&sum, plan, casts, &leaf, pass);
 	return sum;
 }

@@ -486,14 +486,20 @@ static void test_axes(void **state)
 	}
 }
 
-/* A preset, or Llama 2 7B with an MLP of another width. */
+/* A preset, or Llama 2 7B with an MLP of another width, or Mixtral with such experts. */
 static struct model *fp8_model(struct arena *arena, const char *name)
 {
-	bool preset = strstr(name, " wide") == NULL;
-	struct model *model = preset_model(arena, preset ? name : "llama-2-7b");
+	const char *wide = strstr(name, " wide");
+	bool preset = wide == NULL, mixture = strncmp(name, "experts ", 8) == 0;
+	struct model *model = preset_model(arena, preset    ? name
+						  : mixture ? "mixtral-8x7b"
+							    : "llama-2-7b");
 	struct architecture narrow = model->architecture;
 	struct error error = {0};
-	narrow.ffn = strtoll(name, NULL, 10);
+	if (mixture)
+		narrow.expert_ffn = strtoll(name + 8, NULL, 10);
+	else
+		narrow.ffn = strtoll(name, NULL, 10);
 	assert_true(preset || model_build(arena, &narrow, &model, &error));
 	return model;
 }
@@ -516,7 +522,11 @@ static void test_fp8(void **state)
 		{"llama-2-7b", "fp8=rowwise param_dtype=fp32", "results in bf16"},
 		{"llama-2-7b", "fp8=rowwise seq_len=1000", "tokens are not a multiple of 16"},
 		{"llama-2-7b", "fp8=tensorwise trainable=lora:16", "frozen parameters"},
-		{"mixtral-8x7b", "fp8=tensorwise runtime=megatron", "experts in fp8"},
+		{"mixtral-8x7b", "fp8=delayed runtime=megatron expert=8", NULL},
+		{"experts 80 wide",
+			"fp8=delayed runtime=megatron tensor=2 expert=4 expert_tensor=1", NULL},
+		{"experts 80 wide", "fp8=delayed runtime=megatron tensor=2 expert=2",
+			"multiple of 16 on each of the tensor ranks"},
 		{"llama-2-7b", "fp8=delayed runtime=megatron fp8_param_gather=on", NULL},
 		{"llama-2-7b", "runtime=megatron fp8_param_gather=on",
 			"--fp8-param-gather on: no weight is multiplied in fp8"},

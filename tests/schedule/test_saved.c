@@ -89,6 +89,33 @@ static void test_fp8(void **state)
 	}
 }
 
+/* Mixtral, whose experts take two rows a token: Transformer Engine keeps their inputs in fp8, and
+ * both orders of the weights of each; the norm before the router is read in bf16. */
+static void test_fp8_of_experts(void **state)
+{
+	static const char *const loads[] = {NULL, "expert_load=1"};
+	const int64_t T = 4096, H = 4096, F = 14336, L = 32, held[] = {8, 1};
+	const int64_t attention = (2 * 4096 + 2 * 1024) * H, expert = 3 * H * F;
+	(void)state;
+	for (int m = 0; m < COUNT_OF(loads); m++) {
+		struct arena arena = {0};
+		struct model *model = preset_model(&arena, "mixtral-8x7b");
+		struct topology *topology = cluster(&arena, "2xdgx-h100");
+		struct plan plan = toy_plan(&arena, model, topology, "runtime=megatron",
+			m == 0 ? "expert=1" : "expert=8", loads[m], NULL);
+		struct schedule *bf16 = toy_schedule(&arena, &plan, model, topology);
+		plan.fp8 = FP8_TENSORWISE;
+		struct schedule *fp8 = toy_schedule(&arena, &plan, model, topology);
+		assert_int_equal(saved_by(fp8, 1) - saved_by(bf16, 1), -2 * T * (H + F));
+		plan.fp8_param_gather = true;
+		struct schedule *kept = toy_schedule(&arena, &plan, model, topology);
+		assert_int_equal(held_by(fp8, BUFFER_KERNEL_WORKSPACE) -
+					 held_by(kept, BUFFER_KERNEL_WORKSPACE),
+			L * (attention + held[m] * expert));
+		arena_finish(&arena);
+	}
+}
+
 /* Blackwell's products read either order of a weight. */
 static void test_fp8_of_blackwell(void **state)
 {
@@ -368,6 +395,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chunked_head),
 		cmocka_unit_test(test_fp8),
+		cmocka_unit_test(test_fp8_of_experts),
 		cmocka_unit_test(test_fp8_of_blackwell),
 		cmocka_unit_test(test_fp8_parameters),
 		cmocka_unit_test(test_fp8_leaves_biases),

@@ -271,6 +271,38 @@ static void test_casts_of_the_engine(void **state)
 	}
 }
 
+/* Experts read rows that nothing has cast: these are padded, cast and written in both orders once
+ * for gate and up, and what down returns is copied without the padding. Each has a weight. Shared
+ * experts read what the router does. */
+static void test_casts_of_experts(void **state)
+{
+	const struct gemm_shape each = {64, 32, 128, 4}, shared = {64, 32, 128, 1};
+	const double input = 4 * 64 * 128, output = 4 * 64 * 32, weight = 4 * 32 * 128;
+	struct case_ c;
+	(void)state;
+	case_load(&c, "deepseek-v3", "32xdgx-h100");
+	case_plan(&c, ENGINE "fp8=delayed expert=8");
+	int gate = find_leaf(c.model, MODULE_EXPERTS_GATE);
+	int up = find_leaf(c.model, MODULE_EXPERTS_UP);
+	int down = find_leaf(c.model, MODULE_EXPERTS_DOWN);
+	int beside = find_leaf(c.model, MODULE_SHARED_GATE);
+	const double bytes[] = {cast_bytes(&c, gate, &each, PASS_FORWARD),
+		cast_bytes(&c, up, &each, PASS_FORWARD), cast_bytes(&c, down, &each, PASS_FORWARD),
+		cast_bytes(&c, beside, &shared, PASS_FORWARD),
+		cast_bytes(&c, gate, &each, PASS_BACKWARD_INPUT),
+		cast_bytes(&c, down, &each, PASS_BACKWARD_INPUT)};
+	assert_float_equal(bytes[0], (4 + 4) * input + 4 * weight / 8, 1e-6);
+	assert_float_equal(bytes[1], 4 * weight / 8, 1e-6);
+	assert_float_equal(bytes[2], 4 * input + 4 * output + 4 * weight / 8, 1e-6);
+	assert_float_equal(bytes[3], (4 * input + 4 * weight / 8) / 4, 1e-6);
+	assert_float_equal(bytes[4], 4 * output + 4 * input, 1e-6);
+	assert_float_equal(bytes[5], (4 + 4) * output, 1e-6);
+	/* Tensor ranks do not gather what experts read. */
+	case_plan(&c, ENGINE "fp8=delayed expert=8 tensor=2");
+	assert_float_equal(cast_bytes(&c, gate, &each, PASS_FORWARD), bytes[0], 1e-6);
+	case_finish(&c);
+}
+
 /* Megatron-Core's experts on eight ranks: gpt-oss clamps gate and up, and adds a weighed bias
  * expert by expert, of which a rank has 16; Mixtral has neither, nor PyTorch's experts such
  * operations. The part of backward that makes weights' gradients has none. */
@@ -384,6 +416,7 @@ int main(void)
 		cmocka_unit_test(test_no_product_beats_the_bound),
 		cmocka_unit_test(test_fp8_product),
 		cmocka_unit_test(test_fp8_steps),
+		cmocka_unit_test(test_casts_of_experts),
 		cmocka_unit_test(test_casts_of_gathered_weights),
 		cmocka_unit_test(test_operations_of_experts),
 		cmocka_unit_test(test_operations_of_the_dispatcher),
