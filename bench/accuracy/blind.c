@@ -56,11 +56,20 @@ struct blind_group {
 	int with_interval, blind_inside, today_inside;
 };
 
-/* Releases of MLPerf are one source here, and told apart by model. */
+/* Sources that ran few models on all sizes of one machine are told apart by model. Releases of
+ * MLPerf are one source here. */
 static const char *group_name(const struct row *row, struct arena *arena)
 {
-	if (strncmp(row->source, "mlperf-", 7) == 0)
-		return arena_printf(arena, "mlperf, %s, %s", row->family, row->gpu);
+	static const char *const by_model[] = {"mlperf-", "dgxc-"};
+	const char *fp8 = row_cell(row, "fp8");
+	bool in_fp8 = fp8[0] != '\0' && strcmp(fp8, "off") != 0;
+
+	for (int i = 0; i < COUNT_OF(by_model); i++) {
+		int length = (int)strlen(by_model[i]);
+		if (strncmp(row->source, by_model[i], (size_t)length) == 0)
+			return arena_printf(arena, "%.*s, %s, %s, %s", length - 1, by_model[i],
+				row->family, row->gpu, in_fp8 ? "fp8" : "bf16");
+	}
 	return arena_printf(arena, "%s, %s, %s", row->source, row->gpu, row_mix(row, arena));
 }
 
