@@ -44,11 +44,12 @@ int export_sayers(const struct model *model, const struct topology *topology,
 void export_list(struct text *text);
 void export_table(struct text *text);
 
-/* target: NULL = by the content. `function`: of a Python file with several; NULL. EXIT_CODE_INPUT
- * with the place. */
+/* target: NULL = by the content. `function`: of a Python file with several; NULL. `layers`: blocks
+ * of the model that is named beside the file, for a file without its own; 0: not known.
+ * EXIT_CODE_INPUT with the place. */
 bool import_config(struct arena *arena, const char *name, const char *text, size_t length,
-	const struct export_target *target, const char *function, struct imported *imported,
-	struct error *error);
+	const struct export_target *target, const char *function, int64_t layers,
+	struct imported *imported, struct error *error);
 /* What follows from the model: the ends of a plan that was made of the settings. What the user
  * typed stays: a policy with a '+', resharding with `reshards`. */
 void import_settle(const struct imported *imported, const struct model *model, bool reshards,

@@ -171,11 +171,12 @@ static bool choose_function(struct arena *arena, struct source *source,
 }
 
 bool import_config(struct arena *arena, const char *name, const char *text, size_t length,
-	const struct export_target *target, const char *function, struct imported *imported,
-	struct error *error)
+	const struct export_target *target, const char *function, int64_t layers,
+	struct imported *imported, struct error *error)
 {
 	struct source source = {.name = name, .text = text, .length = length};
-	struct importing importing = {arena, &source, imported};
+	struct importing importing = {
+		.arena = arena, .source = &source, .imported = imported, .layers = layers};
 
 	*imported = (struct imported){0};
 	if (content_kind(text, length) != NULL)

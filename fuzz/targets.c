@@ -103,7 +103,7 @@ static bool read_framework(READER)
 {
 	struct imported imported = {0};
 	struct text words = {0};
-	bool ok = import_config(arena, INPUT_NAME, text, length, NULL, NULL, &imported, error);
+	bool ok = import_config(arena, INPUT_NAME, text, length, NULL, NULL, 0, &imported, error);
 
 	(void)target, (void)printed;
 	struct model *model;

@@ -375,6 +375,23 @@ static bool comes_first(const char *file, struct error *error)
 		       file);
 }
 
+/* Blocks of the model that is named beside the file; 0: none is, or standard input has it. */
+static bool layers_beside(
+	struct arena *arena, const char *named, int64_t *layers, struct error *error)
+{
+	const char *preset = named != NULL ? model_preset_name(named) : NULL;
+	struct model *model;
+
+	*layers = 0;
+	if (named == NULL || strcmp(named, "-") == 0)
+		return true;
+	if (preset != NULL ? !model_load_preset(arena, preset, &model, error)
+			   : !input_model(arena, named, &model, error))
+		return false;
+	*layers = model->architecture.layers;
+	return true;
+}
+
 static bool read_file(
 	struct invocation *invocation, struct importation *importation, struct error *error)
 {
@@ -382,6 +399,7 @@ static bool read_file(
 	const char *from = argument(arguments, "from");
 	const struct export_target *target = from != NULL ? export_find(from, error) : NULL;
 	struct contents *contents = &importation->contents;
+	int64_t layers;
 
 	const char *file = arguments->operands[0], *function = argument(arguments, "config");
 
@@ -389,8 +407,9 @@ static bool read_file(
 		file = split_name(invocation->arena, file, &function);
 	if ((from != NULL && target == NULL) || !comes_first(file, error) ||
 		!file_read(invocation->arena, file, contents, error) ||
+		!layers_beside(invocation->arena, operand(arguments, 1, "model"), &layers, error) ||
 		!import_config(invocation->arena, contents->name, contents->text, contents->length,
-			target, function, &importation->imported, error))
+			target, function, layers, &importation->imported, error))
 		return false;
 	for (int i = 0; i < importation->imported.n_notes; i++)
 		output_note("%s", importation->imported.notes[i].text);

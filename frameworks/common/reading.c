@@ -30,6 +30,13 @@ const struct node *import_find(const struct importing *importing, const char *pa
 	return source_find(importing->source, path_in_file(importing, path));
 }
 
+int64_t import_layers(const struct importing *importing)
+{
+	int64_t own = importing->imported->shape.layers;
+
+	return own > 0 ? own : importing->layers;
+}
+
 /* Left to the Trainer, or to the framework. */
 bool import_is_unset(const struct node *node)
 {

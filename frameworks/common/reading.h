@@ -46,8 +46,12 @@ struct importing {
 	struct arena *arena;
 	const struct source *source;
 	struct imported *imported;
+	int64_t layers;      /* of the model beside the file; 0: not known */
 	int64_t beside_data; /* ranks that divide the model of one that shares data; 0: 1 */
 };
+
+/* Blocks of the model, of the file's own or of the one beside it; 0: neither says. */
+int64_t import_layers(const struct importing *importing);
 
 /* Takes every leaf by its row in the target's table of keys; leaves of KEY_READ are left to
  * `finish`.

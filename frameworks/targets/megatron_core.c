@@ -410,7 +410,7 @@ static bool finish_recomputation(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
 	const char *method = import_text(importing, names->method, "uniform");
-	int64_t layers = importing->imported->shape.layers, pieces;
+	int64_t layers = import_layers(importing), pieces;
 
 	if (!import_count(importing, names->pieces, &pieces, 1, error))
 		return false;

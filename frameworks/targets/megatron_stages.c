@@ -168,7 +168,7 @@ struct ends {
 static bool finish_split(struct importing *importing, const struct megatron_names *names,
 	int64_t stages, struct error *error)
 {
-	int64_t layers = importing->imported->shape.layers, first, last;
+	int64_t layers = import_layers(importing), first, last;
 
 	if (!import_count(importing, names->first, &first, 0, error) ||
 		!import_count(importing, names->last, &last, 0, error))
@@ -195,7 +195,7 @@ static bool finish_split(struct importing *importing, const struct megatron_name
 static bool finish_counted_ends(
 	struct importing *importing, const struct ends *ends, int64_t stages, struct error *error)
 {
-	int64_t all = importing->imported->shape.layers + ends->first + ends->last;
+	int64_t all = import_layers(importing) + ends->first + ends->last;
 	int64_t each = all / stages;
 
 	if (all % stages != 0 || stages < 2)
@@ -228,7 +228,7 @@ bool megatron_finish_stages(
 {
 	const char *a_rank = names->chunks, *a_stage = names->chunk_blocks;
 	struct ends ends;
-	int64_t layers = importing->imported->shape.layers, ranks, chunks, blocks;
+	int64_t layers = import_layers(importing), ranks, chunks, blocks;
 
 	if (!import_count(importing, names->pipeline, &ranks, 1, error) ||
 		!import_count(importing, a_rank, &chunks, 1, error) ||
@@ -240,7 +240,11 @@ bool megatron_finish_stages(
 		return true;
 	if (!import_is_unset(import_find(importing, names->layout)))
 		return finish_layout(importing, names->layout, ranks, error);
-	if (blocks > 0 && (layers == 0 || layers % (ranks * blocks) != 0))
+	if (blocks > 0 && layers == 0)
+		return import_fail(importing, a_stage, error,
+			"the file does not say of how many blocks; name the model: import FILE "
+			"MODEL");
+	if (blocks > 0 && layers % (ranks * blocks) != 0)
 		return import_fail(importing, a_stage, error,
 			"expected a size that makes whole stages of %lld blocks on %lld ranks",
 			(long long)layers, (long long)ranks);

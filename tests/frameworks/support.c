@@ -108,7 +108,7 @@ void read_back(struct trip *trip, struct plan *plan)
 	struct error error = {0};
 
 	if (!import_config(trip->arena, trip->target->file, text_string(&trip->text),
-		    trip->text.length, trip->target, NULL, &trip->imported, &error))
+		    trip->text.length, trip->target, NULL, 0, &trip->imported, &error))
 		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
 	add_settings(trip, &question);
 	add_beside(trip, &question);

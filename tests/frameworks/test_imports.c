@@ -430,8 +430,8 @@ static void foreign_files(void **state)
 		struct arena arena = {0};
 		struct error error = {0};
 		struct imported imported;
-		bool ok = import_config(
-			&arena, "x", file->text, strlen(file->text), NULL, NULL, &imported, &error);
+		bool ok = import_config(&arena, "x", file->text, strlen(file->text), NULL, NULL, 0,
+			&imported, &error);
 		if (file->target == NULL) {
 			if (ok)
 				fail_msg("not refused:\n%s", file->text);
@@ -449,6 +449,38 @@ static void foreign_files(void **state)
 	}
 }
 
+/* Arguments without a model take the blocks of the one beside them; their own go before it. */
+static void blocks_of_the_model_beside(void **state)
+{
+	static const char *const stages = "--micro-batch-size 1 --pipeline-model-parallel-size 4 "
+					  "--num-layers-per-virtual-pipeline-stage 4";
+	static const struct {
+		const char *own;
+		int64_t beside;
+		const char *chunks, *message;
+	} cases[] = {{"", 80, "5", NULL}, {" --num-layers 32", 80, "2", NULL},
+		{"", 0, NULL, "the file does not say of how many blocks; name the model"},
+		{"", 82, NULL, "whole stages of 82 blocks on 4 ranks"}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		struct imported imported;
+		struct error error = {0};
+		const char *text = arena_printf(&arena, "%s%s\n", stages, cases[i].own),
+			   *chunks = NULL;
+		bool ok = import_config(&arena, "x", text, strlen(text), NULL, NULL,
+			cases[i].beside, &imported, &error);
+		for (int s = 0; ok && s < imported.n_settings; s++)
+			if (imported.settings[s].knob == KNOB_VIRTUAL_STAGES)
+				chunks = imported.settings[s].value;
+		if (cases[i].message == NULL)
+			assert_string_equal(chunks, cases[i].chunks);
+		else
+			assert_non_null(strstr(error.message, cases[i].message));
+		arena_finish(&arena);
+	}
+}
+
 /* Asynchronous tensor parallelism is of no consequence where there are no tensor ranks. */
 static void async_of_one_rank(void **state)
 {
@@ -458,7 +490,8 @@ static void async_of_one_rank(void **state)
 	struct imported imported;
 	struct error error = {0};
 	(void)state;
-	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, &error));
+	assert_true(
+		import_config(&arena, "x", text, strlen(text), NULL, NULL, 0, &imported, &error));
 	for (int i = 0; i < imported.n_settings; i++)
 		assert_int_not_equal(imported.settings[i].knob, KNOB_ASYNC_TENSOR);
 	assert_int_equal(imported.n_notes, 0);
@@ -480,7 +513,7 @@ static struct imported read_function(struct arena *arena, const char *function)
 	struct imported imported;
 	struct error error = {0};
 
-	if (!import_config(arena, "x", text, strlen(text), NULL, function, &imported, &error))
+	if (!import_config(arena, "x", text, strlen(text), NULL, function, 0, &imported, &error))
 		fail_msg("%s: %s", function, error.message);
 	return imported;
 }
@@ -510,7 +543,7 @@ static void notes_in_order(void **state)
 	struct imported imported;
 
 	(void)state;
-	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, NULL));
+	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, 0, &imported, NULL));
 	assert_int_equal(imported.n_notes, 5);
 	for (int i = 1; i < imported.n_notes; i++)
 		assert_true(imported.notes[i - 1].line <= imported.notes[i].line);
@@ -530,7 +563,7 @@ static void tail_stays(void **state)
 	struct imported imported;
 
 	(void)state;
-	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, NULL));
+	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, 0, &imported, NULL));
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct plan_file file;
 		load(&arena, rows[i].model, "2xdgx-a100-80gb", &file);
@@ -556,7 +589,7 @@ static void model_is_spelled_out(void **state)
 	struct model *model;
 
 	(void)state;
-	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, NULL));
+	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, 0, &imported, NULL));
 	assert_true(model_parse(&arena, "x", imported.model, strlen(imported.model), &model, NULL));
 	assert_int_equal(model->architecture.family, FAMILY_MPT);
 	assert_int_equal(
@@ -568,6 +601,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(foreign_files),
+		cmocka_unit_test(blocks_of_the_model_beside),
 		cmocka_unit_test(async_of_one_rank),
 		cmocka_unit_test(one_function_of_a_file),
 		cmocka_unit_test(notes_in_order),

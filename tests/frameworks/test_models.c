@@ -6,7 +6,7 @@ static void import_model(
 {
 	struct error error = {0};
 
-	if (!import_config(arena, "x", text, strlen(text), NULL, NULL, imported, &error))
+	if (!import_config(arena, "x", text, strlen(text), NULL, NULL, 0, imported, &error))
 		fail_msg("%s\n%s", error.message, text);
 	assert_non_null(imported->model);
 	if (!model_parse(arena, "x", imported->model, strlen(imported->model), model, &error))
@@ -118,11 +118,12 @@ static void refused(void **state)
 		const char *text = arena_printf(&arena, EXPERTS "'%s'\n", patterns[i]);
 		error = (struct error){0};
 		assert_false(import_config(
-			&arena, "x", text, strlen(text), NULL, NULL, &imported, &error));
+			&arena, "x", text, strlen(text), NULL, NULL, 0, &imported, &error));
 		assert_non_null(strstr(error.message, "expected blocks with experts"));
 	}
 	const char *text = WORDS "--encoder-seq-length 512 --decoder-seq-length 128\n";
-	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, &error));
+	assert_true(
+		import_config(&arena, "x", text, strlen(text), NULL, NULL, 0, &imported, &error));
 	assert_null(imported.model);
 	arena_finish(&arena);
 }

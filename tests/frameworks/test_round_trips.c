@@ -146,7 +146,7 @@ static void recognizes(void **state)
 		assert_true(export_plan(trip.target, trip.version, &trip.file, "x", &arena,
 			&trip.exported, &trip.text, NULL));
 		assert_true(import_config(&arena, "x", text_string(&trip.text), trip.text.length,
-			NULL, NULL, &imported, NULL));
+			NULL, NULL, 0, &imported, NULL));
 		/* TRL takes accelerate's file. */
 		const char *want =
 			strcmp(trip.target->name, "trl") == 0 ? "accelerate" : trip.target->name;
@@ -216,8 +216,8 @@ static void mutations(void **state)
 				for (int k = 0; k < 3; k++)
 					copy[random_below((int)length)] =
 						letters[random_below(COUNT_OF(letters) - 1)];
-			bool ok = import_config(
-				&scratch, "x", copy, length, trip.target, NULL, &imported, &error);
+			bool ok = import_config(&scratch, "x", copy, length, trip.target, NULL, 0,
+				&imported, &error);
 			assert_true(ok || error.code == EXIT_CODE_INPUT);
 			arena_finish(&scratch);
 		}
