@@ -205,14 +205,14 @@ static const struct config_key keys[] = {
 	{MODEL("encoder_seq_length"), KEY_COUNT, KNOB_SEQ_LEN, NULL, ONLY_READ},
 	{MODEL("micro_batch_size"), KEY_COUNT, KNOB_MICRO_BATCH, NULL, ONLY_READ},
 	{MODEL("global_batch_size"), KEY_COUNT, KNOB_GLOBAL_BATCH, NULL, ONLY_READ},
-	{MODEL("activations_checkpoint_granularity"), KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING,
-		"full selective", ONLY_READ},
+	{MODEL("fp8"), KEY_READ, KNOB_FP8, NULL, ONLY_READ},
+	{MODEL("optim.grad_sync_dtype"), KEY_READ, KNOB_REDUCE_DTYPE, NULL, ONLY_READ},
 	{"trainer.gradient_clip_val", KEY_NUMBER, KNOB_CLIP, NULL, ONLY_READ},
 	{NULL},
 };
 static const char unpriced[] =
 	"model.fp8* model.fp4* model.recompute_modules* peft.* "
-	"optimizer.optimizer_cpu_offload "
+	"model.defer_embedding_wgrad_compute optimizer.optimizer_cpu_offload "
 	"ddp.use_megatron_fsdp ddp.bucket_size model.moe_shared_expert_overlap "
 	"comm_overlap.overlap_moe_expert_parallel_comm";
 
@@ -284,10 +284,11 @@ static bool finish_dtypes(struct importing *importing, struct error *error)
 	const char *name = import_text(importing, "mixed_precision", "");
 	const char *trainer = import_text(importing, "trainer.precision", "");
 	bool none = (node != NULL && import_is_unset(node)) || strncmp(trainer, "32", 2) == 0;
-	bool bf16, fp16, high;
+	const char *path = MIXED("grad_reduce_in_fp32"), *synced = MODEL("optim.grad_sync_dtype");
+	bool bf16, fp16, high, usual = !strstr(import_text(importing, synced, "fp32"), "16");
 
 	if (!import_switch(importing, MIXED("fp16"), &fp16, false, error) ||
-		!import_switch(importing, MIXED("grad_reduce_in_fp32"), &high, true, error))
+		!import_switch(importing, path, &high, usual, error))
 		return false;
 	fp16 = fp16 || strncmp(name, "fp16", 4) == 0 || strncmp(trainer, "16", 2) == 0;
 	if (!import_switch(importing, MIXED("bf16"), &bf16, !none && !fp16, error))
@@ -301,7 +302,9 @@ static bool finish_dtypes(struct importing *importing, struct error *error)
 		high   ? "fp32"
 		: bf16 ? "bf16"
 		       : "fp16",
-		high ? NULL : MIXED("grad_reduce_in_fp32"));
+		high    ? NULL
+		: usual ? path
+			: synced);
 	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
 	return true;
 }
@@ -322,6 +325,25 @@ static void finish_named_fp8(struct importing *importing, const char *name)
 		import_note(importing, "mixed_precision", "%.40s: is predicted as bf16", name);
 }
 
+/* What a file leaves to a recipe is as recipes of pretraining have it (recipes/common.py); NeMo 1
+ * has no recipe. */
+static bool has_recipe(const struct importing *importing)
+{
+	return import_find(importing, MODEL("optim.name")) == NULL;
+}
+
+/* NeMo 1 has a switch, and scales of the last steps. */
+static bool finish_fp8_switch(struct importing *importing, const char *gather, struct error *error)
+{
+	bool is_fp8;
+
+	if (!import_switch(importing, MODEL("fp8"), &is_fp8, false, error))
+		return false;
+	if (is_fp8)
+		megatron_set_fp8(importing, "delayed", MODEL("fp8"), gather);
+	return true;
+}
+
 static bool finish_fp8(struct importing *importing, struct error *error)
 {
 	static const char gather[] = MIXED("fp8_param_gather");
@@ -329,6 +351,8 @@ static bool finish_fp8(struct importing *importing, struct error *error)
 
 	if (!import_switch(importing, gather, &gathers, false, error))
 		return false;
+	if (!has_recipe(importing))
+		return finish_fp8_switch(importing, gathers ? gather : NULL, error);
 	if (import_find(importing, MIXED("fp8")) == NULL)
 		finish_named_fp8(importing, import_text(importing, "mixed_precision", ""));
 	else if (!import_is_unset(import_find(importing, MIXED("fp8"))))
@@ -338,19 +362,13 @@ static bool finish_fp8(struct importing *importing, struct error *error)
 	return true;
 }
 
-/* What a file leaves to a recipe is as recipes of pretraining have it (recipes/common.py); NeMo 1
- * has no recipe. */
-static bool has_recipe(const struct importing *importing)
-{
-	return import_find(importing, MODEL("optim.name")) == NULL;
-}
-
 static bool finish_optimizer(struct importing *importing, struct error *error)
 {
 	static const char path[] = DDP("use_distributed_optimizer");
 	static const char early[] = DDP("overlap_grad_reduce");
 	bool recipe = has_recipe(importing);
-	bool usual = recipe || import_is(importing, MODEL("optim.name"), "distributed_fused_adam");
+	bool usual =
+		recipe || strstr(import_text(importing, MODEL("optim.name"), ""), "distributed");
 	bool shards, reductions, gathers;
 
 	if (!import_switch(importing, path, &shards, usual, error) ||
@@ -436,10 +454,15 @@ static int recognizes(const struct source *source)
 	return 0;
 }
 
-/* Hundreds of keys are the model's and the data's. */
+/* Hundreds of keys are the model's and the data's. The second line of aliases is NeMo 1's. */
 static const struct config_format format = {recognizes, keys, "*", unpriced, finish,
 	.aliases = "model_config.>model. train_config.>train. ddp_config.>ddp. "
-		   "optimizer_config.>optimizer."};
+		   "optimizer_config.>optimizer. "
+		   "model.activations_checkpoint_>model.recompute_ "
+		   "model.optim.overlap_grad_sync>ddp.overlap_grad_reduce "
+		   "model.optim.overlap_param_sync>ddp.overlap_param_gather "
+		   "model.ub_tp_comm_overlap>comm_overlap.tp_comm_overlap "
+		   "model.fp8_params>mixed_precision.fp8_param_gather"};
 
 const struct export_target export_megatron_bridge = {
 	.name = "megatron-bridge",

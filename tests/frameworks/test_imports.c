@@ -104,6 +104,16 @@ static const struct foreign files[] = {
 		"gpus=16 tensor=2 sequence-parallel=off strategy=ZERO_1 overlap=none "
 		"micro-batch=1 param-dtype=bf16 loss=parallel",
 		NULL},
+	{"trainer: {precision: bf16}\nmodel:\n  tensor_model_parallel_size: 2\n"
+	 "  micro_batch_size: 1\n  fp8: True\n  fp8_params: True\n  ub_tp_comm_overlap: True\n"
+	 "  sequence_parallel: True\n  activations_checkpoint_granularity: selective\n"
+	 "  defer_embedding_wgrad_compute: True\n"
+	 "  optim: {name: mcore_distributed_optim, overlap_grad_sync: True,\n"
+	 "    overlap_param_sync: True, grad_sync_dtype: bf16}\n",
+		"megatron-bridge",
+		"async-tensor=on strategy=ZERO_1 overlap=all reduce-dtype=bf16 fp8=delayed "
+		"fp8-param-gather=on activation-checkpointing=selective",
+		"defer_embedding_wgrad_compute: True: is not predicted"},
 	{"{\"zero_optimization\": {\"stage\": 1},\n\"tensor_parallel\": {\"autotp_size\": 4}}",
 		NULL, "x:2:36: autotp_size: 4: not predicted of this framework, expected 1", NULL},
 	{"distributed_type: FSDP\nfsdp_config: yes\n", NULL,
