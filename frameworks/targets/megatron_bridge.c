@@ -455,7 +455,8 @@ static int recognizes(const struct source *source)
 }
 
 /* Hundreds of keys are the model's and the data's. The second line of aliases is NeMo 1's. */
-static const struct config_format format = {recognizes, keys, "*", unpriced, finish,
+static const struct config_format format = {recognizes, keys, "model.moe_router_topk *", unpriced,
+	finish,
 	.aliases = "model_config.>model. train_config.>train. ddp_config.>ddp. "
 		   "optimizer_config.>optimizer. "
 		   "model.activations_checkpoint_>model.recompute_ "

@@ -491,21 +491,25 @@ static void blocks_of_the_model_beside(void **state)
 	}
 }
 
-/* Asynchronous tensor parallelism is of no consequence where there are no tensor ranks. */
-static void async_of_one_rank(void **state)
+/* Nothing is said of what changes nothing: asynchronous tensor parallelism where there are no
+ * tensor ranks, and a key of a model that is nearly one of ours. */
+static void nothing_to_say(void **state)
 {
-	static const char text[] = "[training]\nseq_len = 4096\n[compile]\nenable = true\n"
-				   "[parallelism]\nenable_async_tensor_parallel = true\n";
-	struct arena arena = {0};
-	struct imported imported;
-	struct error error = {0};
+	static const char *const texts[] = {"[training]\nseq_len = 4096\n[compile]\nenable = true\n"
+					    "[parallelism]\nenable_async_tensor_parallel = true\n",
+		"model: {tensor_model_parallel_size: 1, moe_router_topk: 2}\n"};
 	(void)state;
-	assert_true(
-		import_config(&arena, "x", text, strlen(text), NULL, NULL, 0, &imported, &error));
-	for (int i = 0; i < imported.n_settings; i++)
-		assert_int_not_equal(imported.settings[i].knob, KNOB_ASYNC_TENSOR);
-	assert_int_equal(imported.n_notes, 0);
-	arena_finish(&arena);
+	for (int t = 0; t < COUNT_OF(texts); t++) {
+		struct arena arena = {0};
+		struct imported imported;
+		struct error error = {0};
+		assert_true(import_config(
+			&arena, "x", texts[t], strlen(texts[t]), NULL, NULL, 0, &imported, &error));
+		for (int i = 0; i < imported.n_settings; i++)
+			assert_int_not_equal(imported.settings[i].knob, KNOB_ASYNC_TENSOR);
+		assert_int_equal(imported.n_notes, 0);
+		arena_finish(&arena);
+	}
 }
 
 static struct imported read_function(struct arena *arena, const char *function)
@@ -612,7 +616,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(foreign_files),
 		cmocka_unit_test(blocks_of_the_model_beside),
-		cmocka_unit_test(async_of_one_rank),
+		cmocka_unit_test(nothing_to_say),
 		cmocka_unit_test(one_function_of_a_file),
 		cmocka_unit_test(notes_in_order),
 		cmocka_unit_test(tail_stays),
