@@ -1,4 +1,5 @@
 /* `import`: another framework's configuration as a plan, with its prediction. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands/commands.h"
@@ -74,6 +75,32 @@ static const char *preset_spelled(struct arena *arena, const struct imported *im
 	return NULL;
 }
 
+static int64_t said_seq_len(const struct imported *imported)
+{
+	for (int i = 0; i < imported->n_settings; i++)
+		if (imported->settings[i].knob == KNOB_SEQ_LEN)
+			return strtoll(imported->settings[i].value, NULL, 10);
+	return 0;
+}
+
+/* A preset of the file's shape; of several the first that was trained with sequences as long. */
+static const char *preset_shaped(struct arena *arena, const struct imported *imported)
+{
+	const char *shaped = NULL;
+	struct model *model;
+
+	for (int i = 0; i < n_model_presets; i++) {
+		const char *preset = model_presets[i].name;
+		if (!has_shape(arena, preset, &imported->shape) ||
+			!model_load_preset(arena, preset, &model, NULL))
+			continue;
+		if (model->architecture.context >= said_seq_len(imported))
+			return preset;
+		shaped = shaped == NULL ? preset : shaped;
+	}
+	return shaped;
+}
+
 /* The preset that the file names or describes; NULL. */
 static const char *find_model(struct arena *arena, const struct imported *imported)
 {
@@ -88,11 +115,7 @@ static const char *find_model(struct arena *arena, const struct imported *import
 	}
 	if (imported->model != NULL && file_is_folder(imported->model))
 		return imported->model;
-	for (int i = 0; i < n_model_presets; i++) {
-		if (has_shape(arena, model_presets[i].name, &imported->shape))
-			return model_presets[i].name;
-	}
-	return NULL;
+	return preset_shaped(arena, imported);
 }
 
 /* --- from settings to arguments ------------------------------------------------------------- */

@@ -221,6 +221,23 @@ class Exports(contract.Case):
         self.assertIn('--strategy', result.out)
         self.assertEqual(self.box.run('import', 'a.yaml', '-o', 'p.yaml').code, 2)
 
+    def test_a_model_by_its_shape(self):
+        """Llama 2 70B and 3 70B have the same shape; the sequence tells which."""
+        for seq_len, model in ((4096, 'llama-2-70b'), (8192, 'llama-3-70b'), (131072, 'llama-3.1-70b')):
+            self.box.write('nemo.yaml', 'model:\n  tensor_model_parallel_size: 8\n  num_layers: 80\n  hidden_size: 8192\n'
+                                        '  num_attention_heads: 64\n  num_query_groups: 8\n  ffn_hidden_size: 28672\n'
+                                        f'  encoder_seq_length: {seq_len}\n  optim: {{name: distributed_fused_adam}}\n')
+            self.assertIn(f'the model is taken for {model}', self.go('import', 'nemo.yaml').err)
+
+    def test_a_model_that_is_not_there_comes_first(self):
+        """Whether stages are whole is asked of the model that is named beside the file."""
+        self.box.write('args.txt', '--micro-batch-size 1 --pipeline-model-parallel-size 2 '
+                                   '--num-layers-per-virtual-pipeline-stage 4\n')
+        refused = self.box.run('import', 'args.txt', 'no-such-model', '2xdgx-h100')
+        self.assertIn('no-such-model', refused.err)
+        taken = self.box.run('import', 'args.txt', 'llama-2-7b', '2xdgx-h100', '--json')
+        self.assertEqual(json.loads(taken.out)['plan']['virtual_stages'], 4)
+
     def test_options_override_the_file(self):
         self.box.write('a.yaml', 'distributed_type: FSDP\nnum_processes: 4\nmixed_precision: bf16\n'
                                  'fsdp_config: {fsdp_version: 2}\n')
