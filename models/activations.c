@@ -128,9 +128,19 @@ static bool keeps_experts(const struct request *r)
 	return !r->sends_rows;
 }
 
+static bool routes_in_fp32(const struct request *r)
+{
+	return r->rules->routes_in_fp32;
+}
+
 static bool weighs_results(const struct request *r)
 {
-	return !r->rules->weighs_activations;
+	return !r->rules->weighs_activations && !routes_in_fp32(r);
+}
+
+static bool has_fp32_results(const struct request *r)
+{
+	return has_experts(r) && routes_in_fp32(r);
 }
 
 /* Fused with the weights only where it is gated. */
@@ -249,6 +259,7 @@ static const struct saved {
 	{MODULE_DOWN, TENSOR_DROPOUT_MASK, WIDTH_STREAM, ELEMENT_MASK, dropout},
 	/* Every token stands k times in the input and in the result of the experts. What they get
 	 * from other ranks too is kept where they compute. */
+	{MODULE_ROUTER, TENSOR_ROUTER_INPUT, WIDTH_ROUTER_HIDDEN, ELEMENT_FP32, routes_in_fp32},
 	{MODULE_ROUTER, TENSOR_ROUTER_PROBABILITIES, WIDTH_EXPERTS, ELEMENT_FP32, NULL},
 	{MODULE_ROUTER, TENSOR_ROW_ORDER, WIDTH_EXPERTS, ELEMENT_INT64, sorts_rows},
 	{MODULE_ROUTER, TENSOR_DISPATCHED, WIDTH_GATHERED_HIDDEN, ELEMENT_COMPUTE,
@@ -265,6 +276,7 @@ static const struct saved {
 	{MODULE_EXPERTS_ACTIVATION, TENSOR_PRODUCT, WIDTH_ROUTED_FFN, ELEMENT_INPUT, NULL},
 	{MODULE_EXPERTS_DOWN, TENSOR_EXPERT_OUT, WIDTH_SENT_HIDDEN, ELEMENT_COMPUTE,
 		weighs_results},
+	{MODULE_EXPERTS_DOWN, TENSOR_EXPERT_OUT, WIDTH_SENT_HIDDEN, ELEMENT_FP32, routes_in_fp32},
 	{MODULE_SHARED_UP, TENSOR_NORM_OUT, WIDTH_INPUT, ELEMENT_INPUT, keeps_cast_input},
 	{MODULE_SHARED_GATE, TENSOR_GATE, WIDTH_SHARED_FFN, ELEMENT_COMPUTE, NULL},
 	{MODULE_SHARED_UP, TENSOR_UP, WIDTH_SHARED_FFN, ELEMENT_COMPUTE, keeps_up},
@@ -276,13 +288,14 @@ static const struct saved {
 };
 
 /* Alive while backward walks through a block. Each part starts after what every part shares. */
-enum part { PART_SHARED, PART_ATTENTION, PART_MLP, PART_COUNT };
+enum part { PART_SHARED, PART_ATTENTION, PART_MLP, PART_RESULTS, PART_COUNT };
 
 static const struct backward {
 	enum part part;
 	enum tensor_role role;
 	enum width width;
 	bool (*when)(const struct request *);
+	enum element element;
 } backward[] = {
 	{PART_SHARED, TENSOR_D_RESIDUAL, WIDTH_STREAM, NULL},
 	{PART_SHARED, TENSOR_D_NORM, WIDTH_HIDDEN, NULL},
@@ -293,6 +306,10 @@ static const struct backward {
 	{PART_MLP, TENSOR_D_GATE, WIDTH_WIDEST_FFN, gated},
 	{PART_MLP, TENSOR_D_UP, WIDTH_WIDEST_FFN, NULL},
 	{PART_MLP, TENSOR_D_DISPATCHED, WIDTH_ROUTED_HIDDEN, has_experts},
+	/* The gradient of the weighed results, of the results, and what sums up to the weights'. */
+	{PART_RESULTS, TENSOR_D_EXPERT_OUT, WIDTH_SENT_HIDDEN, has_fp32_results, ELEMENT_FP32},
+	{PART_RESULTS, TENSOR_D_EXPERT_OUT, WIDTH_SENT_HIDDEN, has_fp32_results, ELEMENT_FP32},
+	{PART_RESULTS, TENSOR_D_EXPERT_OUT, WIDTH_SENT_HIDDEN, has_fp32_results, ELEMENT_FP32},
 };
 _Static_assert(COUNT_OF(backward) <= BACKWARD_TENSORS_MAX, "the caller's array holds them all");
 
@@ -389,15 +406,28 @@ static bool is_dropped(const struct request *r, const struct module *module, enu
 	       (role == TENSOR_ATTENTION_OUT && !flash(r));
 }
 
-/* Does a layer in the compute dtype read what the norm returns: the head, or a router? */
-static bool is_read_uncast(const struct model *model, int module)
+static bool feeds_router(const struct model *model, int module)
 {
 	int next = module + 1;
 
 	while (next < model->n_modules && !module_kind_is_leaf(model->modules[next].kind))
 		next++;
-	return model->modules[module].layer < 0 ||
-	       (next < model->n_modules && model->modules[next].kind == MODULE_ROUTER);
+	return next < model->n_modules && model->modules[next].kind == MODULE_ROUTER;
+}
+
+/* Does a layer in the compute dtype read what the norm returns: the head, or a router? */
+static bool is_read_uncast(const struct model *model, int module)
+{
+	return model->modules[module].layer < 0 || feeds_router(model, module);
+}
+
+/* Routers that read the stream's tokens need no others, unless shared experts do. */
+static enum width width_of(const struct model *model, int module, const struct saved *row)
+{
+	bool routed = row->width == WIDTH_INPUT && model->division.routes_stream &&
+		      model->architecture.shared_ffn == 0 && feeds_router(model, module);
+
+	return routed ? WIDTH_STREAM : row->width;
 }
 
 int model_saved_tensors(const struct model *model, int module, const struct activation_rules *rules,
@@ -417,8 +447,8 @@ int model_saved_tensors(const struct model *model, int module, const struct acti
 			continue;
 		bool uncast = m->kind == MODULE_NORM && s->role == TENSOR_NORM_OUT &&
 			      is_read_uncast(model, module);
-		place(&r, s->role,
-			tensor_bytes(&r, s->width, uncast ? ELEMENT_COMPUTE : s->element),
+		enum width width = width_of(model, module, s);
+		place(&r, s->role, tensor_bytes(&r, width, uncast ? ELEMENT_COMPUTE : s->element),
 			&tensors[n++], bytes);
 	}
 	if (m->adapter >= 0)
@@ -510,8 +540,10 @@ int model_backward_tensors(const struct model *model, const struct activation_ru
 		if (b->when != NULL && !b->when(&r))
 			continue;
 		*end = max_i64(*end, ends[PART_SHARED]);
-		place(&r, b->role, tensor_bytes(&r, b->width, ELEMENT_COMPUTE), &tensors[n++], end);
+		place(&r, b->role, tensor_bytes(&r, b->width, b->element), &tensors[n++], end);
 	}
-	*bytes = max_i64(ends[PART_ATTENTION], ends[PART_MLP]);
+	*bytes = 0;
+	for (int part = 0; part < PART_COUNT; part++)
+		*bytes = max_i64(*bytes, ends[part]);
 	return n;
 }

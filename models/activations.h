@@ -37,7 +37,8 @@
 	X(ACTIVATED_GATE, "activated_gate") /* T*f: silu(gate), where the implementation keeps it, \
 					       or what is weighed */                               \
 	X(PRODUCT, "product")               /* T*f: input of DOWN */                               \
-	X(LATENT, "latent") /* latent attention: T*query_rank, T*(kv_rank+rope_dim) */             \
+	X(LATENT, "latent")             /* latent attention: T*query_rank, T*(kv_rank+rope_dim) */ \
+	X(ROUTER_INPUT, "router_input") /* fp32: T*h */                                            \
 	X(ROUTER_PROBABILITIES, "router_probabilities") /* fp32: T*E */                            \
 	X(ROW_ORDER, "row_order")   /* int64: T*E: all tokens of all experts, sorted */            \
 	X(DISPATCHED, "dispatched") /* T*k*h: input of the experts */                              \
@@ -51,6 +52,7 @@
 	X(D_GATE, "d_gate")                   /* T*f (SwiGLU); d_up right behind, or beside it */  \
 	X(D_UP, "d_up")                       /* T*f */                                            \
 	X(D_DISPATCHED, "d_dispatched")       /* T*k*h */                                          \
+	X(D_EXPERT_OUT, "d_expert_out")       /* T*k*h */                                          \
 	/* LoRA: x A^T, T*r, and its gradient. */                                                  \
 	X(ADAPTER, "adapter")                                                                      \
 	X(D_ADAPTER, "d_adapter")
@@ -82,6 +84,9 @@ struct activation_rules {
 	/* A row is weighed where experts multiply gate and up, so their results are not kept; and
 	 * the order of rows is a sort over all tokens and experts (Megatron-LM). */
 	bool weighs_activations, keeps_row_order;
+	/* The router multiplies in fp32, and results of experts are weighed in fp32: what is
+	 * multiplied by is kept in it (torchtitan). */
+	bool routes_in_fp32;
 	/* What experts compute is picked out of gathered tokens, then put in the order of experts;
 	 * the inputs of both copies are kept. */
 	bool keeps_picked_rows;
@@ -102,7 +107,7 @@ struct tensor {
 	int64_t bytes;
 };
 
-enum { MODULE_TENSORS_MAX = 4, BACKWARD_TENSORS_MAX = 9 };
+enum { MODULE_TENSORS_MAX = 4, BACKWARD_TENSORS_MAX = 13 };
 
 /* What one leaf saves, packed from offset 0 in the order they are produced; returns the number of
  * tensors, `*bytes` their total (a multiple of the alignment). Leaves that only write the residual
@@ -126,7 +131,8 @@ int64_t model_residual_bytes(const struct model *model, const struct activation_
 	int64_t sequences, int64_t seq_len);
 
 /* The gradient tensors that are alive while backward walks through a block. D_RESIDUAL and D_NORM
- * first; the attention part and the MLP part never live together and share their bytes. */
+ * first; the parts (attention, MLP, sum of experts' results) never live together and share bytes.
+ */
 int model_backward_tensors(const struct model *model, const struct activation_rules *rules,
 	int64_t sequences, int64_t seq_len, struct tensor tensors[BACKWARD_TENSORS_MAX],
 	int64_t *bytes);

@@ -20,12 +20,6 @@ static bool sends_rows(const struct step *step)
 	return step->group_expert >= 0 && !step->model->division.gathers_tokens;
 }
 
-static bool is_selective(const struct step *step, const struct action *action)
-{
-	return range_checkpointing(step, action->range) == CHECKPOINTING_SELECTIVE &&
-	       !step->method.recomputes_attention && !step->method.adds_in_compute;
-}
-
 /* Where all experts get as many rows, every rank knows the numbers without asking. */
 static void add_counts(struct step *step, const struct action *action)
 {
@@ -65,8 +59,6 @@ static void add_experts(struct step *step, struct action action)
 {
 	bool back = action_makes_input(&action), weighed = sends_weights(step);
 	action.flags |= LEAVES_ROWS;
-	if (action.kind == ACTION_FORWARD && is_selective(step, &action))
-		action.flags |= KEEPS_ROWS;
 	if (!back)
 		add_counts(step, &action);
 	add_to_experts(step, &action, back ? 0 : OF_INPUT, weighed && !back);
@@ -74,8 +66,14 @@ static void add_experts(struct step *step, struct action action)
 	add_from_experts(step, &action, back ? 0 : OF_INPUT, weighed && back);
 }
 
-/* Selective checkpointing keeps what collectives brought, so they are not repeated. Ours repeats
- * them. */
+/* Rows are sent again for what is computed again. Later parts of a range find them there. */
+static bool has_exchanges(const struct action *action)
+{
+	if (action->kind == ACTION_RECOMPUTE)
+		return action->flags & FIRST;
+	return action->kind == ACTION_FORWARD || action_makes_input(action);
+}
+
 void pass_experts(struct step *step)
 {
 	if (step->group_expert < 0 && step->group_expert_tensor < 0)
@@ -83,11 +81,7 @@ void pass_experts(struct step *step)
 	struct action_list old = actions_begin(step);
 	for (int i = 0; i < old.n; i++) {
 		const struct action *action = &old.items[i];
-		bool again = action->kind == ACTION_RECOMPUTE;
-		bool computes =
-			action->kind == ACTION_FORWARD || again || action_makes_input(action);
-		if (computes && step->ranges[action->range].receives_rows &&
-			!(again && is_selective(step, action)))
+		if (has_exchanges(action) && step->ranges[action->range].receives_rows)
 			add_experts(step, *action);
 		else
 			action_add(step, *action);
@@ -161,6 +155,13 @@ static int64_t row_room(const struct lowering *l)
 	return l->step->method.adds_in_compute ? row_room_bytes(l->step) : l->op.bytes;
 }
 
+/* Backward through the weighed sum, before the gradients of results are sent as rows. */
+static int take_weighing(struct lowering *l, int64_t rows)
+{
+	int64_t more = l->work.results - rows;
+	return more > 0 ? op_take_new(l, BUFFER_BACKWARD_WORK, -1, more, DTYPE_FP32) : -1;
+}
+
 /* The rank's own rows in the order of their experts are a copy, which ends with this operation. */
 void lower_DISPATCH_ROWS(struct lowering *l)
 {
@@ -169,12 +170,16 @@ void lower_DISPATCH_ROWS(struct lowering *l)
 		return;
 	int sent = take_rows(l, sent_rows_bytes(l->step));
 	flight_of(l)->rows[l->at->range] = take_rows(l, row_room(l));
+	int weighing = -1;
+	if (!(l->at->flags & OF_INPUT))
+		weighing = take_weighing(l, sent_rows_bytes(l->step) + row_room(l));
 	if (l->step->method.adds_in_compute) {
 		use_routed(l);
 		if (!(l->at->flags & OF_INPUT))
 			op_use_stream_gradient(l);
 	}
 	op_give(l, &sent);
+	op_give(l, &weighing);
 }
 
 /* Gathers the rows that have arrived or, if all experts are here, the rank's own; or tokens, which

@@ -23,7 +23,6 @@ enum action_flag {
 	LEAVES_SUM = 1 << 14,  /* compute: leaves partial sums, which tensor ranks then add up */
 	LEAVES_KEYS = 1 << 15, /* BACKWARD: leaves partial gradients of keys, for context ranks */
 	LEAVES_ROWS = 1 << 16, /* compute: leaves rows that go back to the ranks they came from */
-	KEEPS_ROWS = 1 << 17,  /* FORWARD: the rows that came in stay until the recomputation */
 	INPUT_PART = 1 << 18,  /* the input part of a backward pass */
 	WEIGHT_PART = 1 << 19, /* the weight part */
 	/* GATHER_TOKENS: runs beside the product that makes dX of its layer, or in chunks beside

@@ -111,7 +111,7 @@ static void add_groups_of_axes(struct step *step)
 	if (mesh->expert > 1)
 		add_groups_of_experts(step);
 	bool has_experts = step->schedule->model->architecture.experts > 0;
-	if (has_experts && step->model->division.routes_stream &&
+	if (has_experts && runtime_of(step->plan->runtime)->experts.routes_stream &&
 		division_sends_rows(&step->model->division))
 		add_groups_of_rows(step);
 	if (mesh->pipeline == 1)

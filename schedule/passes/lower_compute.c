@@ -87,8 +87,7 @@ static void use_gathered(struct lowering *l)
 		if (*buffers[i] == l->step->gather_buffers[false] ||
 			*buffers[i] == l->step->gather_buffers[true])
 			*buffers[i] = -1;
-		if (i < COUNT_OF(buffers) - 1 || !(l->at->flags & KEEPS_ROWS))
-			op_give(l, buffers[i]);
+		op_give(l, buffers[i]);
 	}
 	if (l->at->flags & IN_ROUNDS)
 		op_use_round(l);

@@ -20,20 +20,12 @@ static bool keeps(const struct step *step, int module)
 	return plan_selective_keeps(step->plan, step->model, module);
 }
 
-/* torchtitan's policy keeps what collectives have brought, and so the results of experts too. Ours
- * sends rows again. */
-static bool comes_back(const struct step *step, int module)
-{
-	return step->plan->mesh.expert > 1 && !step->method.adds_in_compute &&
-	       step->model->modules[module].kind == MODULE_EXPERTS_DOWN;
-}
-
 /* Returns the bytes that the range's leaves save and selective checkpointing computes again. */
 static int64_t dropped_bytes(const struct step *step, const struct range *range)
 {
 	int64_t dropped = 0;
 	for (int m = range->first_module; m < range->end_module; m++)
-		if (!keeps(step, m) && !comes_back(step, m))
+		if (!keeps(step, m))
 			dropped += modules_saved_bytes(step, m, m + 1);
 	return dropped;
 }
@@ -63,22 +55,23 @@ int64_t range_saved_bytes(const struct step *step, int range)
 	return modules_saved_bytes(step, r->first_module, r->end_module);
 }
 
-/* Eager PyTorch keeps the result of DOWN although backward does not read it. torch.compile drops
- * what the backward graph has no use for. Ours is the input of the next block. */
+/* Eager PyTorch keeps the product of DOWN although backward does not read it: of all tokens, before
+ * tensor ranks sum it up. torch.compile drops what the backward graph has no use for. Ours is the
+ * input of the next block. */
 static int64_t result_bytes(const struct step *step, int module)
 {
 	bool needed_only = step->method.needed_tensors_only || step->method.recomputes_attention ||
 			   step->plan->compile;
 	if (needed_only || step->model->modules[module].kind != MODULE_DOWN)
 		return modules_saved_bytes(step, module, module + 1);
-	return residual_bytes(step);
+	return exchanged_tokens_bytes(step);
 }
 
 int64_t range_kept_bytes(const struct step *step, int range)
 {
 	int64_t kept = 0;
 	for (int m = step->ranges[range].first_module; m < step->ranges[range].end_module; m++)
-		if (keeps(step, m) || comes_back(step, m))
+		if (keeps(step, m))
 			kept += result_bytes(step, m);
 	return kept;
 }
@@ -340,6 +333,8 @@ struct backward_work backward_work_of(const struct step *step)
 	for (int i = 0; i < n; i++) {
 		if (tensors[i].role == TENSOR_D_RESIDUAL)
 			work.residual = tensors[i].bytes;
+		else if (tensors[i].role == TENSOR_D_EXPERT_OUT)
+			work.results += tensors[i].bytes;
 		else if (tensors[i].role == TENSOR_D_PRODUCT ||
 			 tensors[i].role == TENSOR_D_ATTENTION_OUT)
 			work.widest = max_i64(work.widest, tensors[i].bytes);

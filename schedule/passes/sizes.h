@@ -53,10 +53,11 @@ int64_t row_room_bytes(const struct step *step);
 int64_t row_weights_bytes(const struct step *step, int64_t bytes);
 int64_t row_counts_bytes(const struct step *step);
 
-/* The tensors that backward works with: all of them, and two parts of these: the gradient of the
- * residual stream and the widest gradient inside a block. */
+/* The tensors that backward works with: all of them, and three parts of these: the gradient of the
+ * residual stream, the widest gradient inside a block, and what the weighed sum of experts' results
+ * needs in fp32. */
 struct backward_work {
-	int64_t all, residual, widest;
+	int64_t all, residual, widest, results;
 };
 struct backward_work backward_work_of(const struct step *step);
 

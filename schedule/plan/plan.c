@@ -127,6 +127,15 @@ int64_t plan_attention_rounds(const struct plan *plan)
 	return gathers || plan->context_method == CONTEXT_RING ? plan->mesh.context : 1;
 }
 
+/* Does a rank route its tokens of the residual stream? */
+static bool routes_stream(const struct plan *plan)
+{
+	const struct expert_rules *experts = &runtime_of(plan->runtime)->experts;
+	bool whole = plan->mesh.expert > 1 && plan_expert_tensor(plan) == 1;
+	return experts->routes_stream ||
+	       (experts->routes_stream_of_whole && whole && plan->sequence_parallel);
+}
+
 struct division plan_division(const struct plan *plan)
 {
 	const struct mesh *mesh = &plan->mesh;
@@ -139,7 +148,7 @@ struct division plan_division(const struct plan *plan)
 		.expert_capacity = plan->capacity_factor,
 		.keeps_room =
 			runtime_of(plan->runtime)->experts.keeps_room && plan->expert_load == 0,
-		.routes_stream = runtime_of(plan->runtime)->experts.routes_stream,
+		.routes_stream = routes_stream(plan),
 		.gathers_tokens = plan_gathers_tokens(plan),
 		.words = runtime_of(plan->runtime)->vocab_multiple * mesh->tensor};
 }
@@ -195,10 +204,12 @@ int64_t plan_reshard_group(const struct plan *plan)
 
 /* Counts what logits that are cut need (torch/distributed/tensor/parallel/loss.py), in fp32.
  * Forward has a copy, the same less its maximum, and exponentials. Backward has the log-softmax,
- * zeros, exponentials and their sum, when the logits are gone. */
+ * zeros, exponentials and their sum, when the logits are gone, unless they are the output of a
+ * stage. */
 static int64_t cut_loss_bytes(const struct plan *plan)
 {
-	return plan->loss == LOSS_UPCAST ? 16 - dtype_bytes(plan->param_dtype) : 12;
+	int64_t gone = plan->mesh.pipeline > 1 ? 0 : dtype_bytes(plan->param_dtype);
+	return plan->loss == LOSS_UPCAST ? 16 - gone : 12;
 }
 
 /* Megatron-LM compiles its functions for the loss (fusions/fused_cross_entropy.py, jit_fuser). From
@@ -328,6 +339,7 @@ struct activation_rules plan_activation_rules(
 		.dropout = plan->dropout,
 		.drops_unread = !runtime->keeps_unread,
 		.weighs_activations = plan_weighs_activations(plan),
+		.routes_in_fp32 = runtime->experts.routes_in_fp32,
 		.keeps_row_order = plan_weighs_activations(plan),
 		.keeps_picked_rows = plan_keeps_picked_rows(plan),
 		.keeps_gathered_input = runtime->keeps_gathered_input || plan->keep_gathered,

@@ -76,9 +76,13 @@ struct expert_rules {
 	/* A rank routes its tokens of the residual stream. Ranks that divide an expert gather its
 	 * rows from one another, and the number of rows of each (MoEAlltoAllTokenDispatcher). */
 	bool routes_stream;
+	/* So it is where whole experts are on several ranks (torchtitan), else ranks share out the
+	 * rows of the same tokens. */
+	bool routes_stream_of_whole;
 	/* Rows are weighed between the products of an expert, and ordered by a sort of all rows. */
 	bool weighs_activations;
-	bool drops_rows; /* KNOB_CAPACITY_FACTOR */
+	bool routes_in_fp32; /* models/activations.h */
+	bool drops_rows;     /* KNOB_CAPACITY_FACTOR */
 	/* PyTorch operations around the products: the clamp of a gated activation; and for each
 	 * element of the last product its weighed bias, with launches for each expert
 	 * (simulator/costs/experts.c). */

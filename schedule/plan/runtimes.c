@@ -157,6 +157,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.names_stages = true, /* module_fqns_per_model_part */
 			.keeps_stage_output = true,
 			.waits_for_batch = true, /* torchtitan */
+			.experts = {.routes_stream_of_whole = true, .routes_in_fp32 = true},
 			.host_per_hook = 150e-6,
 			/* [U]: taken to cost what a hook of FSDP costs */
 			.host_per_exchange = 150e-6,

@@ -413,6 +413,24 @@ static void test_experts_activations(void **state)
 	arena_finish(&arena);
 }
 
+/* torchtitan 0.3.0's router multiplies in fp32, and results are weighed in fp32: what these
+ * products keep is as wide (bench/torch/memory.py). */
+static void test_experts_in_fp32(void **state)
+{
+	struct arena arena = {0};
+	struct model *model = parse_model(&arena, "x.json", rows[0].text);
+	struct activation_rules rules = {.dtype = DTYPE_BF16, .alignment = 1};
+	const int64_t t = 1024, h = 4096, k = 2;
+	int block = find_module(model, "model.layers.0"), end = model->modules[block].end;
+	int64_t before = model_saved_bytes(model, block, end, &rules, 1, t);
+
+	(void)state;
+	rules.routes_in_fp32 = true;
+	assert_int_equal(model_saved_bytes(model, block, end, &rules, 1, t) - before,
+		4 * t * h + (4 - 2) * t * k * h);
+	arena_finish(&arena);
+}
+
 /* Where attention sees every position it costs twice the causal one. */
 static void test_encoder_attention(void **state)
 {
@@ -471,6 +489,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_every_family),
 		cmocka_unit_test(test_experts_activations),
+		cmocka_unit_test(test_experts_in_fp32),
 		cmocka_unit_test(test_encoder_attention),
 		cmocka_unit_test(test_parts),
 	};

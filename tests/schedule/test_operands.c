@@ -460,6 +460,20 @@ static void test_selective_compiled(void **state)
 	arena_finish(&arena);
 }
 
+/* The product of DOWN is kept before tensor ranks sum it up, so of all tokens; the others have a
+ * part of the width (torch 2.15 and torchtitan 0.3.0: bench/torch/memory.py). */
+static void test_selective_tensor(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	const int64_t T = 8 * 2048, h = 4096, f = 11008, t = 4;
+	const char *words = "runtime=pytorch-fsdp2 seq_len=2048 micro_batch=8 tensor=4 "
+			    "activation_checkpointing=selective";
+	assert_int_equal(saved_in_blocks(build_words(&arena, "llama-2-7b", "dgx-h100", words)),
+		32 * (2 * T * ((3 * h + f) / t + h) + 4 * 32 / t * T));
+	arena_finish(&arena);
+}
+
 /* With eager attention the probabilities go too, and nothing of a block is left but its input; a
  * projection with a bias is not kept. */
 static void test_selective_variants(void **state)
@@ -548,6 +562,25 @@ static void test_loss_bytes(void **state)
 	}
 }
 
+/* Cut over tensor ranks: 16 bytes a logit in backward, when the logits are gone; the last stage of
+ * a pipeline keeps them, because they are its output (torch 2.15, bench/torch/memory.py). */
+static void test_loss_of_stages(void **state)
+{
+	(void)state;
+	const int64_t T = 4096, V = 32000;
+	for (int stages = 1; stages <= 2; stages++) {
+		struct arena arena = {0};
+		const struct schedule *s = build_words(&arena, "llama-2-7b", "2xdgx-a100-80gb",
+			arena_printf(&arena, "tensor=2 loss=upcast pipeline=%d", stages));
+		const struct program *p = &s->programs[s->n_classes - 1];
+		int work = 0;
+		while (p->buffers[work].role != BUFFER_LOSS_WORK)
+			work++;
+		assert_int_equal(p->buffers[work].bytes, T * V / 2 * (stages > 1 ? 16 : 14));
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -556,9 +589,11 @@ int main(void)
 		cmocka_unit_test(test_recompute_end),
 		cmocka_unit_test(test_selective),
 		cmocka_unit_test(test_selective_compiled),
+		cmocka_unit_test(test_selective_tensor),
 		cmocka_unit_test(test_selective_variants),
 		cmocka_unit_test(test_activation_bytes),
 		cmocka_unit_test(test_loss_bytes),
+		cmocka_unit_test(test_loss_of_stages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -289,7 +289,7 @@ static void test_rows(void **state)
 		{"expert=8 expert_load=1", 4, 1, 1},
 		{"expert=8", 4, 1, 1.1},
 		{"expert=8 activation_checkpointing=full", 6, 2, 1.1},
-		{"expert=8 activation_checkpointing=selective", 4, 1, 1.1},
+		{"expert=8 activation_checkpointing=selective", 6, 2, 1.1},
 		{"expert=8 tensor=2 expert_load=1", 4, 1, 0.5},
 		{"expert=4 tensor=2 expert_tensor=2 expert_load=1", 4, 1, 1},
 		{"expert=4 context=2 expert_load=1.5", 4, 1, 0.75},
@@ -370,6 +370,36 @@ static struct op *first_op(struct schedule *s, enum op_kind kind, enum group_kin
 	return &p->ops[i];
 }
 
+/* Results are weighed in fp32: before backward sends rows, the gradient of the sum, that of the
+ * results and what sums up to the weights' gradients live beside the rows that go and come. Whole
+ * experts get the tokens that a rank has of the stream, ungathered (torchtitan 0.3.0). */
+static void test_weighed_rows(void **state)
+{
+	enum { HIDDEN = 2048, TOKENS = 2048, CHOSEN = 8, BLOCKS_OF_QWEN = 48 };
+	(void)state;
+	for (int64_t tensor = 1; tensor <= 4; tensor *= 4) {
+		struct arena arena = {0};
+		const struct schedule *s = build_words(&arena, "qwen3-30b-a3b", "2xdgx-h100",
+			arena_printf(&arena, "expert=8 expert_load=1 seq_len=2048 tensor=%lld",
+				(long long)tensor));
+		const struct program *p = &s->programs[0];
+		int64_t rows = TOKENS * CHOSEN / tensor * HIDDEN, seen = 0;
+		for (int i = 0; i < p->n_ops; i++)
+			for (int t = 0; t < p->ops[i].takes.count; t++) {
+				int taken = slice_of(p, p->ops[i].takes)[t];
+				if (p->ops[i].kind != OP_ALL_TO_ALL ||
+					p->buffers[taken].role != BUFFER_BACKWARD_WORK)
+					continue;
+				assert_int_equal(p->buffers[taken].bytes, rows * (3 * 4 - 2 * 2));
+				seen++;
+			}
+		assert_int_equal(seen, BLOCKS_OF_QWEN);
+		struct exchanged gathered = exchanged(s, OP_ALL_GATHER, GROUP_TENSOR);
+		assert_int_equal(gathered.n, tensor > 1 ? 2 * (BLOCKS_OF_QWEN + 1) : 0);
+		arena_finish(&arena);
+	}
+}
+
 /* What the laws refuse: other bytes than the rows', experts gathered over all ranks, a unit that
  * does not know whose ranks it is sharded over, a group of other ranks. */
 static void test_expert_laws(void **state)
@@ -419,6 +449,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_expert_units),
 		cmocka_unit_test(test_expert_laws),
+		cmocka_unit_test(test_weighed_rows),
 		cmocka_unit_test(test_experts_in_stages),
 		cmocka_unit_test(test_one_expert_rank),
 	};
