@@ -4,37 +4,7 @@ import types
 
 import torch
 
-
-class Stub:
-    """Streams and events of a device that has none."""
-
-    def __init__(self, *_, **__):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def __getattr__(self, _):
-        return lambda *_, **__: Stub()
-
-
-def keep_versions():
-    """On CPU the copy out of the gathered buffer bumps versions that autograd looks at."""
-    from torch.distributed.fsdp._fully_shard import _fsdp_param_group as group
-    copy_out = group.foreach_all_gather_copy_out
-
-    def copied(result, parameters, *rest, **keywords):
-        tensors = [t for p in parameters for t in p.all_gather_outputs]
-        tensors += [p._unsharded_param for p in parameters if hasattr(p, '_unsharded_param')]
-        versions = [(t, t._version) for t in tensors]
-        copy_out(result, parameters, *rest, **keywords)
-        for tensor, version in versions:
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
-
-    group.foreach_all_gather_copy_out = copied
+from no_gpu import keep_versions, stub_streams
 
 
 def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
@@ -83,8 +53,7 @@ def equal_shares(self, local, received, ranks):
 
 def become_gpu(backend):
     """What a GPU has and a CPU has not."""
-    for name in ('Stream', 'Event', 'current_stream', 'stream'):
-        setattr(torch.cpu, name, lambda *_, **__: Stub())
+    stub_streams()
     torch.autocast = Autocast
     torch.nn.functional.scaled_dot_product_attention = attention
     become_gpu.library = torch.library.Library('aten', 'IMPL')
@@ -118,7 +87,7 @@ def read_model(path):
     return types.SimpleNamespace(**values)
 
 
-def decoder(m, package, kind, layers):
+def decoder(m, kind, layers):
     from torchtitan.models.common import Embedding, Linear, RMSNorm
     return kind.Config(
         dim=m.hidden, vocab_size=m.vocab, layers=layers, norm=RMSNorm.Config(normalized_shape=m.hidden),
@@ -133,7 +102,7 @@ def llama(m, seq_len):
     layers = package._build_llama3_layers(
         n_layers=m.layers, dim=m.hidden, n_heads=m.heads, n_kv_heads=m.kv_heads, hidden_dim=m.ffn, rope=rope,
         fuse_qkv=False, attn_backend='sdpa')
-    return decoder(m, package, package.Llama3Model, layers), package.parallelize_llama
+    return decoder(m, package.Llama3Model, layers), package.parallelize_llama
 
 
 def qwen3_moe(m, seq_len):
@@ -144,7 +113,7 @@ def qwen3_moe(m, seq_len):
         n_layers=m.layers, dim=m.hidden, n_heads=m.heads, n_kv_heads=m.kv_heads, head_dim=m.head_dim,
         moe_hidden_dim=m.expert_ffn, num_experts=m.experts, top_k=m.experts_per_token, rope=rope, fuse_qkv=False,
         attn_backend='sdpa', moe_comm_backend='standard')
-    return decoder(m, package, package.Qwen3Model, layers), package.parallelize_qwen3
+    return decoder(m, package.Qwen3Model, layers), package.parallelize_qwen3
 
 
 def deepseek_v3(m, seq_len):
@@ -158,7 +127,7 @@ def deepseek_v3(m, seq_len):
         num_experts=m.experts, num_shared_experts=m.shared_ffn // m.expert_ffn, router_top_k=m.experts_per_token,
         router_score_func='sigmoid', rope=rope, attn_backend='sdpa', moe_comm_backend='standard',
         non_blocking_capacity_factor=None)
-    return decoder(m, package, package.DeepSeekV3Model, layers), package.parallelize_deepseekv3
+    return decoder(m, package.DeepSeekV3Model, layers), package.parallelize_deepseekv3
 
 
 FAMILIES = {'llama': llama, 'qwen3_moe': qwen3_moe, 'deepseek_v3': deepseek_v3}

@@ -23,6 +23,8 @@ from torch.distributed.fsdp import BackwardPrefetch
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from no_gpu import Stub, keep_versions, stub_streams
+
 LAYERS, HIDDEN, HEADS, KV_HEADS, FFN, VOCAB, SEQUENCE = 3, 64, 4, 2, 160, 250, 16
 NAMES = {torch.float32: 'fp32', torch.bfloat16: 'bf16', torch.int64: 'int64'}
 PREFETCHES = {'PRE': BackwardPrefetch.BACKWARD_PRE, 'POST': BackwardPrefetch.BACKWARD_POST, 'NONE': None}
@@ -116,43 +118,6 @@ class Tracer(TorchDispatchMode):
                 elements *= dist.get_world_size()
             Tracer.events.append(f'{Tracer.phase} {name} {NAMES[tensors[0].dtype]} {elements}')
         return function(*arguments, **(keywords or {}))
-
-
-class Stub:
-    """Streams and events of a device that has none."""
-
-    def __init__(self, *_, **__):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def __getattr__(self, _):
-        return lambda *_, **__: Stub()
-
-
-def stub_streams():
-    for name in ('Stream', 'Event', 'current_stream', 'stream'):
-        setattr(torch.cpu, name, lambda *_, **__: Stub())
-
-
-def keep_versions():
-    """On CPU the copy out of the gathered buffer bumps versions that autograd looks at."""
-    from torch.distributed.fsdp._fully_shard import _fsdp_param_group as group
-    copy_out = group.foreach_all_gather_copy_out
-
-    def copied(result, parameters, *rest, **keywords):
-        tensors = [t for p in parameters for t in p.all_gather_outputs]
-        tensors += [p._unsharded_param for p in parameters if hasattr(p, '_unsharded_param')]
-        versions = [(t, t._version) for t in tensors]
-        copy_out(result, parameters, *rest, **keywords)
-        for tensor, version in versions:
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
-
-    group.foreach_all_gather_copy_out = copied
 
 
 def sized(size, module):
