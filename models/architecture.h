@@ -154,6 +154,8 @@ bool architecture_check(
 bool architecture_from_hugging_face(struct arena *arena, const struct node *config,
 	struct architecture *architecture, const char **part, struct error *error);
 
+/* Experts of the model, or of the part of it that a rank has; 0: none. */
+int64_t architecture_experts_held(const struct architecture *architecture);
 bool architecture_is_gated(const struct architecture *architecture);        /* three matrices */
 bool architecture_has_experts(const struct architecture *a, int64_t layer); /* in that block */
 

@@ -191,8 +191,7 @@ static void add_adapter(struct module_work *work, enum pass pass, struct wanted 
 static void add_experts(struct module_work *work, const struct architecture *a, enum pass pass,
 	struct wanted wanted, int64_t routed, int64_t out, int64_t in)
 {
-	int64_t held = a->experts_held > 0 ? a->experts_held : a->experts;
-	int64_t busy = min_i64(held, routed);
+	int64_t busy = min_i64(architecture_experts_held(a), routed);
 
 	add_linear(work, pass, wanted, (routed + busy - 1) / max_i64(busy, 1), out, in, busy);
 }

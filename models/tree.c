@@ -124,12 +124,6 @@ static void add_adapter(struct builder *b, enum module_kind kind, int64_t out, i
 	b->n_adapters++;
 }
 
-/* Of those that the model, or the part of it, has. */
-static int64_t experts_of(const struct architecture *a)
-{
-	return a->experts_held > 0 ? a->experts_held : a->experts;
-}
-
 /* The caller closes it. All experts' matrices stand below one another: [experts * out, in]. */
 static void open_linear(
 	struct builder *b, enum module_kind kind, bool bias, enum parameter_init init)
@@ -138,7 +132,8 @@ static void open_linear(
 	int64_t out, in, rows;
 
 	module_linear_shape(a, kind, &out, &in);
-	if (!checked_mul(out, module_kind_is_of_experts(kind) ? experts_of(a) : 1, &rows))
+	if (!checked_mul(
+		    out, module_kind_is_of_experts(kind) ? architecture_experts_held(a) : 1, &rows))
 		b->overflow = true;
 	open_module(b, kind, name_of(b, kind));
 	add_parameter(b, "weight", rows, in, init);

@@ -104,6 +104,11 @@ int64_t architecture_width(const struct architecture *a, enum width width)
 	return 0;
 }
 
+int64_t architecture_experts_held(const struct architecture *a)
+{
+	return a->experts_held > 0 ? a->experts_held : a->experts;
+}
+
 bool architecture_is_gated(const struct architecture *architecture)
 {
 	return architecture->mlp == MLP_SWIGLU || architecture->mlp == MLP_GEGLU;

@@ -80,9 +80,7 @@ static int64_t gathered_bytes(enum module_kind kind, int64_t x, int64_t dy, enum
 /* Matrices that the rank's weight of a leaf is made of: one for each of its experts. */
 static int64_t matrices_of(const struct architecture *a, enum module_kind kind)
 {
-	if (!module_kind_is_of_experts(kind))
-		return 1;
-	return a->experts_held > 0 ? a->experts_held : a->experts;
+	return module_kind_is_of_experts(kind) ? architecture_experts_held(a) : 1;
 }
 
 static int64_t leaf_bytes(

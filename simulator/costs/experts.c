@@ -96,7 +96,7 @@ double experts_operations(const struct machine *machine, const struct plan *plan
 	const struct copies *copies = is_bias ? &rules->bias : &rules->clamp;
 	const struct row_counts rows = model_rows(model, plan->micro_batch, plan->seq_len);
 	int64_t width = is_bias ? a->hidden : a->expert_ffn;
-	int64_t experts = a->experts_held > 0 ? a->experts_held : a->experts;
+	int64_t experts = architecture_experts_held(a);
 	double elements = copies->elements[back] * (double)(rows.received * width);
 	double bytes = elements * (double)dtype_bytes(plan->param_dtype);
 	double launches = copies->launches[back] * (double)(is_bias ? experts : 1);

@@ -14,8 +14,6 @@ struct casts {
 	 * of a norm. */
 	struct cast rows, normed_rows;
 	struct cast turned; /* a gathered operand, for dW */
-	/* Rows of experts, padded to a multiple of 16 for each, and without that padding. */
-	struct cast padded;
 };
 
 /* Compiled: the largest element is found in a pass (2 bytes; two kernels), scaling, clamping and
@@ -69,7 +67,6 @@ static const struct casts engine_delayed = {
 	.gradient = {4, 1},
 	.rows = {3, 1},
 	.turned = {2, 1},
-	.padded = {4, 1},
 };
 static const struct casts engine_tensorwise = {
 	.input = {6, 3},
@@ -79,7 +76,6 @@ static const struct casts engine_tensorwise = {
 	.rows = {5, 3},
 	.normed_rows = {3, 2},
 	.turned = {2, 1},
-	.padded = {4, 1},
 };
 /* Blackwell's products read columns, too: there is no other order
  * (nvte_is_non_tn_fp8_gemm_supported). */
@@ -88,7 +84,6 @@ static const struct casts blackwell_delayed = {
 	.weight = {3, 1},
 	.gradient = {3, 1},
 	.rows = {3, 1},
-	.padded = {4, 1},
 };
 static const struct casts blackwell_tensorwise = {
 	.input = {5, 3},
@@ -97,7 +92,6 @@ static const struct casts blackwell_tensorwise = {
 	.gradient = {5, 3},
 	.rows = {5, 3},
 	.normed_rows = {3, 2},
-	.padded = {4, 1},
 };
 
 /* Ours (kernels/cuda/fp8.c): one kernel finds the largest element, one casts; for each product
@@ -184,16 +178,18 @@ static struct leaf leaf_of(const struct plan *plan, const struct model *model, i
 		.inputs = fp8_shares_input(plan, model, module) ? 0 : 1};
 }
 
-/* What experts read is padded first, and what they return is not padded any more
- * (experts.py, Fp8Padding). Gradients go the other way. */
-static void add_padding(struct fp8_casts *sum, const struct casts *casts, const struct leaf *leaf)
+/* Megatron-Core copies what experts read into rows that are padded to a multiple of 16 for each
+ * expert, and what they return back (experts.py, Fp8Padding); gradients the other way. */
+static void add_padding(struct fp8_casts *sum, const struct leaf *leaf)
 {
+	static const struct cast padding = {4, 1};
+
 	if (!module_kind_is_of_experts(leaf->kind))
 		return;
 	if (leaf->kind == MODULE_EXPERTS_DOWN)
-		add(sum, &casts->padded, leaf->out, 1);
+		add(sum, &padding, leaf->out, 1);
 	else
-		add(sum, &casts->padded, leaf->in, leaf->inputs);
+		add(sum, &padding, leaf->in, leaf->inputs);
 }
 
 /* Does a norm write the leaf's input for it alone? A router reads what a mixture's layers do. */
@@ -214,7 +210,7 @@ static void cast_forward(struct fp8_casts *sum, const struct plan *plan, const s
 
 	add(sum, gathers ? rows : whole, leaf->in * (gathers ? leaf->part : 1), leaf->inputs);
 	add_weight(sum, plan, casts, leaf->weight, keeps ? 1 / (double)plan->grad_accum : 1);
-	add_padding(sum, casts, leaf);
+	add_padding(sum, leaf);
 }
 
 static void cast_backward(struct fp8_casts *sum, const struct plan *plan, const struct casts *casts,
@@ -227,7 +223,7 @@ static void cast_backward(struct fp8_casts *sum, const struct plan *plan, const 
 	if (pass != PASS_BACKWARD_WEIGHT) {
 		add(sum, torch_gathers_fp8(plan) ? &casts->turned : &casts->weight_again,
 			leaf->weight, 1);
-		add_padding(sum, casts, leaf);
+		add_padding(sum, leaf);
 	}
 	/* In compiled code, the gradients of other layers' inputs are scaled where they are
 	 * read. */
