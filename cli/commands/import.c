@@ -398,7 +398,8 @@ static bool comes_first(const char *file, struct error *error)
 		       file);
 }
 
-/* Blocks of the model that is named beside the file; 0: none is, or standard input has it. */
+/* Blocks of the model that is named beside the file; 0: none is, or standard input has it. That a
+ * name stands for a preset is noted later, once. */
 static bool layers_beside(
 	struct arena *arena, const char *named, int64_t *layers, struct error *error)
 {

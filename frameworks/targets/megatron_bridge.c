@@ -7,6 +7,7 @@
  * optimizer_config.py). NeMo 1's: examples/nlp/language_modeling/conf/megatron_gpt_config.yaml.
  * mixed_precision decides over ddp.grad_reduce_in_fp32. */
 #include <string.h>
+#include <strings.h>
 
 #include "frameworks/targets/megatron.h"
 
@@ -277,18 +278,29 @@ static bool is_name(const char *name, const char *registered)
 	return *name == *registered;
 }
 
+/* A recipe has a switch, NeMo 1 a dtype. `path`: where the file says that it is not fp32. */
+static bool reduces_in_fp32(
+	struct importing *importing, bool *is_so, const char **path, struct error *error)
+{
+	static const char dtype[] = MODEL("optim.grad_sync_dtype");
+	static const char high[] = MIXED("grad_reduce_in_fp32");
+	bool named_low = strstr(import_text(importing, dtype, "fp32"), "16") != NULL;
+
+	*path = named_low ? dtype : high;
+	return import_switch(importing, high, is_so, !named_low, error);
+}
+
 /* A name, or the fields that it stands for; recipes have bf16. */
 static bool finish_dtypes(struct importing *importing, struct error *error)
 {
 	const struct node *node = import_find(importing, "mixed_precision");
 	const char *name = import_text(importing, "mixed_precision", "");
-	const char *trainer = import_text(importing, "trainer.precision", "");
+	const char *trainer = import_text(importing, "trainer.precision", ""), *path;
 	bool none = (node != NULL && import_is_unset(node)) || strncmp(trainer, "32", 2) == 0;
-	const char *path = MIXED("grad_reduce_in_fp32"), *synced = MODEL("optim.grad_sync_dtype");
-	bool bf16, fp16, high, usual = !strstr(import_text(importing, synced, "fp32"), "16");
+	bool bf16, fp16, high;
 
 	if (!import_switch(importing, MIXED("fp16"), &fp16, false, error) ||
-		!import_switch(importing, path, &high, usual, error))
+		!reduces_in_fp32(importing, &high, &path, error))
 		return false;
 	fp16 = fp16 || strncmp(name, "fp16", 4) == 0 || strncmp(trainer, "16", 2) == 0;
 	if (!import_switch(importing, MIXED("bf16"), &bf16, !none && !fp16, error))
@@ -302,9 +314,7 @@ static bool finish_dtypes(struct importing *importing, struct error *error)
 		high   ? "fp32"
 		: bf16 ? "bf16"
 		       : "fp16",
-		high    ? NULL
-		: usual ? path
-			: synced);
+		high ? NULL : path);
 	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
 	return true;
 }
@@ -332,6 +342,15 @@ static bool has_recipe(const struct importing *importing)
 	return import_find(importing, MODEL("optim.name")) == NULL;
 }
 
+/* The model's own is written over by mixed_precision. */
+static void note_models_fp8(struct importing *importing)
+{
+	const char *own = import_text(importing, MODEL("fp8"), "false");
+
+	if (strcasecmp(own, "false") != 0)
+		import_note(importing, MODEL("fp8"), "%.40s: mixed_precision decides", own);
+}
+
 /* NeMo 1 has a switch, and scales of the last steps. */
 static bool finish_fp8_switch(struct importing *importing, const char *gather, struct error *error)
 {
@@ -353,6 +372,7 @@ static bool finish_fp8(struct importing *importing, struct error *error)
 		return false;
 	if (!has_recipe(importing))
 		return finish_fp8_switch(importing, gathers ? gather : NULL, error);
+	note_models_fp8(importing);
 	if (import_find(importing, MIXED("fp8")) == NULL)
 		finish_named_fp8(importing, import_text(importing, "mixed_precision", ""));
 	else if (!import_is_unset(import_find(importing, MIXED("fp8"))))

@@ -242,8 +242,8 @@ bool megatron_finish_stages(
 		return finish_layout(importing, names->layout, ranks, error);
 	if (blocks > 0 && layers == 0)
 		return import_fail(importing, a_stage, error,
-			"the file does not say of how many blocks; name the model: import FILE "
-			"MODEL");
+			"the file does not say how many blocks the model has; name the model: "
+			"import FILE MODEL");
 	if (blocks > 0 && layers % (ranks * blocks) != 0)
 		return import_fail(importing, a_stage, error,
 			"expected a size that makes whole stages of %lld blocks on %lld ranks",

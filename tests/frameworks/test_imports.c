@@ -104,6 +104,8 @@ static const struct foreign files[] = {
 		"gpus=16 tensor=2 sequence-parallel=off strategy=ZERO_1 overlap=none "
 		"micro-batch=1 param-dtype=bf16 loss=parallel",
 		NULL},
+	{"model: {tensor_model_parallel_size: 2, fp8: hybrid}\n", "megatron-bridge",
+		"param-dtype=bf16", "model.fp8: hybrid: mixed_precision decides"},
 	{"trainer: {precision: bf16}\nmodel:\n  tensor_model_parallel_size: 2\n"
 	 "  micro_batch_size: 1\n  fp8: True\n  fp8_params: True\n  ub_tp_comm_overlap: True\n"
 	 "  sequence_parallel: True\n  activations_checkpoint_granularity: selective\n"
@@ -459,38 +461,6 @@ static void foreign_files(void **state)
 	}
 }
 
-/* Arguments without a model take the blocks of the one beside them; their own go before it. */
-static void blocks_of_the_model_beside(void **state)
-{
-	static const char *const stages = "--micro-batch-size 1 --pipeline-model-parallel-size 4 "
-					  "--num-layers-per-virtual-pipeline-stage 4";
-	static const struct {
-		const char *own;
-		int64_t beside;
-		const char *chunks, *message;
-	} cases[] = {{"", 80, "5", NULL}, {" --num-layers 32", 80, "2", NULL},
-		{"", 0, NULL, "the file does not say of how many blocks; name the model"},
-		{"", 82, NULL, "whole stages of 82 blocks on 4 ranks"}};
-	(void)state;
-	for (int i = 0; i < COUNT_OF(cases); i++) {
-		struct arena arena = {0};
-		struct imported imported;
-		struct error error = {0};
-		const char *text = arena_printf(&arena, "%s%s\n", stages, cases[i].own),
-			   *chunks = NULL;
-		bool ok = import_config(&arena, "x", text, strlen(text), NULL, NULL,
-			cases[i].beside, &imported, &error);
-		for (int s = 0; ok && s < imported.n_settings; s++)
-			if (imported.settings[s].knob == KNOB_VIRTUAL_STAGES)
-				chunks = imported.settings[s].value;
-		if (cases[i].message == NULL)
-			assert_string_equal(chunks, cases[i].chunks);
-		else
-			assert_non_null(strstr(error.message, cases[i].message));
-		arena_finish(&arena);
-	}
-}
-
 /* Nothing is said of what changes nothing: asynchronous tensor parallelism where there are no
  * tensor ranks, and a key of a model that is nearly one of ours. */
 static void nothing_to_say(void **state)
@@ -615,7 +585,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(foreign_files),
-		cmocka_unit_test(blocks_of_the_model_beside),
+
 		cmocka_unit_test(nothing_to_say),
 		cmocka_unit_test(one_function_of_a_file),
 		cmocka_unit_test(notes_in_order),

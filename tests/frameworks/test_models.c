@@ -128,9 +128,43 @@ static void refused(void **state)
 	arena_finish(&arena);
 }
 
+/* Arguments without a model take the blocks of the one beside them; their own go before it. */
+static void blocks_of_the_model_beside(void **state)
+{
+	static const char *const stages = "--micro-batch-size 1 --pipeline-model-parallel-size 4 "
+					  "--num-layers-per-virtual-pipeline-stage 4";
+	static const struct {
+		const char *own;
+		int64_t beside;
+		const char *chunks, *message;
+	} cases[] = {{"", 80, "5", NULL}, {" --num-layers 32", 80, "2", NULL},
+		{"", 0, NULL,
+			"the file does not say how many blocks the model has; name the model"},
+		{"", 82, NULL, "whole stages of 82 blocks on 4 ranks"}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		struct imported imported;
+		struct error error = {0};
+		const char *text = arena_printf(&arena, "%s%s\n", stages, cases[i].own),
+			   *chunks = NULL;
+		bool ok = import_config(&arena, "x", text, strlen(text), NULL, NULL,
+			cases[i].beside, &imported, &error);
+		for (int s = 0; ok && s < imported.n_settings; s++)
+			if (imported.settings[s].knob == KNOB_VIRTUAL_STAGES)
+				chunks = imported.settings[s].value;
+		if (cases[i].message == NULL)
+			assert_string_equal(chunks, cases[i].chunks);
+		else
+			assert_non_null(strstr(error.message, cases[i].message));
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(blocks_of_the_model_beside),
 		cmocka_unit_test(presets_return),
 		cmocka_unit_test(words),
 		cmocka_unit_test(refused),
