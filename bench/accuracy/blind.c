@@ -140,9 +140,11 @@ void report_blind(const char *folder, const struct row_list *rows, struct arena 
 		if (row_has_time(row) && find(tables, row->name, &blind))
 			group_add(group_of(groups, &n, group_name(row, arena)), row, &blind, arena);
 	}
-	printf("\n## Predicted before values were read\n\nErrors of what was committed then, and "
-	       "of "
-	       "what is predicted today.\n\n| | n | blind: bias %% | median %% | p90 %% | inside | "
+	if (n == 0)
+		return;
+	printf("\n## Predicted before values were read\n\n"
+	       "Errors of what was committed then, and of what is predicted today.\n\n"
+	       "| | n | blind: bias %% | median %% | p90 %% | inside | "
 	       "today: bias %% | median %% | p90 %% | inside |\n"
 	       "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
 	for (int i = 0; i < n; i++)
