@@ -302,7 +302,7 @@ static double states_of(const struct plan *plan, const struct model *part, doubl
 {
 	if (plan->mesh.pipeline > 1)
 		return mean;
-	return fmax((double)part->trained_count * bound_states(plan), mean);
+	return fmax(bound_states(plan, part), mean);
 }
 
 /* Where the states alone are too large for a device or for a node's memory, neither load nor shape

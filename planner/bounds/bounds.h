@@ -42,9 +42,9 @@ void bounds_complete_all(struct bounds *bounds, const struct space *space);
 /* The bound of memory that a class of a plan's own schedule gives, whole or folded. Allocates from
  * `arena`. */
 int64_t bounds_memory(const struct schedule *schedule, int class, struct arena *arena);
-/* The rank of a pipeline whose blocks have the most parameters, the first of these; how many.
- * `model`: what a rank has of it but for the pipeline. */
-int bounds_heaviest_stage(const struct plan *plan, const struct model *model, double *parameters);
+/* The rank of a pipeline whose blocks have the most parameters, the first of these. `model`: what a
+ * rank has of it but for the pipeline. */
+int bounds_heaviest_stage(const struct plan *plan, const struct model *model);
 /* What a step of a pipeline takes at least, by the longest path through its passes, and what its
  * ranks send: the `time` and `network` of a bound. False: it is not followed, and both are 0. Takes
  * longer than bounds_build. `model`: what a rank has of it but for the pipeline. Allocates from

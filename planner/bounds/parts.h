@@ -3,6 +3,7 @@
 #define PLANNER_BOUNDS_PARTS_H
 
 #include "planner/space/space.h"
+#include "schedule/pipeline/pipeline.h"
 #include "simulator/simulator.h"
 
 enum { COMMUNICATORS_MAX = 4, SHARES = 14 };
@@ -33,10 +34,21 @@ double bound_stages_time(const struct topology *topology, const struct plan *pla
 /* `part`: the model that a rank would have if there were no pipeline. */
 int64_t bound_stages_memory(
 	const struct plan *plan, const struct model *part, const struct stage_load *load);
-/* The bytes that a rank surely holds at the update of a trained parameter: the parameter, its
- * gradient and its optimizer state. */
-double bound_states(const struct plan *plan);
-/* The same for all parameters of one block. */
+/* held.c. Elements of parameters. */
+struct elements {
+	double dense, experts;
+};
+struct elements elements_of(const struct model *part);
+/* For each block, and behind the last: the sums over all blocks before it. */
+const struct elements *elements_before(const struct model *part, struct arena *arena);
+/* Bytes that a rank of a pipeline surely holds at once of the states of so many, which are its own.
+ */
+double elements_held(const struct plan *plan, const struct pipeline *pipeline, int rank,
+	const struct elements *elements, struct arena *arena);
+/* The bytes that a rank surely holds at the update of all trained parameters: the parameters, their
+ * gradients and optimizer states. */
+double bound_states(const struct plan *plan, const struct model *part);
+/* Of all parameters of one block, in the mean. */
 double bound_block_states(const struct plan *plan, const struct model *part);
 
 /* work.c */

@@ -12,14 +12,13 @@
  *
  * Memory. The first rank keeps what its blocks save for as many micro-batches as the order lets it
  * begin (pipeline.h), the weight parts of backward to the last. States are shared out over the
- * stages and the shards; the largest part is not below the mean, nor below that of the rank whose
- * blocks have the most parameters. */
+ * stages; the largest part is not below the mean, nor below that of the rank whose blocks have the
+ * most parameters. */
 #include "planner/bounds/bounds.h"
 
 #include <math.h>
 
 #include "planner/bounds/parts.h"
-#include "schedule/pipeline/pipeline.h"
 #include "simulator/costs/costs.h"
 
 /* Of the blocks how many each stage has. */
@@ -112,88 +111,6 @@ double bound_stages_time(const struct topology *topology, const struct plan *pla
 	return time * (1 - 1e-3); /* stages begin and end ranges of their own */
 }
 
-/* States of experts may be over more ranks than others'. */
-static double most_shards(const struct plan *plan)
-{
-	return (double)max_i64(plan_shard_ranks(plan), plan_expert_shard_ranks(plan));
-}
-
-static double sharded_bytes(const struct plan *plan)
-{
-	return (states_kept(plan) + states_gradient(plan)) / most_shards(plan);
-}
-
-/* Has each stage of the rank gradients of a micro-batch before any of them has those of its last
- * one? With few micro-batches a rank is done with a stage before it begins the next. */
-static bool all_have_gradients(const struct pipeline *pipeline, int rank, struct arena *arena)
-{
-	struct pipeline_slot *slots;
-	int n = pipeline_order(pipeline, rank, arena, &slots);
-	int *left = ARENA_ARRAY(arena, int, pipeline->chunks), begun = 0;
-	for (int i = 0; i < n; i++) {
-		bool ends = slots[i].pass != PIPELINE_FORWARD &&
-			    slots[i].pass != PIPELINE_BACKWARD_INPUT;
-		int *of_stage = &left[slots[i].chunk];
-		begun += ends && *of_stage == 0;
-		*of_stage += ends;
-		if (*of_stage == pipeline->micro_batches)
-			return begun == pipeline->chunks;
-	}
-	return false;
-}
-
-/* FSDP2 keeps gradients whole until it reduces them, in the last micro-batch. What is sharded of
- * them comes afterwards. */
-static double whole_gradient_bytes(
-	const struct plan *plan, const struct pipeline *pipeline, int rank, struct arena *arena)
-{
-	bool waits = plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->grad_accum > 1 &&
-		     !plan->sync_each_micro_batch && all_have_gradients(pipeline, rank, arena);
-	double shard = states_gradient(plan) / most_shards(plan);
-	return waits ? fmax(0, (double)dtype_bytes(plan->reduce_dtype) - shard) : 0;
-}
-
-/* The same, and what stays whole. */
-static double state_bytes(const struct plan *plan)
-{
-	enum dtype dtype = plan->fp8_param_gather ? DTYPE_FP8 : plan->param_dtype;
-	double whole = strategy_shards(plan->strategy) && !strategy_reshards(plan->strategy)
-			       ? (double)dtype_bytes(dtype)
-			       : 0;
-	return sharded_bytes(plan) + whole;
-}
-
-/* What Megatron-LM's distributed optimizer adds up: buckets of whole gradients that stay. */
-static double bucket_bytes(const struct plan *plan)
-{
-	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
-	return zero != NULL && zero->adds_at_once && strategy_stage(plan->strategy) == 1
-		       ? (double)dtype_bytes(plan->reduce_dtype) * (1 - 1 / most_shards(plan))
-		       : 0;
-}
-
-/* Lists of buckets do not fold: a shape that surely does not fit is not to be looked at. */
-static bool keeps_whole(const struct plan *plan)
-{
-	return strategy_stage(plan->strategy) == 1 && plan_layout(plan) == LAYOUT_WHOLE;
-}
-
-double bound_states(const struct plan *plan)
-{
-	if (plan_offloads_any(plan))
-		return 0;
-	return keeps_whole(plan) ? state_bytes(plan) + bucket_bytes(plan) : sharded_bytes(plan);
-}
-
-double bound_block_states(const struct plan *plan, const struct model *part)
-{
-	double parameters = 0;
-	for (int i = 0; i < part->n_parameters; i++)
-		if (part->modules[part->parameters[i].module].layer >= 0)
-			parameters += (double)part->parameters[i].elements;
-	return state_bytes(plan) * parameters / (double)part->architecture.layers;
-}
-
 /* Blocks of the first rank that hold what they have saved, at the most. */
 static int most_held(const struct pipeline *pipeline, const int *stages,
 	const struct pipeline_slot *slots, int n)
@@ -210,51 +127,47 @@ static int most_held(const struct pipeline *pipeline, const int *stages,
 	return most;
 }
 
-/* Of a rank's blocks. */
-static double parameters_of_rank(
-	const struct pipeline *pipeline, const int *stages, int rank, const double *before_block)
+/* Of a rank's blocks. `before`: of all blocks before each. */
+static struct elements elements_of_rank(
+	const struct pipeline *pipeline, const int *stages, int rank, const struct elements *before)
 {
-	double parameters = 0;
+	struct elements sum = {0};
 	int first = 0;
 	for (int s = 0; s < pipeline->ranks * pipeline->chunks; s++) {
-		int place, chunk;
+		int place, chunk, end = first + stages[s];
 		pipeline_place(pipeline, s, &place, &chunk);
-		if (place == rank)
-			parameters += before_block[first + stages[s]] - before_block[first];
-		first += stages[s];
+		if (place == rank) {
+			sum.dense += before[end].dense - before[first].dense;
+			sum.experts += before[end].experts - before[first].experts;
+		}
+		first = end;
 	}
-	return parameters;
+	return sum;
 }
 
-static const double *parameters_before(const struct model *part, struct arena *arena)
-{
-	int blocks = (int)part->architecture.layers;
-	double *before = ARENA_ARRAY(arena, double, blocks + 1);
-	for (int i = 0; i < part->n_parameters; i++) {
-		int layer = part->modules[part->parameters[i].module].layer;
-		if (layer >= 0 && layer < blocks)
-			before[layer + 1] += (double)part->parameters[i].elements;
-	}
-	for (int i = 0; i < blocks; i++)
-		before[i + 1] += before[i];
-	return before;
-}
-
-int bounds_heaviest_stage(const struct plan *plan, const struct model *part, double *parameters)
+static int find_heaviest(const struct plan *plan, const struct model *part, struct elements *most)
 {
 	const struct pipeline pipeline = plan_pipeline(plan);
 	struct arena arena = {0};
 	const int *stages = stages_of(plan, part, &arena);
-	const double *before = parameters_before(part, &arena);
+	const struct elements *before = elements_before(part, &arena);
 	int heaviest = 0;
-	*parameters = 0;
+	*most = (struct elements){0};
 	for (int k = 0; k < pipeline.ranks; k++) {
-		double own = parameters_of_rank(&pipeline, stages, k, before);
-		heaviest = own > *parameters ? k : heaviest;
-		*parameters = fmax(*parameters, own);
+		const struct elements own = elements_of_rank(&pipeline, stages, k, before);
+		if (own.dense + own.experts <= most->dense + most->experts)
+			continue;
+		heaviest = k;
+		*most = own;
 	}
 	arena_finish(&arena);
 	return heaviest;
+}
+
+int bounds_heaviest_stage(const struct plan *plan, const struct model *part)
+{
+	struct elements most;
+	return find_heaviest(plan, part, &most);
 }
 
 /* Micro-batches a rank that fill a pipeline. */
@@ -267,17 +180,17 @@ int64_t bound_stages_memory(
 	int64_t blocks = part->architecture.layers;
 	struct arena arena = {0};
 	struct pipeline_slot *slots;
+	struct elements most, mean = elements_of(part);
 	if (pipeline.schedule != PIPELINE_GPIPE) /* more of them are never held */
 		pipeline.micro_batches = min_i64(pipeline.micro_batches, FILLING * pipeline.ranks);
 	int n = pipeline_order(&pipeline, 0, &arena, &slots);
 	const int *stages = stages_of(plan, part, &arena);
 	double held = most_held(&pipeline, stages, slots, n) / (double)blocks;
-	double parameters = (double)part->parameter_count / pipeline.ranks;
-	double each = state_bytes(plan) + bucket_bytes(plan), most;
-	int heaviest = bounds_heaviest_stage(plan, part, &most);
-	double whole = whole_gradient_bytes(plan, &pipeline, 0, &arena);
-	double of_heaviest = whole_gradient_bytes(plan, &pipeline, heaviest, &arena);
+	int heaviest = find_heaviest(plan, part, &most);
+	mean.dense /= pipeline.ranks;
+	mean.experts /= pipeline.ranks;
+	double first = elements_held(plan, &pipeline, 0, &mean, &arena);
+	double fullest = elements_held(plan, &pipeline, heaviest, &most, &arena);
 	arena_finish(&arena);
-	return (int64_t)fmax(0.95 * (load->saved * held + (each + whole) * parameters),
-		0.99 * (each + of_heaviest) * most);
+	return (int64_t)fmax(0.95 * (load->saved * held + first), 0.99 * fullest);
 }

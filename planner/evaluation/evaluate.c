@@ -336,9 +336,8 @@ enum { FULLEST_STAGES = 3 };
 static int find_fullest(
 	struct evaluator *evaluator, const struct plan *plan, int stages[FULLEST_STAGES])
 {
-	double parameters;
 	int n = 0;
-	stages[n++] = bounds_heaviest_stage(plan, model_of(evaluator, plan), &parameters);
+	stages[n++] = bounds_heaviest_stage(plan, model_of(evaluator, plan));
 	for (int s = 1; s >= 0; s--)
 		if (s != stages[0])
 			stages[n++] = s;

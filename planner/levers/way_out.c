@@ -18,18 +18,41 @@ struct leaving {
 	struct error *error;
 };
 
+static void fix_open(struct question *question, enum knob_id id, union knob_value value)
+{
+	if (question_is_open(question, id))
+		question_put(question, id, value);
+}
+
+/* Asks only whether any plan has room, of those with what saves memory whatever the plan is. */
+static struct question ask_any(const struct question *question)
+{
+	struct question other = *question;
+	if (knob_honoured(
+		    KNOB_ACTIVATION_CHECKPOINTING, question->asked.runtime, CHECKPOINTING_FULL))
+		fix_open(&other, KNOB_ACTIVATION_CHECKPOINTING,
+			knob_value_of(KNOB_ACTIVATION_CHECKPOINTING, CHECKPOINTING_FULL));
+	if (!question_gives(question, KNOB_GLOBAL_BATCH) ||
+		!question_gives(question, KNOB_GRAD_ACCUM))
+		fix_open(&other, KNOB_MICRO_BATCH, (union knob_value){.number = 1});
+	other.wanted = WANTED_ANY;
+	other.objective = OBJECTIVE_MEMORY;
+	return other;
+}
+
 /* The search of another question; one that was stopped found nothing. `way` NULL: only whether any
- * plan has room is asked, by what needs least. False only for errors that are ours. */
+ * plan has room is asked. False only for errors that are ours. */
 static bool plan_again(
 	struct leaving *l, const struct question *question, struct way_out *way, bool *fits)
 {
 	struct search search;
 	struct exposure exposure;
 	struct error mine = {0};
-	struct question other = *question;
-	other.wanted = way != NULL ? WANTED_BEST : WANTED_ANY;
-	other.objective = way != NULL ? question->objective : OBJECTIVE_MEMORY;
-	bool ok = search_run(&other, l->arena, &search, &mine);
+	struct question other = way != NULL ? *question : ask_any(question);
+	if (way != NULL)
+		other.wanted = WANTED_BEST;
+	bool ok = search_run(&other, l->arena, &search, &mine) &&
+		  (way == NULL || search_share_stages(&search, l->arena, &mine));
 	const struct ranked *best =
 		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
 	*fits = best != NULL && !best->tight;

@@ -87,6 +87,13 @@ static void drop(struct search *search, const struct ticket *ticket)
 	search->pruned++;
 }
 
+/* Has a plan with room been found? A plan without room is worse than any plan with it. */
+static bool has_found_room(const struct search *search)
+{
+	const struct ranked *first = ranking_first(&search->ranking);
+	return first != NULL && !first->tight;
+}
+
 /* --- best first ------------------------------------------------------------------------------- */
 
 /* Simulates the ticket's plan, and those behind it that are free to be simulated at the same
@@ -116,14 +123,15 @@ static bool consider_time(struct search *search, const struct ticket *ticket,
 	return true;
 }
 
-/* Raises the plan's bound of time by one stage, and queues it again by that bound. */
+/* Raises a bound of the plan, and queues it again. Until a plan with room is found, no bound of
+ * time rules out anything, so that of memory comes first. */
 static bool consider_bound(struct search *search, const struct ticket *ticket, struct queue *queue,
 	struct error *error)
 {
 	int plan = ticket->plan;
 	const struct known *known = &search->known[plan];
 	bool pipeline = search->space.plans[plan].mesh.pipeline > 1;
-	if (pipeline && !known->followed) {
+	if (pipeline && !known->followed && (known->tightened || has_found_room(search))) {
 		follow(search, plan);
 	} else if (pipeline && !known->tightened) {
 		tighten(search, plan);
@@ -149,6 +157,16 @@ static void complete(struct search *search, int plan, struct queue *queue)
 				   bound_cost(search, plan, COST_TIME), plan});
 }
 
+/* Where any plan with room will do, one whose tightened bound leaves as much of the device has its
+ * turn, although others may need less. */
+#define AMPLE 0.75
+
+static bool is_ample(const struct search *search, int plan)
+{
+	return search->question->wanted == WANTED_ANY && search->known[plan].tightened &&
+	       (double)search->bounds.of[plan].memory < AMPLE * (double)search->limit;
+}
+
 /* Tightens the bound of memory. Does the plan have to wait again, for those that need less? */
 static bool rises(struct search *search, const struct ticket *ticket)
 {
@@ -157,6 +175,7 @@ static bool rises(struct search *search, const struct ticket *ticket)
 	tighten(search, ticket->plan);
 	take_memory(search, ticket->plan);
 	return search->ranking.objective == COST_MEMORY && !too_large(search, ticket->plan) &&
+	       !is_ample(search, ticket->plan) &&
 	       bound_cost(search, ticket->plan, COST_MEMORY) > ticket->bound;
 }
 
@@ -203,13 +222,6 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 	if (!known->simulated)
 		drop(search, ticket);
 	return true;
-}
-
-/* Has a plan with room been found? A plan without room is worse than any plan with it. */
-static bool has_found_room(const struct search *search)
-{
-	const struct ranked *first = ranking_first(&search->ranking);
-	return first != NULL && !first->tight;
 }
 
 /* May the search go on? All plans that are left cost at least the ticket's bound. */

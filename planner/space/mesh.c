@@ -67,8 +67,10 @@ bool space_divide(const struct question *question, struct question *other)
 	*other = *question;
 	other->earlier = NULL;
 	other->divides = true;
+	bool experts = question->model->architecture.experts > 0 &&
+		       question_is_open(question, KNOB_EXPERT);
 	return question->topology->device.kind == DEVICE_GPU && !question->divides &&
-	       (question_is_open(question, KNOB_TENSOR) ||
+	       (experts || question_is_open(question, KNOB_TENSOR) ||
 		       question_is_open(question, KNOB_CONTEXT));
 }
 
@@ -213,7 +215,7 @@ static int64_t experts_of_node(const struct question *question)
  * experts. They save gathers of all experts, and memory. */
 static void add_experts(struct filling *f)
 {
-	static const int times[] = {1, 2, 4, 16};
+	static const int times[] = {1, 2, 4, 8, 16};
 	int64_t experts = f->question->model->architecture.experts;
 	int64_t node = experts_of_node(f->question), ranks = plan_ranks(f->plan);
 	if (!axis_is_free(f, KNOB_EXPERT) || !has_knob(f, KNOB_EXPERT) || experts == 0 ||

@@ -246,13 +246,14 @@ static bool is_plain(const struct enumeration *e, enum knob_id axis, const struc
 }
 
 /* The number of values of an axis that are tried, from the first on. With stages expert ranks stay
- * within a node; with tensor ranks, which free memory, within two. */
+ * within a node; with tensor ranks, which free memory, within two; unless nothing fits otherwise.
+ */
 static int tried(const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
 	int n = e->axes.of[axis].n;
 	if (is_plain(e, axis, point))
 		return 1;
-	if (axis != KNOB_EXPERT || e->question->only[axis].n > 0)
+	if (axis != KNOB_EXPERT || e->question->only[axis].n > 0 || e->question->divides)
 		return n;
 	if (asked_size(point, KNOB_PIPELINE) > 1)
 		return (int)min_i64(n, 2);

@@ -532,6 +532,27 @@ static void test_way_out_is_true(void **state)
 	arena_finish(&f.arena);
 }
 
+/* In stages experts stay within a node, unless nothing fits that way. */
+static void test_experts_beyond_a_node(void **state)
+{
+	(void)state;
+	struct fixture f;
+	BEGIN(&f, "gpt-oss-120b", "8xdgx-h100", "pipeline", "2", "tensor", "1", "context", "1",
+		"activation_checkpointing", "full", "strategy", "SHARD_GRAD_OP", "micro_batch", "1",
+		"pipeline_schedule", "1f1b");
+	struct answer answer = ask(&f.question, &f.arena);
+	assert_non_null(answer.chosen);
+	assert_true(answer.chosen->plan.mesh.expert > 8);
+	arena_finish(&f.arena);
+	BEGIN(&f, "gpt-oss-120b", "8xdgx-a100-40gb", "pipeline", "2", "tensor", "1", "context", "1",
+		"activation_checkpointing", "full", "strategy", "SHARD_GRAD_OP", "micro_batch", "1",
+		"pipeline_schedule", "1f1b");
+	answer = check_way_out(&f, 1);
+	assert_int_equal(answer.useless_devices, 0);
+	assert_true(answer.ways_out[0].plan.mesh.expert > 8);
+	arena_finish(&f.arena);
+}
+
 /* A batch that fewer ranks share than a node has devices; and of a pipeline the screen has the same
  * ways as the table, though it prices levers before it simulates them. */
 static void test_way_out_of_a_small_batch(void **state)
@@ -592,6 +613,7 @@ int main(void)
 		cmocka_unit_test(test_padded_vocabulary),
 		cmocka_unit_test(test_newer_libraries),
 		cmocka_unit_test(test_way_out_is_true),
+		cmocka_unit_test(test_experts_beyond_a_node),
 		cmocka_unit_test(test_way_out_of_a_small_batch),
 		cmocka_unit_test(test_elsewhere),
 	};

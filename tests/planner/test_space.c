@@ -309,7 +309,7 @@ static void test_experts_of_nodes(void **state)
 	static const struct {
 		const char *model, *topology;
 		int64_t most;
-	} rows[] = {{"gpt-oss-120b", "gb200-nvl72", 8}, {"deepseek-v3", "8xgb200-nvl72", 32},
+	} rows[] = {{"gpt-oss-120b", "gb200-nvl72", 8}, {"deepseek-v3", "8xgb200-nvl72", 64},
 		{"qwen3-30b-a3b", "gb200-nvl72", 8}, {"mixtral-8x7b", "dgx-h200", 8},
 		{"mixtral-8x7b", "2xdgx-h200", 8}};
 	(void)state;
