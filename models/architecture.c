@@ -85,6 +85,8 @@ const struct field architecture_fields[] = {
 	RARE_INT(value_dim),
 	RARE_INT(experts),
 	RARE_INT(experts_per_token),
+	RARE_INT(expert_groups),
+	RARE_INT(groups_per_token),
 	RARE_INT(expert_ffn),
 	RARE_INT(shared_ffn),
 	RARE_BOOL(shared_gate),
@@ -164,6 +166,8 @@ static bool field_error(const char *ours, const struct node *where, struct error
 static const char *const rare_keys[][LIMIT_KEYS] = {
 	{"experts", "num_local_experts", "num_experts", "n_routed_experts"},
 	{"experts_per_token", "num_experts_per_tok", "experts_per_token"},
+	{"expert_groups", "n_group"},
+	{"groups_per_token", "topk_group"},
 	{"expert_ffn", "moe_intermediate_size"},
 	{"shared_ffn", "shared_expert_intermediate_size", "n_shared_experts"},
 	{"dense_layers", "first_k_dense_replace"},
@@ -288,6 +292,8 @@ static bool check_rare_sizes(
 		{"value_dim", a->value_dim, SIZE_MAX_OF_MODEL},
 		{"experts", a->experts, EXPERTS_MAX},
 		{"experts_per_token", a->experts_per_token, a->experts},
+		{"expert_groups", a->expert_groups, a->experts},
+		{"groups_per_token", a->groups_per_token, a->expert_groups},
 		{"expert_ffn", a->expert_ffn, SIZE_MAX_OF_MODEL},
 		{"shared_ffn", a->shared_ffn, SIZE_MAX_OF_MODEL},
 		{"dense_layers", a->dense_layers, a->layers},
@@ -300,6 +306,25 @@ static bool check_rare_sizes(
 				"expected a whole number from 0 to %" PRId64 ", got %" PRId64,
 				sizes[i].max, sizes[i].value);
 	return true;
+}
+
+/* Groups are alike, and those of a token have as many experts as it meets. */
+static bool check_groups(
+	const struct architecture *a, const struct node *where, struct error *error)
+{
+	int64_t groups = a->expert_groups, each = groups > 0 ? a->experts / groups : 0;
+
+	if (groups == 0)
+		return true;
+	if (a->experts % groups != 0)
+		return field_error("expert_groups", where, error,
+			"expected a divisor of the %" PRId64 " experts, got %" PRId64, a->experts,
+			groups);
+	return a->groups_per_token * each >= a->experts_per_token ||
+	       field_error("groups_per_token", where, error,
+		       "expected groups with the %" PRId64 " experts of a token, got %" PRId64
+		       " of %" PRId64,
+		       a->experts_per_token, a->groups_per_token, each);
 }
 
 static bool check_experts(
@@ -316,6 +341,8 @@ static bool check_experts(
 		return field_error("experts", where, error,
 			"expected a number above 0 beside experts_per_token, "
 			"expert_ffn and shared_ffn, got 0");
+	if (!check_groups(a, where, error))
+		return false;
 	if (a->encoder_layers > 0 && (a->experts > 0 || a->block != BLOCK_PRE_NORM))
 		return field_error("encoder_layers", where, error,
 			"expected 0 for a model with experts or with other blocks than pre_norm");

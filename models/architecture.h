@@ -127,6 +127,8 @@ struct architecture {
 	/* Mixture of experts: experts 0 = none. Blocks from dense_layers on, every moe_every-th
 	 * counted from the first block of all, have experts, the others an MLP of width ffn. */
 	int64_t experts, experts_per_token;
+	/* A token meets experts of so many groups alone (DeepSeek); 0 = of all. */
+	int64_t expert_groups, groups_per_token;
 	int64_t expert_ffn;   /* f of one expert */
 	int64_t shared_ffn;   /* f of the expert that sees every token; 0 = none */
 	bool shared_gate;     /* its output is gated by a scalar (Qwen2-MoE) */
@@ -156,6 +158,9 @@ bool architecture_from_hugging_face(struct arena *arena, const struct node *conf
 
 /* Experts of the model, or of the part of it that a rank has; 0: none. */
 int64_t architecture_experts_held(const struct architecture *architecture);
+/* Of so many places that share the experts evenly, in their order: how many have an expert of a
+ * token, in the mean over routers that choose groups, and experts of them, at random. */
+double architecture_expert_places(const struct architecture *architecture, double places);
 bool architecture_is_gated(const struct architecture *architecture);        /* three matrices */
 bool architecture_has_experts(const struct architecture *a, int64_t layer); /* in that block */
 

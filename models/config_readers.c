@@ -101,6 +101,17 @@ static bool separate_biases(const struct node *config, struct architecture *a, s
 
 /* --- mixtures of experts ---------------------------------------------------------------------- */
 
+/* One group is none. */
+static bool expert_groups(const struct node *config, struct architecture *a, struct error *error)
+{
+	if (!config_int(config, KEYS("n_group"), false, &a->expert_groups, error) ||
+		!config_int(config, KEYS("topk_group"), false, &a->groups_per_token, error))
+		return false;
+	if (a->expert_groups <= 1 || a->groups_per_token == a->expert_groups)
+		a->expert_groups = a->groups_per_token = 0;
+	return true;
+}
+
 static bool experts(const struct node *config, struct architecture *a, struct error *error)
 {
 	static const char *const counts[] = {
@@ -109,7 +120,8 @@ static bool experts(const struct node *config, struct architecture *a, struct er
 
 	if (a->expert_ffn == 0)
 		a->expert_ffn = a->ffn;
-	return config_int(config, counts, true, &a->experts, error) &&
+	return expert_groups(config, a, error) &&
+	       config_int(config, counts, true, &a->experts, error) &&
 	       config_int(config, chosen, true, &a->experts_per_token, error) &&
 	       config_int(config, KEYS("moe_intermediate_size"), false, &a->expert_ffn, error);
 }

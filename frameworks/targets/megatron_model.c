@@ -35,6 +35,10 @@ static void write_experts(struct exporting *exporting)
 	number(exporting, "num-experts", (double)model->experts);
 	number(exporting, "moe-ffn-hidden-size", (double)model->expert_ffn);
 	number(exporting, "moe-router-topk", (double)model->experts_per_token);
+	if (model->expert_groups > 0) {
+		number(exporting, "moe-router-num-groups", (double)model->expert_groups);
+		number(exporting, "moe-router-group-topk", (double)model->groups_per_token);
+	}
 	if (model->shared_ffn > 0)
 		number(exporting, "moe-shared-expert-intermediate-size", (double)model->shared_ffn);
 	if (model->shared_gate)
@@ -307,6 +311,8 @@ static bool read_experts(
 		writer_bool(model, "shared_gate", true);
 	return size(importing, model, "experts", "num-experts", 0, error) &&
 	       size(importing, model, "experts_per_token", "moe-router-topk", 2, error) &&
+	       size(importing, model, "expert_groups", "moe-router-num-groups", 0, error) &&
+	       size(importing, model, "groups_per_token", "moe-router-group-topk", 0, error) &&
 	       size(importing, model, "expert_ffn", "moe-ffn-hidden-size", ffn, error) &&
 	       size(importing, model, "shared_ffn", "moe-shared-expert-intermediate-size", 0,
 		       error) &&
