@@ -211,8 +211,10 @@ static double least_egress(const struct schedule *schedule, const struct op *op)
 
 	if (placement.nodes <= 1)
 		return 0;
-	return (double)placement.groups_per_node *
-	       collective_wire_bytes(op->kind, placement.nodes, op->bytes);
+	double least = (double)placement.groups_per_node *
+		       collective_wire_bytes(op->kind, placement.nodes, op->bytes);
+
+	return op->kind == OP_ALL_TO_ALL ? fmin(least, op_node_egress(schedule, op)) : least;
 }
 
 static double range_flops(

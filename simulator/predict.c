@@ -385,7 +385,6 @@ static bool is_of_rows(const struct schedule *schedule, const struct op *op)
 static void fill_wire(const struct engine *engine, struct prediction *prediction)
 {
 	const struct schedule *schedule = engine->schedule;
-	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
 
 	for (int i = 0; i < engine->n_ops; i++) {
 		const struct op *op = &engine->program->ops[i];
@@ -399,12 +398,10 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 			continue;
 		group = &schedule->groups[op->group];
 		prediction->collectives[collective] += times;
-		double bytes = times * collective_wire_bytes(op->kind, group->size, op->bytes);
+		double bytes = times * op_wire_bytes(schedule, op);
 		add_axis(group, bytes, prediction);
 		prediction->wire_bytes_rows += is_of_rows(schedule, op) ? bytes : 0;
-		prediction->wire_bytes_node_egress +=
-			times * collective_node_egress(
-					engine->topology, runtime, collective, group, op->bytes);
+		prediction->wire_bytes_node_egress += times * op_node_egress(schedule, op);
 	}
 }
 

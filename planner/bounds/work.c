@@ -40,7 +40,6 @@ double bound_link_load(
 double bound_wire(const struct schedule *schedule, int class, const struct op *op)
 {
 	bool message = op_kind_class(op->kind) == OP_CLASS_MESSAGE;
-	const struct group *group = &schedule->groups[op->group];
 	enum collective_kind kind;
 	if (message && schedule->topology->nodes > 1)
 		return message_node_egress(schedule, class, op);
@@ -49,9 +48,8 @@ double bound_wire(const struct schedule *schedule, int class, const struct op *o
 	if (!collective_kind_of(op->kind, &kind))
 		return 0;
 	if (schedule->topology->nodes > 1)
-		return collective_node_egress(schedule->topology,
-			runtime_of(schedule->plan.runtime), kind, group, op->bytes);
-	return collective_wire_bytes(op->kind, group->size, op->bytes);
+		return op_node_egress(schedule, op);
+	return op_wire_bytes(schedule, op);
 }
 
 /* --- the issuing thread ----------------------------------------------------------------------- */

@@ -254,15 +254,30 @@ static bool resolve_divided(const struct question *question, struct arena *arena
 	return false;
 }
 
-bool axes_resolve(const struct question *question, struct arena *arena, struct plan *plan,
-	struct error *error)
+/* DeepEP needs expert ranks: as many as a node has, to begin with. */
+static struct question with_expert_ranks(const struct question *question)
 {
+	struct question with = *question;
+	if (question_gives(question, KNOB_EXPERT_DISPATCH) &&
+		question->asked.expert_dispatch == DISPATCH_DEEPEP &&
+		question_is_open(question, KNOB_EXPERT) &&
+		question->model->architecture.experts > 0)
+		question_put(&with, KNOB_EXPERT,
+			(union knob_value){.number = experts_of_node(question)});
+	return with;
+}
+
+bool axes_resolve(
+	const struct question *given, struct arena *arena, struct plan *plan, struct error *error)
+{
+	const struct question asked = with_expert_ranks(given), *question = &asked;
 	struct question with = *question;
 	struct error mine = {0};
 	if (plan_resolve(question, arena, plan, error))
 		return true;
+	bool open = question_is_open(question, KNOB_EXPERT);
 	question_put(&with, KNOB_EXPERT, (union knob_value){.number = 1});
-	if (question_is_open(question, KNOB_EXPERT) && plan_resolve(&with, arena, plan, &mine))
+	if (open && plan_resolve(&with, arena, plan, &mine))
 		return true;
 	if (resolve_divided(question, arena, plan))
 		return true;

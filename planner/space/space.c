@@ -88,9 +88,10 @@ bool has_axes(const struct plan *plan)
 /* --- levers ----------------------------------------------------------------------------------- */
 
 /* Does the lever need other knobs too? Then it is checked when a plan is made, not alone. */
-static bool asks_for_others(enum knob_id id)
+static bool asks_for_others(const struct question *question, enum knob_id id)
 {
-	return id == KNOB_LATE_ALL_REDUCE;
+	bool experts = question->model->architecture.experts > 0;
+	return id == KNOB_LATE_ALL_REDUCE || (id == KNOB_EXPERT_DISPATCH && experts);
 }
 
 /* Asynchronous tensor parallelism may need compilation, which may be a free lever itself. */
@@ -107,7 +108,7 @@ int space_levers(const struct question *question, const struct plan *plan, enum 
 			with.compile = true;
 		if (!(knob_table[id].levers >> i & 1) || knob_equal(id, plan, &with))
 			continue;
-		if (asks_for_others(id)
+		if (asks_for_others(question, id)
 				? knob_honoured(id, plan->runtime, i)
 				: plan_check(&with, question->model, question->topology, error))
 			values[n++] = value;
@@ -245,15 +246,23 @@ static bool is_plain(const struct enumeration *e, enum knob_id axis, const struc
 	return of_units && (tensor || searches_experts(e, point)) && e->question->only[axis].n == 0;
 }
 
+/* Are experts of any number of nodes searched, whatever else divides the model? */
+static bool reaches_far(const struct question *question)
+{
+	bool deepep = question_gives(question, KNOB_EXPERT_DISPATCH) &&
+		      question->asked.expert_dispatch == DISPATCH_DEEPEP;
+	return question->divides || deepep || question->freed & KNOB_BIT(KNOB_EXPERT_DISPATCH);
+}
+
 /* The number of values of an axis that are tried, from the first on. With stages expert ranks stay
- * within a node; with tensor ranks, which free memory, within two; unless nothing fits otherwise.
- */
+ * within a node; with tensor ranks, which free memory, within two; unless nothing fits otherwise,
+ * or DeepEP sends less between nodes. */
 static int tried(const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
 	int n = e->axes.of[axis].n;
 	if (is_plain(e, axis, point))
 		return 1;
-	if (axis != KNOB_EXPERT || e->question->only[axis].n > 0 || e->question->divides)
+	if (axis != KNOB_EXPERT || e->question->only[axis].n > 0 || reaches_far(e->question))
 		return n;
 	if (asked_size(point, KNOB_PIPELINE) > 1)
 		return (int)min_i64(n, 2);

@@ -1,32 +1,6 @@
 /* The rows of the table of knobs. resolve.c fills in what depends on the model or other knobs. */
-#include "schedule/plan/plan.h"
+#include "schedule/plan/knob_fields.h"
 
-#define BIT(x)   (1u << (x))
-#define REQUIRED FIELD_REQUIRED
-#define COUNTED  (FIELD_REQUIRED | FIELD_POSITIVE)
-
-#define NAME(enumerator, name)       name,
-#define NAMES(VALUES)                ((const char *const[]){VALUES(NAME) NULL})
-#define CHOICE(member, flags, names) FIELD_ENUM(struct plan, member, #member, flags, names)
-#define SWITCH(member)               FIELD_BOOL(struct plan, member, #member, REQUIRED)
-#define OMITTED(member)              FIELD_BOOL(struct plan, member, #member, FIELD_OMIT_ZERO)
-#define COUNT(member)                FIELD_INT(struct plan, member, #member, COUNTED)
-#define RATE(member, flags)          FIELD_DOUBLE(struct plan, member, #member, flags)
-#define DECODED(member, flags, names, decoded)                                                     \
-	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
-
-/* A switch of some runtimes that only a plan says: nothing searches, varies or compares it. */
-#define SAID_ONLY(member, kind, of)                                                                \
-	OMITTED(member), .group = KNOB_GROUP_##kind, .roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,   \
-			 .runtimes = (of), .metavar = on_off
-
-#define ON_PYTORCH ((BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN))
-/* These are the runtimes with tensor ranks and with pipelines. */
-#define DIVIDED                                                                                    \
-	(BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_NANOTRON) |           \
-		BIT(RUNTIME_INTERNEVO) | BIT(RUNTIME_MEGATRON))
-#define STAGED         (DIVIDED | BIT(RUNTIME_SHARDPLAN))
-#define CUTS_SEQUENCES (BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_SHARDPLAN) | BIT(RUNTIME_MEGATRON))
 static const char on_off[] = "on|off";
 /* Whole tensors of a plan may have these element types only. */
 static const char *const dtypes[] = {
@@ -538,6 +512,18 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.metavar = on_off,
 			.help = "with --fp8: the weights of these layers are gathered in fp8 "
 				"(megatron: and kept so)",
+		},
+	[KNOB_EXPERT_DISPATCH] =
+		{
+			CHOICE(expert_dispatch, FIELD_OMIT_ZERO, expert_dispatch_names),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_LEVER | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY |
+				 KNOB_ZERO_UNSAID,
+			.levers = BIT(DISPATCH_DEEPEP),
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
+			.refusal = "it exchanges rows by all-to-all; use all-to-all",
+			.help = "with --expert: how rows reach experts of other ranks, a copy for "
+				"each expert or one for each node (DeepEP)",
 		},
 	[KNOB_GRAPH_PASSES] =
 		{

@@ -44,8 +44,8 @@ enum { GRADIENT_QUANTUM_BITS = 52 };
 #define ALLOCATOR_VALUES(X)                                                                        \
 	X(ALLOCATOR_SEGMENTS, "segments")                                                          \
 	X(ALLOCATOR_EXPANDABLE, "expandable")
-/* What of a block's saved tensors waits for backward in host memory: the inputs of checkpointed
- * blocks; or all that autograd has saved (torch.autograd.graph.save_on_cpu). */
+/* What of a block waits for backward in host memory: inputs of checkpointed blocks; or all that
+ * autograd has saved (torch.autograd.graph.save_on_cpu). */
 #define ACTIVATION_OFFLOAD_VALUES(X)                                                               \
 	X(ACTIVATIONS_STAY, "none")                                                                \
 	X(ACTIVATIONS_CHECKPOINTS, "checkpoints")                                                  \
@@ -69,8 +69,7 @@ enum { PLAN_MAX_GRAD_ACCUM = 16384 };
 struct plan {
 	enum strategy strategy;
 	struct mesh mesh;
-	/* Three knobs may differ by block or unit (rows.h). */
-	struct rows reshard_after_forward; /* RESHARD_..., or a group size */
+	struct rows reshard_after_forward; /* RESHARD_..., or a group size, by unit (rows.h) */
 	struct wrap_policy wrap;
 	enum prefetch prefetch; /* backward */
 	bool forward_prefetch, limit_all_gathers;
@@ -107,6 +106,7 @@ struct plan {
 	int64_t expert_tensor;  /* with expert ranks: those that each expert is cut over; else 0 */
 	double expert_load;     /* and rows that the fullest rank gets over the mean; else 0 */
 	double capacity_factor; /* or of every expert: more are dropped, fewer are padded; else 0 */
+	enum expert_dispatch expert_dispatch;
 	bool async_tensor;   /* tensor ranks exchange beside the products next to it, in chunks */
 	bool serial_tensor;  /* and in backward not even beside dX and dW */
 	bool graph_passes;   /* forward and backward passes are one CUDA graph */
@@ -167,6 +167,7 @@ enum knob_id {
 	KNOB_SERIAL_TENSOR,
 	KNOB_FP8_PARAM_GATHER,
 	KNOB_GRAPH_PASSES,
+	KNOB_EXPERT_DISPATCH,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

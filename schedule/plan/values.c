@@ -59,6 +59,11 @@ const char *const context_method_names[] = {
 	CONTEXT_METHODS(X)
 #undef X
 		NULL};
+const char *const expert_dispatch_names[] = {
+#define X(suffix, name) name,
+	EXPERT_DISPATCHES(X)
+#undef X
+		NULL};
 
 const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
 const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};

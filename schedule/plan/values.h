@@ -113,6 +113,19 @@ enum context_method {
 #undef X
 };
 
+/* How rows reach experts of other ranks and come back: a copy for each expert of a token, through
+ * NCCL; or one to each node, which its ranks hand on to each rank with experts of the token,
+ * through the kernels of DeepEP (github.com/deepseek-ai/DeepEP). */
+#define EXPERT_DISPATCHES(X)                                                                       \
+	X(ALL_TO_ALL, "all-to-all")                                                                \
+	X(DEEPEP, "deepep")
+
+enum expert_dispatch {
+#define X(suffix, name) DISPATCH_##suffix,
+	EXPERT_DISPATCHES(X)
+#undef X
+};
+
 /* One value for all blocks or units, or one each: "full", "8xfull+24xnone". */
 struct rows {
 	const char *text;  /* in normal form in a plan that plan_resolve made */
@@ -131,7 +144,7 @@ struct mesh {
 extern const char *const strategy_names[];
 extern const char *const runtime_names[];
 extern const char *const pipeline_schedule_names[];
-extern const char *const context_method_names[];
+extern const char *const context_method_names[], *const expert_dispatch_names[];
 extern const char *const checkpointing_names[];
 extern const char *const offload_names[];
 

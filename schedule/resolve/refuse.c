@@ -499,28 +499,6 @@ static bool check_batch(const struct plan *plan, const struct model *model, stru
 	return true;
 }
 
-/* --- tokens that tensor ranks copy ---------------------------------------------------------------
- */
-
-static bool check_async_tensor(
-	const struct plan *plan, const struct topology *topology, struct error *error)
-{
-	struct placement placement = topology_place(topology, plan->mesh.tensor, 1);
-	bool apart = topology->device.kind != DEVICE_GPU || placement.nodes > 1;
-	const char *why =
-		plan->mesh.tensor == 1 ? "there is one tensor rank; leave it out, or give --tensor"
-		: !plan->sequence_parallel
-			? "every rank has all tokens; use off, or --sequence-parallel on"
-		: !plan->compile && !runtime_of(plan->runtime)->layers_exchange
-			? "torch.compile makes it; use off, or --compile on"
-		: plan->serial_tensor
-			? "products wait for exchanges; use off, or --serial-tensor off"
-		: apart ? "GPUs of one node copy from one another; use off, or fewer tensor ranks"
-			: NULL;
-	return !plan->async_tensor || why == NULL ||
-	       error_set(error, EXIT_CODE_USAGE, "--async-tensor on: %s", why);
-}
-
 /* What is captured may not wait for the device (full_cuda_graph.py). */
 static bool check_graph_passes(
 	const struct plan *plan, const struct model *model, struct error *error)
@@ -543,7 +521,7 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	       check_batch(plan, model, error) && check_dtypes(plan, topology, error) &&
 	       check_attention(plan, &topology->device, error) && check_bias(plan, model, error) &&
 	       check_wrap(plan, model, error) && check_knobs(plan, error) &&
-	       check_async_tensor(plan, topology, error) &&
+	       plan_check_exchanges(plan, topology, error) &&
 	       check_graph_passes(plan, model, error) && check_fp8(plan, model, topology, error) &&
 	       check_offload(plan, topology, error) && check_activations(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) &&

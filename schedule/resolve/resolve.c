@@ -191,15 +191,17 @@ static bool has_load(const struct plan *plan)
 }
 
 /* Expert ranks are the ranks of the shard group once more, and no axis of the world. With experts
- * torchtitan also prefetches in forward, and Megatron-LM cuts experts as it cuts the rest. How full
+ * torchtitan also prefetches in forward, and Megatron-LM cuts experts as it cuts the rest, unless
+ * DeepEP wants whole ones. How full
  * the fullest rank is says nothing if each rank has all experts or all ranks are equally full. */
 static void lay_out_experts(struct plan *plan, const struct question *question)
 {
 	bool several = question_gives(question, KNOB_EXPERT) && question->asked.mesh.expert > 1;
+	bool cuts = runtime_of(plan->runtime)->experts.routes_stream &&
+		    plan->expert_dispatch == DISPATCH_ALL_TO_ALL;
 	plan->mesh.expert = several ? question->asked.mesh.expert : 1;
 	if (several && !question_gives(question, KNOB_EXPERT_TENSOR))
-		plan->expert_tensor =
-			runtime_of(plan->runtime)->experts.routes_stream ? plan->mesh.tensor : 1;
+		plan->expert_tensor = cuts ? plan->mesh.tensor : 1;
 	if (several && !question_gives(question, KNOB_EXPERT_LOAD))
 		plan->expert_load = has_load(plan) ? expert_load : 0;
 	if (several && !question_gives(question, KNOB_FORWARD_PREFETCH) &&

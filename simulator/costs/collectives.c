@@ -327,6 +327,25 @@ double collective_node_egress(const struct topology *topology, const struct runt
 	return placed_egress(runtime, &placement, kind, bytes);
 }
 
+double op_wire_bytes(const struct schedule *schedule, const struct op *op)
+{
+	if (is_deepep(schedule, op))
+		return deepep_wire_bytes(schedule, op);
+	return collective_wire_bytes(op->kind, schedule->groups[op->group].size, op->bytes);
+}
+
+double op_node_egress(const struct schedule *schedule, const struct op *op)
+{
+	enum collective_kind kind;
+
+	if (is_deepep(schedule, op))
+		return deepep_node_egress(schedule, op);
+	if (!collective_kind_of(op->kind, &kind))
+		return 0;
+	return collective_node_egress(schedule->topology, runtime_of(schedule->plan.runtime), kind,
+		&schedule->groups[op->group], op->bytes);
+}
+
 /* The bytes that one rank sends over the links inside its node. */
 static double sent_inside(
 	const struct placement *placement, enum collective_kind kind, double bytes)

@@ -15,6 +15,17 @@ void collective_beside_cost(const struct machine *machine, const struct runtime 
 	enum collective_kind kind, const struct group *group, int64_t bytes, double chunk,
 	struct cost *cost);
 
+/* --- dispatch.c: rows that go through DeepEP -------------------------------------------------- */
+
+/* Is the operation such an exchange? Its bytes are a copy of a rank's tokens for each of their
+ * experts; fewer travel. */
+bool is_deepep(const struct schedule *schedule, const struct op *op);
+void deepep_cost(const struct machine *machine, const struct schedule *schedule,
+	const struct op *op, struct cost *cost);
+/* As op_wire_bytes and op_node_egress. */
+double deepep_wire_bytes(const struct schedule *schedule, const struct op *op);
+double deepep_node_egress(const struct schedule *schedule, const struct op *op);
+
 /* --- network.c: delays of a network that is in use -------------------------------------------- */
 
 /* Seconds that a collective over GPUs of `nodes` nodes takes longer in a step than alone. `seconds`

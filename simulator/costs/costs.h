@@ -125,6 +125,10 @@ double collective_spread(
  * once. */
 double collective_node_egress(const struct topology *topology, const struct runtime *runtime,
 	enum collective_kind kind, const struct group *group, int64_t bytes);
+/* The bytes that one rank sends for a collective of a schedule, and those that leave a node,
+ * whatever carries it out. */
+double op_wire_bytes(const struct schedule *schedule, const struct op *op);
+double op_node_egress(const struct schedule *schedule, const struct op *op);
 /* The same for a message that all ranks of `class` on a node send. */
 double message_node_egress(const struct schedule *schedule, int class, const struct op *op);
 

@@ -176,6 +176,10 @@ static double communicate(const struct costing *costing, const struct op *op, st
 		return 1;
 	if (op->stream == STREAM_PEER)
 		return communicate_beside(costing, op, kind, cost);
+	if (is_deepep(costing->schedule, op)) {
+		deepep_cost(&costing->machine, costing->schedule, op, cost);
+		return 1;
+	}
 	collective_cost(&costing->machine, costing->runtime, kind,
 		&costing->schedule->groups[op->group], op->bytes, cost);
 	return 1;

@@ -91,6 +91,8 @@ static void open_axes(struct question *question, uint64_t *state, struct arena *
 		open_axis(question, state, arena, KNOB_CONTEXT);
 	if (question->model->architecture.experts > 0)
 		open_axis(question, state, arena, KNOB_EXPERT);
+	if (question->model->architecture.experts > 0 && (*state & 1) == 0)
+		question->freed |= KNOB_BIT(KNOB_EXPERT_DISPATCH);
 }
 
 /* Every third time, where there can be tensor ranks. */

@@ -1,0 +1,34 @@
+/* Private to knobs.c: words of the rows of its table. */
+#ifndef SCHEDULE_PLAN_KNOB_FIELDS_H
+#define SCHEDULE_PLAN_KNOB_FIELDS_H
+
+#include "schedule/plan/plan.h"
+
+#define BIT(x)   (1u << (x))
+#define REQUIRED FIELD_REQUIRED
+#define COUNTED  (FIELD_REQUIRED | FIELD_POSITIVE)
+
+#define NAME(enumerator, name)       name,
+#define NAMES(VALUES)                ((const char *const[]){VALUES(NAME) NULL})
+#define CHOICE(member, flags, names) FIELD_ENUM(struct plan, member, #member, flags, names)
+#define SWITCH(member)               FIELD_BOOL(struct plan, member, #member, REQUIRED)
+#define OMITTED(member)              FIELD_BOOL(struct plan, member, #member, FIELD_OMIT_ZERO)
+#define COUNT(member)                FIELD_INT(struct plan, member, #member, COUNTED)
+#define RATE(member, flags)          FIELD_DOUBLE(struct plan, member, #member, flags)
+#define DECODED(member, flags, names, decoded)                                                     \
+	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
+
+/* A switch of some runtimes that only a plan says: nothing searches, varies or compares it. */
+#define SAID_ONLY(member, kind, of)                                                                \
+	OMITTED(member), .group = KNOB_GROUP_##kind, .roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,   \
+			 .runtimes = (of), .metavar = on_off
+
+#define ON_PYTORCH ((BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN))
+/* These are the runtimes with tensor ranks and with pipelines. */
+#define DIVIDED                                                                                    \
+	(BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_NANOTRON) |           \
+		BIT(RUNTIME_INTERNEVO) | BIT(RUNTIME_MEGATRON))
+#define STAGED         (DIVIDED | BIT(RUNTIME_SHARDPLAN))
+#define CUTS_SEQUENCES (BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_SHARDPLAN) | BIT(RUNTIME_MEGATRON))
+
+#endif

@@ -1,0 +1,46 @@
+/* Ways in which ranks exchange tokens: what each asks of the plan and of the machine. */
+#include "schedule/resolve/resolve.h"
+
+static bool check_async_tensor(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	struct placement placement = topology_place(topology, plan->mesh.tensor, 1);
+	bool apart = topology->device.kind != DEVICE_GPU || placement.nodes > 1;
+	const char *why =
+		plan->mesh.tensor == 1 ? "there is one tensor rank; leave it out, or give --tensor"
+		: !plan->sequence_parallel
+			? "every rank has all tokens; use off, or --sequence-parallel on"
+		: !plan->compile && !runtime_of(plan->runtime)->layers_exchange
+			? "torch.compile makes it; use off, or --compile on"
+		: plan->serial_tensor
+			? "products wait for exchanges; use off, or --serial-tensor off"
+		: apart ? "GPUs of one node copy from one another; use off, or fewer tensor ranks"
+			: NULL;
+	return !plan->async_tensor || why == NULL ||
+	       error_set(error, EXIT_CODE_USAGE, "--async-tensor on: %s", why);
+}
+
+/* DeepEP's kernels need NVLink inside a node, and between nodes instructions that came with Hopper.
+ */
+static bool check_dispatch(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	const struct device *device = &topology->device;
+	bool old = device->generation != GENERATION_HOPPER &&
+		   device->generation != GENERATION_BLACKWELL;
+	bool linked = topology->fabric.kind == FABRIC_NVSWITCH ||
+		      topology->fabric.kind == FABRIC_NVLINK_MESH;
+	const char *why =
+		plan->mesh.expert == 1 ? "there is one expert rank; leave it out, or give --expert"
+		: plan_expert_tensor(plan) > 1 ? "it has whole experts; use --expert-tensor 1"
+		: old || !linked ? "it is for NVLink and Hopper or later; use all-to-all"
+				 : NULL;
+	return plan->expert_dispatch == DISPATCH_ALL_TO_ALL || why == NULL ||
+	       error_set(error, EXIT_CODE_USAGE, "--expert-dispatch deepep: %s", why);
+}
+
+bool plan_check_exchanges(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	return check_async_tensor(plan, topology, error) && check_dispatch(plan, topology, error);
+}
