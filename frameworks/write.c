@@ -188,6 +188,7 @@ void export_settle(const struct export_target *target, const struct model *model
 	plan->context_method = CONTEXT_ALL_GATHER;
 	plan->expert_tensor = 0;
 	plan->expert_load = plan->capacity_factor = 0;
+	plan->expert_dispatch = DISPATCH_ALL_TO_ALL;
 }
 
 static bool says(const struct export_target *target, const struct model *model,

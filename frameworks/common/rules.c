@@ -111,6 +111,8 @@ static bool is_moot(const struct plan *plan, int knob)
 		return plan->mesh.tensor == 1;
 	if (knob == KNOB_CONTEXT_METHOD)
 		return plan->mesh.context == 1;
+	if (knob == KNOB_EXPERT_DISPATCH)
+		return plan->mesh.expert == 1;
 	return plan->strategy == STRATEGY_NO_SHARD && (of_sharding >> knob & 1) != 0;
 }
 
@@ -122,7 +124,8 @@ static bool is_default(int knob, const char *value)
 		int knob;
 		const char *value;
 	} usual[] = {{KNOB_LOSS, "upcast"}, {KNOB_ALLOCATOR, "segments"}, {KNOB_TRAINABLE, "all"},
-		{KNOB_OVERLAP, "all"}, {KNOB_CONTEXT_METHOD, "all-gather"}};
+		{KNOB_OVERLAP, "all"}, {KNOB_CONTEXT_METHOD, "all-gather"},
+		{KNOB_EXPERT_DISPATCH, "all-to-all"}};
 
 	for (int i = 0; i < COUNT_OF(usual); i++) {
 		if (usual[i].knob == knob && strcmp(usual[i].value, value) == 0)
@@ -305,8 +308,8 @@ static void adapt_unsaid(struct exporting *exporting, struct plan *plan)
 	static const struct {
 		enum knob_id knob;
 		const char *off;
-	} knobs[] = {
-		{KNOB_FP8, "off"}, {KNOB_FP8_PARAM_GATHER, "false"}, {KNOB_ASYNC_TENSOR, "false"}};
+	} knobs[] = {{KNOB_FP8, "off"}, {KNOB_FP8_PARAM_GATHER, "false"},
+		{KNOB_ASYNC_TENSOR, "false"}, {KNOB_EXPERT_DISPATCH, "all-to-all"}};
 
 	for (int i = 0; i < COUNT_OF(knobs); i++) {
 		enum expressed expressed;

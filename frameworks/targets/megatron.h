@@ -84,6 +84,7 @@ const char *megatron_capacity(struct exporting *exporting);
 const char *megatron_pads(struct exporting *exporting);
 /* For a model with experts: how rows are sent to them, and that all experts are one product. */
 const char *megatron_dispatcher(struct exporting *exporting);
+const char *megatron_deepep(struct exporting *exporting);
 const char *megatron_grouped(struct exporting *exporting);
 const char *megatron_router_dtype(struct exporting *exporting);
 /* The names of keys by which megatron_core.c reads both files. */
@@ -94,7 +95,8 @@ struct megatron_names {
 	const char *attention_dropout, *hidden_dropout;
 	double dropout; /* if the file does not say */
 	const char *granularity, *method, *pieces;
-	const char *tensor, *expert, *expert_tensor, *capacity, *pads, *dispatcher, *grouped;
+	const char *tensor, *expert, *expert_tensor, *capacity, *pads, *dispatcher, *backend,
+		*grouped;
 	bool has_recipe; /* which says what the file does not */
 };
 /* `text` without a character, in `arena`. */

@@ -168,8 +168,16 @@ static bool has_experts(const struct exporting *exporting)
 
 const char *megatron_dispatcher(struct exporting *exporting)
 {
-	const char *kind = plan_gathers_tokens(exporting->plan) ? "allgather" : "alltoall";
+	const struct plan *plan = exporting->plan;
+	const char *kind = plan->expert_dispatch == DISPATCH_DEEPEP ? "flex"
+			   : plan_gathers_tokens(plan)              ? "allgather"
+								    : "alltoall";
 	return has_experts(exporting) ? kind : NULL;
+}
+
+const char *megatron_deepep(struct exporting *exporting)
+{
+	return if_true(exporting->plan->expert_dispatch == DISPATCH_DEEPEP);
 }
 
 const char *megatron_grouped(struct exporting *exporting)
@@ -227,7 +235,9 @@ static const struct config_key core_keys[] = {
 	{"moe-expert-capacity-factor", KEY_READ, KNOB_CAPACITY_FACTOR, NULL, 0, megatron_capacity},
 	{"moe-pad-expert-input-to-capacity", KEY_READ, KNOB_CAPACITY_FACTOR, NULL, 0,
 		megatron_pads},
-	{"moe-token-dispatcher-type", KEY_READ, NO_KNOB, NULL, 0, megatron_dispatcher},
+	{"moe-token-dispatcher-type", KEY_READ, KNOB_EXPERT_DISPATCH, NULL, 0, megatron_dispatcher},
+	{"moe-enable-deepep", KEY_READ, KNOB_EXPERT_DISPATCH, NULL, 0, megatron_deepep},
+	{"moe-flex-dispatcher-backend", KEY_READ, KNOB_EXPERT_DISPATCH, NULL, ONLY_READ},
 	{"moe-grouped-gemm", KEY_READ, NO_KNOB, NULL, 0, megatron_grouped},
 	{"moe-router-dtype", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_router_dtype},
 	{"use-distributed-optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
@@ -431,15 +441,23 @@ static bool finish_recomputation(
 	return true;
 }
 
-/* Its default is the simplest dispatcher; flex has kernels of its own. */
-static void note_dispatcher(struct importing *importing, const struct megatron_names *names)
+/* Its default is the simplest dispatcher; flex is DeepEP, unless the file names another. */
+static void finish_dispatcher(
+	struct importing *importing, const struct megatron_names *names, bool whole_experts)
 {
 	const char *usual = names->has_recipe ? "alltoall" : "allgather";
 	const char *kind = import_text(importing, names->dispatcher, usual);
 	bool grouped = names->has_recipe;
 	struct error error = {0};
 
-	if (strcmp(kind, "alltoall") != 0)
+	const char *backend = import_text(importing, names->backend, "deepep");
+
+	if (strcmp(kind, "flex") == 0 && whole_experts) {
+		import_set(importing, KNOB_EXPERT_DISPATCH, "deepep", names->dispatcher);
+		if (strcmp(backend, "deepep") != 0)
+			import_note(
+				importing, names->backend, "%.40s: predicted as deepep", backend);
+	} else if (strcmp(kind, "alltoall") != 0)
 		import_note(importing, names->dispatcher, "%.40s: predicted as alltoall", kind);
 	if (import_switch(importing, names->grouped, &grouped, grouped, &error) && !grouped)
 		import_note(importing, names->grouped,
@@ -485,7 +503,7 @@ static bool finish_experts(
 		return true;
 	import_set_count(importing, KNOB_EXPERT_TENSOR, each,
 		import_find(importing, names->expert_tensor) != NULL ? names->expert_tensor : NULL);
-	note_dispatcher(importing, names);
+	finish_dispatcher(importing, names, each == 1);
 	return finish_capacity(importing, names, error);
 }
 
@@ -523,6 +541,7 @@ static const struct megatron_names option_names = {
 	.capacity = "moe-expert-capacity-factor",
 	.pads = "moe-pad-expert-input-to-capacity",
 	.dispatcher = "moe-token-dispatcher-type",
+	.backend = "moe-flex-dispatcher-backend",
 	.grouped = "moe-grouped-gemm",
 };
 

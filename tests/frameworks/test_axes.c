@@ -194,6 +194,43 @@ static void experts(void **state)
 	arena_finish(&arena);
 }
 
+/* DeepEP has words in Megatron-LM and its bridge; other files say rows that go by all-to-all. */
+static void dispatch(void **state)
+{
+	struct arena arena = {0};
+	int said = 0;
+
+	(void)state;
+	for (int t = 0; t < n_export_targets; t++) {
+		struct trip trip = {.arena = &arena, .target = export_targets[t]};
+		bool megatron = strncmp(trip.target->name, "megatron", 8) == 0;
+		struct error error = {0};
+		struct plan back;
+		load(&arena, "qwen3-30b-a3b", "2xdgx-h100", &trip.file);
+		struct question question = {
+			.model = trip.file.model, .topology = trip.file.topology};
+		question_put(&question, KNOB_EXPERT, (union knob_value){.number = 8});
+		question_put(&question, KNOB_MICRO_BATCH, (union knob_value){.number = 1});
+		question_put(&question, KNOB_EXPERT_DISPATCH,
+			(union knob_value){.choice = DISPATCH_DEEPEP});
+		if (megatron)
+			question_put(&question, KNOB_RUNTIME,
+				(union knob_value){.choice = RUNTIME_MEGATRON});
+		assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
+		if (!export_plan(trip.target, 0, &trip.file, trip.target->file, &arena,
+			    &trip.exported, &trip.text, &error))
+			continue; /* no expert ranks */
+		assert_int_equal(trip.exported.plan.expert_dispatch == DISPATCH_DEEPEP, megatron);
+		assert_int_equal(megatron, strstr(text_string(&trip.text), "flex") != NULL);
+		read_back(&trip, &back);
+		assert_int_equal(back.expert_dispatch == DISPATCH_DEEPEP, megatron);
+		text_finish(&trip.text);
+		said += megatron;
+	}
+	assert_int_equal(said, 2);
+	arena_finish(&arena);
+}
+
 /* Stages, in the words of torchtitan, nanotron and Megatron-LM; others say that they have none. */
 static const struct {
 	const char *strategy, *schedule, *virtual_stages, *layers;
@@ -309,6 +346,7 @@ int main(void)
 		cmocka_unit_test(weights_in_fp8),
 		cmocka_unit_test(async_tensor),
 		cmocka_unit_test(experts),
+		cmocka_unit_test(dispatch),
 		cmocka_unit_test(pipelines),
 	};
 

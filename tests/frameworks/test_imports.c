@@ -81,6 +81,11 @@ static const struct foreign files[] = {
 		"megatron-bridge",
 		"tensor=2 expert=4 expert-tensor=2 capacity-factor=1.25 async-tensor=on",
 		"moe_token_dispatcher_type: flex: predicted as alltoall"},
+	{"model:\n  tensor_model_parallel_size: 1\n  expert_model_parallel_size: 4\n  "
+	 "moe_token_dispatcher_type: flex\n"
+	 "  moe_flex_dispatcher_backend: hybridep\n",
+		"megatron-bridge", "expert=4 expert-dispatch=deepep",
+		"moe_flex_dispatcher_backend: hybridep: predicted as deepep"},
 	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: "
 	 "bf16-with-fp8-delayed-scaling-mixed"
 	 "\n",
