@@ -1,10 +1,8 @@
 /* torchtitan, three ways: the Python function that returns a Trainer.Config (since 0.3), the frozen
- * command-line flags, and the TOML file of before.
- *
- * Keys: torchtitan 0.3.0 and main b5bcd76c (torchtitan/config/configs.py, components/optimizer,
- * distributed/activation_checkpoint.py), 0.2.2 (config/job_config.py). main counts batches in
- * tokens. "default" reshards all but the last unit, "always" that too, "never" none; in pipelines
- * it is "never" (distributed/fsdp.py). Gradients are reduced in fp32, in pipelines once a step. */
+ * flags, and the TOML file of before. Keys: 0.3.0 and main b5bcd76c (config/configs.py,
+ * components/optimizer, distributed/activation_checkpoint.py), 0.2.2 (config/job_config.py). main
+ * counts batches in tokens. "default" reshards all but the last unit, "always" that too, "never"
+ * none, as in pipelines (distributed/fsdp.py), whose gradients are reduced once a step. */
 #include <string.h>
 
 #include "frameworks/targets/torchtitan.h"
@@ -38,10 +36,11 @@ static const struct export_rule rules[] = {
 	{KNOB_FP8, ELSEWHERE, NULL,
 		"model_registry(flavor, converters=[Float8LinearConverter.Config("
 		"recipe_name=\"...\", filter_fqns=[\"lm_head\"])]); main has rowwise alone"},
+	{KNOB_EXPERT_DISPATCH, ELSEWHERE, NULL, "model_registry(flavor, moe_comm_backend=...)"},
 	RULES,
 };
-static const struct export_rule toml_rules[] = {
-	{KNOB_FP8, IN_FILE}, {KNOB_FP8_PARAM_GATHER, IN_FILE}, RULES};
+static const struct export_rule toml_rules[] = {{KNOB_FP8, IN_FILE},
+	{KNOB_FP8_PARAM_GATHER, IN_FILE}, {KNOB_EXPERT_DISPATCH, IN_FILE}, RULES};
 
 /* It takes no word of prefetching. It has no float16, some devices no units for bfloat16. */
 static void adapt(struct exporting *exporting, struct plan *plan)
@@ -274,6 +273,7 @@ static const struct config_key toml_keys[] = {
 	{"parallelism.context_parallel_rotate_method", KEY_READ, KNOB_CONTEXT_METHOD, NULL,
 		AS_STRING, titan_rotation},
 	TITAN_STAGES(0, ONLY_READ),
+	TITAN_COMM_BACKEND,
 	PLAIN_DEGREES,
 	{"activation_checkpoint.mode", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING},
 	{"activation_checkpoint.selective_ac_option", KEY_READ, NO_KNOB, NULL, 0, selective},
@@ -522,7 +522,7 @@ static bool finish_toml(struct importing *importing, struct error *error)
 	if (strcmp(option, "op") != 0)
 		import_note(importing, "activation_checkpoint.selective_ac_option",
 			"%.20s: predicted as op", option);
-	return titan_finish_rotation(importing, error) && finish(importing, error);
+	return titan_finish_exchanges(importing, error) && finish(importing, error);
 }
 
 static bool finish_flags(struct importing *importing, struct error *error)

@@ -18,6 +18,8 @@ void titan_adapt_context(struct exporting *exporting, struct plan *plan);
 
 const char *titan_schedule(struct exporting *exporting);
 const char *titan_rotation(struct exporting *exporting);
+/* How rows reach expert ranks. NULL: through all-to-all. */
+const char *titan_comm_backend(struct exporting *exporting);
 /* Sequences of a micro-batch, and micro-batches of a step. */
 const char *titan_micro_batch(struct exporting *exporting);
 const char *titan_micro_batches(struct exporting *exporting);
@@ -60,6 +62,11 @@ const char *titan_recipe(struct exporting *exporting);
 const char *titan_filtered(struct exporting *exporting);
 const char *titan_gathers(struct exporting *exporting);
 #define FLOAT8 "quantize.linear.float8"
+#define TITAN_COMM_BACKEND                                                                         \
+	{                                                                                          \
+		"parallelism.expert_parallel_comm_backend", KEY_READ, KNOB_EXPERT_DISPATCH, NULL,  \
+			AS_STRING, titan_comm_backend                                              \
+	}
 #define TITAN_FLOAT8                                                                               \
 	{"model.converters[]", KEY_READ, NO_KNOB, NULL, AS_STRING, titan_converter},               \
 		{FLOAT8 ".recipe_name", KEY_READ, KNOB_FP8, NULL, AS_STRING, titan_recipe},        \
@@ -85,7 +92,7 @@ bool titan_finish_async(struct importing *importing, int64_t tensor, struct erro
 /* The converters of a file, and of one in Python. */
 void titan_finish_converters(struct importing *importing);
 void titan_finish_float8(struct importing *importing);
-bool titan_finish_rotation(struct importing *importing, struct error *error);
+bool titan_finish_exchanges(struct importing *importing, struct error *error);
 /* Where a file says the sequences of a rank: as it was called until May 2025, or since. */
 const char *titan_local_path(const struct importing *importing);
 /* Sets micro-batches, from the sequences of a rank or directly. */

@@ -373,8 +373,28 @@ const char *titan_rotation(struct exporting *exporting)
 	return exporting->plan->context_method == CONTEXT_RING ? "alltoall" : NULL;
 }
 
+const char *titan_comm_backend(struct exporting *exporting)
+{
+	return exporting->plan->expert_dispatch == DISPATCH_DEEPEP ? "deepep" : NULL;
+}
+
+/* One rank sends nothing, whatever the file says. */
+static bool finish_comm_backend(struct importing *importing, struct error *error)
+{
+	static const char path[] = "parallelism.expert_parallel_comm_backend";
+	const char *backend = import_text(importing, path, "standard");
+	const char *ranks = import_text(importing, "parallelism.expert_parallel_degree", "1");
+
+	if (strcmp(backend, "standard") != 0 && strcmp(backend, "deepep") != 0)
+		return import_fail(importing, path, error,
+			"expected standard or deepep, got \"%.40s\"", backend);
+	if (strcmp(ranks, "1") != 0 && strcmp(backend, "deepep") == 0)
+		import_set(importing, KNOB_EXPERT_DISPATCH, "deepep", path);
+	return true;
+}
+
 /* One rank gathers nothing, whatever the file says. */
-bool titan_finish_rotation(struct importing *importing, struct error *error)
+static bool finish_rotation(struct importing *importing, struct error *error)
 {
 	static const char path[] = "parallelism.context_parallel_rotate_method";
 	const char *method = import_text(importing, path, "allgather");
@@ -388,6 +408,11 @@ bool titan_finish_rotation(struct importing *importing, struct error *error)
 			strcmp(method, "alltoall") == 0 ? "ring" : "all-gather",
 			import_find(importing, path) != NULL ? path : NULL);
 	return true;
+}
+
+bool titan_finish_exchanges(struct importing *importing, struct error *error)
+{
+	return finish_rotation(importing, error) && finish_comm_backend(importing, error);
 }
 
 /* --- asynchronous tensor parallelism -------------------------------------------------------- */

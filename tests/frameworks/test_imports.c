@@ -286,6 +286,12 @@ static const struct foreign files[] = {
 	{"[model]\nconverters = [\"quantize.linear.float8\", \"mx\"]\n[quantize.linear.float8]\n"
 	 "recipe_name = \"rowwise\"\nfilter_fqns = [\"output\"]\n[training]\nseq_len = 4096\n",
 		"torchtitan-toml", "fp8=rowwise", "mx: is not predicted"},
+	{"[parallelism]\nexpert_parallel_degree = 1\nexpert_parallel_comm_backend = \"deepep\"\n"
+	 "[training]\nseq_len = 4096\n",
+		"torchtitan-toml", "seq-len=4096", NULL},
+	{"[parallelism]\nexpert_parallel_degree = 8\nexpert_parallel_comm_backend = \"deepep\"\n"
+	 "[training]\nseq_len = 4096\n",
+		"torchtitan-toml", "expert=8 expert-dispatch=deepep seq-len=4096", NULL},
 	{"[model]\nconverters = [\"float8\"]\n[training]\nbatch_size = 6\ncompile = true\n"
 	 "[parallelism]\nenable_async_tensor_parallel = true\ntensor_parallel_degree = 8\n"
 	 "[float8]\nrecipe_name = \"rowwise\"\n",
