@@ -36,6 +36,8 @@ static bool add_parts(const struct plan *plan, const char *devices, struct text 
 			(long long)parts[i].ranks);
 		if (!any)
 			text_printf(text, " %s", devices);
+		if (i == 3 && plan->expert_dispatch == DISPATCH_DEEPEP)
+			text_add(text, " through DeepEP");
 		if (i == 0 && pipeline.chunks > 1)
 			text_printf(text, " in %d stages", pipeline.ranks * pipeline.chunks);
 		any = true;

@@ -440,6 +440,8 @@ void plan_summary(const struct plan *plan, struct text *text)
 	if (plan->context_method != CONTEXT_ALL_GATHER)
 		text_printf(text, ", context by %s",
 			knob_name(KNOB_CONTEXT_METHOD, (int)plan->context_method));
+	if (plan->expert_dispatch == DISPATCH_DEEPEP)
+		text_add(text, ", rows through DeepEP");
 	plan_add_order(plan, text);
 	if (plan_reshard_group(plan) > 0 || plan->reshard_after_forward.n > 0) {
 		text_add(text, ", ");
