@@ -59,6 +59,24 @@ static int64_t communicators_bytes(const struct schedule *schedule, const struct
 	return sum > 0 && given == 0 ? sum + runtime->nccl_bytes : sum;
 }
 
+/* DeepEP's buffers, outside of PyTorch's allocator (v1, csrc/legacy/config.hpp and
+ * deep_ep/buffers/legacy.py; 20 multiprocessors, as Megatron-Core has it): for each of 10 channels
+ * so many tokens of each rank of a node, and of each node, both ways, with room for 128 experts and
+ * scales of each. Version 2 takes more. */
+static int64_t deepep_bytes(const struct schedule *schedule)
+{
+	enum { CHANNELS = 10, PEERS = 8, FAR = 128, ROOM = 128 * 16 };
+	const struct plan *plan = &schedule->plan;
+	int64_t ranks = plan->mesh.expert;
+	int64_t near = ranks <= PEERS ? 256 : ranks <= 64 ? 288 : ranks <= 128 ? 560 : 720;
+	int64_t token = 2 * schedule->model->architecture.hidden + ROOM;
+	int64_t across = ranks > PEERS ? ranks / PEERS * 2 * FAR : 0;
+
+	if (plan->expert_dispatch != DISPATCH_DEEPEP)
+		return 0;
+	return CHANNELS * token * (min_i64(ranks, PEERS) * near + across);
+}
+
 struct fixed_memory schedule_fixed_memory(const struct schedule *schedule)
 {
 	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
@@ -69,6 +87,7 @@ struct fixed_memory schedule_fixed_memory(const struct schedule *schedule)
 
 	if (schedule->topology->device.kind == DEVICE_CPU)
 		return (struct fixed_memory){.context = runtime->process_bytes};
-	fixed.communicators = communicators_bytes(schedule, runtime, &libraries);
+	fixed.communicators =
+		communicators_bytes(schedule, runtime, &libraries) + deepep_bytes(schedule);
 	return fixed;
 }
