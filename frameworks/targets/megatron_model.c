@@ -302,6 +302,21 @@ static int64_t usual_ffn(const struct importing *importing, int64_t hidden)
 	return is_set(importing, "swiglu") ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
 }
 
+/* Groups of which a token meets all, or nobody says how many, are none. */
+static bool read_groups(struct importing *importing, struct writer *model, struct error *error)
+{
+	int64_t groups, chosen;
+
+	if (!import_count(importing, "moe-router-num-groups", &groups, 0, error) ||
+		!import_count(importing, "moe-router-group-topk", &chosen, 0, error))
+		return false;
+	if (chosen > 0 && chosen < groups) {
+		writer_int(model, "expert_groups", groups);
+		writer_int(model, "groups_per_token", chosen);
+	}
+	return true;
+}
+
 static bool read_experts(
 	struct importing *importing, struct writer *model, int64_t ffn, struct error *error)
 {
@@ -311,8 +326,7 @@ static bool read_experts(
 		writer_bool(model, "shared_gate", true);
 	return size(importing, model, "experts", "num-experts", 0, error) &&
 	       size(importing, model, "experts_per_token", "moe-router-topk", 2, error) &&
-	       size(importing, model, "expert_groups", "moe-router-num-groups", 0, error) &&
-	       size(importing, model, "groups_per_token", "moe-router-group-topk", 0, error) &&
+	       read_groups(importing, model, error) &&
 	       size(importing, model, "expert_ffn", "moe-ffn-hidden-size", ffn, error) &&
 	       size(importing, model, "shared_ffn", "moe-shared-expert-intermediate-size", 0,
 		       error) &&

@@ -32,8 +32,9 @@ static bool check_dispatch(
 		      topology->fabric.kind == FABRIC_NVLINK_MESH;
 	const char *why =
 		plan->mesh.expert == 1 ? "there is one expert rank; leave it out, or give --expert"
-		: plan_expert_tensor(plan) > 1 ? "it has whole experts; use --expert-tensor 1"
-		: old || !linked ? "it is for NVLink and Hopper or later; use all-to-all"
+		: plan_expert_tensor(plan) > 1
+			? "DeepEP sends rows to whole experts; use --expert-tensor 1"
+		: old || !linked ? "DeepEP needs NVLink and Hopper or later; use all-to-all"
 				 : NULL;
 	return plan->expert_dispatch == DISPATCH_ALL_TO_ALL || why == NULL ||
 	       error_set(error, EXIT_CODE_USAGE, "--expert-dispatch deepep: %s", why);

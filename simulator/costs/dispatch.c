@@ -20,11 +20,20 @@ struct traffic {
 	double inside, across; /* bytes that a rank sends within its node, and to others */
 };
 
-static struct traffic traffic_of(
-	const struct architecture *model, const struct placement *placement, double bytes)
+static struct placement place_of(const struct schedule *schedule, const struct op *op)
 {
-	double ranks = (double)placement->ranks, nodes = (double)placement->nodes;
-	double local = ceil(ranks / nodes), tokens = bytes / (double)model->experts_per_token;
+	const struct group *group = &schedule->groups[op->group];
+
+	return topology_place(schedule->topology, group->size, group->stride);
+}
+
+static struct traffic traffic_of(const struct schedule *schedule, const struct op *op)
+{
+	const struct architecture *model = &schedule->model->architecture;
+	const struct placement placement = place_of(schedule, op);
+	double ranks = (double)placement.ranks, nodes = (double)placement.nodes;
+	double local = ceil(ranks / nodes);
+	double tokens = (double)op->bytes / (double)model->experts_per_token;
 
 	return (struct traffic){
 		.inside = tokens * architecture_expert_places(model, ranks) * (local - 1) / local,
@@ -43,29 +52,16 @@ bool is_deepep(const struct schedule *schedule, const struct op *op)
 	       op->dtype != DTYPE_INT64 && schedule->groups[op->group].kind == GROUP_EXPERT;
 }
 
-static struct placement place_of(const struct schedule *schedule, const struct op *op)
-{
-	const struct group *group = &schedule->groups[op->group];
-
-	return topology_place(schedule->topology, group->size, group->stride);
-}
-
 double deepep_wire_bytes(const struct schedule *schedule, const struct op *op)
 {
-	const struct placement placement = place_of(schedule, op);
-	const struct traffic traffic =
-		traffic_of(&schedule->model->architecture, &placement, (double)op->bytes);
+	const struct traffic traffic = traffic_of(schedule, op);
 
 	return traffic.inside + traffic.across;
 }
 
 double deepep_node_egress(const struct schedule *schedule, const struct op *op)
 {
-	const struct placement placement = place_of(schedule, op);
-	const struct traffic traffic =
-		traffic_of(&schedule->model->architecture, &placement, (double)op->bytes);
-
-	return traffic.across * (double)schedule->topology->devices_per_node;
+	return traffic_of(schedule, op).across * (double)schedule->topology->devices_per_node;
 }
 
 void deepep_cost(const struct machine *machine, const struct schedule *schedule,
@@ -73,8 +69,7 @@ void deepep_cost(const struct machine *machine, const struct schedule *schedule,
 {
 	const struct topology *topology = machine->topology;
 	const struct placement placement = place_of(schedule, op);
-	const struct traffic traffic =
-		traffic_of(&schedule->model->architecture, &placement, (double)op->bytes);
+	const struct traffic traffic = traffic_of(schedule, op);
 	double hop = placement.nodes > 1 ? topology->network.latency : topology->fabric.latency;
 	double inside = traffic.inside / (share_of_fabric * topology->fabric.bandwidth);
 	double network = rank_bandwidth(topology);

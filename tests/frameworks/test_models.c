@@ -83,6 +83,9 @@ static void words(void **state)
 		{EXPERTS "'[0]*3 + [1]*9'\n", "dense_layers", "3", NULL},
 		{EXPERTS "2\n", "moe_every", "2", NULL},
 		{EXPERTS "[1]*12\n", "experts_per_token", "2", NULL},
+		{EXPERTS "[1]*12 --moe-router-num-groups 4 --moe-router-group-topk 2\n",
+			"groups_per_token", "2", NULL},
+		{EXPERTS "[1]*12 --moe-router-num-groups 4\n", "experts", "8", NULL},
 	};
 
 	(void)state;

@@ -135,6 +135,12 @@ static const struct {
 	 "\"num_local_experts\": 4, \"num_experts_per_tok\": 8}",
 		"f:3:48: num_experts_per_tok: expected a whole number from 0 to 4, got 8"},
 	{"{" CONFIG ", \"hidden_size\": 64, \"model_type\": \"mixtral\",\n"
+	 "\"num_local_experts\": 8, \"num_experts_per_tok\": 2, \"n_group\": 3, \"topk_group\": 2}",
+		"f:3:62: n_group: expected a divisor of the 8 experts, got 3"},
+	{"{" CONFIG ", \"hidden_size\": 64, \"model_type\": \"mixtral\",\n"
+	 "\"num_local_experts\": 8, \"num_experts_per_tok\": 3, \"n_group\": 4, \"topk_group\": 1}",
+		"f:3:79: topk_group: expected groups with the 3 experts of a token, got 1 of 2"},
+	{"{" CONFIG ", \"hidden_size\": 64, \"model_type\": \"mixtral\",\n"
 	 "\"num_local_experts\": 99999999999, \"num_experts_per_tok\": 8}",
 		"f:3:22: num_local_experts: expected a whole number from 0 to 100000, got "
 		"99999999999"},

@@ -438,7 +438,7 @@ static void test_axes(void **state)
 			"leave it out"},
 		{"mixtral-8x7b", "runtime=megatron capacity_factor=1.5", "one expert rank"},
 		{"mixtral-8x7b", "runtime=nanotron expert=2", "runtime nanotron cannot"},
-		{"mixtral-8x7b", "expert=8 expert_dispatch=deepep", "for NVLink and Hopper"},
+		{"mixtral-8x7b", "expert=8 expert_dispatch=deepep", "needs NVLink and Hopper"},
 		{"mixtral-8x7b", "expert_dispatch=deepep", "there is one expert rank"},
 		{"mixtral-8x7b",
 			"runtime=megatron expert=2 tensor=4 expert_tensor=4 expert_dispatch=deepep",
