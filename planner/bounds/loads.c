@@ -66,13 +66,22 @@ static void add_to_stages(const struct program *program, const struct op *op, do
 		*(op->kind == OP_LOSS ? &stages->loss : &stages->embedding) += seconds;
 }
 
+/* One micro-batch alone waits for its rows. Beside another one it need not. */
+static bool holds_up(const struct sample *sample, int index)
+{
+	const struct program *program = &sample->schedule->programs[0];
+	bool beside = sample->schedule->plan.expert_overlap &&
+		      program->ops[index].stream == STREAM_EXPERT;
+	return !beside && bound_holds_up(program, index);
+}
+
 static void measure_stages(struct sampler *sampler, const struct sample *sample,
 	const struct stands *stands, struct load *load)
 {
 	const struct program *program = &sample->schedule->programs[0];
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
-		bool waits = bound_holds_up(program, i);
+		bool waits = holds_up(sample, i);
 		if (!waits && op_kind_class(op->kind) != OP_CLASS_COMPUTE)
 			continue;
 		double seconds = program_times(program, i) * sample->costs[i].device;
@@ -91,7 +100,7 @@ static void measure_load_of(struct sampler *sampler, const struct model *model,
 	*load = (struct load){.plan = plan};
 	for (int i = 0; i < program->n_ops; i++) {
 		double times = program_times(program, i);
-		if (bound_holds_up(program, i))
+		if (holds_up(&sample, i))
 			load->exchanges += times * sample.costs[i].device;
 		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
 			continue;

@@ -91,7 +91,8 @@ bool has_axes(const struct plan *plan)
 static bool asks_for_others(const struct question *question, enum knob_id id)
 {
 	bool experts = question->model->architecture.experts > 0;
-	return id == KNOB_LATE_ALL_REDUCE || (id == KNOB_EXPERT_DISPATCH && experts);
+	return id == KNOB_LATE_ALL_REDUCE ||
+	       ((id == KNOB_EXPERT_DISPATCH || id == KNOB_EXPERT_OVERLAP) && experts);
 }
 
 /* Asynchronous tensor parallelism may need compilation, which may be a free lever itself. */

@@ -32,6 +32,9 @@ enum action_flag {
 	IN_ROUNDS = 1 << 21,   /* compute: uses one block of keys while the next one is moved */
 	ENDS_ROUNDS = 1 << 22, /* the last of these: no block follows */
 	OF_WEIGHTS = 1 << 23,  /* moves the routing weights of rows, not the rows */
+	/* Part of a forward and a backward pass that are computed together: waits for its own
+	 * micro-batch alone. */
+	PAIRED = 1 << 24,
 };
 
 #endif

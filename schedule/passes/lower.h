@@ -1,6 +1,6 @@
 /* Private to passes: one action becomes one operation. For every kind there is a function that
  * names its buffers: in lower_compute.c, lower_parameters.c, lower_gradients.c, lower_buckets.c,
- * lower_leaves.c, lower_tokens.c, lower_activations.c and lower_update.c. */
+ * lower_leaves.c, lower_tokens.c and lower_update.c, or beside the pass that adds the action. */
 #ifndef SCHEDULE_LOWER_H
 #define SCHEDULE_LOWER_H
 

@@ -55,9 +55,10 @@ void pass_order(struct step *step)
 		bool synchronises =
 			slots[i].micro_batch == plan->grad_accum - 1 || plan->sync_each_micro_batch;
 		bool ends = step->pipeline.chunks == 1 || !comes_later(slots, n, i);
-		step->order[i] = (struct action){.flags = flags[slots[i].pass] |
-							  (synchronises ? SYNCHRONISES : 0) |
-							  (ends ? LAST : 0),
+		bool paired = slots[i].with_next || (i > 0 && slots[i - 1].with_next);
+		step->order[i] = (struct action){
+			.flags = flags[slots[i].pass] | (synchronises ? SYNCHRONISES : 0) |
+				 (ends ? LAST : 0) | (paired && plan->expert_overlap ? PAIRED : 0),
 			.micro_batch = slots[i].micro_batch,
 			.chunk = slots[i].chunk,
 			.flight = flight_of(&flights, &slots[i])};

@@ -44,6 +44,7 @@ void pass_recompute(struct step *step);           /* what checkpointing computes
 void pass_tensor(struct step *step);              /* what tensor ranks exchange */
 void pass_context(struct step *step);             /* likewise context ranks */
 void pass_experts(struct step *step);             /* and ranks with other experts */
+void pass_pairs(struct step *step);               /* two passes side by side */
 void pass_delay(struct step *step);               /* FSDP1: hooks that run one range late */
 void pass_gather_by_hook(struct step *step);      /* FSDP: gathers, prefetch, resharding */
 void pass_gather_by_trace(struct step *step);     /* DeepSpeed's ZeRO-3: the same */

@@ -15,6 +15,7 @@ static void (*const passes[])(struct step *step) = {
 	pass_tensor,
 	pass_context,
 	pass_experts,
+	pass_pairs,
 	pass_delay,
 	pass_gather_by_hook,
 	pass_gather_by_trace,

@@ -208,7 +208,8 @@ struct action action_at(const struct action *at, enum action_kind kind, int unit
 {
 	return (struct action){.kind = kind,
 		.stream = usual_streams[kind],
-		.flags = at->flags & (IN_BACKWARD | SYNCHRONISES | INPUT_PART | WEIGHT_PART),
+		.flags = at->flags &
+			 (IN_BACKWARD | SYNCHRONISES | INPUT_PART | WEIGHT_PART | PAIRED),
 		.unit = unit,
 		.range = -1,
 		.micro_batch = at->micro_batch,

@@ -4,15 +4,10 @@
  * it leaves behind. We walk the operations in issue order and keep the last operation that left
  * each result: that is what a later one waits for. The same step is walked twice, because a step
  * also waits for results of the step before; only the second walk writes waits down. */
-#include "schedule/passes/step.h"
+#include "schedule/passes/waits.h"
 
 #include <stddef.h>
 #include <stdlib.h>
-
-/* An operation of this step or of the one before; op < 0: none. */
-struct ref {
-	int step, op;
-};
 
 /* What an action waits for. */
 enum need {
@@ -49,28 +44,8 @@ enum need {
 	INPUT,           /* the input that was gathered beside the input part of backward */
 	ROWS,            /* the last exchange of rows with experts of other ranks */
 	MESSAGE,         /* the message that the pass begins with */
-	MESSAGE_IF_READ, /* MESSAGE, where our own runtime reads it in this gather */
-};
-
-/* What an action leaves behind for others to wait for: the results above, and some that only the
- * functions below tell apart. */
-enum result {
-	IS_NOTHING,
-	IS_READY,
-	IS_COPIED_OUT,
-	IS_RESHARDED,
-	IS_PREPARED,
-	IS_REDUCED,
-	IS_ADDED,
-	IS_SCATTERED,
-	IS_RETURNED,
-	IS_WHOLE,
-	IS_UPDATED,
-	IS_MOVED,
-	IS_SENT,
-	IS_RECEIVED,
-	IS_ROTATING,
-	IS_GATHERED,
+	MESSAGE_IF_READ, /* MESSAGE, where the exchange is of gradients: a backward may begin with
+			    it */
 };
 
 static const struct {
@@ -81,54 +56,6 @@ static const struct {
 	ACTIONS(X)
 #undef X
 };
-
-/* The last operations that left the results of one unit. */
-struct results {
-	struct ref ready, prepared, reduced, added, returned;
-};
-
-/* So many gradients may wait for their reduction while compute makes another one, and so many that
- * are reduced for their copy to the host. */
-enum { GRADIENTS_PENDING = 2 };
-
-/* Where gradients are made. */
-static const enum stream pools[] = {STREAM_COMPUTE, STREAM_REDUCE};
-
-/* The operations of a backward pass that gave a gradient back on another stream than it was made
- * on: the last ones, the oldest first. */
-struct leaving {
-	struct ref gone[GRADIENTS_PENDING + 1];
-	int micro_batch, chunk; /* the pass */
-};
-
-struct waiting {
-	struct step *step;
-	/* The operation that the walk has come to, and what was found for it. */
-	const struct action *at;
-	const struct op *op;
-	struct ref here;
-	struct numbers waits;
-	/* The last operation on each stream, and the one before that. */
-	struct ref last[STREAM_COUNT], before[STREAM_COUNT];
-	/* The last operation that left each result. */
-	struct results *units; /* [n_units] */
-	struct ref optimizer, whole;
-	struct ref copied_out, released; /* the last copy-out, and the one that gathers wait for */
-	struct ref in_flight;
-	struct leaving leaving[COUNT_OF(pools)];
-	struct ref moved;
-	struct ref arrived, arriving;   /* blocks of keys, for this round and for the next one */
-	struct ref input, before_input; /* gathered beside compute; the exchange before that */
-	struct ref *received; /* messages, by stage of the rank, direction and micro-batch */
-	struct ref *sent;     /* by flight: the message that its forward sent */
-};
-
-static const struct ref none = {0, -1};
-
-static struct results *unit_of(struct waiting *w)
-{
-	return &w->units[w->at->unit];
-}
 
 /* --- waits ------------------------------------------------------------------------------------ */
 
@@ -178,7 +105,7 @@ static void wait_for_whole(struct waiting *w)
 {
 	wait_for(w, w->whole);
 	if (w->whole.step < w->here.step)
-		w->whole = none;
+		w->whole = no_ref;
 }
 
 /* Each bucket once, by the first forward that reads it. */
@@ -189,7 +116,7 @@ static void wait_for_buckets(struct waiting *w)
 		if (ready->op < 0 || w->step->bucket_done[u] > w->at->range)
 			continue;
 		wait_for(w, *ready);
-		*ready = none;
+		*ready = no_ref;
 	}
 }
 
@@ -202,11 +129,11 @@ static void wait_for_weights(struct waiting *w)
 		wait_for_whole(w);
 	if (method->weights != WEIGHTS_OF_UNIT || !unit_has_parameters(w->step, w->at->unit))
 		return;
-	wait_for(w, unit_of(w)->ready);
+	wait_for(w, results_of_unit(w)->ready);
 	if (unit_twin(w->step, w->at->unit) >= 0)
 		wait_for(w, w->units[unit_twin(w->step, w->at->unit)].ready);
 	if (!method->shards)
-		wait_for(w, unit_of(w)->returned);
+		wait_for(w, results_of_unit(w)->returned);
 }
 
 static void wait_for_begin(struct waiting *w)
@@ -222,22 +149,15 @@ static void wait_for_block(struct waiting *w)
 {
 	wait_for(w, w->arrived);
 	w->arrived = w->arriving;
-	w->arriving = none;
+	w->arriving = no_ref;
 }
 
-/* The message that the pass of this micro-batch begins with; none once compute has waited for it.
- */
-static struct ref *received_at(const struct waiting *w)
-{
-	int direction = w->at->flags & IN_BACKWARD ? DIRECTION_BACKWARD : DIRECTION_FORWARD;
-	int m = (int)w->step->plan->grad_accum;
-	return &w->received[(2 * w->at->chunk + direction) * m + w->at->micro_batch];
-}
-
+/* A product beside its exchange waits for the message itself. */
 static void wait_for_message(struct waiting *w)
 {
-	wait_for(w, *received_at(w));
-	*received_at(w) = none;
+	wait_for(w, *results_received(w));
+	if (w->op->stream == STREAM_COMPUTE || !(w->at->flags & BESIDE))
+		*results_received(w) = no_ref;
 }
 
 static bool waits_at_once(const struct plan *plan)
@@ -257,6 +177,12 @@ static struct ref last_apart(const struct waiting *w, enum stream stream)
 	return beside && neighbour ? w->before[stream] : last;
 }
 
+/* The last exchange of rows; beside another pass, of the same micro-batch. */
+static struct ref last_rows(const struct waiting *w)
+{
+	return w->at->flags & PAIRED ? w->rows[w->at->flight] : w->last[STREAM_EXPERT];
+}
+
 static void wait_for_exchanges(struct waiting *w)
 {
 	static const enum stream streams[] = {
@@ -268,6 +194,8 @@ static void wait_for_exchanges(struct waiting *w)
 			last = w->before_input;
 		if (streams[i] == STREAM_PEER)
 			last = last_apart(w, STREAM_PEER);
+		if (streams[i] == STREAM_EXPERT)
+			last = last_rows(w);
 		if (last.step == w->here.step && !(in_rounds && streams[i] == STREAM_CONTEXT))
 			wait_for(w, last);
 	}
@@ -284,33 +212,23 @@ static void wait_for_sent(struct waiting *w)
 
 static void wait_for_rows(struct waiting *w)
 {
-	if (w->last[STREAM_EXPERT].step == w->here.step)
-		wait_for(w, w->last[STREAM_EXPERT]);
+	if (last_rows(w).step == w->here.step)
+		wait_for(w, last_rows(w));
 }
 
-/* A product does not wait for what compute does just before it (last_apart). */
+/* A product does not wait for what compute does just before it (last_apart), nor rows for what
+ * compute does with the other one of two micro-batches. */
 static void wait_for_compute(struct waiting *w)
 {
-	if (w->op->stream != STREAM_COMPUTE)
+	if (w->op->stream == STREAM_EXPERT && w->at->flags & PAIRED)
+		wait_for(w, w->computed[w->at->flight]);
+	else if (w->op->stream != STREAM_COMPUTE)
 		wait_for(w, last_apart(w, STREAM_COMPUTE));
 }
 
 static void wait_for_flattened(struct waiting *w)
 {
 	wait_for_stream(w, w->step->method.flattens_on);
-}
-
-static bool has_gradient(const struct waiting *w, struct slice slice, enum stream pool)
-{
-	for (int i = 0; i < slice.count; i++) {
-		const struct buffer *buffer =
-			&w->step->buffers[w->step->indices.items[slice.first + i]];
-		bool is_gradient =
-			buffer->role == BUFFER_GRADIENT || buffer->role == BUFFER_GRADIENT_SHARD;
-		if (is_gradient && buffer->pool == pool)
-			return true;
-	}
-	return false;
 }
 
 static bool limits_gradients(const struct waiting *w)
@@ -326,32 +244,21 @@ static void wait_for_leaving(struct waiting *w, struct leaving *leaving)
 		return;
 	}
 	wait_for(w, leaving->gone[GRADIENTS_PENDING]);
-	*leaving = (struct leaving){{none, none, none}, w->at->micro_batch, w->at->chunk};
+	*leaving = (struct leaving){{no_ref, no_ref, no_ref}, w->at->micro_batch, w->at->chunk};
 }
 
 static void wait_for_gradients(struct waiting *w)
 {
-	for (int p = 0; p < COUNT_OF(pools); p++)
-		if (w->op->stream == pools[p] && has_gradient(w, w->op->takes, pools[p]))
+	for (int p = 0; p < GRADIENT_POOLS; p++)
+		if (w->op->stream == gradient_pools[p] &&
+			results_have_gradient(w, w->op->takes, gradient_pools[p]))
 			wait_for_leaving(w, &w->leaving[p]);
-}
-
-static void note_gone(struct waiting *w)
-{
-	for (int p = 0; p < COUNT_OF(pools); p++) {
-		struct ref *gone = w->leaving[p].gone;
-		if (w->op->stream == pools[p] || !has_gradient(w, w->op->gives, pools[p]))
-			continue;
-		for (int i = 0; i < GRADIENTS_PENDING; i++)
-			gone[i] = gone[i + 1];
-		gone[GRADIENTS_PENDING] = w->here;
-	}
 }
 
 static void wait_for_prepared_or_begin(struct waiting *w)
 {
-	if (unit_of(w)->prepared.op >= 0)
-		wait_for(w, unit_of(w)->prepared);
+	if (results_of_unit(w)->prepared.op >= 0)
+		wait_for(w, results_of_unit(w)->prepared);
 	else
 		wait_for_begin(w);
 }
@@ -359,7 +266,7 @@ static void wait_for_prepared_or_begin(struct waiting *w)
 static void wait_for_input(struct waiting *w)
 {
 	wait_for(w, w->input);
-	w->input = none;
+	w->input = no_ref;
 	if (w->last[STREAM_PEER].step == w->here.step)
 		wait_for(w, w->last[STREAM_PEER]);
 }
@@ -386,7 +293,7 @@ static bool is_after_batches(const struct waiting *w)
 
 static bool reads_message(const struct waiting *w)
 {
-	return w->step->method.adds_in_compute && !(w->at->flags & OF_INPUT);
+	return !(w->at->flags & OF_INPUT);
 }
 
 /* How a need is met. */
@@ -451,82 +358,9 @@ static void wait_for_need(struct waiting *w, enum need need)
 	else if (met[need].place == ON_STREAM)
 		wait_for_stream(w, (enum stream)met[need].what);
 	else if (met[need].place == OF_UNIT)
-		wait_for(w, result_at(unit_of(w), met[need].what));
+		wait_for(w, result_at(results_of_unit(w), met[need].what));
 	else if (met[need].place == OF_STEP)
 		wait_for(w, result_at(w, met[need].what));
-}
-
-/* --- results ---------------------------------------------------------------------------------- */
-
-/* FSDP2 without explicit forward prefetch releases a gathered buffer only at the copy-out of the
- * unit after it. */
-static void leave_copied_out(struct waiting *w)
-{
-	bool implicit = !(w->at->flags & IN_BACKWARD) && !w->step->plan->forward_prefetch;
-	unit_of(w)->ready = w->here;
-	w->released = implicit ? w->copied_out : w->here;
-	w->copied_out = w->here;
-}
-
-static void leave_result(struct waiting *w, enum result result)
-{
-	switch (result) {
-	case IS_NOTHING:
-		break;
-	case IS_READY:
-		unit_of(w)->ready = w->here;
-		unit_of(w)->prepared = none;
-		if (w->step->method.gathers == GATHERS_BUCKETS_AT_END)
-			w->whole = w->here;
-		break;
-	case IS_COPIED_OUT:
-		leave_copied_out(w);
-		break;
-	case IS_RESHARDED:
-		unit_of(w)->ready = w->at->flags & KEEPS_PART ? w->here : none;
-		break;
-	case IS_PREPARED:
-		unit_of(w)->prepared = w->at->flags & DROPS ? none : w->here;
-		break;
-	case IS_REDUCED:
-	case IS_ADDED:
-	case IS_SCATTERED:
-		unit_of(w)->reduced = w->here;
-		if (result == IS_ADDED)
-			unit_of(w)->added = w->here;
-		if (result == IS_SCATTERED)
-			w->in_flight = w->here;
-		break;
-	case IS_RETURNED:
-		unit_of(w)->returned = w->here;
-		break;
-	case IS_WHOLE:
-		w->whole = w->here;
-		break;
-	case IS_UPDATED:
-		if (w->op->stream == STREAM_COMPUTE)
-			w->optimizer = w->here;
-		break;
-	case IS_MOVED:
-		w->moved = w->here;
-		break;
-	case IS_SENT:
-		if (!(w->at->flags & IN_BACKWARD))
-			w->sent[w->at->flight] = w->here;
-		break;
-	case IS_RECEIVED:
-		*received_at(w) = w->here;
-		break;
-	case IS_GATHERED:
-		if (!(w->at->flags & BESIDE) || w->op->stream == STREAM_PEER)
-			break;
-		w->before_input = w->last[STREAM_TENSOR];
-		w->input = w->here;
-		break;
-	case IS_ROTATING:
-		w->arriving = w->here;
-		break;
-	}
 }
 
 /* --- the walks -------------------------------------------------------------------------------- */
@@ -539,18 +373,18 @@ static int received_count(const struct step *step)
 static void begin(struct waiting *w, int step)
 {
 	w->here.step = step;
-	w->copied_out = w->released = w->in_flight = w->moved = w->input = none;
+	w->copied_out = w->released = w->in_flight = w->moved = w->input = no_ref;
 	for (int i = 0; i < received_count(w->step); i++)
-		w->received[i] = none;
-	w->arrived = w->arriving = none;
-	for (int p = 0; p < COUNT_OF(pools); p++)
-		w->leaving[p] = (struct leaving){{none, none, none}, -1, -1};
+		w->received[i] = no_ref;
+	w->arrived = w->arriving = no_ref;
+	for (int p = 0; p < GRADIENT_POOLS; p++)
+		w->leaving[p] = (struct leaving){{no_ref, no_ref, no_ref}, -1, -1};
 	for (int f = 0; f < w->step->n_flights; f++)
-		w->sent[f] = none;
+		w->sent[f] = w->computed[f] = w->rows[f] = no_ref;
 	for (int u = 0; u < w->step->n_units; u++) {
-		w->units[u].reduced = w->units[u].added = w->units[u].prepared = none;
+		w->units[u].reduced = w->units[u].added = w->units[u].prepared = no_ref;
 		if (w->step->resident[u].kept < 0)
-			w->units[u].ready = none;
+			w->units[u].ready = no_ref;
 	}
 }
 
@@ -567,31 +401,38 @@ static void visit(struct waiting *w, const struct action *action, bool is_last_w
 	w->at = action;
 	w->op = &w->step->ops[w->here.op];
 	if (action->flags & REDUCED_HERE)
-		unit_of(w)->reduced = w->last[STREAM_COMPUTE];
+		results_of_unit(w)->reduced = w->last[STREAM_COMPUTE];
 	for (int i = 0; i < COUNT_OF(rules[0].needs) && is_last_walk; i++)
 		wait_for_need(w, rules[action->kind].needs[i]);
 	if (is_last_walk)
 		keep_waits(w, &w->step->ops[w->here.op]);
-	leave_result(w, rules[action->kind].result);
-	note_gone(w);
-	w->before[w->op->stream] = w->last[w->op->stream];
-	w->last[w->op->stream] = w->here;
+	results_leave(w, rules[action->kind].result);
+}
+
+/* What was in the flight before is over. */
+static void take_flight(struct waiting *w, const struct action *action)
+{
+	if (action->kind == ACTION_PASS_BEGINS && !(action->flags & IN_BACKWARD))
+		w->computed[action->flight] = w->rows[action->flight] = no_ref;
 }
 
 void pass_waits(struct step *step)
 {
-	struct waiting w = {.step = step, .optimizer = none, .whole = none};
+	struct waiting w = {.step = step, .optimizer = no_ref, .whole = no_ref};
 	w.units = ARENA_ARRAY(step->arena, struct results, step->n_units);
 	w.sent = ARENA_ARRAY(step->arena, struct ref, step->n_flights);
+	w.computed = ARENA_ARRAY(step->arena, struct ref, step->n_flights);
+	w.rows = ARENA_ARRAY(step->arena, struct ref, step->n_flights);
 	w.received = ARENA_ARRAY(step->arena, struct ref, received_count(step));
 	for (int s = 0; s < STREAM_COUNT; s++)
-		w.last[s] = w.before[s] = none;
+		w.last[s] = w.before[s] = no_ref;
 	for (int u = 0; u < step->n_units; u++)
-		w.units[u] = (struct results){none, none, none, none, none};
+		w.units[u] = (struct results){no_ref, no_ref, no_ref, no_ref, no_ref};
 	for (int walk = 0; walk < 2; walk++) {
 		begin(&w, walk);
 		for (int i = 0; i < step->actions.n; i++) {
 			w.here.op = step->of_action[i];
+			take_flight(&w, &step->actions.items[i]);
 			if (w.here.op >= 0)
 				visit(&w, &step->actions.items[i], walk == 1);
 		}

@@ -33,9 +33,10 @@ struct pipeline {
 	 * torch's, m / max(1, m / p), which zb-h1 always has. Megatron's default is p
 	 * (microbatch_group_size_per_vp_stage). The last group may be smaller. */
 	int group;
-	/* Interleaved: one more forward before the first backward, and then each forward together
-	 * with the backward behind it (Megatron's overlap_moe_expert_parallel_comm). Overlap of
-	 * point-to-point messages changes no order. */
+	/* Interleaved, or one rank: one more forward before the first backward, and then each
+	 * forward together with the backward behind it (Megatron's
+	 * overlap_moe_expert_parallel_comm). Overlap of point-to-point messages changes no order.
+	 */
 	bool pairs;
 };
 

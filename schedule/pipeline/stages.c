@@ -14,7 +14,8 @@ struct pipeline plan_pipeline(const struct plan *plan)
 	return (struct pipeline){.schedule = plan->pipeline_schedule,
 		.ranks = (int)plan->mesh.pipeline,
 		.chunks = (int)max_i64(plan->virtual_stages, fewest),
-		.micro_batches = (int)plan->grad_accum};
+		.micro_batches = (int)plan->grad_accum,
+		.pairs = plan->expert_overlap};
 }
 
 /* The cost is that of a column of products as wide as the hidden size. Keys and values count as

@@ -79,8 +79,9 @@ void order_gpipe(const struct pipeline *pipeline, int rank, struct slots *slots)
 
 void order_1f1b(const struct pipeline *pipeline, int rank, struct slots *slots)
 {
-	struct turns turns = {
-		.forwards = pipeline->ranks - 1 - rank, .group = pipeline->micro_batches};
+	struct turns turns = {.forwards = pipeline->ranks - 1 - rank + pipeline->pairs,
+		.group = pipeline->micro_batches,
+		.pairs = pipeline->pairs};
 
 	take_turns(pipeline, &turns, slots);
 }

@@ -525,6 +525,19 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.help = "with --expert: how rows reach experts of other ranks, a copy for "
 				"each expert or one for each node (DeepEP)",
 		},
+	[KNOB_EXPERT_OVERLAP] =
+		{
+			OMITTED(expert_overlap),
+			.group = KNOB_GROUP_AXES,
+			.roles = KNOB_LEVER | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY |
+				 KNOB_ZERO_UNSAID,
+			.levers = BIT(true),
+			.runtimes = BIT(RUNTIME_MEGATRON),
+			.refusal = "its experts wait for their rows; use off",
+			.metavar = on_off,
+			.help = "with --expert: rows travel while another micro-batch is computed, "
+				"a forward of one beside a backward of the other",
+		},
 	[KNOB_GRAPH_PASSES] =
 		{
 			SAID_ONLY(graph_passes, COMPUTE, BIT(RUNTIME_MEGATRON)),

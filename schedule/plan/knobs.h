@@ -39,11 +39,6 @@ enum { GRADIENT_QUANTUM_BITS = 52 };
 	X(OPTIMIZER_ADAMW_FOREACH, "adamw-foreach")                                                \
 	X(OPTIMIZER_ADAMW, "adamw")                                                                \
 	X(OPTIMIZER_SGD, "sgd")
-/* PyTorch's caching allocator: segments as large as the request, or PYTORCH_CUDA_ALLOC_CONF's
- * expandable_segments:True. */
-#define ALLOCATOR_VALUES(X)                                                                        \
-	X(ALLOCATOR_SEGMENTS, "segments")                                                          \
-	X(ALLOCATOR_EXPANDABLE, "expandable")
 /* What of a block waits for backward in host memory: inputs of checkpointed blocks; or all that
  * autograd has saved (torch.autograd.graph.save_on_cpu). */
 #define ACTIVATION_OFFLOAD_VALUES(X)                                                               \
@@ -57,7 +52,6 @@ enum loss_kind { LOSS_VALUES(ENUMERATOR) LOSS_COUNT };
 enum gradient_sums { GRADIENT_SUMS_VALUES(ENUMERATOR) };
 enum gelu_place { GELU_VALUES(ENUMERATOR) };
 enum optimizer { OPTIMIZER_VALUES(ENUMERATOR) };
-enum allocator_kind { ALLOCATOR_VALUES(ENUMERATOR) };
 enum activation_offload { ACTIVATION_OFFLOAD_VALUES(ENUMERATOR) };
 #undef ENUMERATOR
 
@@ -107,6 +101,7 @@ struct plan {
 	double expert_load;     /* and rows that the fullest rank gets over the mean; else 0 */
 	double capacity_factor; /* or of every expert: more are dropped, fewer are padded; else 0 */
 	enum expert_dispatch expert_dispatch;
+	bool expert_overlap; /* rows travel beside a pass of another micro-batch */
 	bool async_tensor;   /* tensor ranks exchange beside the products next to it, in chunks */
 	bool serial_tensor;  /* and in backward not even beside dX and dW */
 	bool graph_passes;   /* forward and backward passes are one CUDA graph */
@@ -168,6 +163,7 @@ enum knob_id {
 	KNOB_FP8_PARAM_GATHER,
 	KNOB_GRAPH_PASSES,
 	KNOB_EXPERT_DISPATCH,
+	KNOB_EXPERT_OVERLAP,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

@@ -442,6 +442,8 @@ void plan_summary(const struct plan *plan, struct text *text)
 			knob_name(KNOB_CONTEXT_METHOD, (int)plan->context_method));
 	if (plan->expert_dispatch == DISPATCH_DEEPEP)
 		text_add(text, ", rows through DeepEP");
+	if (plan->expert_overlap)
+		text_add(text, ", rows beside another micro-batch");
 	plan_add_order(plan, text);
 	if (plan_reshard_group(plan) > 0 || plan->reshard_after_forward.n > 0) {
 		text_add(text, ", ");

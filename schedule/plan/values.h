@@ -126,6 +126,18 @@ enum expert_dispatch {
 #undef X
 };
 
+/* PyTorch's caching allocator: segments as large as the request, or PYTORCH_CUDA_ALLOC_CONF's
+ * expandable_segments:True. */
+#define ALLOCATOR_VALUES(X)                                                                        \
+	X(ALLOCATOR_SEGMENTS, "segments")                                                          \
+	X(ALLOCATOR_EXPANDABLE, "expandable")
+
+enum allocator_kind {
+#define X(enumerator, name) enumerator,
+	ALLOCATOR_VALUES(X)
+#undef X
+};
+
 /* One value for all blocks or units, or one each: "full", "8xfull+24xnone". */
 struct rows {
 	const char *text;  /* in normal form in a plan that plan_resolve made */

@@ -40,8 +40,29 @@ static bool check_dispatch(
 	       error_set(error, EXIT_CODE_USAGE, "--expert-dispatch deepep: %s", why);
 }
 
+/* From transformer_config.py of Megatron-Core (d98e8a64), which refuses the same. */
+static bool check_overlap(const struct plan *plan, struct error *error)
+{
+	bool alone = plan->mesh.pipeline == 1 && plan->grad_accum == 1;
+	bool orders = plan->mesh.pipeline == 1 || plan->pipeline_schedule == PIPELINE_INTERLEAVED;
+	const char *why =
+		plan->mesh.expert == 1 ? "there is one expert rank; leave it out, or give --expert"
+		: alone   ? "there is one micro-batch, and none beside it; use off, or more"
+		: !orders ? "stages pair a forward with a backward where they are interleaved; use "
+			    "--pipeline-schedule interleaved"
+		: plan_checkpoints(plan, CHECKPOINTING_FULL)
+			? "experts are computed once; use --activation-checkpointing none or "
+			  "selective"
+		: plan_gathers_tokens(plan)
+			? "its dispatcher gathers tokens before Megatron-Core 0.9; use off"
+			: NULL;
+	return !plan->expert_overlap || why == NULL ||
+	       error_set(error, EXIT_CODE_USAGE, "--expert-overlap on: %s", why);
+}
+
 bool plan_check_exchanges(
 	const struct plan *plan, const struct topology *topology, struct error *error)
 {
-	return check_async_tensor(plan, topology, error) && check_dispatch(plan, topology, error);
+	return check_async_tensor(plan, topology, error) && check_dispatch(plan, topology, error) &&
+	       check_overlap(plan, error);
 }

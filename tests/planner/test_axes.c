@@ -93,6 +93,8 @@ static void open_axes(struct question *question, uint64_t *state, struct arena *
 		open_axis(question, state, arena, KNOB_EXPERT);
 	if (question->model->architecture.experts > 0 && (*state & 1) == 0)
 		question->freed |= KNOB_BIT(KNOB_EXPERT_DISPATCH);
+	if (question->model->architecture.experts > 0 && (*state & 2) == 0)
+		question->freed |= KNOB_BIT(KNOB_EXPERT_OVERLAP);
 }
 
 /* Every third time, where there can be tensor ranks. */

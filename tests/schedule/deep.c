@@ -100,6 +100,9 @@ bool divide_plan(struct arena *arena, uint64_t *state, const struct model *model
 		with.mesh.expert = INT64_C(2) << random_below(state, 4);
 		with.expert_tensor = random_below(state, 2) ? with.mesh.tensor : 1;
 		with.expert_load = 1 + 0.25 * (double)random_below(state, 3);
+		with.expert_overlap = with.grad_accum > 1 && random_below(state, 2) &&
+				      knob_honoured(KNOB_EXPERT_OVERLAP, with.runtime, true) &&
+				      !plan_checkpoints(&with, CHECKPOINTING_FULL);
 	}
 	if ((plan_ranks(&with) == plan_ranks(plan) && with.mesh.expert == 1) ||
 		!plan_check(&with, model, larger, &error))

@@ -355,6 +355,116 @@ static void test_order(void **state)
 	arena_finish(&arena);
 }
 
+/* --- two passes side by side ---------------------------------------------------------------------
+ */
+
+/* "forward 1", one a line: operations of blocks and what they exchange, with their micro-batch,
+ * from the first that takes the gradients of block `back` to its experts, to the end of the block's
+ * backward. */
+static const char *pair_of(struct arena *arena, const struct program *p, int micro_batch, int back)
+{
+	struct text text = {0};
+	int at = 0;
+	while (p->ops[at].kind != OP_BACKWARD || p->ops[at].layer != back ||
+		p->ops[at].micro_batch != micro_batch)
+		at++;
+	while (p->ops[at].kind != OP_ALL_TO_ALL || p->ops[at].micro_batch != micro_batch)
+		at--;
+	for (bool ends = false; !ends; at++) {
+		const struct op *op = &p->ops[at];
+		if (op->unit >= 0 && op->layer < 0)
+			continue;
+		text_printf(&text, "%s %d\n", op_kind_name(op->kind), op->micro_batch);
+		ends = op->kind == OP_BACKWARD && !is_of_experts(p->model, op->first_module);
+	}
+	const char *order = arena_printf(arena, "%s", text_string(&text));
+	text_finish(&text);
+	return order;
+}
+
+/* TransformerLayerSchedulePlan.run (model_chunk_schedule_plan.py, d98e8a64): combine_bwd;
+ * pre_dispatch_fwd; mlp_bwd; dispatch_fwd; dispatch_bwd; mlp_fwd; combine_fwd; pre_dispatch_bwd. */
+static void test_pairs(void **state)
+{
+	static const char *const words[] = {"expert=8 grad_accum=3 expert_overlap=on",
+		"expert=8 grad_accum=4 pipeline=2 pipeline_schedule=interleaved expert_overlap=on"};
+	static const char expected[] = "all_to_all 0\n"
+				       "forward %d\n"
+				       "backward 0\n"
+				       "all_gather %d\n"
+				       "all_to_all %d\n"
+				       "all_to_all %d\n"
+				       "all_to_all 0\n"
+				       "all_to_all 0\n"
+				       "forward %d\n"
+				       "all_to_all %d\n"
+				       "backward 0\n";
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct arena arena = {0};
+		const struct schedule *s = built(&arena, words[i]);
+		const struct program *last = &s->programs[s->n_classes - 1];
+		int back = (int)last->model->architecture.layers - 2;
+		assert_string_equal(pair_of(&arena, last, 0, back),
+			arena_printf(&arena, expected, 1, 1, 1, 1, 1, 1));
+		arena_finish(&arena);
+	}
+}
+
+/* Rows wait for what computes them, and compute for its rows; never for the other micro-batch. */
+static void test_waits_of_pairs(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *s = built(&arena, "expert=8 grad_accum=3 expert_overlap=on");
+	const struct program *p = &s->programs[0];
+	int waits = 0;
+	(void)state;
+	for (int i = 0; i < p->n_ops; i++)
+		for (int w = 0; w < p->ops[i].waits.count; w++) {
+			int on = slice_of(p, p->ops[i].waits)[w];
+			const struct op *op = &p->ops[i], *other = &p->ops[on < 0 ? i : on];
+			bool rows = op->stream == STREAM_EXPERT || other->stream == STREAM_EXPERT;
+			if (!rows || on < 0 || op->micro_batch < 0)
+				continue;
+			waits++;
+			if (op->micro_batch != other->micro_batch)
+				fail_msg("operation %d waits for %d", i, on);
+		}
+	/* Seven for a block's forward and backward: of rows, weights and counts for compute, and of
+	 * compute for rows. */
+	assert_in_range(waits, 3 * BLOCKS * 7, 3 * BLOCKS * 12);
+	arena_finish(&arena);
+}
+
+/* The same is computed and exchanged, in another order. */
+static void test_work_of_pairs(void **state)
+{
+	static const char *const words[] = {"expert=8 grad_accum=3",
+		"expert=4 tensor=2 grad_accum=2",
+		"expert=4 grad_accum=4 pipeline=4 pipeline_schedule=interleaved"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct arena arena = {0};
+		const struct schedule *apart = built(&arena, words[i]);
+		const struct schedule *pairs =
+			built(&arena, arena_printf(&arena, "%s expert_overlap=on", words[i]));
+		for (int c = 0; c < apart->n_classes; c++) {
+			const struct program *a = &apart->programs[c], *b = &pairs->programs[c];
+			int64_t n[2][OP_KIND_COUNT] = {0}, bytes[2] = {0};
+			assert_int_equal(a->n_ops, b->n_ops);
+			for (int o = 0; o < a->n_ops; o++) {
+				n[0][a->ops[o].kind]++;
+				n[1][b->ops[o].kind]++;
+				bytes[0] += a->ops[o].bytes;
+				bytes[1] += b->ops[o].bytes;
+			}
+			assert_memory_equal(n[0], n[1], sizeof(n[0]));
+			assert_int_equal(bytes[0], bytes[1]);
+		}
+		arena_finish(&arena);
+	}
+}
+
 /* The host makes buffers as large as the counts say; where all experts get as many rows it need not
  * know. */
 static void test_host_waits(void **state)
@@ -480,6 +590,9 @@ int main(void)
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_buckets),
 		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_pairs),
+		cmocka_unit_test(test_waits_of_pairs),
+		cmocka_unit_test(test_work_of_pairs),
 		cmocka_unit_test(test_host_waits),
 		cmocka_unit_test(test_work),
 		cmocka_unit_test(test_shared_expert),
