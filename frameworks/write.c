@@ -189,6 +189,7 @@ void export_settle(const struct export_target *target, const struct model *model
 	plan->expert_tensor = 0;
 	plan->expert_load = plan->capacity_factor = 0;
 	plan->expert_dispatch = DISPATCH_ALL_TO_ALL;
+	plan->expert_overlap = false;
 }
 
 static bool says(const struct export_target *target, const struct model *model,

@@ -282,6 +282,7 @@ static bool is_of_no_axis(enum knob_id id, const struct plan *plan)
 		{KNOB_EXPERT_LOAD, KNOB_EXPERT},
 		{KNOB_CAPACITY_FACTOR, KNOB_EXPERT},
 		{KNOB_EXPERT_DISPATCH, KNOB_EXPERT},
+		{KNOB_EXPERT_OVERLAP, KNOB_EXPERT},
 	};
 	for (int i = 0; i < COUNT_OF(of); i++)
 		if (of[i].knob == id)

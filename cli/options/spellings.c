@@ -176,6 +176,7 @@ static const struct synonym {
 	TAKES("ep", "expert"),
 	TAKES("moe-comm-backend", "expert-dispatch"),
 	TAKES("expert-parallel-comm-backend", "expert-dispatch"),
+	TAKES("overlap-moe-expert-parallel-comm", "expert-overlap"),
 	SAYS("moe-token-dispatcher-type", "flex is --expert-dispatch deepep, alltoall the default"),
 	SAYS("moe-enable-deepep", "type --expert-dispatch deepep"),
 	SAYS("deepep", "type --expert-dispatch deepep"),

@@ -111,7 +111,7 @@ static bool is_moot(const struct plan *plan, int knob)
 		return plan->mesh.tensor == 1;
 	if (knob == KNOB_CONTEXT_METHOD)
 		return plan->mesh.context == 1;
-	if (knob == KNOB_EXPERT_DISPATCH)
+	if (knob == KNOB_EXPERT_DISPATCH || knob == KNOB_EXPERT_OVERLAP)
 		return plan->mesh.expert == 1;
 	return plan->strategy == STRATEGY_NO_SHARD && (of_sharding >> knob & 1) != 0;
 }
@@ -309,7 +309,8 @@ static void adapt_unsaid(struct exporting *exporting, struct plan *plan)
 		enum knob_id knob;
 		const char *off;
 	} knobs[] = {{KNOB_FP8, "off"}, {KNOB_FP8_PARAM_GATHER, "false"},
-		{KNOB_ASYNC_TENSOR, "false"}, {KNOB_EXPERT_DISPATCH, "all-to-all"}};
+		{KNOB_ASYNC_TENSOR, "false"}, {KNOB_EXPERT_DISPATCH, "all-to-all"},
+		{KNOB_EXPERT_OVERLAP, "false"}};
 
 	for (int i = 0; i < COUNT_OF(knobs); i++) {
 		enum expressed expressed;

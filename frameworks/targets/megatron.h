@@ -82,9 +82,11 @@ const char *megatron_experts(struct exporting *exporting);
 const char *megatron_expert_tensor(struct exporting *exporting);
 const char *megatron_capacity(struct exporting *exporting);
 const char *megatron_pads(struct exporting *exporting);
-/* For a model with experts: how rows are sent to them, and that all experts are one product. */
+/* For a model with experts: how rows are sent to them, also beside another micro-batch; and that
+ * all experts are one product. */
 const char *megatron_dispatcher(struct exporting *exporting);
 const char *megatron_deepep(struct exporting *exporting);
+const char *megatron_rows_beside(struct exporting *exporting);
 const char *megatron_grouped(struct exporting *exporting);
 const char *megatron_router_dtype(struct exporting *exporting);
 /* The names of keys by which megatron_core.c reads both files. */
@@ -96,7 +98,7 @@ struct megatron_names {
 	double dropout; /* if the file does not say */
 	const char *granularity, *method, *pieces;
 	const char *tensor, *expert, *expert_tensor, *capacity, *pads, *dispatcher, *backend,
-		*grouped;
+		*grouped, *rows_beside;
 	bool has_recipe; /* which says what the file does not */
 };
 /* `text` without a character, in `arena`. */
@@ -106,6 +108,9 @@ void megatron_set_fp8(
 	struct importing *importing, const char *recipe, const char *path, const char *gather);
 /* Stages, as a layout, as the ends say or all alike. */
 bool megatron_finish_stages(
+	struct importing *importing, const struct megatron_names *names, struct error *error);
+/* Expert ranks, and how rows are sent. */
+bool megatron_finish_experts(
 	struct importing *importing, const struct megatron_names *names, struct error *error);
 /* Sets stages, context ranks, experts, groups of the distributed optimizer, dropout and
  * recomputation. */

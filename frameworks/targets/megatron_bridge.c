@@ -41,6 +41,7 @@ static const char *cuts_sequence(struct exporting *exporting)
 
 /* A recipe may have no `comm_overlap` whose switch could be off. */
 #define TP_OVERLAP "comm_overlap.tp_comm_overlap"
+#define EP_OVERLAP "comm_overlap.overlap_moe_expert_parallel_comm"
 #define GRAPHS     MODEL("cuda_graph_impl")
 
 static const char *exchanges_beside(struct exporting *exporting)
@@ -196,6 +197,7 @@ static const struct config_key keys[] = {
 	{"optimizer.use_distributed_optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
 	{GRAPHS, KEY_READ, KNOB_GRAPH_PASSES, NULL, 0, megatron_captures},
 	{TP_OVERLAP, KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
+	{EP_OVERLAP, KEY_READ, KNOB_EXPERT_OVERLAP, NULL, 0, megatron_rows_beside},
 	{DDP("use_distributed_optimizer"), KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
 	{DDP("num_distributed_optimizer_instances"), KEY_READ, KNOB_SHARD_GROUP, NULL, 0,
 		instances},
@@ -218,7 +220,7 @@ static const char unpriced[] =
 	"model.fp8* model.fp4* model.recompute_modules* peft.* "
 	"model.defer_embedding_wgrad_compute optimizer.optimizer_cpu_offload "
 	"ddp.use_megatron_fsdp ddp.bucket_size model.moe_shared_expert_overlap "
-	"comm_overlap.overlap_moe_expert_parallel_comm";
+	"comm_overlap.delay_wgrad_compute";
 
 /* --- import -------------------------------------------------------------------------------- */
 
@@ -247,6 +249,7 @@ static const struct megatron_names names = {
 	.dispatcher = MODEL("moe_token_dispatcher_type"),
 	.backend = MODEL("moe_flex_dispatcher_backend"),
 	.grouped = MODEL("moe_grouped_gemm"),
+	.rows_beside = EP_OVERLAP,
 	.has_recipe = true,
 };
 

@@ -135,61 +135,6 @@ static const char *high_reduction(struct exporting *exporting)
 		       exporting->plan->param_dtype == DTYPE_FP16);
 }
 
-const char *megatron_experts(struct exporting *exporting)
-{
-	return exporting->plan->mesh.expert > 1
-		       ? export_knob(exporting->plan, KNOB_EXPERT, exporting->arena)
-		       : NULL;
-}
-
-const char *megatron_expert_tensor(struct exporting *exporting)
-{
-	return exporting->plan->mesh.expert > 1
-		       ? export_knob(exporting->plan, KNOB_EXPERT_TENSOR, exporting->arena)
-		       : NULL;
-}
-
-const char *megatron_capacity(struct exporting *exporting)
-{
-	return exporting->plan->capacity_factor > 0
-		       ? export_knob(exporting->plan, KNOB_CAPACITY_FACTOR, exporting->arena)
-		       : NULL;
-}
-
-const char *megatron_pads(struct exporting *exporting)
-{
-	return if_true(exporting->plan->capacity_factor > 0);
-}
-
-static bool has_experts(const struct exporting *exporting)
-{
-	return exporting->model->architecture.experts > 0;
-}
-
-const char *megatron_dispatcher(struct exporting *exporting)
-{
-	const struct plan *plan = exporting->plan;
-	const char *kind = plan->expert_dispatch == DISPATCH_DEEPEP ? "flex"
-			   : plan_gathers_tokens(plan)              ? "allgather"
-								    : "alltoall";
-	return has_experts(exporting) ? kind : NULL;
-}
-
-const char *megatron_deepep(struct exporting *exporting)
-{
-	return if_true(exporting->plan->expert_dispatch == DISPATCH_DEEPEP);
-}
-
-const char *megatron_grouped(struct exporting *exporting)
-{
-	return if_true(has_experts(exporting));
-}
-
-const char *megatron_router_dtype(struct exporting *exporting)
-{
-	return has_experts(exporting) ? "fp32" : NULL;
-}
-
 static const char *fp8_format(struct exporting *exporting)
 {
 	return exporting->plan->fp8 != FP8_OFF ? "hybrid" : NULL;
@@ -238,6 +183,8 @@ static const struct config_key core_keys[] = {
 	{"moe-token-dispatcher-type", KEY_READ, KNOB_EXPERT_DISPATCH, NULL, 0, megatron_dispatcher},
 	{"moe-enable-deepep", KEY_READ, KNOB_EXPERT_DISPATCH, NULL, 0, megatron_deepep},
 	{"moe-flex-dispatcher-backend", KEY_READ, KNOB_EXPERT_DISPATCH, NULL, ONLY_READ},
+	{"overlap-moe-expert-parallel-comm", KEY_READ, KNOB_EXPERT_OVERLAP, NULL, 0,
+		megatron_rows_beside},
 	{"moe-grouped-gemm", KEY_READ, NO_KNOB, NULL, 0, megatron_grouped},
 	{"moe-router-dtype", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_router_dtype},
 	{"use-distributed-optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
@@ -261,7 +208,7 @@ static const char core_unpriced[] =
 	"no-create-attention-mask-in-dataloader use-precision-aware-optimizer "
 	"overlap-param-gather-with-optimizer-step defer-embedding-wgrad-compute ddp-bucket-size "
 	"pad-buckets-for-high-nccl-busbw moe-shared-expert-overlap "
-	"overlap-moe-expert-parallel-comm moe-layer-recompute moe-latent-size";
+	"delay-wgrad-compute moe-layer-recompute moe-latent-size";
 
 /* --- import -------------------------------------------------------------------------------- */
 
@@ -441,77 +388,11 @@ static bool finish_recomputation(
 	return true;
 }
 
-/* Its default is the simplest dispatcher; flex is DeepEP, unless the file names another. */
-static void finish_dispatcher(
-	struct importing *importing, const struct megatron_names *names, bool whole_experts)
-{
-	const char *usual = names->has_recipe ? "alltoall" : "allgather";
-	const char *kind = import_text(importing, names->dispatcher, usual);
-	bool grouped = names->has_recipe;
-	struct error error = {0};
-
-	const char *backend = import_text(importing, names->backend, "deepep");
-
-	if (strcmp(kind, "flex") == 0 && whole_experts) {
-		import_set(importing, KNOB_EXPERT_DISPATCH, "deepep", names->dispatcher);
-		if (strcmp(backend, "deepep") != 0)
-			import_note(
-				importing, names->backend, "%.40s: predicted as deepep", backend);
-	} else if (strcmp(kind, "alltoall") != 0)
-		import_note(importing, names->dispatcher, "%.40s: predicted as alltoall", kind);
-	if (import_switch(importing, names->grouped, &grouped, grouped, &error) && !grouped)
-		import_note(importing, names->grouped,
-			"experts one after another: predicted as one grouped product");
-}
-
-static bool finish_capacity(
-	struct importing *importing, const struct megatron_names *names, struct error *error)
-{
-	const char *text = import_text(importing, names->capacity, NULL);
-	double factor = 0;
-	bool pads;
-
-	if (!import_switch(importing, names->pads, &pads, false, error))
-		return false;
-	if (text != NULL && !parse_number(text, &factor))
-		return import_fail(importing, names->capacity, error,
-			"expected a number above 0, got \"%.40s\"", text);
-	if (text == NULL || factor <= 0)
-		return true;
-	if (!pads)
-		import_note(importing, names->capacity,
-			"without padding: predicted with as many rows for every expert");
-	import_set(importing, KNOB_CAPACITY_FACTOR, text, names->capacity);
-	return true;
-}
-
-/* Experts are cut as the rest is where the file does not say. */
-static bool finish_experts(
-	struct importing *importing, const struct megatron_names *names, struct error *error)
-{
-	int64_t tensor, experts, each;
-
-	if (!import_count(importing, names->tensor, &tensor, 1, error) ||
-		!import_count(importing, names->expert, &experts, 1, error) ||
-		!import_count(importing, names->expert_tensor, &each, tensor, error))
-		return false;
-	if (experts == 1 && each != tensor)
-		import_note(importing, names->expert_tensor,
-			"%lld: with one expert rank predicted as %lld, as the rest is cut",
-			(long long)each, (long long)tensor);
-	if (experts == 1)
-		return true;
-	import_set_count(importing, KNOB_EXPERT_TENSOR, each,
-		import_find(importing, names->expert_tensor) != NULL ? names->expert_tensor : NULL);
-	finish_dispatcher(importing, names, each == 1);
-	return finish_capacity(importing, names, error);
-}
-
 bool megatron_finish_core(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
 	return finish_context(importing, names, error) && finish_dropout(importing, names, error) &&
-	       finish_experts(importing, names, error) &&
+	       megatron_finish_experts(importing, names, error) &&
 	       megatron_finish_stages(importing, names, error) &&
 	       finish_recomputation(importing, names, error) &&
 	       finish_instances(importing, names, error);
@@ -543,6 +424,7 @@ static const struct megatron_names option_names = {
 	.dispatcher = "moe-token-dispatcher-type",
 	.backend = "moe-flex-dispatcher-backend",
 	.grouped = "moe-grouped-gemm",
+	.rows_beside = "overlap-moe-expert-parallel-comm",
 };
 
 static bool finish_core(struct importing *importing, struct error *error)

@@ -38,6 +38,8 @@ static bool add_parts(const struct plan *plan, const char *devices, struct text 
 			text_printf(text, " %s", devices);
 		if (i == 3 && plan->expert_dispatch == DISPATCH_DEEPEP)
 			text_add(text, " through DeepEP");
+		if (i == 3 && plan->expert_overlap)
+			text_add(text, " beside another micro-batch");
 		if (i == 0 && pipeline.chunks > 1)
 			text_printf(text, " in %d stages", pipeline.ranks * pipeline.chunks);
 		any = true;

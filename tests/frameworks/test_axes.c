@@ -214,11 +214,15 @@ static void dispatch(void **state)
 			.model = trip.file.model, .topology = trip.file.topology};
 		question_put(&question, KNOB_EXPERT, (union knob_value){.number = 8});
 		question_put(&question, KNOB_MICRO_BATCH, (union knob_value){.number = 1});
+		question_put(&question, KNOB_GRAD_ACCUM, (union knob_value){.number = 2});
 		question_put(&question, KNOB_EXPERT_DISPATCH,
 			(union knob_value){.choice = DISPATCH_DEEPEP});
-		if (megatron)
+		if (megatron) {
 			question_put(&question, KNOB_RUNTIME,
 				(union knob_value){.choice = RUNTIME_MEGATRON});
+			question_put(
+				&question, KNOB_EXPERT_OVERLAP, (union knob_value){.on = true});
+		}
 		assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
 		if (!export_plan(trip.target, 0, &trip.file, trip.target->file, &arena,
 			    &trip.exported, &trip.text, &error))
@@ -230,6 +234,8 @@ static void dispatch(void **state)
 									 : "moe_comm_backend"));
 		read_back(&trip, &back);
 		assert_int_equal(back.expert_dispatch, DISPATCH_DEEPEP);
+		assert_int_equal(trip.exported.plan.expert_overlap, megatron);
+		assert_int_equal(back.expert_overlap, megatron);
 		text_finish(&trip.text);
 		said++;
 	}

@@ -86,6 +86,11 @@ static const struct foreign files[] = {
 	 "  moe_flex_dispatcher_backend: hybridep\n",
 		"megatron-bridge", "expert=4 expert-dispatch=deepep",
 		"moe_flex_dispatcher_backend: hybridep: predicted as deepep"},
+	{"model:\n  expert_model_parallel_size: 4\n  pipeline_model_parallel_size: 1\n"
+	 "comm_overlap:\n  overlap_moe_expert_parallel_comm: true\n"
+	 "  delay_wgrad_compute: true\n",
+		"megatron-bridge", "expert=4 expert-overlap=on",
+		"delay_wgrad_compute: true: is not predicted"},
 	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: "
 	 "bf16-with-fp8-delayed-scaling-mixed"
 	 "\n",
