@@ -10,12 +10,18 @@ static const uint64_t STATE_FACTOR = UINT64_C(0x9e3779b97f4a7c15);
 /* --- one tape -----------------------------------------------------------------------------------
  */
 
+/* They follow one another, and a long pipeline has thousands. */
 static const struct stretch *stretch_at(const struct lanes *lanes, int64_t position)
 {
-	const struct stretch *s = lanes->stretches;
-	while (position >= s->position + (int64_t)s->length * s->times)
-		s++;
-	return s;
+	int first = 0, end = lanes->n_stretches;
+	while (end - first > 1) {
+		int middle = (first + end) / 2;
+		if (lanes->stretches[middle].position <= position)
+			first = middle;
+		else
+			end = middle;
+	}
+	return &lanes->stretches[first];
 }
 
 /* The slot of a block that another stretch, or the step before, has taken; NULL: there was no step
