@@ -79,7 +79,7 @@ struct answer {
 	int n_levers;             /* under the objective time */
 	struct lever *levers;     /* that gain something, the most first */
 	struct plan_option *free; /* the best plan with all of them free; NULL: none better */
-	struct lever *elsewhere;  /* another framework's; NULL: none is clearly faster */
+	struct lever *elsewhere;  /* clearly faster: another framework, or way of rows; or NULL */
 	int n_ways_out;           /* when nothing fits */
 	struct way_out *ways_out; /* levers, a shorter sequence, more devices */
 	int64_t useless_devices;  /* so many do not help either; 0: they do, or are not had */

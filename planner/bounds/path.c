@@ -1,67 +1,29 @@
 /* The longest path through a pipeline's step. Each rank computes its passes in their order, and
- * each begins when what it needs has come from the stage before (backward: from the one behind).
- *
- * What a pass takes at least is read off a rank's own list of three micro-batches: every operation
- * begins when its stream is free and its waits are done, and takes what it takes alone; and all
- * that may happen ahead of a pass has happened when it begins. In a simulation neither operations
- * nor messages take less, so that no pass ends earlier. Of these three micro-batches the first and
- * the last gather and reduce; those of a step between them are as the middle one. What ranks that
- * divide the model exchange at the end of a pass is part of it where the next one waits for it.
- * What they exchange between two operations, beside others, slows these down (contention.c).
- *
- * Parameters may still be on the way when a step begins. The same list, gone through from the
- * beginning of the step as if no rank waited for another, says when the first forward of each chunk
- * ends at the earliest: all that it comes behind there it comes behind in a step, too.
+ * each begins when what it needs has come from the stage before (backward: from the one behind),
+ * and takes what duty.c says.
  *
  * A rank has one stream for what it sends: a message leaves when the one before it has arrived. It
  * asks for a message when it has computed all that comes before (pass_messages), unless receives
  * are posted early; then only the message itself is counted.
  *
- * Backwards that are split in two, and passes that are computed together, are not followed. */
+ * A forward and a backward that are computed together share the compute stream, so that both take
+ * at least as long as their compute one after the other, with what the rows beside it take of it
+ * (bounds.c, (3)); and each at least as long as it takes alone. Backwards that are split in two are
+ * not followed. */
 #include "planner/bounds/bounds.h"
 
 #include <math.h>
 
-#include "planner/bounds/parts.h"
+#include "planner/bounds/duty.h"
 #include "schedule/pipeline/pipeline.h"
 #include "simulator/costs/costs.h"
-
-enum way { FORWARD, BACKWARD, WAYS };
-enum { FIRST, MIDDLE, LAST, PROBED };
-
-/* Seconds between passes in which all that may happen ahead happens. */
-#define APART 1e5
-
-/* Seconds after a pass has begun. */
-struct lasting {
-	double sent;  /* until its result may be sent */
-	double asked; /* until what the next one needs is asked for */
-	double busy;  /* until the next one may begin */
-	double held;  /* until all is exchanged */
-};
-
-/* The first forward of a chunk: when it ends at the earliest, s of the step, behind so many other
- * forwards. */
-struct first {
-	struct lasting ends;
-	int before;
-};
-
-/* What a rank has to do. */
-struct duty {
-	struct lasting (*passes)[WAYS][PROBED]; /* by chunk */
-	struct first *firsts;                   /* by chunk */
-	double rest;                            /* s of the step after the last pass */
-	int64_t message;                        /* bytes */
-	/* Bytes that the rank sends (bound_wire): of a micro-batch in the middle; of all else. */
-	double middle_wire, rest_wire;
-};
 
 struct seat {
 	int n, next;           /* slots, and the first that has not begun */
 	double now, asked;     /* s: the next pass may begin; its message is asked for */
 	int n_sent, n_arrived; /* messages */
 	double arrived;        /* the last one */
+	double came; /* of two that are computed together: the forward's message; < 0: not yet */
 	struct pipeline_slot *slots;
 	const struct duty *duty;
 };
@@ -83,277 +45,6 @@ struct path {
 	double (*messages)[WAYS];     /* by rank: s to the next one, and to the one before */
 	struct result *results[WAYS]; /* by stage and micro-batch */
 };
-
-/* --- what a rank has to do -------------------------------------------------------------------- */
-
-/* Its list, gone through in order. */
-struct walk {
-	bool apart; /* passes; else each begins when it may, and no rank waits for another */
-	const struct program *program;
-	const struct cost *costs;
-	double *ends, free[STREAM_COUNT]; /* by operation; by stream */
-	double *losses;                   /* by operation: bound_loss */
-	double (*beside)[SHARES];         /* by operation: bound_beside_ends */
-	struct beside streams[STREAM_COUNT];
-	int computed; /* the last operation of compute; -1 */
-	const struct pipeline_slot *slots;
-	int n, slot; /* the one that has begun; -1 */
-	double latest;
-	bool holds;    /* every pass has waited for what the one before exchanged */
-	bool forwards; /* there was none but forwards, chunk by chunk */
-	/* Parameters of every pass are gathered, behind what of the one before depends on which
-	 * pass that is: they are taken to be there. */
-	bool gathers_ahead;
-	struct duty *duty;
-	struct lasting other; /* of passes that are not asked for */
-};
-
-static enum way way_of(const struct pipeline_slot *slot)
-{
-	return slot->pass == PIPELINE_FORWARD ? FORWARD : BACKWARD;
-}
-
-static double begin_of(const struct walk *walk, int slot)
-{
-	return walk->apart ? APART * (slot + 1) : 0;
-}
-
-static double end_of(const struct walk *walk, int slot)
-{
-	return walk->apart ? begin_of(walk, slot + 1) : INFINITY;
-}
-
-static struct lasting *pass_at(struct walk *walk)
-{
-	const struct pipeline_slot *slot = &walk->slots[walk->slot];
-	if (walk->apart)
-		return &walk->duty->passes[slot->chunk][way_of(slot)][slot->micro_batch];
-	return walk->forwards && slot->micro_batch == 0 ? &walk->duty->firsts[slot->chunk].ends
-							: &walk->other;
-}
-
-static bool belongs(const struct walk *walk, int slot, const struct op *op)
-{
-	enum way way = op->kind == OP_FORWARD ? FORWARD : BACKWARD;
-	return slot >= 0 && slot < walk->n && walk->slots[slot].micro_batch == op->micro_batch &&
-	       way_of(&walk->slots[slot]) == way;
-}
-
-static bool exchanges(const struct op *op)
-{
-	return op->stream == STREAM_TENSOR || op->stream == STREAM_CONTEXT ||
-	       op->stream == STREAM_EXPERT;
-}
-
-static double start_of(const struct walk *walk, const struct op *op)
-{
-	const int *waits = slice_of(walk->program, op->waits);
-	double start = 0;
-	for (int w = 0; w < op->waits.count; w++)
-		if (waits[w] >= 0)
-			start = fmax(start, walk->ends[waits[w]]);
-	return start;
-}
-
-/* Does it wait for all that the pass before it has exchanged? */
-static bool is_held(const struct walk *walk, const struct op *op, double exchanged)
-{
-	const int *waits = slice_of(walk->program, op->waits);
-	for (int w = 0; w < op->waits.count; w++)
-		if (waits[w] >= 0 && exchanges(&walk->program->ops[waits[w]]) &&
-			walk->ends[waits[w]] >= exchanged)
-			return true;
-	return false;
-}
-
-/* False: the list is not in the order of the slots. */
-static bool begin_slot(struct walk *walk, const struct op *op)
-{
-	if (op->kind == OP_LOSS || op_kind_class(op->kind) != OP_CLASS_COMPUTE ||
-		belongs(walk, walk->slot, op))
-		return true;
-	if (walk->slot >= 0 && pass_at(walk)->held > pass_at(walk)->busy)
-		walk->holds = walk->holds &&
-			      is_held(walk, op, begin_of(walk, walk->slot) + pass_at(walk)->held);
-	if (!belongs(walk, ++walk->slot, op))
-		return false;
-	const struct pipeline_slot *slot = &walk->slots[walk->slot];
-	walk->forwards = walk->forwards && way_of(slot) == FORWARD &&
-			 (walk->slot == 0 || slot->chunk >= slot[-1].chunk);
-	if (!walk->apart && walk->forwards && slot->micro_batch == 0)
-		walk->duty->firsts[slot->chunk].before = walk->slot;
-	walk->free[STREAM_COMPUTE] = fmax(walk->free[STREAM_COMPUTE], begin_of(walk, walk->slot));
-	return true;
-}
-
-/* Compute's stream of the pass that has begun, whatever runs on it (sums of gradients), unless it
- * waits for the message to the next one. */
-static void note_end(struct walk *walk, const struct op *op, double end)
-{
-	if (walk->slot < 0 || end >= end_of(walk, walk->slot))
-		return;
-	if (op->stream == STREAM_COMPUTE)
-		pass_at(walk)->busy = end - begin_of(walk, walk->slot);
-	else if (exchanges(op))
-		pass_at(walk)->held = end - begin_of(walk, walk->slot);
-}
-
-static void receive(struct walk *walk, const struct op *op, double start)
-{
-	walk->duty->message = op->bytes;
-	if (walk->slot >= 0)
-		pass_at(walk)->asked = fmax(0, start - begin_of(walk, walk->slot));
-}
-
-/* When an operation of compute may start, by the exchanges that it waits for: these have run beside
- * compute. s; 0: it waits for none. */
-static double beside_of(const struct walk *walk, const struct op *op)
-{
-	const int *waits = slice_of(walk->program, op->waits);
-	double start = 0;
-	for (int w = 0; w < op->waits.count && op->stream == STREAM_COMPUTE; w++) {
-		if (waits[w] < 0)
-			continue; /* of the step before */
-		const struct op *other = &walk->program->ops[waits[w]];
-		if (exchanges(other))
-			start = fmax(start, bound_beside_start(&walk->streams[other->stream],
-						    walk->beside[waits[w]]));
-	}
-	return start;
-}
-
-static bool waits_for(const struct walk *walk, const struct op *op, int other)
-{
-	const int *waits = slice_of(walk->program, op->waits);
-	bool found = false;
-	for (int w = 0; w < op->waits.count && !found; w++)
-		found = waits[w] == other;
-	return found;
-}
-
-static void note_beside(struct walk *walk, const struct op *op, int index)
-{
-	const struct cost *cost = &walk->costs[index];
-	struct beside *own = &walk->streams[op->stream];
-	if (op->stream == STREAM_COMPUTE) {
-		walk->computed = index;
-		for (int s = 0; s < STREAM_COUNT; s++)
-			if (walk->streams[s].most > 0)
-				bound_beside_compute(&walk->streams[s], cost);
-	}
-	if (!exchanges(op))
-		return;
-	if (walk->computed >= 0 && waits_for(walk, op, walk->computed))
-		bound_beside_collective(
-			own, walk->losses[index], cost->device, walk->ends[walk->computed]);
-	bound_beside_ends(own, walk->beside[index]);
-}
-
-/* What is received has come when the next pass begins. */
-static void carry_out(struct walk *walk, int index)
-{
-	const struct op *op = &walk->program->ops[index];
-	if (walk->gathers_ahead && op->stream == STREAM_GATHER)
-		return;
-	double start = fmax(start_of(walk, op), beside_of(walk, op)),
-	       end = fmax(start, walk->free[op->stream]);
-	if (op_kind_class(op->kind) != OP_CLASS_MESSAGE) {
-		end += walk->costs[index].device;
-		walk->free[op->stream] = end;
-		walk->latest = fmax(walk->latest, end);
-	} else if (op->kind == OP_RECV) {
-		end = walk->apart ? begin_of(walk, walk->slot + 1) : start;
-		receive(walk, op, start);
-	} else {
-		pass_at(walk)->sent = start - begin_of(walk, walk->slot);
-	}
-	walk->ends[index] = end;
-	note_beside(walk, op, index);
-	note_end(walk, op, end);
-}
-
-static bool walk_through(struct walk *walk)
-{
-	walk->slot = walk->computed = -1;
-	walk->forwards = walk->holds = true;
-	for (int i = 0; i < walk->program->n_ops; i++) {
-		if (!begin_slot(walk, &walk->program->ops[i]))
-			return false;
-		carry_out(walk, i);
-	}
-	return walk->slot == walk->n - 1;
-}
-
-static void find_losses(struct walk *walk, const struct topology *topology)
-{
-	for (int i = 0; i < walk->program->n_ops; i++) {
-		const struct op *op = &walk->program->ops[i];
-		if (!exchanges(op))
-			continue;
-		walk->losses[i] = bound_loss(topology, walk->costs[i].multiprocessors);
-		walk->streams[op->stream].most =
-			fmax(walk->streams[op->stream].most, walk->losses[i]);
-	}
-}
-
-static void find_wire(const struct schedule *schedule, int rank, struct duty *duty)
-{
-	const struct program *program = &schedule->programs[rank];
-	for (int i = 0; i < program->n_ops; i++) {
-		const struct op *op = &program->ops[i];
-		bool middle = op->micro_batch == MIDDLE;
-		*(middle ? &duty->middle_wire : &duty->rest_wire) += bound_wire(schedule, rank, op);
-	}
-}
-
-/* The next pass begins when all is exchanged. */
-static void hold_up(struct duty *duty, int chunks)
-{
-	for (int c = 0; c < chunks; c++)
-		for (int way = 0; way < WAYS; way++)
-			for (int m = 0; m < PROBED; m++) {
-				struct lasting *pass = &duty->passes[c][way][m];
-				pass->busy = fmax(pass->busy, pass->held);
-			}
-}
-
-static bool measure_duty(const struct path *path, const struct plan *plan,
-	const struct model *model, const struct topology *topology, int rank, struct duty *duty)
-{
-	const struct plan probed = plan_with_micro_batches(plan, PROBED);
-	struct pipeline_slot *slots;
-	struct schedule *schedule =
-		schedule_emit_class(path->arena, &probed, model, topology, rank);
-	const struct program *program = &schedule->programs[rank];
-	/* How much the slowest device of all takes longer depends on what others have to do. */
-	for (int k = 0; k < path->pipeline.ranks; k++)
-		schedule->programs[k].model = path->models[k];
-	struct cost *costs = ARENA_ARRAY(path->arena, struct cost, program->n_ops);
-	cost_operations(schedule, rank, costs);
-	int n = pipeline_order(&path->pipeline, rank, path->arena, &slots);
-	struct walk list = {.program = program,
-		.costs = costs,
-		.losses = ARENA_ARRAY(path->arena, double, program->n_ops),
-		.beside = arena_alloc(path->arena, (size_t)program->n_ops, sizeof(*list.beside)),
-		.ends = ARENA_ARRAY(path->arena, double, program->n_ops),
-		.slots = slots,
-		.n = n,
-		.duty = duty};
-	find_losses(&list, topology);
-	find_wire(schedule, rank, duty);
-	struct walk walk = list, apart = list;
-	int chunks = path->pipeline.chunks;
-	apart.apart = true;
-	apart.gathers_ahead = strategy_reshards(plan->strategy);
-	duty->passes = arena_alloc(path->arena, (size_t)chunks, sizeof(*duty->passes));
-	duty->firsts = ARENA_ARRAY(path->arena, struct first, chunks);
-	if (!walk_through(&walk) || !walk_through(&apart))
-		return false;
-	if (apart.holds)
-		hold_up(duty, chunks);
-	duty->rest = apart.latest - begin_of(&apart, apart.slot) - pass_at(&apart)->busy;
-	return true;
-}
 
 static bool holds_alike(const struct model *one, const struct model *other)
 {
@@ -445,7 +136,7 @@ static struct lasting ends_of(const struct seat *seat, const struct pipeline_slo
 {
 	struct lasting ends = {begin + pass->sent, begin + pass->asked, begin + pass->busy, 0};
 	const struct first *first = &seat->duty->firsts[slot->chunk];
-	if (slot->micro_batch > 0 || way_of(slot) != FORWARD || seat->next < first->before)
+	if (slot->micro_batch > 0 || duty_way(slot) != FORWARD || seat->next < first->before)
 		return ends;
 	ends.sent = fmax(ends.sent, first->ends.sent);
 	ends.asked = fmax(ends.asked, first->ends.asked);
@@ -453,28 +144,112 @@ static struct lasting ends_of(const struct seat *seat, const struct pipeline_slo
 	return ends;
 }
 
-/* As many of the rank's passes as may begin. Were there any? */
+/* Of the pass of a slot. */
+struct turn {
+	const struct pipeline_slot *slot;
+	enum way way;
+	int stage;
+	const struct lasting *pass;
+	const struct beside_pass *beside;
+};
+
+static struct turn turn_of(const struct path *path, int rank, int slot)
+{
+	const struct seat *seat = &path->seats[rank];
+	struct turn turn = {.slot = &seat->slots[slot], .way = duty_way(&seat->slots[slot])};
+	int chunk = turn.slot->chunk, probed = probed_of(path, turn.slot->micro_batch);
+	turn.stage = pipeline_stage(&path->pipeline, rank, chunk);
+	turn.pass = &seat->duty->passes[chunk][turn.way][probed];
+	turn.beside = &seat->duty->besides[chunk][turn.way][probed];
+	return turn;
+}
+
+/* When its message has come; < 0: not yet. */
+static double come(const struct path *path, int rank, const struct turn *turn)
+{
+	return ready(
+		path, turn->stage, turn->way, turn->slot->micro_batch, path->seats[rank].asked);
+}
+
+static void send(const struct path *path, struct seat *seat, const struct turn *turn, double sent)
+{
+	*result_at(path, turn->stage, turn->way, turn->slot->micro_batch) =
+		(struct result){sent, seat->n_sent};
+	seat->n_sent += goes_on_to(path, turn->stage, turn->way == FORWARD ? 1 : -1);
+}
+
+static bool take_one(const struct path *path, int rank)
+{
+	struct seat *seat = &path->seats[rank];
+	const struct turn turn = turn_of(path, rank, seat->next);
+	double came = come(path, rank, &turn);
+	if (came < 0)
+		return false;
+	const struct lasting ends = ends_of(seat, turn.slot, fmax(came, seat->now), turn.pass);
+	send(path, seat, &turn, ends.sent);
+	seat->asked = ends.asked;
+	seat->now = ends.busy;
+	seat->next++;
+	return true;
+}
+
+/* Of a forward and a backward that are computed together: their compute, or the rows between it,
+ * which travel one after the other. */
+static double together(const struct turn *forward, const struct turn *backward)
+{
+	const struct beside_pass *one = forward->beside, *other = backward->beside;
+	double losses[COMMUNICATORS_MAX] = {fmin(one->loss, other->loss)};
+	double rows[COMMUNICATORS_MAX] = {one->rows + other->rows}, cover[SHARES];
+	for (int s = 0; s < SHARES; s++)
+		cover[s] = one->cover[s] + other->cover[s];
+	double busy = one->pass.busy + other->pass.busy;
+	return fmax(rows[0], busy + (rows[0] > 0 ? bound_contention(losses, rows, cover) : 0));
+}
+
+/* Of a stage without the head: when all is computed, so is the backward. */
+static bool ends_both(
+	const struct path *path, const struct turn *forward, const struct turn *backward)
+{
+	return forward->stage < path->n_stages - 1 &&
+	       path->blocks[forward->stage] <= path->blocks[backward->stage];
+}
+
+/* Compute begins with the forward. The backward's message may come later. */
+static bool take_pair(const struct path *path, int rank)
+{
+	struct seat *seat = &path->seats[rank];
+	struct turn forward = turn_of(path, rank, seat->next);
+	if (seat->came < 0)
+		seat->came = come(path, rank, &forward);
+	if (seat->came < 0)
+		return false;
+	struct turn backward = turn_of(path, rank, seat->next + 1);
+	double came = come(path, rank, &backward);
+	if (came < 0)
+		return false;
+	double begin = fmax(seat->came, seat->now), alone = fmax(came, seat->now);
+	double end = begin + together(&forward, &backward);
+	bool both = ends_both(path, &forward, &backward);
+	send(path, seat, &forward, begin + forward.pass->sent);
+	send(path, seat, &backward, fmax(alone + backward.pass->sent, both ? end : 0));
+	seat->now = fmax(end, fmax(begin + forward.pass->busy, alone + backward.pass->busy));
+	seat->asked = seat->now;
+	seat->came = -1;
+	seat->next += 2;
+	return true;
+}
+
+/* As many of the rank's passes as may begin. Was there anything to do? */
 static bool go_on(struct path *path, int rank)
 {
 	struct seat *seat = &path->seats[rank];
 	int first = seat->next;
-	for (; seat->next < seat->n; seat->next++) {
-		const struct pipeline_slot *slot = &seat->slots[seat->next];
-		enum way way = way_of(slot);
-		int stage = pipeline_stage(&path->pipeline, rank, slot->chunk);
-		double begin = ready(path, stage, way, slot->micro_batch, seat->asked);
-		const struct lasting *pass =
-			&seat->duty->passes[slot->chunk][way][probed_of(path, slot->micro_batch)];
-		if (begin < 0)
-			break;
-		const struct lasting ends = ends_of(seat, slot, fmax(begin, seat->now), pass);
-		*result_at(path, stage, way, slot->micro_batch) =
-			(struct result){ends.sent, seat->n_sent};
-		seat->n_sent += goes_on_to(path, stage, way == FORWARD ? 1 : -1);
-		seat->asked = ends.asked;
-		seat->now = ends.busy;
-	}
-	return seat->next > first;
+	double came = seat->came;
+	bool goes = true;
+	while (goes && seat->next < seat->n)
+		goes = seat->slots[seat->next].with_next ? take_pair(path, rank)
+							 : take_one(path, rank);
+	return seat->next > first || seat->came != came;
 }
 
 static double follow(struct path *path)
@@ -496,7 +271,7 @@ static bool is_followed(const struct path *path)
 	struct pipeline_slot *slots;
 	int n = pipeline_order(&path->pipeline, 0, path->arena, &slots);
 	for (int i = 0; i < n; i++)
-		if (slots[i].with_next ||
+		if ((slots[i].with_next && !path->pipeline.pairs) ||
 			(slots[i].pass != PIPELINE_FORWARD && slots[i].pass != PIPELINE_BACKWARD))
 			return false;
 	return true;
@@ -516,7 +291,8 @@ static bool measure(struct path *path, const struct plan *plan, const struct mod
 		struct duty *duty = ARENA_NEW(path->arena, struct duty);
 		struct seat *seat = &path->seats[k];
 		seat->duty = is_as_before(path, plan, k) ? path->seats[k - 1].duty : duty;
-		if (seat->duty == duty && !measure_duty(path, plan, model, topology, k, duty))
+		if (seat->duty == duty && !duty_measure(&path->pipeline, path->models, plan, model,
+						  topology, k, path->arena, duty))
 			return false;
 		path->messages[k][FORWARD] =
 			cost_message(topology, apart, k, (k + 1) % n, seat->duty->message);
@@ -535,6 +311,7 @@ static void begin_step(struct path *path, int micro_batches)
 		struct seat *seat = &path->seats[k];
 		seat->now = seat->asked = seat->arrived = 0;
 		seat->next = seat->n_sent = seat->n_arrived = 0;
+		seat->came = -1;
 		seat->n = pipeline_order(&path->pipeline, k, path->arena, &seat->slots);
 	}
 	for (int way = 0; way < WAYS; way++) {

@@ -15,8 +15,9 @@ bool beside_find(const struct question *question, const struct candidate *chosen
 const char *beside_pull(
 	const struct answer *answer, struct arena *arena, struct question *question);
 
-/* elsewhere.c: the best plan of another framework, where it is clearly faster than the chosen one
- * and the question leaves the runtime open; else `*found` is NULL. */
+/* elsewhere.c: a good plan of another framework, or one whose rows reach experts in another way,
+ * where it is clearly faster than the chosen one and the question leaves that open; else `*found`
+ * is NULL. */
 bool elsewhere_find(const struct question *question, const struct candidate *chosen,
 	struct arena *arena, struct lever **found, struct error *error);
 

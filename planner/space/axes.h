@@ -30,6 +30,9 @@ struct axes {
 bool axes_fill(const struct question *question, const struct plan *plan, bool by_name,
 	struct arena *arena, struct axes *axes);
 
+/* Does it ask for what only plans with expert ranks have: DeepEP, rows beside compute? */
+bool asks_for_expert_ranks(const struct question *question);
+
 /* As plan_resolve, with everything open at its default. Where the batch has fewer sequences than
  * there are data-parallel ranks, as few ranks as possible divide the model. */
 bool axes_resolve(const struct question *question, struct arena *arena, struct plan *plan,

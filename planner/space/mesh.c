@@ -254,13 +254,29 @@ static bool resolve_divided(const struct question *question, struct arena *arena
 	return false;
 }
 
-/* DeepEP needs expert ranks: as many as a node has, to begin with. */
+bool asks_for_expert_ranks(const struct question *question)
+{
+	bool deepep = question_gives(question, KNOB_EXPERT_DISPATCH) &&
+		      question->asked.expert_dispatch == DISPATCH_DEEPEP;
+	bool beside =
+		question_gives(question, KNOB_EXPERT_OVERLAP) && question->asked.expert_overlap;
+	return deepep || beside;
+}
+
+static bool asks_for_pairs(const struct question *question)
+{
+	return question_gives(question, KNOB_EXPERT_OVERLAP) && question->asked.expert_overlap &&
+	       question_gives(question, KNOB_PIPELINE) && question->asked.mesh.pipeline > 1;
+}
+
+/* To begin with, as many as a node has; and stages in an order that pairs passes. */
 static struct question with_expert_ranks(const struct question *question)
 {
 	struct question with = *question;
-	if (question_gives(question, KNOB_EXPERT_DISPATCH) &&
-		question->asked.expert_dispatch == DISPATCH_DEEPEP &&
-		question_is_open(question, KNOB_EXPERT) &&
+	if (asks_for_pairs(question) && question_is_open(question, KNOB_PIPELINE_SCHEDULE))
+		question_put(&with, KNOB_PIPELINE_SCHEDULE,
+			(union knob_value){.choice = PIPELINE_INTERLEAVED});
+	if (asks_for_expert_ranks(question) && question_is_open(question, KNOB_EXPERT) &&
 		question->model->architecture.experts > 0)
 		question_put(&with, KNOB_EXPERT,
 			(union knob_value){.number = experts_of_node(question)});

@@ -250,14 +250,13 @@ static bool is_plain(const struct enumeration *e, enum knob_id axis, const struc
 /* Are experts of any number of nodes searched, whatever else divides the model? */
 static bool reaches_far(const struct question *question)
 {
-	bool deepep = question_gives(question, KNOB_EXPERT_DISPATCH) &&
-		      question->asked.expert_dispatch == DISPATCH_DEEPEP;
-	return question->divides || deepep || question->freed & KNOB_BIT(KNOB_EXPERT_DISPATCH);
+	const uint64_t ways = KNOB_BIT(KNOB_EXPERT_DISPATCH) | KNOB_BIT(KNOB_EXPERT_OVERLAP);
+	return question->divides || asks_for_expert_ranks(question) || question->freed & ways;
 }
 
 /* The number of values of an axis that are tried, from the first on. With stages expert ranks stay
  * within a node; with tensor ranks, which free memory, within two; unless nothing fits otherwise,
- * or DeepEP sends less between nodes. */
+ * or rows travel by DeepEP, which sends less between nodes, or beside compute. */
 static int tried(const struct enumeration *e, enum knob_id axis, const struct question *point)
 {
 	int n = e->axes.of[axis].n;

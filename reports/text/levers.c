@@ -61,7 +61,9 @@ void lever_sentence(const struct answer *answer, struct text *text)
 {
 	free_sentence(answer, text);
 	if (answer->elsewhere != NULL)
-		text_add(text, text->length > 0 ? ". Another framework: " : "Another framework: ");
+		text_printf(text, "%s%s: ", text->length > 0 ? ". " : "",
+			answer->elsewhere->id == KNOB_RUNTIME ? "Another framework"
+							      : "Planned anew");
 	elsewhere_sentence(answer, text);
 }
 

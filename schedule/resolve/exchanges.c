@@ -47,7 +47,8 @@ static bool check_overlap(const struct plan *plan, struct error *error)
 	bool orders = plan->mesh.pipeline == 1 || plan->pipeline_schedule == PIPELINE_INTERLEAVED;
 	const char *why =
 		plan->mesh.expert == 1 ? "there is one expert rank; leave it out, or give --expert"
-		: alone   ? "there is one micro-batch, and none beside it; use off, or more"
+		: alone   ? "there is one micro-batch; use off, or give --global-batch or "
+			    "--grad-accum"
 		: !orders ? "stages pair a forward with a backward where they are interleaved; use "
 			    "--pipeline-schedule interleaved"
 		: plan_checkpoints(plan, CHECKPOINTING_FULL)

@@ -370,6 +370,70 @@ static void test_pipelines(void **state)
 	assert_true(own.network / (double)own.plans > 0.8);
 }
 
+/* A forward and a backward of two micro-batches side by side, while rows travel. */
+static void test_pairs(void **state)
+{
+	static const struct {
+		const char *pipeline, *stages, *tensor, *expert, *topology, *dispatch;
+	} cuts[] = {
+		{"1", NULL, "1", "8", "4xdgx-h100", "all-to-all"},
+		{"1", NULL, "2", "8", "4xdgx-h100", "deepep"},
+		{"2", "2", "1", "8", "4xdgx-h100", "all-to-all"},
+		{"2", "8", "1", "8", "4xdgx-h100", "deepep"},
+		{"4", "4", "1", "8", "4xdgx-h100", "all-to-all"},
+		{"4", "2", "4", "8", "4xdgx-h100", "all-to-all"},
+		{"2", "4", "1", "8", "4xdgx-a100-80gb", "all-to-all"},
+	};
+	struct tally own = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cuts); i++) {
+		struct arena arena = {0};
+		struct question question = {.model = load_model(&arena, "mixtral-8x7b"),
+			.topology = load_topology(&arena, cuts[i].topology)};
+		struct evaluator evaluator = {.question = &question};
+		struct tally tally = {0};
+		struct space space;
+		struct bounds bounds;
+		struct error error = {0};
+		SET_CHOICES(&question, &arena, "pipeline", cuts[i].pipeline, "tensor",
+			cuts[i].tensor, "context", "1", "expert", cuts[i].expert, "seq_len",
+			"4096");
+		SET_CHOICES(&question, &arena, "global_batch", "512", "micro_batch", "1", "runtime",
+			"megatron", "strategy", "ZERO_1", "expert_overlap", "on", "expert_dispatch",
+			cuts[i].dispatch, "expert_tensor", "1");
+		if (cuts[i].stages != NULL)
+			SET_CHOICES(&question, &arena, "pipeline_schedule", "interleaved",
+				"virtual_stages", cuts[i].stages);
+		if (!space_build(&question, &arena, &space, &error))
+			fail_msg("%s", error.message);
+		bounds_build(&question, &space, &bounds);
+		bounds_complete_all(&bounds, &space);
+		for (int k = 0; k < space.n; k++) {
+			struct prediction prediction;
+			if (!evaluator_run(&evaluator, &space.plans[k], &prediction, &error))
+				fail_msg("%s", error.message);
+			judge(&question, &space.plans[k], &bounds.of[k], &prediction, 1, &tally);
+			if (cuts[i].stages != NULL) {
+				judge_steady(&question, &space.plans[k], &prediction, &arena);
+				judge_own(
+					&question, &evaluator, &space.plans[k], &prediction, &own);
+			}
+		}
+		print_message("PP %s, TP %s, %s, %s: %lld plans, time %.3f\n", cuts[i].pipeline,
+			cuts[i].tensor, cuts[i].topology, cuts[i].dispatch, (long long)tally.plans,
+			tally.time / (double)tally.plans);
+		assert_int_equal(tally.violations, 0);
+		assert_true(tally.plans > 0);
+		bounds_finish(&bounds);
+		space_finish(&space);
+		evaluator_finish(&evaluator);
+		arena_finish(&arena);
+	}
+	print_message("their own: time %.3f\n", own.time / (double)own.plans);
+	assert_int_equal(own.violations, 0);
+	assert_true(own.time / (double)own.plans > 0.95);
+}
+
 /* The slowest of the many devices that have a stage of a short pipeline is slower than that of the
  * few which have one of a long pipeline. */
 static void test_lengths_of_pipelines(void **state)
@@ -489,6 +553,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_exchanges),
 		cmocka_unit_test(test_bounds_know_queues),
 		cmocka_unit_test(test_pipelines),
+		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_lengths_of_pipelines),
 		cmocka_unit_test(test_stages_differ),
 		cmocka_unit_test(test_negative_control),

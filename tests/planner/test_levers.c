@@ -576,29 +576,6 @@ static void test_way_out_of_a_small_batch(void **state)
 	arena_finish(&f.arena);
 }
 
-/* --- another framework ------------------------------------------------------------------------ */
-
-/* What is said of one is what it is planned with, where nobody has chosen one. */
-static void test_elsewhere(void **state)
-{
-	(void)state;
-	struct fixture f, near;
-	BEGIN(&f, "gpt2-1.5b", "2xdgx-a100-80gb", "global_batch", "32");
-	BEGIN(&near, "gpt2-1.5b", "dgx-a100-80gb", "global_batch", "32");
-	struct answer answer = ask(&f.question, &f.arena);
-	assert_non_null(answer.elsewhere);
-	assert_string_equal(answer.elsewhere->typed, "--runtime megatron");
-	assert_true(answer.elsewhere->gain >= 0.10);
-	set_choice(&f.question, &f.arena, "runtime", "megatron");
-	struct answer there = ask(&f.question, &f.arena);
-	double gain = 1 - token_time(there.chosen) / token_time(answer.chosen);
-	assert_in_range((int)(1000 * (gain - answer.elsewhere->gain) + 0.5), 0, 50);
-	assert_null(there.elsewhere);
-	assert_null(ask(&near.question, &near.arena).elsewhere);
-	arena_finish(&f.arena);
-	arena_finish(&near.arena);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -615,7 +592,6 @@ int main(void)
 		cmocka_unit_test(test_way_out_is_true),
 		cmocka_unit_test(test_experts_beyond_a_node),
 		cmocka_unit_test(test_way_out_of_a_small_batch),
-		cmocka_unit_test(test_elsewhere),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
