@@ -24,6 +24,7 @@ struct seat {
 	int n_sent, n_arrived; /* messages */
 	double arrived;        /* the last one */
 	double came; /* of two that are computed together: the forward's message; < 0: not yet */
+	double *together; /* by place_of of both; 0: not found out yet */
 	struct pipeline_slot *slots;
 	const struct duty *duty;
 };
@@ -193,9 +194,8 @@ static bool take_one(const struct path *path, int rank)
 	return true;
 }
 
-/* Of a forward and a backward that are computed together: their compute, or the rows between it,
- * which travel one after the other. */
-static double together(const struct turn *forward, const struct turn *backward)
+/* Their compute, or the rows between it, which travel one after the other. */
+static double find_together(const struct turn *forward, const struct turn *backward)
 {
 	const struct beside_pass *one = forward->beside, *other = backward->beside;
 	double losses[COMMUNICATORS_MAX] = {fmin(one->loss, other->loss)};
@@ -204,6 +204,22 @@ static double together(const struct turn *forward, const struct turn *backward)
 		cover[s] = one->cover[s] + other->cover[s];
 	double busy = one->pass.busy + other->pass.busy;
 	return fmax(rows[0], busy + (rows[0] > 0 ? bound_contention(losses, rows, cover) : 0));
+}
+
+static int place_of(const struct path *path, const struct turn *turn)
+{
+	return turn->slot->chunk * PROBED + probed_of(path, turn->slot->micro_batch);
+}
+
+/* Of a forward and a backward that are computed together. */
+static double together(const struct path *path, struct seat *seat, const struct turn *one,
+	const struct turn *other)
+{
+	int n = path->pipeline.chunks * PROBED;
+	double *found = &seat->together[place_of(path, one) * n + place_of(path, other)];
+	if (*found == 0)
+		*found = find_together(one, other);
+	return *found;
 }
 
 /* Of a stage without the head: when all is computed, so is the backward. */
@@ -228,7 +244,7 @@ static bool take_pair(const struct path *path, int rank)
 	if (came < 0)
 		return false;
 	double begin = fmax(seat->came, seat->now), alone = fmax(came, seat->now);
-	double end = begin + together(&forward, &backward);
+	double end = begin + together(path, seat, &forward, &backward);
 	bool both = ends_both(path, &forward, &backward);
 	send(path, seat, &forward, begin + forward.pass->sent);
 	send(path, seat, &backward, fmax(alone + backward.pass->sent, both ? end : 0));
@@ -304,7 +320,7 @@ static bool measure(struct path *path, const struct plan *plan, const struct mod
 
 static void begin_step(struct path *path, int micro_batches)
 {
-	int n = path->n_stages * micro_batches;
+	int n = path->n_stages * micro_batches, places = path->pipeline.chunks * PROBED;
 	path->pipeline.micro_batches = micro_batches;
 	path->posts_early = pipeline_receives_early(&path->pipeline);
 	for (int k = 0; k < path->pipeline.ranks; k++) {
@@ -312,6 +328,7 @@ static void begin_step(struct path *path, int micro_batches)
 		seat->now = seat->asked = seat->arrived = 0;
 		seat->next = seat->n_sent = seat->n_arrived = 0;
 		seat->came = -1;
+		seat->together = ARENA_ARRAY(path->arena, double, places *places);
 		seat->n = pipeline_order(&path->pipeline, k, path->arena, &seat->slots);
 	}
 	for (int way = 0; way < WAYS; way++) {

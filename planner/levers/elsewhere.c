@@ -42,7 +42,7 @@ static bool set(const struct question *question, const struct plan *chosen, enum
 }
 
 /* Rows beside compute, through DeepEP where the machine has it. They let experts reach over more
- * ranks, whose memory makes recomputation needless, which alone they cannot be had with. */
+ * ranks, whose memory makes recomputation needless, which they cannot be had with. */
 static bool ask_rows(
 	const struct question *question, const struct candidate *chosen, struct question *other)
 {
@@ -56,6 +56,7 @@ static bool ask_rows(
 	deepep.expert_tensor = 1;
 	if (plan_check(&deepep, question->model, question->topology, &error))
 		set(question, plan, KNOB_EXPERT_DISPATCH, DISPATCH_DEEPEP, other);
+	set(question, plan, KNOB_ACTIVATION_CHECKPOINTING, CHECKPOINTING_NONE, other);
 	return true;
 }
 
