@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODE_CLASSES = 5, REGIMES = 3, KEYS_MAX = 64 };
+enum { NODE_CLASSES = 5, REGIMES = 3, KEYS_MAX = 256 };
 
 static const char *const regime_names[REGIMES] = {"< 5 %", "5 to 25 %", "> 25 %"};
 static const struct {
