@@ -216,11 +216,12 @@ static void wait_for_rows(struct waiting *w)
 		wait_for(w, last_rows(w));
 }
 
-/* A product does not wait for what compute does just before it (last_apart), nor rows for what
- * compute does with the other one of two micro-batches. */
+/* A product does not wait for what compute does just before it (last_apart), nor rows and results
+ * for what compute does with the other one of two micro-batches. */
 static void wait_for_compute(struct waiting *w)
 {
-	if (w->op->stream == STREAM_EXPERT && w->at->flags & PAIRED)
+	bool apart = w->op->stream == STREAM_EXPERT || w->op->stream == STREAM_SEND;
+	if (apart && w->at->flags & PAIRED)
 		wait_for(w, w->computed[w->at->flight]);
 	else if (w->op->stream != STREAM_COMPUTE)
 		wait_for(w, last_apart(w, STREAM_COMPUTE));

@@ -436,6 +436,31 @@ static void test_waits_of_pairs(void **state)
 	arena_finish(&arena);
 }
 
+/* What a stage sends forward waits for its own micro-batch, not for the backward beside it. The
+ * last micro-batch goes through the first stages of both ranks beside another one. */
+static void test_messages_of_pairs(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *s = built(&arena,
+		"expert=8 grad_accum=4 pipeline=2 pipeline_schedule=interleaved expert_overlap=on");
+	int sent = 0;
+	(void)state;
+	for (int c = 0; c < s->n_classes; c++) {
+		const struct program *p = &s->programs[c];
+		for (int i = 0; i < p->n_ops; i++) {
+			const struct op *op = &p->ops[i];
+			if (op->kind != OP_SEND || op->micro_batch != 3 ||
+				op->message.direction != DIRECTION_FORWARD)
+				continue;
+			sent++;
+			for (int w = 0; w < op->waits.count; w++)
+				assert_int_equal(p->ops[slice_of(p, op->waits)[w]].micro_batch, 3);
+		}
+	}
+	assert_int_equal(sent, 3);
+	arena_finish(&arena);
+}
+
 /* The same is computed and exchanged, in another order. */
 static void test_work_of_pairs(void **state)
 {
@@ -592,6 +617,7 @@ int main(void)
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_waits_of_pairs),
+		cmocka_unit_test(test_messages_of_pairs),
 		cmocka_unit_test(test_work_of_pairs),
 		cmocka_unit_test(test_host_waits),
 		cmocka_unit_test(test_work),
