@@ -57,6 +57,7 @@ static bool ask_rows(
 	if (plan_check(&deepep, question->model, question->topology, &error))
 		set(question, plan, KNOB_EXPERT_DISPATCH, DISPATCH_DEEPEP, other);
 	set(question, plan, KNOB_ACTIVATION_CHECKPOINTING, CHECKPOINTING_NONE, other);
+	set(question, plan, KNOB_CONTEXT_METHOD, (int)plan->context_method, other);
 	return true;
 }
 
