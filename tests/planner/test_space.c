@@ -341,9 +341,30 @@ static void test_experts_of_odd_nodes(void **state)
 	end(&f);
 }
 
+/* Rows beside compute ask for expert ranks, and of stages for an order that pairs passes. */
+static void test_rows_ask_for_the_rest(void **state)
+{
+	struct fixture f;
+	(void)state;
+	begin(&f, "mixtral-8x7b", "4xdgx-h100");
+	fix(&f, "runtime", "megatron");
+	fix(&f, "global_batch", "64");
+	fix(&f, "pipeline", "2");
+	fix(&f, "expert_overlap", "on");
+	build(&f);
+	assert_true(f.space.n > 0);
+	for (int p = 0; p < f.space.n; p++) {
+		const struct plan *plan = &f.space.plans[p];
+		assert_true(plan->mesh.expert > 1);
+		assert_int_equal(plan->pipeline_schedule, PIPELINE_INTERLEAVED);
+		assert_false(plan_checkpoints(plan, CHECKPOINTING_FULL));
+	}
+	end(&f);
+}
+
 /* Stages with experts are searched where ranks keep whole parameters, as Megatron-LM trains.
  * Sharded ones (torchtitan) are where states leave room for stages that stay whole; a node of
- * expert ranks.
+ * expert ranks, more where rows travel beside compute.
  */
 static void test_experts_in_stages(void **state)
 {
@@ -351,7 +372,9 @@ static void test_experts_in_stages(void **state)
 		const char *model, *topology, *runtime;
 		int64_t experts; /* the most beside stages; 0: no stages */
 		unsigned context;
+		bool overlap;
 	} rows[] = {{"mixtral-8x7b", "4xdgx-h100", "megatron", 8, 1 | 2},
+		{"qwen3-30b-a3b", "8xdgx-h100", "megatron", 32, 1 | 2, true},
 		{"qwen3-30b-a3b", "8xdgx-h100", "megatron", 8, 1 | 2},
 		{"mixtral-8x7b", "4xdgx-h100", "pytorch-fsdp2", 0, 1},
 		{"mixtral-8x7b", "16xdgx-h100", "pytorch-fsdp2", 8, 1},
@@ -365,6 +388,8 @@ static void test_experts_in_stages(void **state)
 		fix(&f, "runtime", rows[i].runtime);
 		fix(&f, "seq_len", "4096");
 		fix(&f, "global_batch", "15360");
+		if (rows[i].overlap)
+			fix(&f, "expert_overlap", "on");
 		build(&f);
 		for (int p = 0; p < f.space.n; p++)
 			if (f.space.plans[p].mesh.pipeline > 1)
@@ -659,6 +684,7 @@ int main(void)
 		cmocka_unit_test(test_experts_beside_tensor),
 		cmocka_unit_test(test_experts_of_nodes),
 		cmocka_unit_test(test_experts_of_odd_nodes),
+		cmocka_unit_test(test_rows_ask_for_the_rest),
 		cmocka_unit_test(test_experts_in_stages),
 		cmocka_unit_test(test_stages_over_slow_networks),
 		cmocka_unit_test(test_context_methods),

@@ -461,6 +461,45 @@ static void test_messages_of_pairs(void **state)
 	arena_finish(&arena);
 }
 
+static bool waits_for(const struct program *p, int op, int other)
+{
+	for (int w = 0; w < p->ops[op].waits.count; w++)
+		if (slice_of(p, p->ops[op].waits)[w] == other)
+			return true;
+	return false;
+}
+
+/* The gradient that a stage receives is what its backward first sends to experts. */
+static void test_received_first(void **state)
+{
+	static const char *const words[] = {
+		"expert=8 grad_accum=4 pipeline=2 pipeline_schedule=interleaved",
+		"expert=8 grad_accum=4 pipeline=2 pipeline_schedule=interleaved expert_overlap=on",
+		"expert=8 grad_accum=4 pipeline=2"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct arena arena = {0};
+		const struct schedule *s = built(&arena, words[i]);
+		int received = 0;
+		for (int c = 0; c < s->n_classes; c++) {
+			const struct program *p = &s->programs[c];
+			for (int o = 0; o < p->n_ops; o++) {
+				int next = o + 1;
+				if (p->ops[o].kind != OP_RECV ||
+					p->ops[o].message.direction != DIRECTION_BACKWARD)
+					continue;
+				while (p->ops[next].micro_batch != p->ops[o].micro_batch)
+					next++;
+				assert_true(p->ops[next].group >= 0);
+				assert_true(waits_for(p, next, o));
+				received++;
+			}
+		}
+		assert_true(received > 0);
+		arena_finish(&arena);
+	}
+}
+
 /* The same is computed and exchanged, in another order. */
 static void test_work_of_pairs(void **state)
 {
@@ -618,6 +657,7 @@ int main(void)
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_waits_of_pairs),
 		cmocka_unit_test(test_messages_of_pairs),
+		cmocka_unit_test(test_received_first),
 		cmocka_unit_test(test_work_of_pairs),
 		cmocka_unit_test(test_host_waits),
 		cmocka_unit_test(test_work),
