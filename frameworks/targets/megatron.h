@@ -77,6 +77,8 @@ const char *megatron_layout(struct exporting *exporting);
 const char *megatron_captures(struct exporting *exporting);
 /* How context ranks exchange keys and values. */
 const char *megatron_context_method(struct exporting *exporting);
+/* A switch that the file has or leaves out: "true" or NULL. */
+const char *megatron_if_true(bool is_so);
 /* Expert ranks; of a plan that has some: ranks that cut an expert, and rows of each. */
 const char *megatron_experts(struct exporting *exporting);
 const char *megatron_expert_tensor(struct exporting *exporting);

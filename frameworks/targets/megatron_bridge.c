@@ -42,11 +42,18 @@ static const char *cuts_sequence(struct exporting *exporting)
 /* A recipe may have no `comm_overlap` whose switch could be off. */
 #define TP_OVERLAP "comm_overlap.tp_comm_overlap"
 #define EP_OVERLAP "comm_overlap.overlap_moe_expert_parallel_comm"
-#define GRAPHS     MODEL("cuda_graph_impl")
+/* Many recipes have it. It excludes EP_OVERLAP (transformer_config.py). */
+#define SHARED_OVERLAP MODEL("moe_shared_expert_overlap")
+#define GRAPHS         MODEL("cuda_graph_impl")
 
 static const char *exchanges_beside(struct exporting *exporting)
 {
 	return exporting->plan->async_tensor ? "true" : NULL;
+}
+
+static const char *shared_waits(struct exporting *exporting)
+{
+	return exporting->plan->expert_overlap ? "false" : NULL;
 }
 
 static const char *chunks(struct exporting *exporting)
@@ -178,6 +185,7 @@ static const struct config_key keys[] = {
 		megatron_dispatcher},
 	{MODEL("moe_enable_deepep"), KEY_READ, KNOB_EXPERT_DISPATCH, NULL, 0, megatron_deepep},
 	{MODEL("moe_flex_dispatcher_backend"), KEY_READ, KNOB_EXPERT_DISPATCH, NULL, ONLY_READ},
+	{SHARED_OVERLAP, KEY_READ, NO_KNOB, NULL, 0, shared_waits},
 	{MODEL("moe_grouped_gemm"), KEY_READ, NO_KNOB, NULL, 0, megatron_grouped},
 	{MODEL("moe_router_dtype"), KEY_PLAIN, NO_KNOB, NULL, 0, megatron_router_dtype},
 	{MODEL("recompute_granularity"), KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING, "full selective",
@@ -188,6 +196,7 @@ static const struct config_key keys[] = {
 		"flash fused>flash auto>flash unfused>eager local>eager", ONLY_READ},
 	{MODEL("cross_entropy_loss_fusion"), KEY_READ, KNOB_LOSS, NULL, 0, fuses_loss},
 	{MODEL("cross_entropy_fusion_impl"), KEY_READ, KNOB_LOSS, NULL, 0, loss_kernel},
+	{GRAPHS, KEY_READ, KNOB_GRAPH_PASSES, NULL, 0, megatron_captures},
 	{MODEL("attention_dropout"), KEY_READ, KNOB_DROPOUT, NULL, 0, dropout},
 	{MODEL("hidden_dropout"), KEY_READ, KNOB_DROPOUT, NULL, 0, dropout},
 	{"train.micro_batch_size", KEY_COUNT, KNOB_MICRO_BATCH},
@@ -195,7 +204,6 @@ static const struct config_key keys[] = {
 	{"optimizer.optimizer", KEY_WORD, KNOB_OPTIMIZER, "adam>adamw-fused sgd"},
 	{"optimizer.clip_grad", KEY_NUMBER, KNOB_CLIP, NULL, EVEN_IF_LEFT},
 	{"optimizer.use_distributed_optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
-	{GRAPHS, KEY_READ, KNOB_GRAPH_PASSES, NULL, 0, megatron_captures},
 	{TP_OVERLAP, KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
 	{EP_OVERLAP, KEY_READ, KNOB_EXPERT_OVERLAP, NULL, 0, megatron_rows_beside},
 	{DDP("use_distributed_optimizer"), KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
@@ -219,7 +227,7 @@ static const struct config_key keys[] = {
 static const char unpriced[] =
 	"model.fp8* model.fp4* model.recompute_modules* peft.* "
 	"model.defer_embedding_wgrad_compute optimizer.optimizer_cpu_offload "
-	"ddp.use_megatron_fsdp ddp.bucket_size model.moe_shared_expert_overlap "
+	"ddp.use_megatron_fsdp ddp.bucket_size "
 	"comm_overlap.delay_wgrad_compute";
 
 /* --- import -------------------------------------------------------------------------------- */
@@ -433,12 +441,15 @@ static bool finish_loss(struct importing *importing, struct error *error)
 static bool finish_sequence(struct importing *importing, struct error *error)
 {
 	int64_t tensor;
-	bool cuts, beside;
+	bool cuts, beside, shared;
 
 	if (!import_count(importing, MODEL("tensor_model_parallel_size"), &tensor, 1, error) ||
 		!import_switch(importing, MODEL("sequence_parallel"), &cuts, false, error) ||
-		!import_switch(importing, TP_OVERLAP, &beside, false, error))
+		!import_switch(importing, TP_OVERLAP, &beside, false, error) ||
+		!import_switch(importing, SHARED_OVERLAP, &shared, false, error))
 		return false;
+	if (shared)
+		import_note(importing, SHARED_OVERLAP, "true: is not predicted");
 	if (tensor > 1 && beside)
 		import_set(importing, KNOB_ASYNC_TENSOR, "on", TP_OVERLAP);
 	if (tensor > 1)

@@ -46,14 +46,14 @@ static void write_core(struct exporting *exporting)
 
 /* --- keys ----------------------------------------------------------------------------------- */
 
-static const char *if_true(bool is_so)
+const char *megatron_if_true(bool is_so)
 {
 	return is_so ? "true" : NULL;
 }
 
 static const char *distributed(struct exporting *exporting)
 {
-	return if_true(exporting->plan->strategy == STRATEGY_ZERO_1);
+	return megatron_if_true(exporting->plan->strategy == STRATEGY_ZERO_1);
 }
 
 static const char *instances(struct exporting *exporting)
@@ -66,7 +66,7 @@ static const char *instances(struct exporting *exporting)
 
 static const char *overlaps_reductions(struct exporting *exporting)
 {
-	return if_true(exporting->plan->overlap != OVERLAP_NONE);
+	return megatron_if_true(exporting->plan->overlap != OVERLAP_NONE);
 }
 
 bool megatron_overlaps_gathers(const struct plan *plan)
@@ -76,17 +76,17 @@ bool megatron_overlaps_gathers(const struct plan *plan)
 
 static const char *overlaps_gathers(struct exporting *exporting)
 {
-	return if_true(megatron_overlaps_gathers(exporting->plan));
+	return megatron_if_true(megatron_overlaps_gathers(exporting->plan));
 }
 
 static const char *cuts_sequence(struct exporting *exporting)
 {
-	return if_true(exporting->plan->sequence_parallel);
+	return megatron_if_true(exporting->plan->sequence_parallel);
 }
 
 static const char *exchanges_beside(struct exporting *exporting)
 {
-	return if_true(exporting->plan->async_tensor);
+	return megatron_if_true(exporting->plan->async_tensor);
 }
 
 const char *megatron_captures(struct exporting *exporting)
@@ -113,7 +113,7 @@ static const char *without_dropout(struct exporting *exporting)
 
 static const char *fuses_loss(struct exporting *exporting)
 {
-	return if_true(exporting->plan->loss != LOSS_PARALLEL);
+	return megatron_if_true(exporting->plan->loss != LOSS_PARALLEL);
 }
 
 static const char *loss_kernel(struct exporting *exporting)
@@ -125,14 +125,14 @@ static const char *loss_kernel(struct exporting *exporting)
 
 static const char *low_reduction(struct exporting *exporting)
 {
-	return if_true(exporting->plan->reduce_dtype == DTYPE_BF16 &&
-		       exporting->plan->param_dtype == DTYPE_BF16);
+	return megatron_if_true(exporting->plan->reduce_dtype == DTYPE_BF16 &&
+				exporting->plan->param_dtype == DTYPE_BF16);
 }
 
 static const char *high_reduction(struct exporting *exporting)
 {
-	return if_true(exporting->plan->reduce_dtype == DTYPE_FP32 &&
-		       exporting->plan->param_dtype == DTYPE_FP16);
+	return megatron_if_true(exporting->plan->reduce_dtype == DTYPE_FP32 &&
+				exporting->plan->param_dtype == DTYPE_FP16);
 }
 
 static const char *fp8_format(struct exporting *exporting)
@@ -149,7 +149,7 @@ static const char *fp8_recipe(struct exporting *exporting)
 
 static const char *gathers_fp8(struct exporting *exporting)
 {
-	return if_true(exporting->plan->fp8_param_gather);
+	return megatron_if_true(exporting->plan->fp8_param_gather);
 }
 
 static const struct config_key core_keys[] = {

@@ -5,11 +5,6 @@
 
 /* --- export --------------------------------------------------------------------------------- */
 
-static const char *if_true(bool is_so)
-{
-	return is_so ? "true" : NULL;
-}
-
 const char *megatron_experts(struct exporting *exporting)
 {
 	return exporting->plan->mesh.expert > 1
@@ -33,7 +28,7 @@ const char *megatron_capacity(struct exporting *exporting)
 
 const char *megatron_pads(struct exporting *exporting)
 {
-	return if_true(exporting->plan->capacity_factor > 0);
+	return megatron_if_true(exporting->plan->capacity_factor > 0);
 }
 
 static bool has_experts(const struct exporting *exporting)
@@ -52,12 +47,12 @@ const char *megatron_dispatcher(struct exporting *exporting)
 
 const char *megatron_deepep(struct exporting *exporting)
 {
-	return if_true(exporting->plan->expert_dispatch == DISPATCH_DEEPEP);
+	return megatron_if_true(exporting->plan->expert_dispatch == DISPATCH_DEEPEP);
 }
 
 const char *megatron_grouped(struct exporting *exporting)
 {
-	return if_true(has_experts(exporting));
+	return megatron_if_true(has_experts(exporting));
 }
 
 const char *megatron_router_dtype(struct exporting *exporting)
@@ -67,7 +62,7 @@ const char *megatron_router_dtype(struct exporting *exporting)
 
 const char *megatron_rows_beside(struct exporting *exporting)
 {
-	return if_true(exporting->plan->expert_overlap);
+	return megatron_if_true(exporting->plan->expert_overlap);
 }
 
 /* --- import --------------------------------------------------------------------------------- */
@@ -78,10 +73,9 @@ static void finish_dispatcher(
 {
 	const char *usual = names->has_recipe ? "alltoall" : "allgather";
 	const char *kind = import_text(importing, names->dispatcher, usual);
+	const char *backend = import_text(importing, names->backend, "deepep");
 	bool grouped = names->has_recipe;
 	struct error error = {0};
-
-	const char *backend = import_text(importing, names->backend, "deepep");
 
 	if (strcmp(kind, "flex") == 0 && whole_experts) {
 		import_set(importing, KNOB_EXPERT_DISPATCH, "deepep", names->dispatcher);

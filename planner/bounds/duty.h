@@ -33,10 +33,11 @@ struct beside_pass {
 	double cover[SHARES]; /* of bound_contention */
 };
 
-/* What a rank has to do. */
+/* What a rank has to do. Arrays are in the arena of duty_measure, with zeros where nothing was read
+ * off. */
 struct duty {
 	struct lasting (*passes)[WAYS][PROBED];      /* by chunk */
-	struct beside_pass (*besides)[WAYS][PROBED]; /* where passes are computed together */
+	struct beside_pass (*besides)[WAYS][PROBED]; /* of --expert-overlap */
 	struct first *firsts;                        /* by chunk */
 	double rest;                                 /* s of the step after the last pass */
 	int64_t message;                             /* bytes */

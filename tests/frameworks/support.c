@@ -102,11 +102,31 @@ static void add_settings(const struct trip *trip, struct question *question)
 	}
 }
 
+/* A loader of YAML keeps the last of two maps of one name. */
+static void has_no_map_twice(const struct trip *trip)
+{
+	const char *text = text_string(&trip->text);
+	size_t length = strlen(trip->target->file);
+
+	if (length < 5 || strcmp(trip->target->file + length - 5, ".yaml") != 0)
+		return;
+	for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		const char *end = strchr(line, '\n');
+		if (end == NULL || end == line || end[-1] != ':' || *line == ' ' || *line == '#')
+			continue;
+		const char *map = arena_printf(trip->arena, "\n%.*s\n", (int)(end - line), line);
+		if (strstr(end, map) != NULL)
+			fail_msg("%s has twice%s", trip->target->name, map);
+	}
+}
+
 void read_back(struct trip *trip, struct plan *plan)
 {
 	struct question question = {.model = trip->file.model, .topology = trip->file.topology};
 	struct error error = {0};
 
+	has_no_map_twice(trip);
 	if (!import_config(trip->arena, trip->target->file, text_string(&trip->text),
 		    trip->text.length, trip->target, NULL, 0, &trip->imported, &error))
 		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));

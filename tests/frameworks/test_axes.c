@@ -102,6 +102,8 @@ static void weights_in_fp8(void **state)
 		question_put(&question, KNOB_FP8, (union knob_value){.choice = (int)cases[i].fp8});
 		question_put(
 			&question, KNOB_FP8_PARAM_GATHER, (union knob_value){.on = cases[i].kept});
+		question_put(&question, KNOB_GRAPH_PASSES,
+			(union knob_value){.on = cases[i].runtime == RUNTIME_MEGATRON});
 		assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
 		assert_true(export_plan(trip.target, 0, &trip.file, trip.target->file, &arena,
 			&trip.exported, &trip.text, &error));
@@ -109,6 +111,7 @@ static void weights_in_fp8(void **state)
 		read_back(&trip, &back);
 		assert_int_equal(back.fp8, cases[i].fp8);
 		assert_int_equal(back.fp8_param_gather, cases[i].back);
+		assert_int_equal(back.graph_passes, cases[i].runtime == RUNTIME_MEGATRON);
 		assert_int_equal(trip.exported.plan.fp8_param_gather, cases[i].back);
 		text_finish(&trip.text);
 	}
@@ -232,6 +235,9 @@ static void dispatch(void **state)
 		assert_non_null(strstr(text_string(&trip.text), megatron ? "flex"
 								: toml   ? "comm_backend"
 									 : "moe_comm_backend"));
+		if (strcmp(trip.target->name, "megatron-bridge") == 0) /* recipes may have it on */
+			assert_non_null(strstr(
+				text_string(&trip.text), "moe_shared_expert_overlap: false"));
 		read_back(&trip, &back);
 		assert_int_equal(back.expert_dispatch, DISPATCH_DEEPEP);
 		assert_int_equal(trip.exported.plan.expert_overlap, megatron);

@@ -91,6 +91,9 @@ static const struct foreign files[] = {
 	 "  delay_wgrad_compute: true\n",
 		"megatron-bridge", "expert=4 expert-overlap=on",
 		"delay_wgrad_compute: true: is not predicted"},
+	{"model: {expert_model_parallel_size: 4, pipeline_model_parallel_size: 1, "
+	 "moe_shared_expert_overlap: true}\n",
+		"megatron-bridge", "expert=4", "moe_shared_expert_overlap: true: is not predicted"},
 	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: "
 	 "bf16-with-fp8-delayed-scaling-mixed"
 	 "\n",
