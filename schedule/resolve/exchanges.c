@@ -20,33 +20,38 @@ static bool check_async_tensor(
 	       error_set(error, EXIT_CODE_USAGE, "--async-tensor on: %s", why);
 }
 
+static const char no_experts[] = "the model has no experts; leave it out",
+		  one_expert_rank[] = "there is one expert rank; leave it out, or give --expert";
+
 /* DeepEP's kernels need NVLink inside a node, and between nodes instructions that came with Hopper.
  */
-static bool check_dispatch(
-	const struct plan *plan, const struct topology *topology, struct error *error)
+static bool check_dispatch(const struct plan *plan, const struct model *model,
+	const struct topology *topology, struct error *error)
 {
 	const struct device *device = &topology->device;
 	bool old = device->generation != GENERATION_HOPPER &&
 		   device->generation != GENERATION_BLACKWELL;
 	bool linked = topology->fabric.kind == FABRIC_NVSWITCH ||
 		      topology->fabric.kind == FABRIC_NVLINK_MESH;
-	const char *why =
-		plan->mesh.expert == 1 ? "there is one expert rank; leave it out, or give --expert"
-		: plan_expert_tensor(plan) > 1
-			? "DeepEP sends rows to whole experts; use --expert-tensor 1"
-		: old || !linked ? "DeepEP needs NVLink and Hopper or later; use all-to-all"
-				 : NULL;
+	const char *why = model->architecture.experts == 0 ? no_experts
+			  : plan->mesh.expert == 1         ? one_expert_rank
+			  : plan_expert_tensor(plan) > 1
+				  ? "DeepEP sends rows to whole experts; use --expert-tensor 1"
+			  : old || !linked
+				  ? "DeepEP needs NVLink and Hopper or later; use all-to-all"
+				  : NULL;
 	return plan->expert_dispatch == DISPATCH_ALL_TO_ALL || why == NULL ||
 	       error_set(error, EXIT_CODE_USAGE, "--expert-dispatch deepep: %s", why);
 }
 
 /* From transformer_config.py of Megatron-Core (d98e8a64), which refuses the same. */
-static bool check_overlap(const struct plan *plan, struct error *error)
+static bool check_overlap(const struct plan *plan, const struct model *model, struct error *error)
 {
 	bool alone = plan->mesh.pipeline == 1 && plan->grad_accum == 1;
 	bool orders = plan->mesh.pipeline == 1 || plan->pipeline_schedule == PIPELINE_INTERLEAVED;
 	const char *why =
-		plan->mesh.expert == 1 ? "there is one expert rank; leave it out, or give --expert"
+		model->architecture.experts == 0 ? no_experts
+		: plan->mesh.expert == 1         ? one_expert_rank
 		: alone   ? "there is one micro-batch; use off, or give --global-batch or "
 			    "--grad-accum"
 		: !orders ? "stages pair a forward with a backward where they are interleaved; use "
@@ -61,9 +66,9 @@ static bool check_overlap(const struct plan *plan, struct error *error)
 	       error_set(error, EXIT_CODE_USAGE, "--expert-overlap on: %s", why);
 }
 
-bool plan_check_exchanges(
-	const struct plan *plan, const struct topology *topology, struct error *error)
+bool plan_check_exchanges(const struct plan *plan, const struct model *model,
+	const struct topology *topology, struct error *error)
 {
-	return check_async_tensor(plan, topology, error) && check_dispatch(plan, topology, error) &&
-	       check_overlap(plan, error);
+	return check_async_tensor(plan, topology, error) &&
+	       check_dispatch(plan, model, topology, error) && check_overlap(plan, model, error);
 }

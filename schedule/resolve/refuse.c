@@ -521,7 +521,7 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	       check_batch(plan, model, error) && check_dtypes(plan, topology, error) &&
 	       check_attention(plan, &topology->device, error) && check_bias(plan, model, error) &&
 	       check_wrap(plan, model, error) && check_knobs(plan, error) &&
-	       plan_check_exchanges(plan, topology, error) &&
+	       plan_check_exchanges(plan, model, topology, error) &&
 	       check_graph_passes(plan, model, error) && check_fp8(plan, model, topology, error) &&
 	       check_offload(plan, topology, error) && check_activations(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) &&

@@ -30,8 +30,8 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 /* The part of these checks that says whether the model can be divided as the plan divides it. */
 bool plan_check_axes(const struct plan *plan, const struct model *model, struct error *error);
 /* exchanges.c. Of tokens between tensor ranks, and of rows between expert ranks. */
-bool plan_check_exchanges(
-	const struct plan *plan, const struct topology *topology, struct error *error);
+bool plan_check_exchanges(const struct plan *plan, const struct model *model,
+	const struct topology *topology, struct error *error);
 
 /* The divisors of n nearest to `size`: "4 or 8". Returns `text`. */
 const char *nearest_divisors(int64_t n, int64_t size, char text[48]);

@@ -1,37 +1,8 @@
 /* What is searched beside the question: another framework, rows that reach experts in another way.
  */
-#include "support.h"
+#include "open.h"
 
 #include "planner/levers/levers.h"
-
-struct fixture {
-	struct arena arena;
-	struct question question;
-};
-
-static void begin(struct fixture *f, const char *model, const char *topology, int n,
-	const char *const *options)
-{
-	*f = (struct fixture){{0}};
-	struct model *loaded = load_model(&f->arena, model);
-	f->question.model = loaded;
-	f->question.topology = load_topology(&f->arena, topology);
-	f->question.mixes = true;
-	set_choices(&f->question, &f->arena, n, options);
-	/* As the command line does. */
-	if (question_gives(&f->question, KNOB_SEQ_LEN))
-		loaded->architecture.context =
-			max_i64(loaded->architecture.context, f->question.asked.seq_len);
-}
-#define BEGIN(f, model, topology, ...)                                                             \
-	begin(f, model, topology,                                                                  \
-		(int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)),                \
-		(const char *const[]){__VA_ARGS__})
-
-static double token_time(const struct candidate *candidate)
-{
-	return candidate->prediction.step_time / plan_tokens(&candidate->plan);
-}
 
 /* --- another framework ------------------------------------------------------------------------ */
 
@@ -39,7 +10,7 @@ static double token_time(const struct candidate *candidate)
 static void test_elsewhere(void **state)
 {
 	(void)state;
-	struct fixture f, near;
+	struct open f, near;
 	BEGIN(&f, "gpt2-1.5b", "2xdgx-a100-80gb", "global_batch", "32");
 	BEGIN(&near, "gpt2-1.5b", "dgx-a100-80gb", "global_batch", "32");
 	struct answer answer = ask(&f.question, &f.arena);
@@ -63,7 +34,7 @@ static void test_elsewhere(void **state)
 static void test_rows(void **state)
 {
 	(void)state;
-	struct fixture f;
+	struct open f;
 	BEGIN(&f, "qwen3-235b-a22b", "16xdgx-h100", "global_batch", "1024", "seq_len", "4096",
 		"runtime", "megatron");
 	struct answer answer = ask(&f.question, &f.arena);
@@ -84,7 +55,7 @@ static void test_rows(void **state)
 static void test_rows_as_they_may_be(void **state)
 {
 	(void)state;
-	struct fixture f;
+	struct open f;
 	BEGIN(&f, "qwen3-235b-a22b", "16xdgx-a100-80gb", "global_batch", "1024", "seq_len", "4096",
 		"runtime", "megatron");
 	struct answer answer = ask(&f.question, &f.arena);

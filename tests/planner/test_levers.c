@@ -1,35 +1,11 @@
 /* Levers: freeing them equals listing their values, never makes an answer worse, and what is
  * printed is true when it is typed. */
-#include "support.h"
+#include "open.h"
 
 #include <stdlib.h>
 
 #include "planner/levers/levers.h"
 #include "schedule/resolve/resolve.h"
-
-struct fixture {
-	struct arena arena;
-	struct question question;
-};
-
-static void begin(struct fixture *f, const char *model, const char *topology, int n,
-	const char *const *options)
-{
-	*f = (struct fixture){{0}};
-	struct model *loaded = load_model(&f->arena, model);
-	f->question.model = loaded;
-	f->question.topology = load_topology(&f->arena, topology);
-	f->question.mixes = true;
-	set_choices(&f->question, &f->arena, n, options);
-	/* As the command line does. */
-	if (question_gives(&f->question, KNOB_SEQ_LEN))
-		loaded->architecture.context =
-			max_i64(loaded->architecture.context, f->question.asked.seq_len);
-}
-#define BEGIN(f, model, topology, ...)                                                             \
-	begin(f, model, topology,                                                                  \
-		(int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)),                \
-		(const char *const[]){__VA_ARGS__})
 
 static void pad(struct question *question, struct arena *arena, const char *vocab)
 {
@@ -53,11 +29,6 @@ static void type(struct question *question, struct arena *arena, const char *typ
 		else
 			set_choice(question, arena, name, value);
 	}
-}
-
-static double token_time(const struct candidate *candidate)
-{
-	return candidate->prediction.step_time / plan_tokens(&candidate->plan);
 }
 
 /* --- twins -------------------------------------------------------------------------------------
@@ -119,7 +90,7 @@ static void judge_pairs(struct search *search, struct twins *twins)
 
 static struct twins find_twins(const char *vocab, const char *limit)
 {
-	struct fixture f;
+	struct open f;
 	struct search search;
 	struct error error = {0};
 	struct twins twins = {0};
@@ -179,8 +150,8 @@ static int list_levers(struct question *question, struct arena *arena)
 
 static void check_free(const char *model, const char *topology, const char *const options[6])
 {
-	struct fixture f;
-	begin(&f, model, topology, 6, options);
+	struct open f;
+	open_begin(&f, model, topology, 6, options);
 	struct answer plain = ask(&f.question, &f.arena);
 	struct question freed = f.question, listed = f.question;
 	freed.freed = knobs_of_role(KNOB_LEVER);
@@ -211,7 +182,7 @@ static void test_free_equals_lists(void **state)
 static void test_free_keeps_what_is_fixed(void **state)
 {
 	(void)state;
-	struct fixture f;
+	struct open f;
 	BEGIN(&f, "gpt2-124m", "dgx-h100", "loss", "upcast", "compile", "off", "attention",
 		"flash");
 	f.question.freed = knobs_of_role(KNOB_LEVER);
@@ -226,7 +197,7 @@ static void test_free_keeps_what_is_fixed(void **state)
 static void test_free_what_cannot_be(void **state)
 {
 	(void)state;
-	struct fixture f;
+	struct open f;
 	struct answer answer;
 	struct error error = {0};
 	BEGIN(&f, "gpt2-124m", "dgx-a100-80gb", "micro_batch", "1");
@@ -275,7 +246,7 @@ static void test_never_worse(void **state)
 	static const char *const machines[] = {"dgx-a100-80gb", "2xdgx-h100", "rtx4090-8x"};
 	int looked = 0;
 	for (int i = 0; i < 2 * COUNT_OF(machines); i++) {
-		struct fixture f;
+		struct open f;
 		struct space space;
 		struct error error = {0};
 		BEGIN(&f, models[i % 2], machines[i / 2], "seq_len", "1024");
@@ -298,7 +269,7 @@ static void test_never_worse(void **state)
 static void test_levers_are_true(void **state)
 {
 	(void)state;
-	struct fixture f;
+	struct open f;
 	BEGIN(&f, "gpt2-355m", "dgx-h100", "global_batch", "64");
 	struct answer answer = ask(&f.question, &f.arena);
 	struct error error = {0};
@@ -343,7 +314,7 @@ static void test_levers_can_be_said(void **state)
 {
 	(void)state;
 	const struct wording wording = {"toy", NULL, settle_uncompiled};
-	struct fixture f;
+	struct open f;
 	BEGIN(&f, "llama-2-7b", "2xdgx-a100-80gb", "strategy", "FULL_SHARD", "micro_batch", "1");
 	struct answer any = ask(&f.question, &f.arena);
 	f.question.wording = &wording;
@@ -361,7 +332,7 @@ static void test_brief(void **state)
 	static const char *const runtimes[] = {"pytorch-fsdp2", "megatron"};
 	(void)state;
 	for (int r = 0; r < 2 * COUNT_OF(runtimes); r++) {
-		struct fixture f;
+		struct open f;
 		bool stages = r >= COUNT_OF(runtimes);
 		BEGIN(&f, stages ? "llama-3-8b" : "gpt2-355m", "dgx-h100", "global_batch", "64",
 			"runtime", runtimes[r % COUNT_OF(runtimes)]);
@@ -391,7 +362,7 @@ static const struct lever *lever_of(const struct answer *answer, enum knob_id id
 }
 
 /* The plan of the answer with what the lever types, predicted by itself. */
-static double lever_time(struct fixture *f, const struct answer *answer, const struct lever *lever)
+static double lever_time(struct open *f, const struct answer *answer, const struct lever *lever)
 {
 	struct question again = f->question;
 	struct evaluator evaluator = {.question = &again};
@@ -412,7 +383,7 @@ static double lever_time(struct fixture *f, const struct answer *answer, const s
 static void test_padded_vocabulary(void **state)
 {
 	(void)state;
-	struct fixture f;
+	struct open f;
 	BEGIN(&f, "gpt2-124m", "dgx-a100-40gb", "strategy", "NO_SHARD", "micro_batch", "12",
 		"grad_accum", "5");
 	struct answer answer = ask(&f.question, &f.arena);
@@ -438,7 +409,7 @@ static void test_padded_vocabulary(void **state)
 static void test_newer_libraries(void **state)
 {
 	(void)state;
-	struct fixture f;
+	struct open f;
 	BEGIN(&f, "llama-2-7b", "dgx-h100", "libraries", "pytorch:2.1.0+cuda:12.1", "runtime",
 		"pytorch-fsdp1", "micro_batch", "1");
 	struct answer answer = ask(&f.question, &f.arena);
@@ -459,7 +430,7 @@ static void test_newer_libraries(void **state)
 
 /* --- the way out ------------------------------------------------------------------------------ */
 
-static void check_way(const struct fixture *f, const struct way_out *way, struct arena *arena)
+static void check_way(const struct open *f, const struct way_out *way, struct arena *arena)
 {
 	struct question again = f->question;
 	if (way->topology != NULL)
@@ -474,7 +445,7 @@ static void check_way(const struct fixture *f, const struct way_out *way, struct
 }
 
 /* One node fewer does not do. */
-static void check_fewest(const struct fixture *f, const struct way_out *way, struct arena *arena)
+static void check_fewest(const struct open *f, const struct way_out *way, struct arena *arena)
 {
 	struct question fewer = f->question;
 	struct topology *topology = load_topology(arena, way->topology);
@@ -485,7 +456,7 @@ static void check_fewest(const struct fixture *f, const struct way_out *way, str
 }
 
 /* The next length does not do, where it is said to be the longest. */
-static void check_longest(const struct fixture *f, const struct way_out *way, struct arena *arena)
+static void check_longest(const struct open *f, const struct way_out *way, struct arena *arena)
 {
 	struct question longer = f->question;
 	if (strcmp(way->note, "the longest sequence") != 0)
@@ -496,7 +467,7 @@ static void check_longest(const struct fixture *f, const struct way_out *way, st
 	assert_true(answer.chosen == NULL || answer.tight);
 }
 
-static struct answer check_way_out(struct fixture *f, int least)
+static struct answer check_way_out(struct open *f, int least)
 {
 	struct answer answer = ask(&f->question, &f->arena);
 	assert_null(answer.chosen);
@@ -513,7 +484,7 @@ static struct answer check_way_out(struct fixture *f, int least)
 static void test_way_out_is_true(void **state)
 {
 	(void)state;
-	struct fixture f;
+	struct open f;
 	BEGIN(&f, "llama-3.1-8b", "dgx-h100", "seq_len", "131072", "tensor", "1", "context", "1",
 		"wrap", "block", "prefetch", "pre");
 	struct answer answer = check_way_out(&f, 2);
@@ -536,7 +507,7 @@ static void test_way_out_is_true(void **state)
 static void test_experts_beyond_a_node(void **state)
 {
 	(void)state;
-	struct fixture f;
+	struct open f;
 	BEGIN(&f, "gpt-oss-120b", "8xdgx-h100", "pipeline", "2", "tensor", "1", "context", "1",
 		"activation_checkpointing", "full", "strategy", "SHARD_GRAD_OP", "micro_batch", "1",
 		"pipeline_schedule", "1f1b");
@@ -558,7 +529,7 @@ static void test_experts_beyond_a_node(void **state)
 static void test_way_out_of_a_small_batch(void **state)
 {
 	(void)state;
-	struct fixture f;
+	struct open f;
 	BEGIN(&f, "llama-3-8b", "dgx-a100-40gb", "seq_len", "32768", "global_batch", "4",
 		"pipeline", "4", "tensor", "2", "strategy", "NO_SHARD", "pipeline_schedule",
 		"1f1b");

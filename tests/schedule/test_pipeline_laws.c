@@ -1,5 +1,6 @@
 /* Laws of pipeline orders, for random numbers of ranks, stages and micro-batches: each pass once,
- * no deadlock, the published bubbles, and what is in flight. */
+ * no deadlock, the published bubbles, and what is in flight; and what passes of a schedule wait
+ * for. */
 #include <math.h>
 
 #include "pipelines.h"
@@ -263,6 +264,181 @@ static void test_gradients_leave_before_the_next_pass(void **state)
 	arena_finish(&arena);
 }
 
+/* --- two passes side by side, and what a backward begins with ------------------------------------
+ */
+
+enum { BLOCKS = 32 };
+
+static struct schedule *built(struct arena *arena, const char *words)
+{
+	return build_words(arena, "mixtral-8x7b", "2xdgx-h100",
+		arena_printf(arena, "runtime=megatron seq_len=2048 %s", words));
+}
+
+/* "forward 1", one a line: operations of blocks and what they exchange, with their micro-batch,
+ * from the first that takes the gradients of block `back` to its experts, to the end of the block's
+ * backward. */
+static const char *pair_of(struct arena *arena, const struct program *p, int micro_batch, int back)
+{
+	struct text text = {0};
+	int at = 0;
+	while (p->ops[at].kind != OP_BACKWARD || p->ops[at].layer != back ||
+		p->ops[at].micro_batch != micro_batch)
+		at++;
+	while (p->ops[at].kind != OP_ALL_TO_ALL || p->ops[at].micro_batch != micro_batch)
+		at--;
+	for (bool ends = false; !ends; at++) {
+		const struct op *op = &p->ops[at];
+		if (op->unit >= 0 && op->layer < 0)
+			continue;
+		text_printf(&text, "%s %d\n", op_kind_name(op->kind), op->micro_batch);
+		ends = op->kind == OP_BACKWARD &&
+		       !module_kind_is_of_experts(p->model->modules[op->first_module].kind);
+	}
+	const char *order = arena_printf(arena, "%s", text_string(&text));
+	text_finish(&text);
+	return order;
+}
+
+/* TransformerLayerSchedulePlan.run (model_chunk_schedule_plan.py, d98e8a64): combine_bwd;
+ * pre_dispatch_fwd; mlp_bwd; dispatch_fwd; dispatch_bwd; mlp_fwd; combine_fwd; pre_dispatch_bwd. */
+static void test_pairs(void **state)
+{
+	static const char *const words[] = {"expert=8 grad_accum=3 expert_overlap=on",
+		"expert=8 grad_accum=4 pipeline=2 pipeline_schedule=interleaved expert_overlap=on"};
+	static const char expected[] = "all_to_all 0\n"
+				       "forward %d\n"
+				       "backward 0\n"
+				       "all_gather %d\n"
+				       "all_to_all %d\n"
+				       "all_to_all %d\n"
+				       "all_to_all 0\n"
+				       "all_to_all 0\n"
+				       "forward %d\n"
+				       "all_to_all %d\n"
+				       "backward 0\n";
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct arena arena = {0};
+		const struct schedule *s = built(&arena, words[i]);
+		const struct program *last = &s->programs[s->n_classes - 1];
+		int back = (int)last->model->architecture.layers - 2;
+		assert_string_equal(pair_of(&arena, last, 0, back),
+			arena_printf(&arena, expected, 1, 1, 1, 1, 1, 1));
+		arena_finish(&arena);
+	}
+}
+
+/* Rows wait for what computes them, and compute for its rows; never for the other micro-batch. */
+static void test_waits_of_pairs(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *s = built(&arena, "expert=8 grad_accum=3 expert_overlap=on");
+	const struct program *p = &s->programs[0];
+	int waits = 0;
+	(void)state;
+	for (int i = 0; i < p->n_ops; i++)
+		for (int w = 0; w < p->ops[i].waits.count; w++) {
+			int on = slice_of(p, p->ops[i].waits)[w];
+			const struct op *op = &p->ops[i], *other = &p->ops[on < 0 ? i : on];
+			bool rows = op->stream == STREAM_EXPERT || other->stream == STREAM_EXPERT;
+			if (!rows || on < 0 || op->micro_batch < 0)
+				continue;
+			waits++;
+			if (op->micro_batch != other->micro_batch)
+				fail_msg("operation %d waits for %d", i, on);
+		}
+	/* Seven for a block's forward and backward: of rows, weights and counts for compute, and of
+	 * compute for rows. */
+	assert_in_range(waits, 3 * BLOCKS * 7, 3 * BLOCKS * 12);
+	arena_finish(&arena);
+}
+
+/* What a stage sends forward waits for its own micro-batch, not for the backward beside it. The
+ * last micro-batch goes through the first stages of both ranks beside another one. */
+static void test_messages_of_pairs(void **state)
+{
+	struct arena arena = {0};
+	const struct schedule *s = built(&arena,
+		"expert=8 grad_accum=4 pipeline=2 pipeline_schedule=interleaved expert_overlap=on");
+	int sent = 0;
+	(void)state;
+	for (int c = 0; c < s->n_classes; c++) {
+		const struct program *p = &s->programs[c];
+		for (int i = 0; i < p->n_ops; i++) {
+			const struct op *op = &p->ops[i];
+			if (op->kind != OP_SEND || op->micro_batch != 3 ||
+				op->message.direction != DIRECTION_FORWARD)
+				continue;
+			sent++;
+			for (int w = 0; w < op->waits.count; w++)
+				assert_int_equal(p->ops[slice_of(p, op->waits)[w]].micro_batch, 3);
+		}
+	}
+	assert_int_equal(sent, 3);
+	arena_finish(&arena);
+}
+
+/* The gradient that a stage receives is what its backward first sends to experts. */
+static void test_received_first(void **state)
+{
+	static const char *const words[] = {
+		"expert=8 grad_accum=4 pipeline=2 pipeline_schedule=interleaved",
+		"expert=8 grad_accum=4 pipeline=2 pipeline_schedule=interleaved expert_overlap=on",
+		"expert=8 grad_accum=4 pipeline=2"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct arena arena = {0};
+		const struct schedule *s = built(&arena, words[i]);
+		int received = 0;
+		for (int c = 0; c < s->n_classes; c++) {
+			const struct program *p = &s->programs[c];
+			for (int o = 0; o < p->n_ops; o++) {
+				int next = o + 1;
+				if (p->ops[o].kind != OP_RECV ||
+					p->ops[o].message.direction != DIRECTION_BACKWARD)
+					continue;
+				while (p->ops[next].micro_batch != p->ops[o].micro_batch)
+					next++;
+				assert_true(p->ops[next].group >= 0);
+				assert_true(waits_for(p, &p->ops[next], o));
+				received++;
+			}
+		}
+		assert_true(received > 0);
+		arena_finish(&arena);
+	}
+}
+
+/* The same is computed and exchanged, in another order. */
+static void test_work_of_pairs(void **state)
+{
+	static const char *const words[] = {"expert=8 grad_accum=3",
+		"expert=4 tensor=2 grad_accum=2",
+		"expert=4 grad_accum=4 pipeline=4 pipeline_schedule=interleaved"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct arena arena = {0};
+		const struct schedule *apart = built(&arena, words[i]);
+		const struct schedule *pairs =
+			built(&arena, arena_printf(&arena, "%s expert_overlap=on", words[i]));
+		for (int c = 0; c < apart->n_classes; c++) {
+			const struct program *a = &apart->programs[c], *b = &pairs->programs[c];
+			int64_t n[2][OP_KIND_COUNT] = {0}, bytes[2] = {0};
+			assert_int_equal(a->n_ops, b->n_ops);
+			for (int o = 0; o < a->n_ops; o++) {
+				n[0][a->ops[o].kind]++;
+				n[1][b->ops[o].kind]++;
+				bytes[0] += a->ops[o].bytes;
+				bytes[1] += b->ops[o].bytes;
+			}
+			assert_memory_equal(n[0], n[1], sizeof(n[0]));
+			assert_int_equal(bytes[0], bytes[1]);
+		}
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -273,6 +449,11 @@ int main(void)
 		cmocka_unit_test(test_zbv_never_idles),
 		cmocka_unit_test(test_gradients_leave_before_the_next_pass),
 		cmocka_unit_test(test_in_flight),
+		cmocka_unit_test(test_pairs),
+		cmocka_unit_test(test_waits_of_pairs),
+		cmocka_unit_test(test_messages_of_pairs),
+		cmocka_unit_test(test_received_first),
+		cmocka_unit_test(test_work_of_pairs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

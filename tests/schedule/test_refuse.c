@@ -440,6 +440,8 @@ static void test_axes(void **state)
 		{"mixtral-8x7b", "runtime=nanotron expert=2", "runtime nanotron cannot"},
 		{"mixtral-8x7b", "expert=8 expert_dispatch=deepep", "needs NVLink and Hopper"},
 		{"mixtral-8x7b", "expert_dispatch=deepep", "there is one expert rank"},
+		{"llama-3-8b", "expert_dispatch=deepep", "has no experts"},
+		{"llama-3-8b", "runtime=megatron grad_accum=2 expert_overlap=on", "has no experts"},
 		{"mixtral-8x7b", "runtime=megatron expert=8 grad_accum=2 expert_overlap=on", NULL},
 		{"mixtral-8x7b", "runtime=megatron expert=8 expert_overlap=on", "one micro-batch"},
 		{"mixtral-8x7b", "runtime=megatron grad_accum=2 expert_overlap=on",
