@@ -533,10 +533,10 @@ const struct knob knob_table[KNOB_COUNT] = {
 				 KNOB_ZERO_UNSAID,
 			.levers = BIT(true),
 			.runtimes = BIT(RUNTIME_MEGATRON),
-			.refusal = "its experts wait for their rows; use off",
+			.refusal = "its experts wait for their tokens; use off",
 			.metavar = on_off,
-			.help = "with --expert: rows travel while another micro-batch is computed, "
-				"a forward of one beside a backward of the other",
+			.help = "with --expert: tokens travel to experts and back while another "
+				"micro-batch is computed, a forward beside a backward",
 		},
 	[KNOB_GRAPH_PASSES] =
 		{
