@@ -133,6 +133,8 @@ static void add_kept(const struct plan *plan, struct text *text)
 		text_add(text, "checkpointing ");
 		rows_say(checkpointing, "block", text);
 	}
+	if (plan->recompute_modules.of != 0)
+		text_printf(text, " (%s)", plan->recompute_modules.text);
 	if (plan->activation_offload != ACTIVATIONS_STAY)
 		text_printf(text, " (%s on the host)",
 			knob_name(KNOB_ACTIVATION_OFFLOAD, (int)plan->activation_offload));

@@ -6,16 +6,10 @@
  * tokens of all heads for all tokens of some heads, and back. */
 #include "schedule/passes/step.h"
 
-/* Is it the first part of a range? Later parts find keys and values there. */
-static bool is_first(const struct action *action)
-{
-	return action->kind != ACTION_RECOMPUTE || action->flags & FIRST;
-}
-
 static void add_gathered(struct step *step, struct action action)
 {
 	bool back = action_makes_input(&action);
-	if (is_first(&action))
+	if (action_reads_input(step, &action))
 		action_add_beside(step, &action, ACTION_GATHER_KEYS, 0);
 	action.flags |= back ? LEAVES_KEYS : 0;
 	action_add(step, action);

@@ -58,20 +58,22 @@ static void add_from_experts(
 static void add_experts(struct step *step, struct action action)
 {
 	bool back = action_makes_input(&action), weighed = sends_weights(step);
-	action.flags |= LEAVES_ROWS;
-	if (!back)
+	bool reads = action_reads_input(step, &action), ends = action_ends_range(step, &action);
+	action.flags |= ends ? LEAVES_ROWS : 0;
+	if (reads && !back)
 		add_counts(step, &action);
-	add_to_experts(step, &action, back ? 0 : OF_INPUT, weighed && !back);
+	if (reads)
+		add_to_experts(step, &action, back ? 0 : OF_INPUT, weighed && !back);
 	action_add(step, action);
-	add_from_experts(step, &action, back ? 0 : OF_INPUT, weighed && back);
+	if (ends)
+		add_from_experts(step, &action, back ? 0 : OF_INPUT, weighed && back);
 }
 
-/* Rows are sent again for what is computed again. Later parts of a range find them there. */
+/* Rows are sent again where what they are for is computed again. */
 static bool has_exchanges(const struct action *action)
 {
-	if (action->kind == ACTION_RECOMPUTE)
-		return action->flags & FIRST;
-	return action->kind == ACTION_FORWARD || action_makes_input(action);
+	return action->kind == ACTION_FORWARD || action->kind == ACTION_RECOMPUTE ||
+	       action_makes_input(action);
 }
 
 void pass_experts(struct step *step)

@@ -72,7 +72,7 @@ struct method method_of(const struct plan *plan, const struct topology *topology
 		.chunks_head = plan_chunks_head(plan),
 		.recomputes_to_end =
 			!runtime->recompute_stops_early && !runtime->needed_tensors_only,
-		.recomputes_attention = runtime->recomputes_attention,
+		.recomputes_modules = runtime->recomputes_modules,
 		.norm_is_exact = runtime->exact_norm,
 		.measures_norm = runtime->measures_norm,
 		.own_copy_streams = runtime->own_copy_streams,

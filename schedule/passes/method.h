@@ -49,18 +49,18 @@ struct method {
 	bool flattens, divides, recomputes_by_unit;
 	enum stream flattens_on; /* the stream that makes flat gradients */
 	bool update_per_unit, delays_post_backward, has_limiter;
-	bool waits_for_messages;   /* the host waits for them before it issues more compute */
-	bool limits_gradients;     /* at most two await their reduction; also limits copies */
-	bool reshards_always;      /* after every backward, also where no gradient is reduced */
-	bool two_communicators;    /* one to gather, one to reduce */
-	bool one_communicator;     /* one thread carries out all collectives */
-	bool needed_tensors_only;  /* only what backward reads is saved or computed again */
-	bool keeps_work;           /* all tensors of a block's backward live until it ends */
-	bool keeps_losses;         /* the loss of every token has a place */
-	bool adds_in_compute;      /* the next compute adds the sums of tensor ranks */
-	bool chunks_head;          /* plan_chunks_head */
-	bool recomputes_to_end;    /* checkpointing computes the result of the block again, too */
-	bool recomputes_attention; /* selective checkpointing computes only attention again */
+	bool waits_for_messages;  /* the host waits for them before it issues more compute */
+	bool limits_gradients;    /* at most two await their reduction; also limits copies */
+	bool reshards_always;     /* after every backward, also where no gradient is reduced */
+	bool two_communicators;   /* one to gather, one to reduce */
+	bool one_communicator;    /* one thread carries out all collectives */
+	bool needed_tensors_only; /* only what backward reads is saved or computed again */
+	bool keeps_work;          /* all tensors of a block's backward live until it ends */
+	bool keeps_losses;        /* the loss of every token has a place */
+	bool adds_in_compute;     /* the next compute adds the sums of tensor ranks */
+	bool chunks_head;         /* plan_chunks_head */
+	bool recomputes_to_end;   /* checkpointing computes the result of the block again, too */
+	bool recomputes_modules;  /* selective checkpointing goes by module */
 	bool norm_is_exact, measures_norm;
 	bool sums_alike, shares_biases;
 	bool own_copy_streams, keeps_host_gradient;

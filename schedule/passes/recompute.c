@@ -24,10 +24,12 @@ static bool needs_result(const struct step *step, int module)
 /* Selective checkpointing follows torchtitan's per-operator policy: of the matrix products of a
  * block the result of every second one is kept, and that of flash attention; everything else is
  * computed again. A projection with a bias is another operator (addmm), which the policy does not
- * keep (docs/runtimes.md). */
+ * keep (docs/runtimes.md). Megatron-Core computes the modules that the plan names again, to their
+ * end. */
 static bool is_again(const struct step *step, int module)
 {
-	return needs_result(step, module) && !plan_selective_keeps(step->plan, step->model, module);
+	return (step->method.recomputes_modules || needs_result(step, module)) &&
+	       !plan_selective_keeps(step->plan, step->model, module);
 }
 
 /* Leaves that follow one another are one operation. */

@@ -60,7 +60,7 @@ int64_t range_saved_bytes(const struct step *step, int range)
  * input of the next block. */
 static int64_t result_bytes(const struct step *step, int module)
 {
-	bool needed_only = step->method.needed_tensors_only || step->method.recomputes_attention ||
+	bool needed_only = step->method.needed_tensors_only || step->method.recomputes_modules ||
 			   step->plan->compile;
 	if (needed_only || step->model->modules[module].kind != MODULE_DOWN)
 		return modules_saved_bytes(step, module, module + 1);

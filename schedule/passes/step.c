@@ -179,6 +179,39 @@ bool action_makes_input(const struct action *action)
 	return action->kind == ACTION_BACKWARD || action->kind == ACTION_BACKWARD_INPUT;
 }
 
+/* Returns the end of the leaves of a range that may read what it reads: products that stand side by
+ * side. */
+static int readers_end(const struct step *step, const struct range *range)
+{
+	static const bool reads_others[MODULE_KIND_COUNT] = {
+		[MODULE_ATTENTION_CORE] = true,
+		[MODULE_ATTENTION_OUTPUT] = true,
+		[MODULE_ACTIVATION] = true,
+		[MODULE_DOWN] = true,
+		[MODULE_EXPERTS_ACTIVATION] = true,
+		[MODULE_EXPERTS_DOWN] = true,
+		[MODULE_SHARED_ACTIVATION] = true,
+		[MODULE_SHARED_DOWN] = true,
+	};
+	int m = range->first_module + 1;
+	while (m < range->end_module && !reads_others[step->model->modules[m].kind])
+		m++;
+	return m;
+}
+
+bool action_reads_input(const struct step *step, const struct action *action)
+{
+	return action->kind != ACTION_RECOMPUTE ||
+	       (action->flags & FIRST &&
+		       action->first_module < readers_end(step, &step->ranges[action->range]));
+}
+
+bool action_ends_range(const struct step *step, const struct action *action)
+{
+	return action->kind != ACTION_RECOMPUTE ||
+	       action->end_module == step->ranges[action->range].end_module;
+}
+
 struct action_list actions_begin(struct step *step)
 {
 	struct action_list old = step->actions;

@@ -142,8 +142,7 @@ bool chunk_has_loss(const struct step *step, int chunk);
 /* Does a pass through that stage of the rank meet the unit? */
 bool unit_is_in_chunk(const struct step *step, int unit, int chunk);
 
-/* --- actions -------------------------------------------------------------------------------------
- */
+/* --- actions ---------------------------------------------------------------------------------- */
 
 /* Replaces step->actions by an empty list and returns the old one: a pass reads the old list and
  * writes the new one. */
@@ -159,15 +158,16 @@ void action_add_beside(
 	struct step *step, const struct action *at, enum action_kind kind, unsigned flags);
 /* [CAST_SHARD] [LIMIT] GATHER. */
 void action_add_gather(struct step *step, struct action gather, bool is_limited);
-
 /* PACK_LEAVES GATHER_LEAVES. */
 void action_add_gather_of_leaves(
 	struct step *step, const struct action *at, struct slice units, int cause);
 
+/* A part that is computed again: does it read what its range reads, and end where it ends? */
+bool action_reads_input(const struct step *step, const struct action *action);
+bool action_ends_range(const struct step *step, const struct action *action);
 void number_add(struct numbers *list, int item);
 
-/* --- buffers -------------------------------------------------------------------------------------
- */
+/* --- buffers ---------------------------------------------------------------------------------- */
 
 /* The pool is the stream that the taking operation runs on. */
 int buffer_new(struct step *step, enum buffer_role role, enum stream pool, int unit, int64_t bytes,

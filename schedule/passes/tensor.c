@@ -74,21 +74,14 @@ static void add_summed(struct step *step, const struct action *at, bool is_summe
 			0);
 }
 
-/* Of the recomputed parts of a range one ends it. Where the last layer of a block is left out, so
- * is what comes behind it. */
-static bool ends_range(const struct step *step, const struct action *action)
-{
-	return action->kind == ACTION_FORWARD ||
-	       action->end_module == step->ranges[action->range].end_module;
-}
-
+/* Where the last layer of a block is not computed again, nor is what comes behind it. */
 static void add_forward(struct step *step, const struct action *action)
 {
 	const struct range *range = &step->ranges[action->range];
 	bool recomputed = action->kind == ACTION_RECOMPUTE;
 	bool needed = !recomputed || !range->last_of_slot || step->method.recomputes_to_end;
-	bool gathers = range->leaves_stream && (!recomputed || action->flags & FIRST);
-	bool sums = range->joins_stream && ends_range(step, action) && needed;
+	bool gathers = range->leaves_stream && action_reads_input(step, action);
+	bool sums = range->joins_stream && action_ends_range(step, action) && needed;
 	if (gathers && is_gathered_beside(step, range, true)) {
 		add_to_peers(step, action, ACTION_GATHER_TOKENS, OF_INPUT);
 		add_compute_beside(step, action, 0);

@@ -18,11 +18,16 @@
 #define DECODED(member, flags, names, decoded)                                                     \
 	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
 
+#define OMITTED_TEXT(member) DECODED(member, FIELD_OMIT_ZERO, NULL, &member##_decoded)
+
 /* A switch of some runtimes that only a plan says: nothing searches, varies or compares it. */
 #define SAID_ONLY(member, kind, of)                                                                \
 	OMITTED(member), .group = KNOB_GROUP_##kind, .roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,   \
 			 .runtimes = (of), .metavar = on_off
 
+/* Roles of what plans differ in and are compared by. */
+#define COMPARABLE (KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY)
+#define MOVES_WORK (KNOB_IN_TIME | KNOB_NO_LOAD | KNOB_NO_SHAPE)
 #define ON_PYTORCH ((BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN))
 /* These are the runtimes with tensor ranks and with pipelines. */
 #define DIVIDED                                                                                    \

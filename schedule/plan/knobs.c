@@ -34,8 +34,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			DECODED(wrap, REQUIRED, NULL, &wrap_decoded),
 			.group = KNOB_GROUP_SHARDING,
-			.roles = KNOB_LEVER | KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED |
-				 KNOB_IN_STUDY,
+			.roles = KNOB_LEVER | KNOB_NO_LOAD | COMPARABLE,
 			.metavar = "block|blocks:K|size:N|model",
 			.help = "what becomes one unit: every transformer block, K blocks, at "
 				"least N parameters, or everything; +embedding, +head: these apart",
@@ -45,8 +44,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			CHOICE(prefetch, REQUIRED, NAMES(PREFETCH_VALUES)),
 			.group = KNOB_GROUP_SHARDING,
-			.roles = KNOB_IN_TIME | KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED |
-				 KNOB_COMPARED | KNOB_IN_STUDY | KNOB_FOLLOWS,
+			.roles = MOVES_WORK | COMPARABLE | KNOB_FOLLOWS,
 			.gpu = PREFETCH_PRE,
 			.cpu = PREFETCH_PRE,
 			.refusal = "it always prefetches; use pre",
@@ -58,8 +56,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			SWITCH(forward_prefetch),
 			.group = KNOB_GROUP_SHARDING,
-			.roles = KNOB_LEVER | KNOB_IN_TIME | KNOB_NO_LOAD | KNOB_NO_SHAPE |
-				 KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_FOLLOWS,
+			.roles = KNOB_LEVER | MOVES_WORK | COMPARABLE | KNOB_FOLLOWS,
 			.levers = BIT(true),
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP1) | BIT(RUNTIME_PYTORCH_FSDP2) |
 				    BIT(RUNTIME_SHARDPLAN),
@@ -71,8 +68,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			SWITCH(limit_all_gathers),
 			.group = KNOB_GROUP_SHARDING,
-			.roles = KNOB_IN_TIME | KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED |
-				 KNOB_COMPARED | KNOB_IN_STUDY | KNOB_FOLLOWS,
+			.roles = MOVES_WORK | COMPARABLE | KNOB_FOLLOWS,
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP1) | BIT(RUNTIME_SHARDPLAN),
 			.gpu = true,
 			.cpu = true,
@@ -190,7 +186,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			DECODED(cpu_offload, REQUIRED, offload_names, &rows_decoded),
 			.group = KNOB_GROUP_SHARDING,
-			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
+			.roles = COMPARABLE,
 			.help = "what lives in host memory; by unit: 10xoptimizer+23xnone",
 		},
 	[KNOB_RUNTIME] =
@@ -304,8 +300,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			OMITTED(late_all_reduce),
 			.group = KNOB_GROUP_BATCH,
-			.roles = KNOB_LEVER | KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED |
-				 KNOB_IN_STUDY | KNOB_FOLLOWS | KNOB_ZERO_UNSAID,
+			.roles = KNOB_LEVER | KNOB_NO_LOAD | COMPARABLE | KNOB_FOLLOWS |
+				 KNOB_ZERO_UNSAID,
 			.levers = BIT(true),
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_SHARDPLAN),
 			.refusal = "it reduces over all ranks at once; use off",
@@ -315,7 +311,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_TRAINABLE] =
 		{
-			DECODED(trainable, FIELD_OMIT_ZERO, NULL, &trainable_decoded),
+			OMITTED_TEXT(trainable),
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
@@ -333,8 +329,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			CHOICE(activation_offload, FIELD_OMIT_ZERO,
 				NAMES(ACTIVATION_OFFLOAD_VALUES)),
 			.group = KNOB_GROUP_COMPUTE,
-			.roles = KNOB_LEVER | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY |
-				 KNOB_ZERO_UNSAID,
+			.roles = KNOB_LEVER | COMPARABLE | KNOB_ZERO_UNSAID,
 			.levers = BIT(ACTIVATIONS_CHECKPOINTS) | BIT(ACTIVATIONS_ALL),
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP1) | BIT(RUNTIME_PYTORCH_FSDP2) |
 				    BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_SHARDPLAN) |
@@ -347,7 +342,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			OMITTED(sequence_parallel),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.roles = COMPARABLE | KNOB_ZERO_UNSAID,
 			.runtimes = STAGED,
 			.refusal = "it has no tensor parallelism; use off",
 			.metavar = on_off,
@@ -359,8 +354,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			CHOICE(pipeline_schedule, FIELD_OMIT_ZERO, pipeline_schedule_names),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED | KNOB_COMPARED |
-				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | COMPARABLE | KNOB_ZERO_UNSAID,
 			.runtimes = STAGED,
 			.refusal = "use 1f1b",
 			.help = "in which order a stage takes its micro-batches; "
@@ -372,8 +366,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			FIELD_INT(struct plan, virtual_stages, "virtual_stages",
 				FIELD_OMIT_ZERO | FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED | KNOB_COMPARED |
-				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | COMPARABLE | KNOB_ZERO_UNSAID,
 			.runtimes = STAGED,
 			.metavar = "N",
 			.help = "stages that each pipeline rank has; several are interleaved",
@@ -418,8 +411,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			CHOICE(overlap, FIELD_OMIT_ZERO, NAMES(OVERLAP_VALUES)),
 			.group = KNOB_GROUP_SHARDING,
-			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED | KNOB_COMPARED |
-				 KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | COMPARABLE | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_MEGATRON),
 			.refusal = "its strategy decides; use all",
 			.help = "runtime megatron: what runs beside compute, "
@@ -446,7 +438,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			CHOICE(context_method, FIELD_OMIT_ZERO, context_method_names),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.roles = COMPARABLE | KNOB_ZERO_UNSAID,
 			.runtimes = CUTS_SEQUENCES,
 			.refusal = "use all-gather (pytorch-fsdp2: or ring)",
 			.help = "with --context: how keys and values reach other ranks",
@@ -485,8 +477,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			OMITTED(async_tensor),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_LEVER | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY |
-				 KNOB_ZERO_UNSAID,
+			.roles = KNOB_LEVER | COMPARABLE | KNOB_ZERO_UNSAID,
 			.levers = BIT(true),
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
 			.refusal = "its exchanges stand between products; use off",
@@ -517,8 +508,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			CHOICE(expert_dispatch, FIELD_OMIT_ZERO, expert_dispatch_names),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_LEVER | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY |
-				 KNOB_ZERO_UNSAID,
+			.roles = KNOB_LEVER | COMPARABLE | KNOB_ZERO_UNSAID,
 			.levers = BIT(DISPATCH_DEEPEP),
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
 			.refusal = "it exchanges rows by all-to-all; use all-to-all",
@@ -529,14 +519,25 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			OMITTED(expert_overlap),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_LEVER | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY |
-				 KNOB_ZERO_UNSAID,
+			.roles = KNOB_LEVER | COMPARABLE | KNOB_ZERO_UNSAID,
 			.levers = BIT(true),
 			.runtimes = BIT(RUNTIME_MEGATRON),
 			.refusal = "its experts wait for their tokens; use off",
 			.metavar = on_off,
 			.help = "with --expert: tokens travel to experts and back while another "
 				"micro-batch is computed, a forward beside a backward",
+		},
+	[KNOB_RECOMPUTE_MODULES] =
+		{
+			OMITTED_TEXT(recompute_modules),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = COMPARABLE | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_MEGATRON),
+			.refusal = "selective checkpointing of it goes by operator; leave it out",
+			.metavar = "NAME+...",
+			.help = "what selective checkpointing recomputes (megatron): core_attn, "
+				"layernorm, mla_up_proj, moe_act, mlp, moe, shared_experts",
+			.remark = "searched by `plan`",
 		},
 	[KNOB_GRAPH_PASSES] =
 		{
@@ -548,7 +549,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
+			.roles = COMPARABLE,
 			.runtimes = STAGED,
 			.metavar = "N",
 			.help = "ranks that heads, MLPs and vocabulary are cut over "
@@ -559,7 +560,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			FIELD_INT(struct plan, mesh.context, "context", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
+			.roles = COMPARABLE,
 			.runtimes = CUTS_SEQUENCES,
 			.metavar = "N",
 			.help = "ranks that a sequence's tokens are cut over (context parallelism)",
@@ -569,7 +570,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			FIELD_INT(struct plan, mesh.pipeline, "pipeline", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
+			.roles = COMPARABLE,
 			.runtimes = STAGED,
 			.metavar = "N",
 			.help = "ranks that blocks are cut over, in stages (pipeline parallelism)",
@@ -579,7 +580,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			FIELD_INT(struct plan, mesh.expert, "expert", FIELD_POSITIVE),
 			.group = KNOB_GROUP_AXES,
-			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
+			.roles = COMPARABLE,
 			.runtimes = CUTS_SEQUENCES,
 			.metavar = "N",
 			.help = "ranks that share out experts and send one another tokens "

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "models/models.h"
 #include "schedule/plan/libraries.h"
+#include "schedule/plan/recompute.h"
 #include "schedule/plan/values.h"
 
 /* --- the values ------------------------------------------------------------------------------- */
@@ -67,7 +68,8 @@ struct plan {
 	struct wrap_policy wrap;
 	enum prefetch prefetch; /* backward */
 	bool forward_prefetch, limit_all_gathers;
-	struct rows activation_checkpointing; /* enum checkpointing */
+	struct rows activation_checkpointing;       /* enum checkpointing */
+	struct recompute_modules recompute_modules; /* of blocks that are so selectively */
 	enum attention_kind attention;
 	enum loss_kind loss;
 	bool compile;
@@ -164,6 +166,7 @@ enum knob_id {
 	KNOB_GRAPH_PASSES,
 	KNOB_EXPERT_DISPATCH,
 	KNOB_EXPERT_OVERLAP,
+	KNOB_RECOMPUTE_MODULES,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

@@ -454,6 +454,8 @@ void plan_summary(const struct plan *plan, struct text *text)
 		plan->forward_prefetch ? " + forward" : "");
 	text_add(text, ", checkpointing ");
 	rows_say(&plan->activation_checkpointing, "block", text);
+	if (plan->recompute_modules.of != 0)
+		text_printf(text, " (%s)", plan->recompute_modules.text);
 	if (plan->activation_offload != ACTIVATIONS_STAY)
 		text_printf(text, " (%s on the host)",
 			knob_name(KNOB_ACTIVATION_OFFLOAD, (int)plan->activation_offload));

@@ -330,36 +330,12 @@ void plan_normalise(struct plan *plan, struct arena *arena)
 {
 	normalise(&plan->activation_checkpointing, NULL, NULL, arena);
 	normalise(&plan->reshard_after_forward, NULL, NULL, arena);
+	if ((plan->recompute_modules.of & ~(1u << RECOMPUTE_CORE_ATTN)) == 0)
+		plan->recompute_modules = (struct recompute_modules){0};
 	if (plan->layers_per_stage.text != NULL)
 		normalise(&plan->layers_per_stage, NULL, NULL, arena);
 	normalise(&plan->cpu_offload, offload_names[OFFLOAD_ALL], offload_names[OFFLOAD_PARAMETERS],
 		arena);
-}
-
-/* --- selective checkpointing ------------------------------------------------------------------ */
-
-static bool is_product(const struct model *model, int module)
-{
-	const struct module *m = &model->modules[module];
-	int adapter = m->adapter >= 0 ? 2 : 0;
-
-	return m->n_parameters - adapter == 1 && module_is_linear(m->kind) &&
-	       m->kind != MODULE_ROUTER && !module_kind_is_of_experts(m->kind);
-}
-
-bool plan_selective_keeps(const struct plan *plan, const struct model *model, int module)
-{
-	const struct module *modules = model->modules;
-	bool flash = modules[module].kind == MODULE_ATTENTION_CORE &&
-		     attention_is_flash(plan->attention);
-	int products = 0;
-	if (runtime_of(plan->runtime)->recomputes_attention)
-		return modules[module].kind != MODULE_ATTENTION_CORE;
-	if (flash || !is_product(model, module))
-		return flash;
-	for (int m = module; m >= 0 && modules[m].layer == modules[module].layer; m--)
-		products += is_product(model, m);
-	return products % 2 == 1;
 }
 
 /* --- in words --------------------------------------------------------------------------------- */

@@ -38,10 +38,6 @@ enum checkpointing plan_block_checkpointing(const struct plan *plan, int64_t blo
 /* How many of `blocks` blocks are checkpointed that way. */
 int64_t plan_count_checkpointing(const struct plan *plan, enum checkpointing kind, int64_t blocks);
 
-/* Would selective checkpointing keep the result of this leaf of a block? Else it computes it again.
- */
-bool plan_selective_keeps(const struct plan *plan, const struct model *model, int module);
-
 /* The value of the place-th unit that the knob counts. Group: 0 = not resharded, -1 = over the
  * whole shard group, k = over groups of k. Offload is never OFFLOAD_ALL, which means the same as
  * OFFLOAD_PARAMETERS: parameters that are kept on the host are updated there. */

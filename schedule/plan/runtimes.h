@@ -80,7 +80,7 @@ struct runtime {
 	/* FSDP1: units inside of a checkpointed block are gathered and freed one by one during
 	 * recomputation, and once more for their backward; else they stay gathered. */
 	bool recomputes_by_unit;
-	bool recomputes_attention; /* selective checkpointing recomputes only attention's core */
+	bool recomputes_modules; /* selective checkpointing goes by module, not by operator */
 	bool keeps_activated_gate;
 	bool norm_unfused, projection_keeps_input, keeps_products_whole; /* models/activations.h */
 	bool softmax_in_kernel; /* eager: probabilities are kept only in the compute dtype */

@@ -83,6 +83,7 @@ union knob_value {
 	struct rows rows;
 	struct wrap_policy wrap;
 	struct libraries libraries;
+	struct recompute_modules recompute_modules;
 	struct trainable trainable;
 };
 

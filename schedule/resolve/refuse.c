@@ -522,8 +522,9 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	       check_attention(plan, &topology->device, error) && check_bias(plan, model, error) &&
 	       check_wrap(plan, model, error) && check_knobs(plan, error) &&
 	       plan_check_exchanges(plan, model, topology, error) &&
-	       check_graph_passes(plan, model, error) && check_fp8(plan, model, topology, error) &&
-	       check_offload(plan, topology, error) && check_activations(plan, topology, error) &&
+	       plan_check_recompute(plan, model, error) && check_graph_passes(plan, model, error) &&
+	       check_fp8(plan, model, topology, error) && check_offload(plan, topology, error) &&
+	       check_activations(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) &&
 	       check_trainable(plan, model, error) && plan_check_rows(plan, model, error);
 }
@@ -561,5 +562,9 @@ bool plan_honours(const struct question *question, const struct plan *plan, stru
 		return error_set(error, EXIT_CODE_USAGE,
 			"--activation-offload checkpoints: "
 			"no block is checkpointed; use all, or --activation-checkpointing full");
+	if (question_gives(question, KNOB_RECOMPUTE_MODULES) &&
+		question->asked.recompute_modules.of != 0 &&
+		!plan_checkpoints(plan, CHECKPOINTING_SELECTIVE))
+		return plan_recomputes_nothing(&question->asked.recompute_modules, error);
 	return true;
 }

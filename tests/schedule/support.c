@@ -286,6 +286,27 @@ static struct plan with_activations(uint64_t *state, struct plan plan, const str
 	return plan_check(&with, model, topology, &error) ? with : plan;
 }
 
+/* Where the plan names modules that are computed again. */
+static struct plan with_modules(struct arena *arena, uint64_t *state, struct plan plan,
+	const struct model *model, const struct topology *topology)
+{
+	struct error error = {0};
+	struct plan with = plan;
+	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++)
+		if (random_below(state, 2) &&
+			model_has_recompute_module(model, (enum recompute_module)m))
+			with.recompute_modules.of |= 1u << m;
+	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++)
+		if (with.recompute_modules.of >> m & 1)
+			with.recompute_modules.text = arena_printf(arena, "%s%s%s",
+				with.recompute_modules.text != NULL ? with.recompute_modules.text
+								    : "",
+				with.recompute_modules.text != NULL ? "+" : "",
+				recompute_module_names[m]);
+	plan_normalise(&with, arena);
+	return plan_check(&with, model, topology, &error) ? with : plan;
+}
+
 struct plan random_plan(struct arena *arena, uint64_t *state, const struct model *model,
 	const struct topology *topology)
 {
@@ -299,7 +320,8 @@ struct plan random_plan(struct arena *arena, uint64_t *state, const struct model
 		if (plan_resolve(&question, arena, &plan, &error)) {
 			plan = random_below(state, 4) ? plan
 						      : mixed(arena, state, plan, model, topology);
-			return with_activations(state, plan, model, topology);
+			plan = with_activations(state, plan, model, topology);
+			return with_modules(arena, state, plan, model, topology);
 		}
 		assert_int_equal(error.code, EXIT_CODE_USAGE);
 	}

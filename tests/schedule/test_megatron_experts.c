@@ -42,6 +42,8 @@ static void test_rows(void **state)
 		{"expert=4 tensor=2 expert_load=1", 0.5, 1, 4, 2, 1},
 		{"expert=4 tensor=2 activation_checkpointing=full", 0.5, 1.1, 4, 2, 2},
 		{"expert=4 tensor=2 activation_checkpointing=selective", 0.5, 1.1, 4, 2, 1},
+		{"expert=4 tensor=2 recompute_modules=moe_act+layernorm", 0.5, 1.1, 4, 2, 1},
+		{"expert=4 tensor=2 recompute_modules=moe", 0.5, 1.1, 4, 2, 2},
 		{"expert=8 tensor=2 expert_tensor=1 expert_load=1", 0.5, 1, 8, 1, 1},
 		{"expert=2 context=2 tensor=2 expert_load=1", 0.25, 1, 2, 2, 1},
 		{"expert=2 context=4 expert_load=1 strategy=NO_SHARD", 0.25, 1, 2, 1, 1},

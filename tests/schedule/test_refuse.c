@@ -347,6 +347,7 @@ static void test_idle_options(void **state)
 		{"shardplan", "ZERO_1", "activation_offload=all", NULL},
 		{"shardplan", "ZERO_1", "activation_offload=checkpoints",
 			"no block is checkpointed; use all"},
+		{"megatron", "ZERO_1", "recompute_modules=mlp", NULL},
 	};
 	struct arena arena = {0};
 	struct model *model = preset_model(&arena, "llama-2-7b");
@@ -459,6 +460,24 @@ static void test_axes(void **state)
 			"runtime=megatron expert=8 grad_accum=2 activation_checkpointing=full "
 			"expert_overlap=on",
 			"none or selective"},
+		{"mixtral-8x7b", "runtime=megatron recompute_modules=moe+layernorm", NULL},
+		{"mixtral-8x7b", "recompute_modules=moe_act", "runtime pytorch-fsdp2 cannot"},
+		{"mixtral-8x7b", "runtime=megatron recompute_modules=mlp", "leave mlp out"},
+		{"mixtral-8x7b", "runtime=megatron recompute_modules=shared_experts",
+			"no shared expert"},
+		{"mixtral-8x7b", "runtime=megatron recompute_modules=layernorm+mla_up_proj",
+			"leave mla_up_proj out"},
+		{"llama-3-8b", "runtime=megatron recompute_modules=moe_act", "has no experts"},
+		{"llama-3-8b", "runtime=megatron recompute_modules=layernorm",
+			"with the products behind them"},
+		{"mixtral-8x7b",
+			"runtime=megatron expert=8 grad_accum=2 expert_overlap=on "
+			"recompute_modules=moe",
+			"leave moe out"},
+		{"mixtral-8x7b",
+			"runtime=megatron expert=8 grad_accum=2 expert_overlap=on "
+			"recompute_modules=moe_act",
+			NULL},
 		{"mixtral-8x7b",
 			"runtime=megatron expert=2 tensor=4 expert_tensor=4 expert_dispatch=deepep",
 			"use --expert-tensor 1"},

@@ -1,5 +1,5 @@
 /* Saved, kept and gathered buffers in special cases: in fp8, at the loss, and with nanotron and
- * Megatron-LM. */
+ * Megatron-LM, whose modules are computed again. */
 #include "schedule/memory/memory.h"
 #include "support.h"
 
@@ -390,6 +390,104 @@ static void test_gather_buffers(void **state)
 	arena_finish(&arena);
 }
 
+/* --- modules that are computed again ---------------------------------------------------------- */
+
+/* The leaves of a block that are computed again, and what is exchanged for it: "norm | router". */
+static const char *again_in(struct arena *arena, const struct program *p, int layer)
+{
+	const char *list = "";
+	for (int i = 0; i < p->n_ops; i++) {
+		const struct op *op = &p->ops[i];
+		const struct module *modules = p->model->modules;
+		if (op->kind != OP_RECOMPUTE || op->layer != layer)
+			continue;
+		list = arena_printf(arena, "%s%s%s", list, list[0] != '\0' ? " | " : "",
+			module_kind_name(modules[op->first_module].kind));
+		if (op->end_module > op->first_module + 1)
+			list = arena_printf(arena, "%s..%s", list,
+				module_kind_name(modules[op->end_module - 1].kind));
+	}
+	return list;
+}
+
+/* Bytes a token saves less, of all blocks, and leaves of the last block. DeepSeek-V3 has three
+ * dense blocks, whose norms before MLPs are computed with the products behind them. A norm keeps a
+ * number of 4 bytes. */
+static void test_modules(void **state)
+{
+	enum { TOKENS = 4096, H = 7168, NORM = H * 2 + 4 };
+	static const struct {
+		const char *model, *words, *again;
+		int64_t bytes;
+	} cases[] = {
+		{"deepseek-v3", "expert=8 recompute_modules=layernorm", "norm | norm",
+			(61 + 58) * NORM},
+		{"deepseek-v3", "expert=8 recompute_modules=mla_up_proj",
+			"query_down_norm..query | kv_down_norm..kv_up",
+			61 * (1536 * 2 + 4 + 128 * 192 * 2 + 512 * 2 + 4 + 128 * (256 + 192) * 2)},
+		{"deepseek-v3", "expert=8 expert_load=1 recompute_modules=moe_act",
+			"experts_activation", 58 * 8 * 2048 * 2},
+		{"deepseek-v3", "recompute_modules=mlp", "", 3 * (NORM + 3 * 18432 * 2)},
+		{"deepseek-v3", "recompute_modules=shared_experts", "shared_gate..shared_down",
+			58 * 3 * 2048 * 2},
+		{"llama-2-7b", "recompute_modules=mlp", "norm..down",
+			32 * (4096 * 2 + 4 + 3 * 11008 * 2)},
+		{"llama-2-7b", "recompute_modules=core_attn", "attention_core", 32 * 32 * 4},
+		{"mixtral-8x7b", "expert=8 expert_load=1 recompute_modules=moe_act+layernorm",
+			"norm | experts_activation", 32 * (4096 * 2 + 4 + 2 * 14336 * 2)},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		const struct schedule *s = build_words(&arena, cases[i].model, "8xdgx-h100",
+			arena_printf(&arena, "runtime=megatron seq_len=4096 %s", cases[i].words));
+		const struct program *p = s->programs;
+		const char *again = again_in(&arena, p, (int)s->model->architecture.layers - 1);
+		if (held_by(s, BUFFER_RECOMPUTED) != TOKENS * cases[i].bytes ||
+			strcmp(again, cases[i].again) != 0)
+			fail_msg("%s: %s, %lld bytes a token, not %lld", cases[i].words, again,
+				(long long)held_by(s, BUFFER_RECOMPUTED) / TOKENS,
+				(long long)cases[i].bytes);
+		arena_finish(&arena);
+	}
+}
+
+/* What is computed again out of tensors that are there needs no token of another rank; all that
+ * belongs to experts does. */
+static void test_modules_exchange(void **state)
+{
+	static const struct {
+		const char *model, *words;
+		bool exchanges;
+	} cases[] = {
+		{"llama-2-7b", "tensor=4 recompute_modules=core_attn", false},
+		{"llama-2-7b", "tensor=4 recompute_modules=mlp", true},
+		{"mixtral-8x7b", "expert=8 recompute_modules=moe_act+layernorm", false},
+		{"mixtral-8x7b", "expert=4 tensor=2 recompute_modules=moe_act+layernorm", false},
+		{"mixtral-8x7b", "context=2 expert=4 recompute_modules=layernorm", false},
+		{"mixtral-8x7b", "expert=8 recompute_modules=moe", true},
+		{"deepseek-v3", "expert=8 recompute_modules=mla_up_proj", false},
+		{"deepseek-v3", "tensor=2 expert=4 recompute_modules=mla_up_proj", true},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		int n[2];
+		struct arena arena = {0};
+		for (int with = 0; with < 2; with++) {
+			const struct schedule *s = build_words(&arena, cases[i].model, "8xdgx-h100",
+				arena_printf(&arena, "runtime=megatron seq_len=4096 %s%s",
+					cases[i].words,
+					with ? "" : " activation_checkpointing=none"));
+			n[with] = 0;
+			for (int o = 0; o < s->programs[0].n_ops; o++)
+				n[with] += s->programs[0].ops[o].group >= 0;
+		}
+		if ((n[1] > n[0]) != cases[i].exchanges)
+			fail_msg("%s: %d exchanges, %d without", cases[i].words, n[1], n[0]);
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -406,6 +504,8 @@ int main(void)
 		cmocka_unit_test(test_heads_whole),
 		cmocka_unit_test(test_gate_and_up),
 		cmocka_unit_test(test_gather_buffers),
+		cmocka_unit_test(test_modules),
+		cmocka_unit_test(test_modules_exchange),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
