@@ -111,6 +111,9 @@ static bool is_moot(const struct plan *plan, int knob)
 		return plan->mesh.tensor == 1;
 	if (knob == KNOB_CONTEXT_METHOD)
 		return plan->mesh.context == 1;
+	if (knob == KNOB_RECOMPUTE_MODULES)
+		return !plan_checkpoints(plan, CHECKPOINTING_SELECTIVE) ||
+		       !runtime_of(plan->runtime)->recomputes_modules;
 	if (knob == KNOB_EXPERT_DISPATCH || knob == KNOB_EXPERT_OVERLAP)
 		return plan->mesh.expert == 1;
 	return plan->strategy == STRATEGY_NO_SHARD && (of_sharding >> knob & 1) != 0;
@@ -125,7 +128,7 @@ static bool is_default(int knob, const char *value)
 		const char *value;
 	} usual[] = {{KNOB_LOSS, "upcast"}, {KNOB_ALLOCATOR, "segments"}, {KNOB_TRAINABLE, "all"},
 		{KNOB_OVERLAP, "all"}, {KNOB_CONTEXT_METHOD, "all-gather"},
-		{KNOB_EXPERT_DISPATCH, "all-to-all"}};
+		{KNOB_EXPERT_DISPATCH, "all-to-all"}, {KNOB_RECOMPUTE_MODULES, "usual"}};
 
 	for (int i = 0; i < COUNT_OF(usual); i++) {
 		if (usual[i].knob == knob && strcmp(usual[i].value, value) == 0)

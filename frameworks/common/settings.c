@@ -81,6 +81,22 @@ static enum setting_type type_of(const char *text, bool is_string)
 	return SETTING_STRING;
 }
 
+/* A list has an element for each word. */
+static void add_setting(
+	struct exporting *exporting, struct setting setting, struct settings *settings)
+{
+	const char *rest = setting.text;
+	bool list = strstr(setting.path, "[]") != NULL;
+
+	while (rest != NULL) {
+		size_t length = list ? strcspn(rest, " ") : strlen(rest);
+		setting.text = arena_strndup(exporting->arena, rest, length);
+		rest = rest[length] == ' ' ? rest + length + 1 : NULL;
+		assert(settings->n < SETTINGS_MOST);
+		settings->rows[settings->n++] = setting;
+	}
+}
+
 void export_settings(struct exporting *exporting, struct settings *settings)
 {
 	settings->n = 0;
@@ -90,12 +106,11 @@ void export_settings(struct exporting *exporting, struct settings *settings)
 		size_t length = strlen(key->path);
 		if (text == NULL)
 			continue;
-		assert(settings->n < SETTINGS_MOST);
 		length -= length > 1 && key->path[length - 1] == '*';
-		settings->rows[settings->n++] =
-			(struct setting){arena_strndup(exporting->arena, key->path, length), text,
-				key->path[0] == '#' ? SETTING_COMMENT
-						    : type_of(text, (key->when & AS_STRING) != 0)};
+		struct setting setting = {arena_strndup(exporting->arena, key->path, length), text,
+			key->path[0] == '#' ? SETTING_COMMENT
+					    : type_of(text, (key->when & AS_STRING) != 0)};
+		add_setting(exporting, setting, settings);
 	}
 }
 

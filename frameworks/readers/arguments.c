@@ -20,6 +20,7 @@ struct shell {
 	int n_variables;
 	struct variable variables[VARIABLES_MOST];
 	const char *pending; /* an option that waits for its value */
+	const char *list;    /* an option that takes more words; NULL: none does */
 	int pending_line, pending_column;
 };
 
@@ -82,14 +83,25 @@ static void take_option(struct shell *shell, const char *word, int column)
 	shell->pending_column = column;
 }
 
-/* An option without a value is a switch. */
+static void add_value(struct shell *shell, const char *option, const char *value)
+{
+	source_add(shell->arena, shell->source, option, arena_strdup(shell->arena, value), false,
+		shell->pending_line, shell->pending_column);
+}
+
+/* An option without a value is a switch. One has a list of words. */
 static void settle_pending(struct shell *shell, const char *value)
 {
+	const char *list = value != NULL ? shell->list : NULL;
+
+	shell->list = list;
+	if (shell->pending == NULL && list != NULL)
+		add_value(shell, list, value);
 	if (shell->pending == NULL)
 		return;
-	source_add(shell->arena, shell->source, shell->pending,
-		value != NULL ? arena_strdup(shell->arena, value) : "true", false,
-		shell->pending_line, shell->pending_column);
+	add_value(shell, shell->pending, value != NULL ? value : "true");
+	if (value != NULL && strcmp(shell->pending, "recompute-modules") == 0)
+		shell->list = shell->pending;
 	shell->pending = NULL;
 }
 

@@ -95,31 +95,6 @@ static void write_torch(struct exporting *exporting)
 
 /* --- keys ----------------------------------------------------------------------------------- */
 
-const char *megatron_granularity(struct exporting *exporting)
-{
-	const char *value =
-		export_knob(exporting->plan, KNOB_ACTIVATION_CHECKPOINTING, exporting->arena);
-
-	return strcmp(value, "none") == 0 ? NULL : value;
-}
-
-static const char *of_full(struct exporting *exporting, const char *text)
-{
-	const char *value = megatron_granularity(exporting);
-
-	return value != NULL && strcmp(value, "selective") != 0 ? text : NULL;
-}
-
-const char *megatron_recompute_method(struct exporting *exporting)
-{
-	return of_full(exporting, "uniform");
-}
-
-const char *megatron_recompute_layers(struct exporting *exporting)
-{
-	return of_full(exporting, "1");
-}
-
 static const char *reduces_in_bf16(struct exporting *exporting)
 {
 	return exporting->plan->reduce_dtype == DTYPE_BF16 ? "true" : NULL;

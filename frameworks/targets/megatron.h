@@ -11,7 +11,7 @@
 		{KNOB_LIMIT_ALL_GATHERS, FIXED, "*>false", "there is no rate limiter"},            \
 		{KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none selective full *>full",             \
 			"one granularity for all layers here"},                                    \
-		ATTENTION_FLASH,                                                                   \
+		{KNOB_RECOMPUTE_MODULES, IN_FILE}, ATTENTION_FLASH,                                \
 		{KNOB_COMPILE, FIXED, "*>false", "Megatron-LM does not compile the model"},        \
 		{KNOB_CPU_OFFLOAD, FIXED, "*>none",                                                \
 			"Megatron-LM's offload has conditions of its own"},                        \
@@ -35,8 +35,10 @@
 		{"recompute-activations", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING,                 \
 			"true>selective", ONLY_READ},                                              \
 		{"recompute-method", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_recompute_method},      \
-		ROW("recompute-num-layers", KEY_PLAIN, NO_KNOB, NULL, 0,                           \
-			megatron_recompute_layers)
+		{"recompute-num-layers", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_recompute_layers},  \
+		{"recompute-modules", KEY_READ, KNOB_RECOMPUTE_MODULES, NULL, 0,                   \
+			megatron_modules},                                                         \
+		ROW("moe-layer-recompute", KEY_READ, KNOB_RECOMPUTE_MODULES, NULL, ONLY_READ)
 #define MEGATRON_LOAD                                                                              \
 	ROW(KNOB_EXPERT_LOAD, ELSEWHERE, NULL,                                                     \
 		"what the router makes of the data is measured, not set")
@@ -64,6 +66,7 @@ extern const char megatron_plain[];
 const char *megatron_granularity(struct exporting *exporting);
 const char *megatron_recompute_method(struct exporting *exporting);
 const char *megatron_recompute_layers(struct exporting *exporting);
+const char *megatron_modules(struct exporting *exporting);
 
 /* Adapts a plan to the distributed optimizer, for Megatron-LM and Megatron-Bridge. */
 void megatron_adapt_core(struct exporting *exporting, struct plan *plan);
@@ -98,7 +101,7 @@ struct megatron_names {
 	const char *context, *context_method;
 	const char *attention_dropout, *hidden_dropout;
 	double dropout; /* if the file does not say */
-	const char *granularity, *method, *pieces;
+	const char *granularity, *method, *pieces, *modules, *experts_again;
 	const char *tensor, *expert, *expert_tensor, *capacity, *pads, *dispatcher, *backend,
 		*grouped, *rows_beside;
 	bool has_recipe; /* which says what the file does not */
@@ -108,6 +111,9 @@ const char *megatron_without(struct arena *arena, const char *text, char unwante
 /* A recipe of fp8; `gather`: where the file says that weights stay in fp8, or NULL. */
 void megatron_set_fp8(
 	struct importing *importing, const char *recipe, const char *path, const char *gather);
+/* What is computed again: blocks in full, or modules of them. */
+bool megatron_finish_recomputation(
+	struct importing *importing, const struct megatron_names *names, struct error *error);
 /* Stages, as a layout, as the ends say or all alike. */
 bool megatron_finish_stages(
 	struct importing *importing, const struct megatron_names *names, struct error *error);

@@ -88,6 +88,15 @@ static const char *pieces(struct exporting *exporting)
 	return or_null(megatron_recompute_layers(exporting));
 }
 
+/* A recipe may name others. */
+static const char *modules(struct exporting *exporting)
+{
+	const char *named = megatron_modules(exporting);
+	bool selective = plan_checkpoints(exporting->plan, CHECKPOINTING_SELECTIVE);
+
+	return named == NULL && selective ? recompute_module_names[RECOMPUTE_CORE_ATTN] : named;
+}
+
 static const char *fuses_loss(struct exporting *exporting)
 {
 	return yes_or_no(exporting->plan->loss != LOSS_PARALLEL);
@@ -192,6 +201,8 @@ static const struct config_key keys[] = {
 		0, granularity},
 	{MODEL("recompute_method"), KEY_PLAIN, NO_KNOB, NULL, 0, method},
 	{MODEL("recompute_num_layers"), KEY_PLAIN, NO_KNOB, NULL, 0, pieces},
+	{MODEL("recompute_modules[]"), KEY_READ, KNOB_RECOMPUTE_MODULES, NULL, 0, modules},
+	{MODEL("moe_layer_recompute"), KEY_READ, KNOB_RECOMPUTE_MODULES, NULL, ONLY_READ},
 	{MODEL("attention_backend"), KEY_WORD, KNOB_ATTENTION,
 		"flash fused>flash auto>flash unfused>eager local>eager", ONLY_READ},
 	{MODEL("cross_entropy_loss_fusion"), KEY_READ, KNOB_LOSS, NULL, 0, fuses_loss},
@@ -225,7 +236,7 @@ static const struct config_key keys[] = {
 	{NULL},
 };
 static const char unpriced[] =
-	"model.fp8* model.fp4* model.recompute_modules* peft.* "
+	"model.fp8* model.fp4* peft.* "
 	"model.defer_embedding_wgrad_compute optimizer.optimizer_cpu_offload "
 	"ddp.use_megatron_fsdp ddp.bucket_size "
 	"comm_overlap.delay_wgrad_compute";
@@ -249,6 +260,8 @@ static const struct megatron_names names = {
 	.granularity = MODEL("recompute_granularity"),
 	.method = MODEL("recompute_method"),
 	.pieces = MODEL("recompute_num_layers"),
+	.modules = MODEL("recompute_modules"),
+	.experts_again = MODEL("moe_layer_recompute"),
 	.tensor = MODEL("tensor_model_parallel_size"),
 	.expert = MODEL("expert_model_parallel_size"),
 	.expert_tensor = MODEL("expert_tensor_parallel_size"),

@@ -204,11 +204,11 @@ static const struct config_key core_keys[] = {
 static const char core_unpriced[] =
 	"fp4-format use-nccl-ub optimizer-cpu-offload "
 	"fine-grained-activation-offloading "
-	"cpu-offloading-num-layers tp-comm-overlap-cfg recompute-modules "
+	"cpu-offloading-num-layers tp-comm-overlap-cfg "
 	"no-create-attention-mask-in-dataloader use-precision-aware-optimizer "
 	"overlap-param-gather-with-optimizer-step defer-embedding-wgrad-compute ddp-bucket-size "
 	"pad-buckets-for-high-nccl-busbw moe-shared-expert-overlap "
-	"delay-wgrad-compute moe-layer-recompute moe-latent-size";
+	"delay-wgrad-compute moe-latent-size";
 
 /* --- import -------------------------------------------------------------------------------- */
 
@@ -362,39 +362,13 @@ static void finish_loss(struct importing *importing)
 		fused ? "cross-entropy-loss-fusion" : NULL);
 }
 
-/* The method "uniform" with one layer a piece is every block; else not what was asked for. */
-static bool finish_recomputation(
-	struct importing *importing, const struct megatron_names *names, struct error *error)
-{
-	const char *method = import_text(importing, names->method, "uniform");
-	int64_t layers = import_layers(importing), pieces;
-
-	if (!import_count(importing, names->pieces, &pieces, 1, error))
-		return false;
-	if (!import_is(importing, names->granularity, "full"))
-		return true;
-	if (strcmp(method, "uniform") == 0 && pieces > 1)
-		import_note(importing, names->pieces, "%lld: predicted as pieces of one layer",
-			(long long)pieces);
-	if (strcmp(method, "block") == 0 && pieces < layers &&
-		import_value(importing, KNOB_PIPELINE) == NULL)
-		import_set(importing, KNOB_ACTIVATION_CHECKPOINTING,
-			arena_printf(importing->arena, "%lldxfull+%lldxnone", (long long)pieces,
-				(long long)(layers - pieces)),
-			names->pieces);
-	else if (strcmp(method, "block") == 0 && pieces < layers)
-		import_note(importing, names->pieces,
-			"%lld of each stage: predicted as all of them", (long long)pieces);
-	return true;
-}
-
 bool megatron_finish_core(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
 	return finish_context(importing, names, error) && finish_dropout(importing, names, error) &&
 	       megatron_finish_experts(importing, names, error) &&
 	       megatron_finish_stages(importing, names, error) &&
-	       finish_recomputation(importing, names, error) &&
+	       megatron_finish_recomputation(importing, names, error) &&
 	       finish_instances(importing, names, error);
 }
 
@@ -416,6 +390,8 @@ static const struct megatron_names option_names = {
 	.granularity = "recompute-granularity",
 	.method = "recompute-method",
 	.pieces = "recompute-num-layers",
+	.modules = "recompute-modules",
+	.experts_again = "moe-layer-recompute",
 	.tensor = "tensor-model-parallel-size",
 	.expert = "expert-model-parallel-size",
 	.expert_tensor = "expert-tensor-parallel-size",

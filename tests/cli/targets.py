@@ -297,6 +297,7 @@ BRIDGE = {
         'context_parallel_size': int, 'cp_comm_type': ('p2p', 'all_gather', 'a2a'),
         'recompute_granularity': ('full', 'selective', NONE),
         'recompute_method': ('uniform', 'block', NONE), 'recompute_num_layers': (int, NONE),
+        'recompute_modules': (list, NONE),
         'cross_entropy_loss_fusion': bool, 'cross_entropy_fusion_impl': ('native', 'te'),
         'attention_dropout': float, 'hidden_dropout': float,
         'expert_model_parallel_size': int, 'expert_tensor_parallel_size': (int, NONE),

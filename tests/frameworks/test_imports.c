@@ -91,6 +91,14 @@ static const struct foreign files[] = {
 	 "  delay_wgrad_compute: true\n",
 		"megatron-bridge", "expert=4 expert-overlap=on",
 		"delay_wgrad_compute: true: is not predicted"},
+	{"model:\n  recompute_granularity: selective\n  recompute_modules: [moe_act, layernorm]\n"
+	 "  pipeline_model_parallel_size: 1\n",
+		"megatron-bridge",
+		"activation-checkpointing=selective recompute-modules=moe_act+layernorm", NULL},
+	{"model:\n  recompute_granularity: selective\n  recompute_modules:\n  - mhc\n  - moe\n"
+	 "  pipeline_model_parallel_size: 1\n",
+		"megatron-bridge", "activation-checkpointing=selective recompute-modules=moe",
+		"recompute_modules[]: mhc: is not predicted"},
 	{"model: {expert_model_parallel_size: 4, pipeline_model_parallel_size: 1, "
 	 "moe_shared_expert_overlap: true}\n",
 		"megatron-bridge", "expert=4", "moe_shared_expert_overlap: true: is not predicted"},
@@ -282,6 +290,14 @@ static const struct foreign files[] = {
 		NULL, "DeepSpeed shards this model", NULL},
 	{"{\"per_device_train_batch_size\": 1, \"deepspeed\": null}", "hf-trainer",
 		"strategy=NO_SHARD", NULL},
+	{"--micro-batch-size 1 --bf16 --recompute-granularity selective --recompute-modules "
+	 "moe_act "
+	 "layernorm \\\n core_attn --tensor-model-parallel-size 2\n",
+		"megatron", "recompute-modules=moe_act+layernorm+core_attn tensor=2", NULL},
+	{"--micro-batch-size 1 --bf16 --moe-layer-recompute\n", "megatron",
+		"activation-checkpointing=selective recompute-modules=core_attn+moe", NULL},
+	{"--micro-batch-size 1 --bf16 --recompute-modules moe_act\n", "megatron", "micro-batch=1",
+		NULL},
 	{"--micro-batch-size 1 --bf16 --optimizer dist_muon\n", "megatron", "optimizer=adamw-fused",
 		"optimizer: dist_muon: is predicted as AdamW"},
 	{"base_model: m\nsequence_len: 4096\nmicro_batch_size: 2\noptimizer: adamw_bnb_8bit\n",

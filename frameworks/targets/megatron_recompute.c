@@ -1,0 +1,124 @@
+/* What Megatron-LM's layers compute again: the keys that say so. */
+#include <string.h>
+
+#include "frameworks/targets/megatron.h"
+
+/* --- export --------------------------------------------------------------------------------- */
+
+const char *megatron_granularity(struct exporting *exporting)
+{
+	const char *value =
+		export_knob(exporting->plan, KNOB_ACTIVATION_CHECKPOINTING, exporting->arena);
+
+	return strcmp(value, "none") == 0 ? NULL : value;
+}
+
+static const char *of_full(struct exporting *exporting, const char *text)
+{
+	const char *value = megatron_granularity(exporting);
+
+	return value != NULL && strcmp(value, "selective") != 0 ? text : NULL;
+}
+
+const char *megatron_recompute_method(struct exporting *exporting)
+{
+	return of_full(exporting, "uniform");
+}
+
+const char *megatron_recompute_layers(struct exporting *exporting)
+{
+	return of_full(exporting, "1");
+}
+
+/* Words with blanks between: of a list. */
+const char *megatron_modules(struct exporting *exporting)
+{
+	const struct recompute_modules *modules = &exporting->plan->recompute_modules;
+	char *words;
+
+	if (modules->of == 0)
+		return NULL;
+	words = arena_strdup(exporting->arena, modules->text);
+	for (char *plus; (plus = strchr(words, '+')) != NULL;)
+		*plus = ' ';
+	return words;
+}
+
+/* --- import --------------------------------------------------------------------------------- */
+
+/* Adds a module to the list, unless it is there or nothing is known of it. */
+static const char *with_module(
+	struct importing *importing, const char *path, const char *list, const char *module)
+{
+	size_t length = strlen(module);
+	int known = 0;
+
+	while (recompute_module_names[known] != NULL &&
+		strcmp(recompute_module_names[known], module) != 0)
+		known++;
+	if (recompute_module_names[known] == NULL) {
+		import_note(importing, path, "%.40s: is not predicted", module);
+		return list;
+	}
+	for (const char *at = list; at != NULL; at = strchr(at, '+')) {
+		at += *at == '+';
+		if (strncmp(at, module, length) == 0 && strchr("+", at[length]) != NULL)
+			return list;
+	}
+	return list == NULL ? module : arena_printf(importing->arena, "%s+%s", list, module);
+}
+
+/* Without a list it is attention's core; so it is where all that is listed is not known here. */
+static bool finish_modules(
+	struct importing *importing, const struct megatron_names *names, struct error *error)
+{
+	const struct source *source = importing->source;
+	const char *element = arena_printf(importing->arena, "%s[]", names->modules), *list = NULL;
+	const char *path = import_find(importing, element) != NULL ? element : names->modules;
+	bool experts = false;
+
+	if (!import_switch(importing, names->experts_again, &experts, false, error))
+		return false;
+	if (!experts && !import_is(importing, names->granularity, "selective"))
+		return true;
+	for (int i = 0; i < source->n_leaves; i++) {
+		const struct leaf *leaf = &source->leaves[i];
+		if (strcmp(leaf->path, path) == 0 && !import_is_unset(leaf->node))
+			list = with_module(importing, path, list, leaf->node->text);
+	}
+	if (experts) {
+		list = with_module(importing, path, list != NULL ? list : "core_attn", "moe");
+		import_set(importing, KNOB_ACTIVATION_CHECKPOINTING, "selective",
+			names->experts_again);
+	}
+	if (list != NULL)
+		import_set(importing, KNOB_RECOMPUTE_MODULES, list,
+			experts ? names->experts_again : path);
+	return true;
+}
+
+/* The method "uniform" with one layer a piece is every block; else not what was asked for. */
+bool megatron_finish_recomputation(
+	struct importing *importing, const struct megatron_names *names, struct error *error)
+{
+	const char *method = import_text(importing, names->method, "uniform");
+	int64_t layers = import_layers(importing), pieces;
+
+	if (!import_count(importing, names->pieces, &pieces, 1, error))
+		return false;
+	if (!import_is(importing, names->granularity, "full"))
+		return finish_modules(importing, names, error);
+	if (strcmp(method, "uniform") == 0 && pieces > 1)
+		import_note(importing, names->pieces, "%lld: predicted as pieces of one layer",
+			(long long)pieces);
+	if (strcmp(method, "block") == 0 && pieces < layers &&
+		import_value(importing, KNOB_PIPELINE) == NULL)
+		import_set(importing, KNOB_ACTIVATION_CHECKPOINTING,
+			arena_printf(importing->arena, "%lldxfull+%lldxnone", (long long)pieces,
+				(long long)(layers - pieces)),
+			names->pieces);
+	else if (strcmp(method, "block") == 0 && pieces < layers)
+		import_note(importing, names->pieces,
+			"%lld of each stage: predicted as all of them", (long long)pieces);
+	return true;
+}
