@@ -170,7 +170,8 @@ static bool same_shape(const struct sampler *sampler, const struct plan *a, cons
 {
 	uint64_t no_shape = sampler->no_shape;
 	if (recomputes_for_itself(a) && recomputes_for_itself(b))
-		no_shape |= KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING);
+		no_shape |=
+			KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING) | KNOB_BIT(KNOB_RECOMPUTE_MODULES);
 	return a->mesh.shard == b->mesh.shard && plan_divides_alike(a, b) &&
 	       probed_micro_batches(a) == probed_micro_batches(b) &&
 	       knobs_alike_but(no_shape, a, b);

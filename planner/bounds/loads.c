@@ -222,8 +222,9 @@ static const struct load *find_beside(const struct sampler *sampler, const struc
 static bool add_up_load(const struct sampler *sampler, const struct plan *plan, struct load *load)
 {
 	const uint64_t loss = KNOB_BIT(KNOB_LOSS);
-	const uint64_t blocks =
-		KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING) | KNOB_BIT(KNOB_ACTIVATION_OFFLOAD);
+	const uint64_t blocks = KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING) |
+				KNOB_BIT(KNOB_RECOMPUTE_MODULES) |
+				KNOB_BIT(KNOB_ACTIVATION_OFFLOAD);
 	const struct load *end = &sampler->loads[sampler->n_loads];
 	const struct load *same_loss = end, *same_blocks, *neither;
 	while ((same_loss = find_beside(sampler, same_loss, blocks, plan)) != NULL) {

@@ -56,7 +56,6 @@ static bool ask_rows(
 	deepep.expert_tensor = 1;
 	if (plan_check(&deepep, question->model, question->topology, &error))
 		set(question, plan, KNOB_EXPERT_DISPATCH, DISPATCH_DEEPEP, other);
-	set(question, plan, KNOB_ACTIVATION_CHECKPOINTING, CHECKPOINTING_NONE, other);
 	set(question, plan, KNOB_CONTEXT_METHOD, (int)plan->context_method, other);
 	return true;
 }

@@ -59,8 +59,8 @@ static bool family_of(const struct search *search, const struct plan *plan, stru
 		.full = has_checkpointing(search->question, plan, CHECKPOINTING_FULL),
 		.reshards = mixes_resharding(search, plan),
 		.offloads = mixes_offload(search, plan)};
-	family->selective =
-		family->full && has_checkpointing(search->question, plan, CHECKPOINTING_SELECTIVE);
+	family->selective = family->full && !runtime_of(plan->runtime)->recomputes_modules &&
+			    has_checkpointing(search->question, plan, CHECKPOINTING_SELECTIVE);
 	if (family->full && !plan_checkpoints(plan, CHECKPOINTING_NONE))
 		return false;
 	if (plan->mesh.pipeline > 1)

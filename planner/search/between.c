@@ -69,7 +69,8 @@ static bool try(
 static bool is_relative(const struct plan *plan, const struct plan *other)
 {
 	const uint64_t differs = KNOB_BIT(KNOB_MICRO_BATCH) | KNOB_BIT(KNOB_GLOBAL_BATCH) |
-				 KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING);
+				 KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING) |
+				 KNOB_BIT(KNOB_RECOMPUTE_MODULES);
 	return plan->grad_accum == other->grad_accum && plan->mesh.shard == other->mesh.shard &&
 	       plan_divides_alike(plan, other) && knobs_alike_but(differs, plan, other);
 }
@@ -94,7 +95,9 @@ static struct largest *mode_of(
 {
 	for (int i = 0; i < *n; i++) {
 		int known = largest[i].above >= 0 ? largest[i].above : largest[i].plan;
-		if (knob_equal(KNOB_ACTIVATION_CHECKPOINTING, &space->plans[known], plan))
+		const struct plan *other = &space->plans[known];
+		if (knob_equal(KNOB_ACTIVATION_CHECKPOINTING, other, plan) &&
+			knob_equal(KNOB_RECOMPUTE_MODULES, other, plan))
 			return &largest[i];
 	}
 	if (*n == MODES_MAX)

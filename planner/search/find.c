@@ -184,6 +184,7 @@ static void another_of(
 	another->question.topology = &another->topology;
 	question_take(&another->question, KNOB_STRATEGY, &with);
 	question_take(&another->question, KNOB_ACTIVATION_CHECKPOINTING, &with);
+	question_take(&another->question, KNOB_RECOMPUTE_MODULES, &with);
 	question_take(&another->question, limit->length ? KNOB_SEQ_LEN : KNOB_MICRO_BATCH, &with);
 	if (!limit->length)
 		return;

@@ -35,6 +35,7 @@ const enum knob_id axes_in_order[] = {
 	KNOB_RESHARD_AFTER_FORWARD,
 	KNOB_WRAP,
 	KNOB_ACTIVATION_CHECKPOINTING,
+	KNOB_RECOMPUTE_MODULES,
 	KNOB_GRAD_ACCUM,
 	KNOB_MICRO_BATCH,
 	KNOB_SYNC_EACH_MICRO_BATCH,
@@ -269,13 +270,57 @@ static void add_prefetches(struct filling *f)
 
 /* --- checkpointing ---------------------------------------------------------------------------- */
 
+static bool asks_for_modules(const struct question *question)
+{
+	return question->only[KNOB_RECOMPUTE_MODULES].n > 0 ||
+	       (question_gives(question, KNOB_RECOMPUTE_MODULES) &&
+		       question->asked.recompute_modules.of != 0);
+}
+
+/* Adds those of the modules that the model has, unless they were added last. */
+static void add_modules(struct filling *f, unsigned tried)
+{
+	struct axis *axis = &f->axes->of[KNOB_RECOMPUTE_MODULES];
+	struct recompute_modules modules = {.text = ""};
+	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++) {
+		if (!(tried >> m & 1) ||
+			!model_has_recompute_module(f->question->model, (enum recompute_module)m))
+			continue;
+		modules.text = arena_printf(f->arena, "%s%s%s", modules.text,
+			modules.of != 0 ? "+" : "", recompute_module_names[m]);
+		modules.of |= 1u << m;
+	}
+	bool same = axis->n > 0 && axis->values[axis->n - 1].recompute_modules.of == modules.of;
+	if (modules.of != 0 && !same)
+		axis_add(axis, (union knob_value){.recompute_modules = modules});
+}
+
+/* Megatron-Core's modules, the cheapest first: what is made of tensors that are kept anyway; dense
+ * MLPs too; experts too, whose rows are then sent again. Flash attention keeps little of its own.
+ */
+static void add_recomputed(struct filling *f)
+{
+#define BIT(m) (1u << RECOMPUTE_##m)
+	static const unsigned tried[] = {BIT(LAYERNORM) | BIT(MLA_UP_PROJ) | BIT(MOE_ACT),
+		BIT(LAYERNORM) | BIT(MLA_UP_PROJ) | BIT(MOE_ACT) | BIT(MLP) | BIT(SHARED_EXPERTS),
+		BIT(LAYERNORM) | BIT(MLA_UP_PROJ) | BIT(MLP) | BIT(MOE)};
+	unsigned core = attention_is_flash(f->plan->attention) ? 0 : BIT(CORE_ATTN);
+#undef BIT
+	if (!axis_is_free(f, KNOB_RECOMPUTE_MODULES) || !f->runtime->recomputes_modules)
+		return;
+	for (int i = 0; i < COUNT_OF(tried); i++)
+		add_modules(f, tried[i] | core);
+}
+
 static void add_checkpointings(struct filling *f)
 {
-	if (!axis_is_free(f, KNOB_ACTIVATION_CHECKPOINTING))
-		return;
+	bool selective_alone = asks_for_modules(f->question);
 	for (int c = CHECKPOINTING_NONE; c <= CHECKPOINTING_FULL; c++)
-		if (knob_honoured(KNOB_ACTIVATION_CHECKPOINTING, f->plan->runtime, c))
+		if (axis_is_free(f, KNOB_ACTIVATION_CHECKPOINTING) &&
+			knob_honoured(KNOB_ACTIVATION_CHECKPOINTING, f->plan->runtime, c) &&
+			(!selective_alone || c == CHECKPOINTING_SELECTIVE))
 			axis_add_choice(f, KNOB_ACTIVATION_CHECKPOINTING, c);
+	add_recomputed(f);
 }
 
 /* --- levers ----------------------------------------------------------------------------------- */

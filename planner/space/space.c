@@ -198,6 +198,9 @@ static bool add_point(struct enumeration *e, const struct question *point, struc
 	if (!wording_says(e->question, &plan, e->arena))
 		return error_set(error, EXIT_CODE_USAGE, "--for %s: it cannot say this plan",
 			e->question->wording->name);
+	if (point->asked.recompute_modules.of != 0 &&
+		!plan_checkpoints(&plan, CHECKPOINTING_SELECTIVE))
+		return plan_recomputes_nothing(&point->asked.recompute_modules, error);
 	if (repeats(e, &plan) || exceeds(e, &plan) || leaves_a_group(e, &plan))
 		return true;
 	space->departures = array_grow(
@@ -221,6 +224,8 @@ static bool is_plain_in_stages(enum knob_id axis, const struct question *point)
 		return !staged;
 	if (axis == KNOB_CONTEXT_METHOD)
 		return asked_size(point, KNOB_CONTEXT) == 1;
+	if (axis == KNOB_RECOMPUTE_MODULES)
+		return !plan_checkpoints(&point->asked, CHECKPOINTING_SELECTIVE);
 	return staged &&
 	       (axis == KNOB_WRAP || axis == KNOB_RESHARD_AFTER_FORWARD || axis == KNOB_PREFETCH ||
 		       axis == KNOB_FORWARD_PREFETCH || axis == KNOB_LIMIT_ALL_GATHERS ||
@@ -282,6 +287,8 @@ static union knob_value plain_value(
 		return (union knob_value){.wrap = ends};
 	if (axis == KNOB_CONTEXT_METHOD)
 		return (union knob_value){.choice = CONTEXT_ALL_GATHER};
+	if (axis == KNOB_RECOMPUTE_MODULES)
+		return (union knob_value){.recompute_modules = {0}};
 	if (axis == KNOB_SYNC_EACH_MICRO_BATCH)
 		return (union knob_value){.on = false};
 	if (axis == KNOB_FORWARD_PREFETCH && knob_honoured(axis, point->asked.runtime, true))

@@ -362,6 +362,53 @@ static void test_rows_ask_for_the_rest(void **state)
 	end(&f);
 }
 
+/* Megatron-LM's modules are tried from the cheapest on, where blocks are checkpointed selectively.
+ * Beside another micro-batch experts are computed once. */
+static void test_modules(void **state)
+{
+	static const struct {
+		const char *model, *asks[2], *text;
+	} rows[] = {
+		{"llama-3-8b", {NULL}, " mlp"},
+		{"llama-3-8b", {"attention", "eager"}, " core_attn core_attn+mlp"},
+		{"qwen3-30b-a3b", {NULL}, " layernorm+moe_act layernorm+moe"},
+		{"qwen3-30b-a3b", {"expert_overlap", "on"}, " layernorm+moe_act"},
+		{"deepseek-v3", {NULL},
+			" layernorm+mla_up_proj+moe_act"
+			" layernorm+mla_up_proj+moe_act+mlp+shared_experts"
+			" layernorm+mla_up_proj+mlp+moe"},
+		{"qwen3-30b-a3b", {"recompute_modules", "moe"}, " moe"},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct fixture f;
+		const char *seen = "";
+		begin(&f, rows[i].model, "16xdgx-h100");
+		fix(&f, "runtime", "megatron");
+		fix(&f, "global_batch", "512");
+		if (rows[i].asks[0] != NULL)
+			fix(&f, rows[i].asks[0], rows[i].asks[1]);
+		build(&f);
+		for (int p = 0; p < f.space.n; p++) {
+			const struct plan *plan = &f.space.plans[p];
+			const char *text = plan->recompute_modules.text;
+			bool selective = plan_checkpoints(plan, CHECKPOINTING_SELECTIVE);
+			if (text == NULL)
+				text = selective ? "core_attn" : NULL;
+			assert_int_equal(text != NULL, selective);
+			text = text != NULL ? arena_printf(&f.arena, " %s", text) : "";
+			const char *at = strstr(seen, text);
+			size_t length = strlen(text);
+			while (at != NULL && at[length] != ' ' && at[length] != '\0')
+				at = strstr(at + 1, text);
+			if (at == NULL)
+				seen = arena_printf(&f.arena, "%s%s", seen, text);
+		}
+		assert_string_equal(seen, rows[i].text);
+		end(&f);
+	}
+}
+
 /* Stages with experts are searched where ranks keep whole parameters, as Megatron-LM trains.
  * Sharded ones (torchtitan) are where states leave room for stages that stay whole; a node of
  * expert ranks, more where rows travel beside compute.
@@ -685,6 +732,7 @@ int main(void)
 		cmocka_unit_test(test_experts_of_nodes),
 		cmocka_unit_test(test_experts_of_odd_nodes),
 		cmocka_unit_test(test_rows_ask_for_the_rest),
+		cmocka_unit_test(test_modules),
 		cmocka_unit_test(test_experts_in_stages),
 		cmocka_unit_test(test_stages_over_slow_networks),
 		cmocka_unit_test(test_context_methods),
