@@ -171,6 +171,15 @@ bool plan_keeps_picked_rows(const struct plan *plan)
 	       library_before(&plan->libraries, LIBRARY_MEGATRON_CORE, LIBRARY_VERSION(0, 7));
 }
 
+double plan_host_per_kernel(const struct plan *plan)
+{
+	static const double before_core = 55e-6; /* vTrain's A100, the calibrating part */
+	bool old = library_before(&plan->libraries, LIBRARY_MEGATRON_CORE, LIBRARY_VERSION(0, 2));
+	return plan->runtime == RUNTIME_MEGATRON && old
+		       ? before_core
+		       : runtime_of(plan->runtime)->host_per_kernel;
+}
+
 static void print_version(struct text *text, enum library library, int version)
 {
 	text_printf(text, "%s%s:%d.%d", text->length > 0 ? "+" : "", library_names[library],

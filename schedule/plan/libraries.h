@@ -62,6 +62,9 @@ bool plan_gathers_tokens(const struct plan *plan);
 bool plan_weighs_activations(const struct plan *plan); /* else results are weighed */
 bool plan_keeps_picked_rows(const struct plan *plan);
 
+/* Seconds of the issuing thread for a kernel. Megatron-LM before Megatron-Core (2022) took less. */
+double plan_host_per_kernel(const struct plan *plan);
+
 /* The same libraries, each as new as the versions go that change a prediction on GPUs of that
  * generation, in `arena`. False: none of them is older. */
 bool libraries_newest(const struct libraries *libraries, enum device_generation generation,

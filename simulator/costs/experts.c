@@ -73,7 +73,7 @@ static double dispatcher_operations(const struct machine *machine, const struct 
 static double launched(const struct plan *plan, double launches)
 {
 	return launches * runtime_of(RUNTIME_PYTORCH_FSDP2)->host_per_kernel /
-	       runtime_of(plan->runtime)->host_per_kernel;
+	       plan_host_per_kernel(plan);
 }
 
 double experts_operations(const struct machine *machine, const struct plan *plan,

@@ -124,10 +124,11 @@ static void host_cost(
 		cost->host = cost->host_before = factor * measured;
 		return;
 	}
-	cost->host_before = factor * (runtime->host_per_kernel + host_beside(runtime, op));
+	double kernel = plan_host_per_kernel(&costing->schedule->plan);
+	cost->host_before = factor * (kernel + host_beside(runtime, op));
 	cost->host = cost->host_before;
 	if (kernels > 1)
-		cost->host += factor * (kernels - 1) * runtime->host_per_kernel;
+		cost->host += factor * (kernels - 1) * kernel;
 }
 
 static double compute_cost(const struct costing *costing, const struct op *op, struct cost *cost)
@@ -141,11 +142,13 @@ static double compute_cost(const struct costing *costing, const struct op *op, s
 
 /* The launches of chunks, in kernels that the issuing thread launches: a layer's library does them
  * without Python between them, in 4 us each [U]. */
-static double chunk_launches(const struct runtime *runtime, double launches)
+static double chunk_launches(const struct plan *plan, double launches)
 {
 	static const double launch = 4e-6;
 
-	return runtime->layers_exchange ? launches * launch / runtime->host_per_kernel : launches;
+	return runtime_of(plan->runtime)->layers_exchange
+		       ? launches * launch / plan_host_per_kernel(plan)
+		       : launches;
 }
 
 /* The communication beside a product, in as many chunks as ranks: each chunk has the products of
@@ -164,7 +167,7 @@ static double communicate_beside(const struct costing *costing, const struct op 
 		whole.device / ranks, cost);
 	if (kind == COLLECTIVE_REDUCE_SCATTER && costing->schedule->plan.fp8 == FP8_OFF)
 		cost->multiprocessors = costing->runtime->sum_multiprocessors;
-	return chunk_launches(costing->runtime, (ranks - 1) * (leaves + 3));
+	return chunk_launches(&costing->schedule->plan, (ranks - 1) * (leaves + 3));
 }
 
 /* Returns the kernels that are launched. */

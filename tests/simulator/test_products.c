@@ -341,7 +341,7 @@ static void test_operations_of_experts(void **state)
 		assert_float_equal(cost.memory * machine.memory_bandwidth, bytes, 1e-3 * bytes);
 		assert_float_equal(cost.device - cost.memory,
 			cases[i].launches * machine.kernel_overhead, 1e-8);
-		assert_float_equal(launched, cases[i].launches * 6 / 55, 1e-9);
+		assert_float_equal(launched, cases[i].launches * 6 / 80, 1e-9);
 		case_finish(&c);
 	}
 }
@@ -382,7 +382,7 @@ static void test_operations_of_the_dispatcher(void **state)
 				 cases[i].launches * machine.kernel_overhead;
 		assert_float_equal(cost.memory * machine.memory_bandwidth, bytes, 1e-6 * bytes);
 		assert_float_equal(cost.device, seconds, 1e-6 * seconds);
-		assert_float_equal(launched, cases[i].launches * 6 / 55, 1e-9);
+		assert_float_equal(launched, cases[i].launches * 6 / 80, 1e-9);
 		case_finish(&c);
 	}
 }
