@@ -269,13 +269,16 @@ static void find_losses(struct walk *walk, const struct topology *topology)
 	}
 }
 
-static void find_wire(const struct schedule *schedule, int rank, struct duty *duty)
+static void find_sums(const struct schedule *schedule, int rank, const struct cost *costs,
+	struct arena *arena, struct duty *duty)
 {
 	const struct program *program = &schedule->programs[rank];
+	const double *issue = bound_issue(schedule, rank, costs, arena);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 		bool middle = op->micro_batch == MIDDLE;
 		*(middle ? &duty->middle_wire : &duty->rest_wire) += bound_wire(schedule, rank, op);
+		*(middle ? &duty->middle_issue : &duty->rest_issue) += issue[i];
 	}
 }
 
@@ -338,7 +341,7 @@ bool duty_measure(const struct pipeline *pipeline, const struct model *const *mo
 		.n = n,
 		.duty = duty};
 	find_losses(&list, topology);
-	find_wire(schedule, rank, duty);
+	find_sums(schedule, rank, costs, arena, duty);
 	struct walk whole = list, without = list;
 	without.apart = without.without_rows = true;
 	without.loss = INFINITY;

@@ -43,6 +43,7 @@ struct duty {
 	int64_t message;                             /* bytes */
 	/* Bytes that the rank sends (bound_wire): of a micro-batch in the middle; of all else. */
 	double middle_wire, rest_wire;
+	double middle_issue, rest_issue; /* s of its issuing thread, the same */
 };
 
 enum way duty_way(const struct pipeline_slot *slot);

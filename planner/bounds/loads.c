@@ -44,7 +44,7 @@ struct sample sample_take(struct sampler *sampler, const struct model *model,
 	sample.costs =
 		ARENA_ARRAY(&sampler->arena, struct cost, sample.schedule->programs[0].n_ops);
 	cost_operations(sample.schedule, 0, sample.costs);
-	sample.issue = bound_issue(sample.schedule, sample.costs, &sampler->arena);
+	sample.issue = bound_issue(sample.schedule, 0, sample.costs, &sampler->arena);
 	return sample;
 }
 
@@ -75,6 +75,14 @@ static bool holds_up(const struct sample *sample, int index)
 	return !beside && bound_holds_up(program, index);
 }
 
+/* Computes, or exchanges what is computed: in each micro-batch. */
+static bool is_of_passes(const struct op *op)
+{
+	return op_kind_class(op->kind) == OP_CLASS_COMPUTE || op->stream == STREAM_TENSOR ||
+	       op->stream == STREAM_PEER || op->stream == STREAM_CONTEXT ||
+	       op->stream == STREAM_EXPERT;
+}
+
 static void measure_stages(struct sampler *sampler, const struct sample *sample,
 	const struct stands *stands, struct load *load)
 {
@@ -82,6 +90,8 @@ static void measure_stages(struct sampler *sampler, const struct sample *sample,
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 		bool waits = holds_up(sample, i);
+		if (op->layer >= 0 && is_of_passes(op))
+			load->stages.issue += program_times(program, i) * sample->issue[i];
 		if (!waits && op_kind_class(op->kind) != OP_CLASS_COMPUTE)
 			continue;
 		double seconds = program_times(program, i) * sample->costs[i].device;
@@ -120,6 +130,7 @@ static void add_stages(double times, const struct stage_load *other, struct stag
 	stages->head += times * other->head;
 	stages->embedding += times * other->embedding;
 	stages->loss += times * other->loss;
+	stages->issue += times * other->issue;
 	stages->saved += times * other->saved;
 }
 
@@ -265,6 +276,7 @@ static void stretch_load(double times, struct load *load)
 	add_stages(more, &as_it_was.stages, &load->stages);
 	add_stages(-more, &as_it_was.waits, &load->stages);
 	load->stages.saved = as_it_was.stages.saved;
+	load->stages.issue = as_it_was.stages.issue;
 }
 
 static const struct load *load_at_length(

@@ -27,6 +27,7 @@ struct work {
 struct stage_load {
 	double blocks, head;    /* s */
 	double embedding, loss; /* s: what else the ends take */
+	double issue;           /* s of the issuing thread, for blocks */
 	double saved;           /* bytes, in blocks */
 };
 double bound_stages_time(const struct topology *topology, const struct plan *plan,
@@ -55,7 +56,8 @@ double bound_block_states(const struct plan *plan, const struct model *part);
 void work_add(struct work *sum, const struct work *work, double times);
 /* For each operation the seconds that the issuing thread spends on it at least, in `arena`. What a
  * micro-batch takes once is not in them. */
-double *bound_issue(const struct schedule *schedule, const struct cost *costs, struct arena *arena);
+double *bound_issue(
+	const struct schedule *schedule, int rank, const struct cost *costs, struct arena *arena);
 /* The part of one operation's `issue` that belongs to a load. */
 double bound_issue_of_load(const struct schedule *schedule, const struct op *op, double issue);
 /* What micro-batches take once each, in seconds per step. */

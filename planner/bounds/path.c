@@ -9,7 +9,7 @@
  * A forward and a backward that are computed together share the compute stream, so that both take
  * at least as long as their compute one after the other, with what the rows beside it take of it
  * (bounds.c, (3)); and each at least as long as it takes alone. Backwards that are split in two are
- * not followed. */
+ * not followed. A step also takes what the issuing thread of any rank needs for all of it. */
 #include "planner/bounds/bounds.h"
 
 #include <math.h>
@@ -350,6 +350,17 @@ static double least_wire(const struct path *path, int64_t micro_batches)
 	return least;
 }
 
+static double longest_issue(const struct path *path, int64_t micro_batches)
+{
+	double longest = 0;
+	for (int k = 0; k < path->pipeline.ranks; k++) {
+		const struct duty *duty = path->seats[k].duty;
+		double more = (double)(micro_batches - PROBED + 1);
+		longest = fmax(longest, duty->rest_issue + more * duty->middle_issue);
+	}
+	return longest;
+}
+
 bool bounds_path(const struct plan *plan, const struct model *model,
 	const struct topology *topology, struct bound *bound, struct arena *arena)
 {
@@ -363,7 +374,8 @@ bool bounds_path(const struct plan *plan, const struct model *model,
 		!is_followed(&path) || !measure(&path, plan, model, topology))
 		return false;
 	begin_step(&path, (int)plan->grad_accum);
-	bound->time = follow(&path) * (1 - 1e-6); /* APART takes some of its digits */
+	/* APART takes some of its digits. */
+	bound->time = fmax(follow(&path), longest_issue(&path, plan->grad_accum)) * (1 - 1e-6);
 	bound->network = least_wire(&path, plan->grad_accum) * (1 - 1e-9);
 	return true;
 }

@@ -8,7 +8,7 @@
  * stages. Where backward is split, gradients of weights may be what ends last: then these passes do
  * not count. Unless receives are posted early, a rank asks for what a pass begins with when it has
  * computed all that comes before (pass_messages), so that every message is waited for: the more
- * stages a rank has, the longer.
+ * stages a rank has, the longer. Nor does a step end before the thread of any rank has issued it.
  *
  * Memory. The first rank keeps what its blocks save for as many micro-batches as the order lets it
  * begin (pipeline.h), the weight parts of backward to the last. States are shared out over the
@@ -96,15 +96,17 @@ double bound_stages_time(const struct topology *topology, const struct plan *pla
 	int64_t blocks = model->architecture.layers;
 	struct arena arena = {0};
 	const int *stages = stages_of(plan, model, &arena);
-	double block = load->blocks / (double)blocks, before = 0, time = 0;
+	double block = load->blocks / (double)blocks, issue = load->issue / (double)blocks;
+	double before = 0, time = 0;
 	bool splits = pipeline_splits_backward(pipeline.schedule);
 	int last, chunk;
 	pipeline_place(&pipeline, pipeline.ranks * pipeline.chunks - 1, &last, &chunk);
 	for (int k = 0; k < pipeline.ranks; k++) {
-		double pass = block * blocks_of_rank(&pipeline, stages, k);
-		pass += k == last ? load->head : 0;
+		int own = blocks_of_rank(&pipeline, stages, k);
+		double pass = block * own + (k == last ? load->head : 0);
 		pass += waits_of_rank(&messages, k);
 		time = fmax(time, before + pipeline.micro_batches * pass);
+		time = fmax(time, pipeline.micro_batches * issue * own);
 		before += splits ? 0 : block * stages[k] + waits_of(&messages, k);
 	}
 	arena_finish(&arena);

@@ -75,9 +75,10 @@ static bool blocks_issue(const struct schedule *schedule, const struct op *op)
 	return op->stream == STREAM_HOST || (is_compute && op->stream == STREAM_COMPUTE);
 }
 
-double *bound_issue(const struct schedule *schedule, const struct cost *costs, struct arena *arena)
+double *bound_issue(
+	const struct schedule *schedule, int rank, const struct cost *costs, struct arena *arena)
 {
-	const struct program *program = &schedule->programs[0];
+	const struct program *program = &schedule->programs[rank];
 	double *issue = ARENA_ARRAY(arena, double, program->n_ops);
 	double once = cost_batch(&schedule->plan, schedule->topology);
 	int micro_batch = -1;
