@@ -42,7 +42,7 @@ static bool set(const struct question *question, const struct plan *chosen, enum
 }
 
 /* Rows beside compute, through DeepEP where the machine has it. They let experts reach over more
- * ranks, whose memory makes recomputation needless, which they cannot be had with. */
+ * ranks, whose memory makes it needless to compute blocks again, which they cannot be had with. */
 static bool ask_rows(
 	const struct question *question, const struct candidate *chosen, struct question *other)
 {

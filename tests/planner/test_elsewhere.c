@@ -29,13 +29,13 @@ static void test_elsewhere(void **state)
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
-/* Recomputation leaves no room for rows beside compute, so that no lever of the chosen plan says
- * what a mix gains that is planned with them. */
+/* Blocks that are computed again leave no room for rows beside compute, so that no lever of the
+ * chosen plan says what a mix gains that is planned with them. */
 static void test_rows(void **state)
 {
 	(void)state;
 	struct open f;
-	BEGIN(&f, "qwen3-235b-a22b", "16xdgx-h100", "global_batch", "1024", "seq_len", "4096",
+	BEGIN(&f, "deepseek-v3", "64xdgx-h100", "global_batch", "4096", "seq_len", "4096",
 		"runtime", "megatron");
 	struct answer answer = ask(&f.question, &f.arena);
 	assert_non_null(answer.elsewhere);
