@@ -300,17 +300,18 @@ static bool list_levers(const struct question *question, const struct candidate 
 
 /* --- all levers together ---------------------------------------------------------------------- */
 
-/* The question with all levers free. Knobs of communication and the order of passes stay, because
- * they gain about as much with other values. Checkpointing, offload and the batch are open, because
- * levers free memory for them. Of the levers that may make a step slower only activation offload is
- * searched, where memory is short; the others gain little. */
+/* The question with all levers free. Knobs of communication, ranks that divide the model and the
+ * order of passes stay, because levers gain about as much with other values. Checkpointing, offload
+ * and the batch are open, because levers free memory for them. Of the levers that may make a step
+ * slower only activation offload is searched, where memory is short; the others gain little. */
 static struct question free_question(const struct question *question, const struct plan *chosen)
 {
 	static const enum knob_id stay[] = {KNOB_STRATEGY, KNOB_SHARD_GROUP,
 		KNOB_RESHARD_AFTER_FORWARD, KNOB_WRAP, KNOB_PREFETCH, KNOB_FORWARD_PREFETCH,
 		KNOB_LIMIT_ALL_GATHERS},
-				  of_stages[] = {KNOB_PIPELINE, KNOB_PIPELINE_SCHEDULE,
-					  KNOB_VIRTUAL_STAGES};
+				  of_axes[] = {KNOB_PIPELINE, KNOB_PIPELINE_SCHEDULE,
+					  KNOB_VIRTUAL_STAGES, KNOB_TENSOR, KNOB_CONTEXT,
+					  KNOB_EXPERT, KNOB_EXPERT_TENSOR};
 	struct question all = *question;
 	bool short_of_memory =
 		!plan_checkpoints(chosen, CHECKPOINTING_NONE) || plan_offloads_any(chosen);
@@ -326,8 +327,8 @@ static struct question free_question(const struct question *question, const stru
 	for (int i = 0; i < COUNT_OF(stay); i++)
 		if (stay[i] != KNOB_SHARD_GROUP || strategy_is_hybrid(chosen->strategy))
 			question_take(&all, stay[i], chosen);
-	for (int i = 0; i < COUNT_OF(of_stages) && chosen->mesh.pipeline > 1; i++)
-		question_take(&all, of_stages[i], chosen);
+	for (int i = 0; i < COUNT_OF(of_axes) && has_axes(chosen); i++)
+		question_take(&all, of_axes[i], chosen);
 	return all;
 }
 
@@ -372,6 +373,8 @@ static bool find_free(const struct question *question, const struct candidate *c
 	if (answer->n_levers == 0 || all.freed == question->freed)
 		return true;
 	*option = (struct plan_option){.typed = beside_pull(answer, arena, &all)};
+	double gain = fmax(0, answer->levers[0].gain);
+	all.beat = costs_time(&chosen->plan, (1 - gain) * chosen->prediction.step_time);
 	if (!search_free(&all, chosen, arena, option, error))
 		return false;
 	/* The search leaves CPU offload out where the chosen plan has it, so its plan may be

@@ -123,10 +123,10 @@ static bool consider_time(struct search *search, const struct ticket *ticket,
 	return true;
 }
 
-/* Raises a bound of the plan, and queues it again. Until a plan with room is found, no bound of
- * time rules out anything, so that of memory comes first. */
-static bool consider_bound(struct search *search, const struct ticket *ticket, struct queue *queue,
-	struct error *error)
+/* Raises a bound of the plan. Until a plan with room is found, no bound of time rules out anything,
+ * so that of memory comes first. */
+static bool raise_bound(struct search *search, const struct ticket *ticket,
+	const struct queue *queue, struct error *error)
 {
 	int plan = ticket->plan;
 	const struct known *known = &search->known[plan];
@@ -140,12 +140,31 @@ static bool consider_bound(struct search *search, const struct ticket *ticket, s
 			evaluator_release(&search->evaluator);
 			bounds_release(&search->bounds);
 		}
-		if (!consider_time(search, ticket, queue, error))
-			return false;
+		return consider_time(search, ticket, queue, error);
 	}
-	int64_t cost = bound_cost(search, plan, COST_TIME);
-	if (!search->known[plan].simulated)
-		queue_again(queue, &(struct ticket){cost, cost, plan});
+	return true;
+}
+
+/* Does the plan whose bound was raised stay at its turn? What any plan costs rules out more than
+ * bounds of many do, if a plan that is nearly as good as the best will do. */
+static bool goes_ahead(const struct search *search, const struct ticket *ticket)
+{
+	const struct question *question = search->question;
+	return question->beat > 0 && question->effort > 0 && !search->known[ticket->plan].taken &&
+	       !too_large(search, ticket->plan) && is_needed(search, ticket);
+}
+
+static bool consider_bound(struct search *search, const struct ticket *ticket, struct queue *queue,
+	struct error *error)
+{
+	struct ticket now = *ticket;
+	do {
+		if (!raise_bound(search, &now, queue, error))
+			return false;
+		now.bound = now.time = bound_cost(search, now.plan, COST_TIME);
+	} while (goes_ahead(search, &now));
+	if (!search->known[now.plan].simulated)
+		queue_again(queue, &now);
 	return true;
 }
 
