@@ -259,6 +259,7 @@ void interval(const struct schedule *schedule, const struct simulation_options *
 				       : effect_of(&again, &spreads, cause, step);
 		sum += effects[cause] * effects[cause];
 	}
+	double host = effects[CAUSE_HOST] * effects[CAUSE_HOST];
 	double factor = exp(DEVIATIONS * sqrt(sum));
 	double less = quick ? 1 : compiled(&again, step);
 	p->step_time_p95 = times * slow_step(&again, step);
@@ -268,6 +269,7 @@ void interval(const struct schedule *schedule, const struct simulation_options *
 	p->step_time_low =
 		fmin(p->step_time, fmax(p->plan_lower_bound, p->step_time * less / factor));
 	p->step_time_high = p->step_time * factor;
+	p->host_decides = !quick && host > sum - host;
 	if (quick)
 		p->uncertainty_source = spreads.source;
 	else

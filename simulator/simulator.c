@@ -217,6 +217,7 @@ static void stretch_interval(const struct prediction *unlimited, struct predicti
 	p->step_time_p95 = unlimited->step_time_p95 * factor;
 	p->step_time_best = unlimited->step_time_best * factor;
 	p->uncertainty_source = unlimited->uncertainty_source;
+	p->host_decides = unlimited->host_decides;
 }
 
 static bool any_starved(const struct engines *engines)
@@ -272,6 +273,7 @@ static void share_interval(const struct prediction *from, struct prediction *to)
 	to->step_time_p95 = from->step_time_p95;
 	to->step_time_best = from->step_time_best;
 	to->uncertainty_source = from->uncertainty_source;
+	to->host_decides = from->host_decides;
 }
 
 static bool simulate_all(const struct run *run, struct simulation *simulations, struct error *error)

@@ -178,6 +178,11 @@ static bool machine_is_not_measured(const struct subject *subject, struct text *
 	int n = name_assumed(topology, &names);
 	if (n > 0)
 		text_printf(sentence, "assumed, not measured: %s", text_string(&names));
+	else if (wide && p->host_decides)
+		text_printf(sentence,
+			"the host decides this step, and hosts differ: it may take %s to %s",
+			format_seconds(low, p->step_time_low),
+			format_seconds(high, p->step_time_high));
 	else if (wide)
 		text_printf(sentence,
 			"%.40s is known by its datasheet alone: a step may take %s to %s",

@@ -300,10 +300,11 @@ static bool list_levers(const struct question *question, const struct candidate 
 
 /* --- all levers together ---------------------------------------------------------------------- */
 
-/* The question with all levers free. Knobs of communication, ranks that divide the model and the
- * order of passes stay, because levers gain about as much with other values. Checkpointing, offload
- * and the batch are open, because levers free memory for them. Of the levers that may make a step
- * slower only activation offload is searched, where memory is short; the others gain little. */
+/* The question with all levers free. Knobs of communication and the order of passes stay, and in a
+ * pipeline all ranks that divide the model, because levers gain about as much with other values.
+ * Checkpointing, offload and the batch are open, because levers free memory for them. Of the levers
+ * that may make a step slower only activation offload is searched, where memory is short; the
+ * others gain little. */
 static struct question free_question(const struct question *question, const struct plan *chosen)
 {
 	static const enum knob_id stay[] = {KNOB_STRATEGY, KNOB_SHARD_GROUP,
@@ -327,7 +328,7 @@ static struct question free_question(const struct question *question, const stru
 	for (int i = 0; i < COUNT_OF(stay); i++)
 		if (stay[i] != KNOB_SHARD_GROUP || strategy_is_hybrid(chosen->strategy))
 			question_take(&all, stay[i], chosen);
-	for (int i = 0; i < COUNT_OF(of_axes) && has_axes(chosen); i++)
+	for (int i = 0; i < COUNT_OF(of_axes) && chosen->mesh.pipeline > 1; i++)
 		question_take(&all, of_axes[i], chosen);
 	return all;
 }

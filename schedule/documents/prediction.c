@@ -122,7 +122,8 @@ static const struct field collective_fields[] = {
 static const struct field uncertainty_fields[] = {NUMBER(step_time_low, "step_time_low_s"),
 	NUMBER(step_time_high, "step_time_high_s"), IF_KNOWN(step_time_p95, "step_time_p95_s"),
 	IF_KNOWN(step_time_best, "step_time_best_s"),
-	FIELD_STRING(struct prediction, uncertainty_source, "source", 0), FIELD_END};
+	FIELD_STRING(struct prediction, uncertainty_source, "source", 0),
+	FIELD_BOOL(struct prediction, host_decides, "host_decides", FIELD_OMIT_ZERO), FIELD_END};
 
 static const struct field bound_fields[] = {IF_KNOWN(lower_bound, "lower_bound_s"),
 	IF_KNOWN(plan_lower_bound, "plan_lower_bound_s"), FIELD_END};

@@ -95,6 +95,7 @@ struct prediction {
 	double step_time_p95;                      /* of the steps of a run; 0: not known */
 	double step_time_best; /* where nothing else uses the machine; 0: not known */
 	const char *uncertainty_source;
+	bool host_decides; /* what the issuing thread takes is most of what is uncertain */
 	double lower_bound, plan_lower_bound; /* s */
 	/* The figures above are of classes[rank_class], the worst. NULL: there is one class. */
 	int n_classes, rank_class;

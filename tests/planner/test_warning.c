@@ -12,7 +12,7 @@ static const char mixtral[] =
 struct asking {
 	const char *model; /* "mixtral": of above */
 	const char *topology;
-	const char *knobs[10]; /* name, value, ... */
+	const char *knobs[12]; /* name, value, ... */
 	bool thresholds;
 };
 
@@ -89,6 +89,13 @@ static const struct {
 		{"gpt2-124m", "a3-megagpu-8g", {"seq_len", "1024"}}},
 	{"machine-not-measured", "RTX-4090-24GB", {"gpt2-124m", "rtx4090-8x", {"seq_len", "1024"}},
 		{"gpt2-124m", "dgx-a100-80gb", {"seq_len", "1024"}}},
+	{"machine-not-measured", "the host decides this step",
+		{"llama-3-8b", "dgx-h100",
+			{"seq_len", "256", "runtime", "megatron", "strategy", "ZERO_1", "tensor",
+				"1", "micro_batch", "1", "global_batch", "256"}},
+		{"llama-3-8b", "dgx-h100",
+			{"seq_len", "8192", "runtime", "megatron", "strategy", "ZERO_1", "tensor",
+				"1", "micro_batch", "1", "global_batch", "256"}}},
 	{"fp8-eager", "use --compile on",
 		{"gpt2-124m", "dgx-h100", {"seq_len", "1024", "fp8", "tensorwise"}},
 		{"gpt2-124m", "dgx-h100",
