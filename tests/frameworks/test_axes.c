@@ -249,6 +249,40 @@ static void dispatch(void **state)
 	arena_finish(&arena);
 }
 
+/* Modules that are computed again are words of an option, and elements of a list. */
+static void modules(void **state)
+{
+	static const struct {
+		const char *target, *words;
+	} cases[] = {{"megatron", "--recompute-modules moe_act layernorm\n"},
+		{"megatron-bridge", "  recompute_modules:\n    - moe_act\n    - layernorm\n"}};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct trip trip = {.arena = &arena, .target = export_find(cases[i].target, NULL)};
+		struct error error = {0};
+		struct plan back;
+		load(&arena, "qwen3-30b-a3b", "2xdgx-h100", &trip.file);
+		struct question question = {
+			.model = trip.file.model, .topology = trip.file.topology};
+		question_put(
+			&question, KNOB_RUNTIME, (union knob_value){.choice = RUNTIME_MEGATRON});
+		assert_true(question_set_by_name(&question, "recompute_modules",
+			"recompute_modules", "moe_act+layernorm", &arena, &error));
+		assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
+		assert_true(export_plan(trip.target, 0, &trip.file, trip.target->file, &arena,
+			&trip.exported, &trip.text, &error));
+		if (strstr(text_string(&trip.text), cases[i].words) == NULL)
+			fail_msg("%s", text_string(&trip.text));
+		read_back(&trip, &back);
+		assert_true(plan_checkpoints(&back, CHECKPOINTING_SELECTIVE));
+		assert_int_equal(back.recompute_modules.of, trip.file.plan.recompute_modules.of);
+		text_finish(&trip.text);
+	}
+	arena_finish(&arena);
+}
+
 /* Stages, in the words of torchtitan, nanotron and Megatron-LM; others say that they have none. */
 static const struct {
 	const char *strategy, *schedule, *virtual_stages, *layers;
@@ -365,6 +399,7 @@ int main(void)
 		cmocka_unit_test(async_tensor),
 		cmocka_unit_test(experts),
 		cmocka_unit_test(dispatch),
+		cmocka_unit_test(modules),
 		cmocka_unit_test(pipelines),
 	};
 

@@ -300,6 +300,30 @@ static void test_newest(void **state)
 	arena_finish(&arena);
 }
 
+/* Megatron-LM before Megatron-Core launches kernels faster. */
+static void test_host(void **state)
+{
+	static const struct {
+		const char *words;
+		double seconds;
+	} cases[] = {{"runtime=megatron", 80e-6}, {"runtime=megatron libraries=pytorch:2.6", 80e-6},
+		{"runtime=megatron libraries=megatron-core:0.6", 80e-6},
+		{"runtime=megatron libraries=megatron-core:0.1", 55e-6},
+		{"runtime=pytorch-fsdp2", 6e-6}};
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "dgx-h100");
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct plan plan;
+		struct error error = {0};
+		if (!try_words(&arena, model, topology, cases[i].words, &plan, &error))
+			fail_msg("%s", error.message);
+		assert_float_equal(plan_host_per_kernel(&plan), cases[i].seconds, 1e-12);
+	}
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -310,6 +334,7 @@ int main(void)
 		cmocka_unit_test(test_nccl_of_the_wheel),
 		cmocka_unit_test(test_nccl_of_the_runtime),
 		cmocka_unit_test(test_flat_gradients),
+		cmocka_unit_test(test_host),
 		cmocka_unit_test(test_text_and_digest),
 	};
 
