@@ -89,7 +89,7 @@ static void add_value(struct shell *shell, const char *option, const char *value
 		shell->pending_line, shell->pending_column);
 }
 
-/* An option without a value is a switch. One has a list of words. */
+/* An option without a value is a switch. Only recompute-modules takes several words. */
 static void settle_pending(struct shell *shell, const char *value)
 {
 	const char *list = value != NULL ? shell->list : NULL;

@@ -455,49 +455,6 @@ int find_smaller(const struct search *search, int index)
 	return -1;
 }
 
-/* Does `more` compute again all that `plan` does, and something else? */
-static bool recomputes_more(const struct plan *plan, const struct plan *more)
-{
-	unsigned some = plan->recompute_modules.of, of_more = more->recompute_modules.of;
-	if (plan->activation_checkpointing.n > 0 || more->activation_checkpointing.n > 0)
-		return false;
-	if (plan_checkpoints(plan, CHECKPOINTING_FULL))
-		return false;
-	if (plan_checkpoints(more, CHECKPOINTING_FULL) ||
-		plan_checkpoints(plan, CHECKPOINTING_NONE))
-		return !plan_checkpoints(more, CHECKPOINTING_NONE);
-	return plan_checkpoints(more, CHECKPOINTING_SELECTIVE) && some != of_more &&
-	       (some & of_more) == some && some != 0;
-}
-
-/* The plan that computes most again, and is else alike: where stages have several blocks, or
- * several micro-batches of one, it needs less. -1: there is none. */
-static int find_lightest(const struct search *search, int index)
-{
-	const uint64_t differs =
-		KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING) | KNOB_BIT(KNOB_RECOMPUTE_MODULES);
-	const struct plan *plans = search->space.plans, *plan = &plans[index];
-	int end = min_i64(index + BEFORE_MOST, search->space.first[plan->strategy + 1]), best = -1;
-	if (search->question->model->architecture.layers < 2 * plan->mesh.pipeline)
-		return -1;
-	for (int i = index + 1; i < end && plan_divides_alike(&plans[i], plan); i++)
-		if (!search->known[i].refused && plans[i].micro_batch == plan->micro_batch &&
-			plans[i].mesh.shard == plan->mesh.shard &&
-			recomputes_more(best >= 0 ? &plans[best] : plan, &plans[i]) &&
-			knobs_alike_but(differs, &plans[i], plan))
-			best = i;
-	return best;
-}
-
-/* What another plan surely needs as much as holds for this one too. */
-static void tighten_by(struct search *search, int other, struct bound *bound)
-{
-	if (other < 0)
-		return;
-	tighten(search, other);
-	bound->memory = max_i64(bound->memory, search->bounds.of[other].memory);
-}
-
 void tighten(struct search *search, int index)
 {
 	struct known *known = &search->known[index];
@@ -506,9 +463,10 @@ void tighten(struct search *search, int index)
 	if (known->tightened)
 		return;
 	known->tightened = true;
-	if (plan->mesh.pipeline > 1) {
-		tighten_by(search, find_lightest(search, index), bound);
-		tighten_by(search, find_smaller(search, index), bound);
+	int smaller = plan->mesh.pipeline > 1 ? find_smaller(search, index) : -1;
+	if (smaller >= 0) {
+		tighten(search, smaller);
+		bound->memory = max_i64(bound->memory, search->bounds.of[smaller].memory);
 	}
 	if (!too_large(search, index))
 		known->held = evaluator_bound_memory(&search->evaluator, plan);
