@@ -46,26 +46,14 @@ const char *megatron_modules(struct exporting *exporting)
 
 /* --- import --------------------------------------------------------------------------------- */
 
-/* Adds a module to the list, unless it is there or nothing is known of it. */
-static const char *with_module(
-	struct importing *importing, const char *path, const char *list, const char *module)
+/* Returns the module's bit; 0: nothing is known of it, which is said. */
+static unsigned bit_of(struct importing *importing, const char *path, const char *module)
 {
-	size_t length = strlen(module);
-	int known = 0;
-
-	while (recompute_module_names[known] != NULL &&
-		strcmp(recompute_module_names[known], module) != 0)
-		known++;
-	if (recompute_module_names[known] == NULL) {
-		import_note(importing, path, "%.40s: is not predicted", module);
-		return list;
-	}
-	for (const char *at = list; at != NULL; at = strchr(at, '+')) {
-		at += *at == '+';
-		if (strncmp(at, module, length) == 0 && strchr("+", at[length]) != NULL)
-			return list;
-	}
-	return list == NULL ? module : arena_printf(importing->arena, "%s+%s", list, module);
+	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++)
+		if (strcmp(recompute_module_names[m], module) == 0)
+			return 1u << m;
+	import_note(importing, path, "%.40s: is not predicted", module);
+	return 0;
 }
 
 /* Without a list it is attention's core; so it is where all that is listed is not known here. */
@@ -73,9 +61,10 @@ static bool finish_modules(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
 	const struct source *source = importing->source;
-	const char *element = arena_printf(importing->arena, "%s[]", names->modules), *list = NULL;
+	const char *element = arena_printf(importing->arena, "%s[]", names->modules);
 	const char *path = import_find(importing, element) != NULL ? element : names->modules;
 	bool experts = false;
+	unsigned of = 0;
 
 	if (!import_switch(importing, names->experts_again, &experts, false, error))
 		return false;
@@ -84,15 +73,16 @@ static bool finish_modules(
 	for (int i = 0; i < source->n_leaves; i++) {
 		const struct leaf *leaf = &source->leaves[i];
 		if (strcmp(leaf->path, path) == 0 && !import_is_unset(leaf->node))
-			list = with_module(importing, path, list, leaf->node->text);
+			of |= bit_of(importing, path, leaf->node->text);
 	}
 	if (experts) {
-		list = with_module(importing, path, list != NULL ? list : "core_attn", "moe");
+		of = (of != 0 ? of : 1u << RECOMPUTE_CORE_ATTN) | 1u << RECOMPUTE_MOE;
 		import_set(importing, KNOB_ACTIVATION_CHECKPOINTING, "selective",
 			names->experts_again);
 	}
-	if (list != NULL)
-		import_set(importing, KNOB_RECOMPUTE_MODULES, list,
+	if (of != 0)
+		import_set(importing, KNOB_RECOMPUTE_MODULES,
+			recompute_modules_of(of, importing->arena).text,
 			experts ? names->experts_again : path);
 	return true;
 }

@@ -281,18 +281,14 @@ static bool asks_for_modules(const struct question *question)
 static void add_modules(struct filling *f, unsigned tried)
 {
 	struct axis *axis = &f->axes->of[KNOB_RECOMPUTE_MODULES];
-	struct recompute_modules modules = {.text = ""};
-	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++) {
-		if (!(tried >> m & 1) ||
-			!model_has_recompute_module(f->question->model, (enum recompute_module)m))
-			continue;
-		modules.text = arena_printf(f->arena, "%s%s%s", modules.text,
-			modules.of != 0 ? "+" : "", recompute_module_names[m]);
-		modules.of |= 1u << m;
-	}
-	bool same = axis->n > 0 && axis->values[axis->n - 1].recompute_modules.of == modules.of;
-	if (modules.of != 0 && !same)
-		axis_add(axis, (union knob_value){.recompute_modules = modules});
+	unsigned of = 0;
+	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++)
+		if (model_has_recompute_module(f->question->model, (enum recompute_module)m))
+			of |= tried & 1u << m;
+	bool same = axis->n > 0 && axis->values[axis->n - 1].recompute_modules.of == of;
+	if (of != 0 && !same)
+		axis_add(axis, (union knob_value){
+				       .recompute_modules = recompute_modules_of(of, f->arena)});
 }
 
 /* Megatron-Core's modules, the cheapest first: what is made of tensors that are kept anyway; dense

@@ -13,8 +13,19 @@ const char *const recompute_module_names[] = {
 
 static const char usual[] = "usual";
 
-/* --- reading -------------------------------------------------------------------------------------
+/* --- sets ----------------------------------------------------------------------------------------
  */
+
+struct recompute_modules recompute_modules_of(unsigned of, struct arena *arena)
+{
+	const char *text = NULL;
+	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++)
+		if (of >> m & 1)
+			text = arena_printf(arena, "%s%s%s", text != NULL ? text : "",
+				text != NULL ? "+" : "", recompute_module_names[m]);
+	return (struct recompute_modules){
+		.text = text != NULL ? text : arena_strdup(arena, usual), .of = of};
+}
 
 static bool read_one(const char *text, size_t length, unsigned *of)
 {
@@ -32,18 +43,18 @@ static bool read_one(const char *text, size_t length, unsigned *of)
 static bool parse(const struct field *field, const char *text, void *member, struct arena *arena)
 {
 	struct recompute_modules *modules = member;
+	bool more = strcmp(text, usual) != 0;
+	unsigned of = 0;
 	(void)field;
-	*modules = (struct recompute_modules){.text = arena_strdup(arena, text)};
-	if (strcmp(text, usual) == 0)
-		return true;
-	for (const char *cursor = text;; cursor++) {
-		size_t length = strcspn(cursor, "+");
-		if (!read_one(cursor, length, &modules->of))
+	while (more) {
+		size_t length = strcspn(text, "+");
+		if (!read_one(text, length, &of))
 			return false;
-		cursor += length;
-		if (*cursor == '\0')
-			return true;
+		more = text[length] == '+';
+		text += length + more;
 	}
+	*modules = recompute_modules_of(of, arena);
+	return true;
 }
 
 const struct field_decoded recompute_modules_decoded = {

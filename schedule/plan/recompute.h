@@ -34,6 +34,9 @@ struct recompute_modules {
 
 struct plan;
 
+/* The set of these modules, each bit one, and its text, which the arena owns. */
+struct recompute_modules recompute_modules_of(unsigned of, struct arena *arena);
+
 /* How the knob is decoded. */
 extern const struct field_decoded recompute_modules_decoded;
 

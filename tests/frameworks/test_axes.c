@@ -36,6 +36,20 @@ static bool says_degrees(struct trip *trip, const char *model, const struct degr
 	return true;
 }
 
+/* Writes the plan of a question, finds these words in the file, and reads it back. */
+static void says_words(
+	struct trip *trip, const struct question *question, const char *words, struct plan *back)
+{
+	struct error error = {0};
+
+	assert_true(plan_resolve(question, trip->arena, &trip->file.plan, &error));
+	assert_true(export_plan(trip->target, 0, &trip->file, trip->target->file, trip->arena,
+		&trip->exported, &trip->text, &error));
+	if (strstr(text_string(&trip->text), words) == NULL)
+		fail_msg("%s", text_string(&trip->text));
+	read_back(trip, back);
+}
+
 /* Files of torchtitan, Megatron-LM and accelerate say ranks that divide the model; no other does,
  * and says so. accelerate cuts no sequence. */
 static void axes(void **state)
@@ -90,7 +104,6 @@ static void weights_in_fp8(void **state)
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct trip trip = {.arena = &arena, .target = export_find(cases[i].target, NULL)};
-		struct error error = {0};
 		struct plan back;
 		load(&arena, "llama-3.1-8b", "2xdgx-h100", &trip.file);
 		struct question question = {
@@ -104,11 +117,7 @@ static void weights_in_fp8(void **state)
 			&question, KNOB_FP8_PARAM_GATHER, (union knob_value){.on = cases[i].kept});
 		question_put(&question, KNOB_GRAPH_PASSES,
 			(union knob_value){.on = cases[i].runtime == RUNTIME_MEGATRON});
-		assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
-		assert_true(export_plan(trip.target, 0, &trip.file, trip.target->file, &arena,
-			&trip.exported, &trip.text, &error));
-		assert_non_null(strstr(text_string(&trip.text), cases[i].expected));
-		read_back(&trip, &back);
+		says_words(&trip, &question, cases[i].expected, &back);
 		assert_int_equal(back.fp8, cases[i].fp8);
 		assert_int_equal(back.fp8_param_gather, cases[i].back);
 		assert_int_equal(back.graph_passes, cases[i].runtime == RUNTIME_MEGATRON);
@@ -254,8 +263,8 @@ static void modules(void **state)
 {
 	static const struct {
 		const char *target, *words;
-	} cases[] = {{"megatron", "--recompute-modules moe_act layernorm\n"},
-		{"megatron-bridge", "  recompute_modules:\n    - moe_act\n    - layernorm\n"}};
+	} cases[] = {{"megatron", "--recompute-modules layernorm moe_act\n"},
+		{"megatron-bridge", "  recompute_modules:\n    - layernorm\n    - moe_act\n"}};
 	struct arena arena = {0};
 
 	(void)state;
@@ -270,12 +279,7 @@ static void modules(void **state)
 			&question, KNOB_RUNTIME, (union knob_value){.choice = RUNTIME_MEGATRON});
 		assert_true(question_set_by_name(&question, "recompute_modules",
 			"recompute_modules", "moe_act+layernorm", &arena, &error));
-		assert_true(plan_resolve(&question, &arena, &trip.file.plan, &error));
-		assert_true(export_plan(trip.target, 0, &trip.file, trip.target->file, &arena,
-			&trip.exported, &trip.text, &error));
-		if (strstr(text_string(&trip.text), cases[i].words) == NULL)
-			fail_msg("%s", text_string(&trip.text));
-		read_back(&trip, &back);
+		says_words(&trip, &question, cases[i].words, &back);
 		assert_true(plan_checkpoints(&back, CHECKPOINTING_SELECTIVE));
 		assert_int_equal(back.recompute_modules.of, trip.file.plan.recompute_modules.of);
 		text_finish(&trip.text);

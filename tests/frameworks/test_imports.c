@@ -94,7 +94,7 @@ static const struct foreign files[] = {
 	{"model:\n  recompute_granularity: selective\n  recompute_modules: [moe_act, layernorm]\n"
 	 "  pipeline_model_parallel_size: 1\n",
 		"megatron-bridge",
-		"activation-checkpointing=selective recompute-modules=moe_act+layernorm", NULL},
+		"activation-checkpointing=selective recompute-modules=layernorm+moe_act", NULL},
 	{"model:\n  recompute_granularity: selective\n  recompute_modules:\n  - mhc\n  - moe\n"
 	 "  pipeline_model_parallel_size: 1\n",
 		"megatron-bridge", "activation-checkpointing=selective recompute-modules=moe",
@@ -293,7 +293,7 @@ static const struct foreign files[] = {
 	{"--micro-batch-size 1 --bf16 --recompute-granularity selective --recompute-modules "
 	 "moe_act "
 	 "layernorm \\\n core_attn --tensor-model-parallel-size 2\n",
-		"megatron", "recompute-modules=moe_act+layernorm+core_attn tensor=2", NULL},
+		"megatron", "recompute-modules=core_attn+layernorm+moe_act tensor=2", NULL},
 	{"--micro-batch-size 1 --bf16 --moe-layer-recompute\n", "megatron",
 		"activation-checkpointing=selective recompute-modules=core_attn+moe", NULL},
 	{"--micro-batch-size 1 --bf16 --recompute-modules moe_act\n", "megatron", "micro-batch=1",

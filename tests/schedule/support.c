@@ -292,17 +292,12 @@ static struct plan with_modules(struct arena *arena, uint64_t *state, struct pla
 {
 	struct error error = {0};
 	struct plan with = plan;
+	unsigned of = 0;
 	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++)
 		if (random_below(state, 2) &&
 			model_has_recompute_module(model, (enum recompute_module)m))
-			with.recompute_modules.of |= 1u << m;
-	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++)
-		if (with.recompute_modules.of >> m & 1)
-			with.recompute_modules.text = arena_printf(arena, "%s%s%s",
-				with.recompute_modules.text != NULL ? with.recompute_modules.text
-								    : "",
-				with.recompute_modules.text != NULL ? "+" : "",
-				recompute_module_names[m]);
+			of |= 1u << m;
+	with.recompute_modules = recompute_modules_of(of, arena);
 	plan_normalise(&with, arena);
 	return plan_check(&with, model, topology, &error) ? with : plan;
 }
