@@ -50,9 +50,13 @@ static bool add_candidate(
 	if (!search_look_closely(making->search, plan, making->arena, &candidate->prediction,
 		    &making->exposures[making->n], error))
 		return false;
-	if (making->n++ == 0 && !making->question->brief)
-		candidate->prediction.schedule_digest = evaluator_digest(
-			&making->search->evaluator, &candidate->plan, making->arena);
+	if (making->n++ > 0)
+		return true;
+	struct evaluator *evaluator = &making->search->evaluator;
+	evaluator_interval(evaluator, &candidate->plan, making->arena, &candidate->prediction);
+	if (!making->question->brief)
+		candidate->prediction.schedule_digest =
+			evaluator_digest(evaluator, &candidate->plan, making->arena);
 	return true;
 }
 

@@ -242,7 +242,7 @@ static double shorten(struct again *again, struct arena *arena, double step_time
 	return step > 0 ? step : step_time;
 }
 
-void interval(const struct schedule *schedule, const struct simulation_options *options,
+void simulate_interval(const struct schedule *schedule, const struct simulation_options *options,
 	struct arena *arena, struct prediction *p)
 {
 	const struct spreads spreads = spreads_of(schedule->topology, &schedule->plan);

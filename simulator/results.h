@@ -69,10 +69,4 @@ struct finished {
 void predict(const struct finished *finished, const struct simulation_options *options,
 	struct arena *scratch, struct arena *arena, struct prediction *prediction);
 
-/* interval.c: fills step_time_low, step_time_high, step_time_p95 (GPUs only) and uncertainty_source
- * of a prediction that has its step time and bounds. Simulates once more for each source of error,
- * unless options->quick_interval. */
-void interval(const struct schedule *schedule, const struct simulation_options *options,
-	struct arena *arena, struct prediction *prediction);
-
 #endif

@@ -291,7 +291,7 @@ static bool simulate_all(const struct run *run, struct simulation *simulations, 
 		tight = tight || simulations[c].prediction.fits == FITS_TIGHT;
 		fits = fits && simulations[c].prediction.fits != FITS_NO;
 	}
-	interval(run->schedule, run->options, run->arena, &simulations[0].prediction);
+	simulate_interval(run->schedule, run->options, run->arena, &simulations[0].prediction);
 	for (int c = 1; c < n; c++)
 		share_interval(&simulations[0].prediction, &simulations[c].prediction);
 	return !tight || !fits || run->options->memory != MEMORY_FIGURES ||

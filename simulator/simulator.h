@@ -80,6 +80,12 @@ struct simulation {
 bool simulate(const struct schedule *schedule, const struct simulation_options *options,
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error);
 
+/* Fills step_time_low, step_time_high, step_time_p95 and step_time_best, host_decides and
+ * uncertainty_source of a prediction that has its step time and bounds, as simulate() does.
+ * Simulates once more for each source of error, unless options->quick_interval. */
+void simulate_interval(const struct schedule *schedule, const struct simulation_options *options,
+	struct arena *arena, struct prediction *prediction);
+
 /* Does a rank of the class need more memory than the device has, when the allocator serves
  * operations in list order? False also where only simulate() can tell.
  * `schedule` may have the program of this class only. `held`: bytes in use at once when it

@@ -519,6 +519,17 @@ bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *pla
 	return run_closely(evaluator, plan, MEMORY_FITS, arena, prediction, exposure, error);
 }
 
+void evaluator_interval(struct evaluator *evaluator, const struct plan *plan, struct arena *arena,
+	struct prediction *prediction)
+{
+	const struct trial trial = {.topology = evaluator->question->topology, .plan = plan};
+	const struct simulation_options options = {0};
+	if (plan->mesh.pipeline == 1)
+		return;
+	arena_reset(&evaluator->scratch);
+	simulate_interval(schedule_of(evaluator, &trial), &options, arena, prediction);
+}
+
 const char *evaluator_digest(
 	struct evaluator *evaluator, const struct plan *plan, struct arena *arena)
 {

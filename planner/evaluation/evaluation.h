@@ -55,6 +55,9 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
+/* The interval of a pipeline's step time and what decides it, which the calls above only guess. */
+void evaluator_interval(struct evaluator *evaluator, const struct plan *plan, struct arena *arena,
+	struct prediction *prediction);
 /* A copy whose strings come from `arena`. */
 struct prediction evaluator_kept(const struct prediction *prediction, struct arena *arena);
 /* The digest of the plan's schedule. It takes longer than most simulations. */
