@@ -44,6 +44,48 @@ bool import_is_unset(const struct node *node)
 	       strcmp(node->text, "auto") == 0 || strcmp(node->text, "None") == 0;
 }
 
+const char *import_list(const struct importing *importing, const char *path)
+{
+	const char *element = arena_printf(importing->arena, "%s[]", path);
+
+	if (!import_is_unset(import_find(importing, element)))
+		return element;
+	return import_is_unset(import_find(importing, path)) ? NULL : path;
+}
+
+/* The names of one leaf; Megatron-LM's tests write several as "[attn mlp]". */
+static unsigned names_in(
+	struct importing *importing, const char *path, const char *text, const char *const *known)
+{
+	static const char between[] = "[], ";
+	unsigned of = 0;
+
+	for (const char *at = text + strspn(text, between); *at != '\0';) {
+		size_t length = strcspn(at, between);
+		unsigned bit = name_bit(at, length, known);
+		if (bit == 0)
+			import_note(importing, path, "%.*s: is not predicted",
+				(int)(length < 40 ? length : 40), at);
+		of |= bit;
+		at += length;
+		at += strspn(at, between);
+	}
+	return of;
+}
+
+unsigned import_names(struct importing *importing, const char *path, const char *const *known)
+{
+	const struct source *source = importing->source;
+	unsigned of = 0;
+
+	for (int i = 0; i < source->n_leaves; i++) {
+		const struct leaf *leaf = &source->leaves[i];
+		if (strcmp(leaf->path, path) == 0 && !import_is_unset(leaf->node))
+			of |= names_in(importing, path, leaf->node->text, known);
+	}
+	return of;
+}
+
 const char *import_text(const struct importing *importing, const char *path, const char *otherwise)
 {
 	const struct node *node = import_find(importing, path);

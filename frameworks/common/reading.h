@@ -70,6 +70,10 @@ const char *import_text(const struct importing *importing, const char *path, con
 bool import_is(const struct importing *importing, const char *path, const char *value);
 /* Is the leaf left to the framework: absent, null, "auto" or "None"? */
 bool import_is_unset(const struct node *node);
+/* The path of a list's elements, or of its only word, as the file has it; NULL: there is none. */
+const char *import_list(const struct importing *importing, const char *path);
+/* The bits of names that stand in the list; a note says which are not known. */
+unsigned import_names(struct importing *importing, const char *path, const char *const *known);
 /* Reads the value of a leaf that is set; else an error at the leaf. */
 bool import_read_count(const struct node *node, int64_t *count, struct error *error);
 bool import_read_switch(const struct node *node, bool *value, struct error *error);

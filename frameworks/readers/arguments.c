@@ -89,7 +89,18 @@ static void add_value(struct shell *shell, const char *option, const char *value
 		shell->pending_line, shell->pending_column);
 }
 
-/* An option without a value is a switch. Only recompute-modules takes several words. */
+/* May several words follow the option? */
+static bool takes_words(const char *option)
+{
+	static const char *const options[] = {
+		"recompute-modules", "cuda-graph-modules", "cuda-graph-scope"};
+	for (int i = 0; i < COUNT_OF(options); i++)
+		if (strcmp(options[i], option) == 0)
+			return true;
+	return false;
+}
+
+/* An option without a value is a switch. */
 static void settle_pending(struct shell *shell, const char *value)
 {
 	const char *list = value != NULL ? shell->list : NULL;
@@ -100,7 +111,7 @@ static void settle_pending(struct shell *shell, const char *value)
 	if (shell->pending == NULL)
 		return;
 	add_value(shell, shell->pending, value != NULL ? value : "true");
-	if (value != NULL && strcmp(shell->pending, "recompute-modules") == 0)
+	if (value != NULL && takes_words(shell->pending))
 		shell->list = shell->pending;
 	shell->pending = NULL;
 }

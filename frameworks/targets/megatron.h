@@ -67,6 +67,16 @@ const char *megatron_granularity(struct exporting *exporting);
 const char *megatron_recompute_method(struct exporting *exporting);
 const char *megatron_recompute_layers(struct exporting *exporting);
 const char *megatron_modules(struct exporting *exporting);
+/* The names of a set with blanks between them; NULL: there are none. */
+const char *megatron_words(struct exporting *exporting, const struct name_set *set);
+/* megatron_graphs.c: what captures CUDA graphs, parts of a block that it captures, the generator of
+ * random numbers that this needs, and that no NaN is looked for, which waits for the device. NULL:
+ * the file leaves it out. */
+bool megatron_captures(const struct exporting *exporting);
+const char *megatron_graphs(struct exporting *exporting);
+const char *megatron_graph_scopes(struct exporting *exporting);
+const char *megatron_rng_tracker(struct exporting *exporting);
+const char *megatron_leaves_nan(struct exporting *exporting);
 
 /* Adapts a plan to the distributed optimizer, for Megatron-LM and Megatron-Bridge. */
 void megatron_adapt_core(struct exporting *exporting, struct plan *plan);
@@ -76,8 +86,6 @@ const char *megatron_virtual_stages(struct exporting *exporting);
  * t*8
  * t*7L. NULL: none are listed. */
 const char *megatron_layout(struct exporting *exporting);
-/* How passes are captured as CUDA graphs. NULL: they are not. */
-const char *megatron_captures(struct exporting *exporting);
 /* How context ranks exchange keys and values. */
 const char *megatron_context_method(struct exporting *exporting);
 /* A switch that the file has or leaves out: "true" or NULL. */
@@ -101,9 +109,10 @@ struct megatron_names {
 	const char *context, *context_method;
 	const char *attention_dropout, *hidden_dropout;
 	double dropout; /* if the file does not say */
+	const char *graphs, *graph_modules, *graph_scope, *local_graphs, *external_graphs;
 	const char *granularity, *method, *pieces, *modules, *experts_again;
-	const char *tensor, *expert, *expert_tensor, *capacity, *pads, *dispatcher, *backend,
-		*grouped, *rows_beside;
+	const char *tensor, *experts, *expert, *expert_tensor, *capacity, *pads, *dispatcher,
+		*backend, *grouped, *rows_beside;
 	bool has_recipe; /* which says what the file does not */
 };
 /* `text` without a character, in `arena`. */
@@ -116,6 +125,9 @@ bool megatron_finish_recomputation(
 	struct importing *importing, const struct megatron_names *names, struct error *error);
 /* Stages, as a layout, as the ends say or all alike. */
 bool megatron_finish_stages(
+	struct importing *importing, const struct megatron_names *names, struct error *error);
+/* What is captured as CUDA graphs. */
+bool megatron_finish_graphs(
 	struct importing *importing, const struct megatron_names *names, struct error *error);
 /* Expert ranks, and how rows are sent. */
 bool megatron_finish_experts(

@@ -44,7 +44,6 @@ static const char *cuts_sequence(struct exporting *exporting)
 #define EP_OVERLAP "comm_overlap.overlap_moe_expert_parallel_comm"
 /* Many recipes have it. It excludes EP_OVERLAP (transformer_config.py). */
 #define SHARED_OVERLAP MODEL("moe_shared_expert_overlap")
-#define GRAPHS         MODEL("cuda_graph_impl")
 
 static const char *exchanges_beside(struct exporting *exporting)
 {
@@ -95,6 +94,17 @@ static const char *modules(struct exporting *exporting)
 	bool selective = plan_checkpoints(exporting->plan, CHECKPOINTING_SELECTIVE);
 
 	return named == NULL && selective ? recompute_module_names[RECOMPUTE_CORE_ATTN] : named;
+}
+
+/* A recipe may have some. */
+static const char *graphs(struct exporting *exporting)
+{
+	return megatron_captures(exporting) ? megatron_graphs(exporting) : "none";
+}
+
+static const char *looks_for_nan(struct exporting *exporting)
+{
+	return megatron_leaves_nan(exporting) != NULL ? "false" : NULL;
 }
 
 static const char *fuses_loss(struct exporting *exporting)
@@ -207,7 +217,13 @@ static const struct config_key keys[] = {
 		"flash fused>flash auto>flash unfused>eager local>eager", ONLY_READ},
 	{MODEL("cross_entropy_loss_fusion"), KEY_READ, KNOB_LOSS, NULL, 0, fuses_loss},
 	{MODEL("cross_entropy_fusion_impl"), KEY_READ, KNOB_LOSS, NULL, 0, loss_kernel},
-	{GRAPHS, KEY_READ, KNOB_GRAPH_PASSES, NULL, 0, megatron_captures},
+	{MODEL("cuda_graph_impl"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, 0, graphs},
+	{MODEL("cuda_graph_modules[]"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, 0,
+		megatron_graph_scopes},
+	{MODEL("cuda_graph_scope[]"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, ONLY_READ},
+	{MODEL("enable_cuda_graph"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, ONLY_READ},
+	{MODEL("external_cuda_graph"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, ONLY_READ},
+	{MODEL("use_te_rng_tracker"), KEY_PLAIN, NO_KNOB, NULL, 0, megatron_rng_tracker},
 	{MODEL("attention_dropout"), KEY_READ, KNOB_DROPOUT, NULL, 0, dropout},
 	{MODEL("hidden_dropout"), KEY_READ, KNOB_DROPOUT, NULL, 0, dropout},
 	{"train.micro_batch_size", KEY_COUNT, KNOB_MICRO_BATCH},
@@ -222,6 +238,9 @@ static const struct config_key keys[] = {
 		instances},
 	{DDP("overlap_grad_reduce"), KEY_READ, KNOB_OVERLAP, NULL, 0, overlaps_reductions},
 	{DDP("overlap_param_gather"), KEY_READ, KNOB_OVERLAP, NULL, 0, overlaps_gathers},
+	{DDP("check_for_nan_in_grad"), KEY_PLAIN, NO_KNOB, NULL, 0, looks_for_nan},
+	{"rng.te_rng_tracker", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_rng_tracker},
+	{"rerun_state_machine.check_for_nan_in_loss", KEY_PLAIN, NO_KNOB, NULL, 0, looks_for_nan},
 	{"mixed_precision", KEY_READ, KNOB_PARAM_DTYPE, NULL, 0, precision},
 	{MIXED("fp8"), KEY_READ, KNOB_FP8, NULL, ONLY_READ},
 	{MIXED("fp8_recipe"), KEY_READ, KNOB_FP8, NULL, ONLY_READ},
@@ -262,7 +281,13 @@ static const struct megatron_names names = {
 	.pieces = MODEL("recompute_num_layers"),
 	.modules = MODEL("recompute_modules"),
 	.experts_again = MODEL("moe_layer_recompute"),
+	.graphs = MODEL("cuda_graph_impl"),
+	.graph_modules = MODEL("cuda_graph_modules"),
+	.graph_scope = MODEL("cuda_graph_scope"),
+	.local_graphs = MODEL("enable_cuda_graph"),
+	.external_graphs = MODEL("external_cuda_graph"),
 	.tensor = MODEL("tensor_model_parallel_size"),
+	.experts = MODEL("num_moe_experts"),
 	.expert = MODEL("expert_model_parallel_size"),
 	.expert_tensor = MODEL("expert_tensor_parallel_size"),
 	.capacity = MODEL("moe_expert_capacity_factor"),
@@ -475,8 +500,6 @@ static bool finish_sequence(struct importing *importing, struct error *error)
 
 static bool finish(struct importing *importing, struct error *error)
 {
-	if (import_is(importing, GRAPHS, "full_iteration"))
-		import_set(importing, KNOB_GRAPH_PASSES, "on", GRAPHS);
 	if (!finish_shape(importing, error) || !finish_ranks(importing, error) ||
 		!finish_dtypes(importing, error) || !finish_fp8(importing, error) ||
 		!finish_optimizer(importing, error) || !finish_loss(importing, error) ||

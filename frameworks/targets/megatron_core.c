@@ -89,11 +89,6 @@ static const char *exchanges_beside(struct exporting *exporting)
 	return megatron_if_true(exporting->plan->async_tensor);
 }
 
-const char *megatron_captures(struct exporting *exporting)
-{
-	return exporting->plan->graph_passes ? "full_iteration" : NULL;
-}
-
 /* --cp-comm-type; p2p is the framework's default. */
 static const char *const context_methods[] = {
 	[CONTEXT_ALL_GATHER] = "all_gather", [CONTEXT_RING] = "p2p", [CONTEXT_ALL_TO_ALL] = "a2a"};
@@ -160,7 +155,13 @@ static const struct config_key core_keys[] = {
 	{"tensor-model-parallel-size", KEY_COUNT, KNOB_TENSOR},
 	{"sequence-parallel", KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},
 	{"tp-comm-overlap", KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
-	{"cuda-graph-impl", KEY_READ, KNOB_GRAPH_PASSES, NULL, 0, megatron_captures},
+	{"cuda-graph-impl", KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, 0, megatron_graphs},
+	{"cuda-graph-modules", KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, 0, megatron_graph_scopes},
+	{"cuda-graph-scope", KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, ONLY_READ},
+	{"enable-cuda-graph", KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, ONLY_READ},
+	{"external-cuda-graph", KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, ONLY_READ},
+	{"te-rng-tracker", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_rng_tracker},
+	{"no-check-for-nan-in-loss-and-grad", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_leaves_nan},
 	{"pipeline-model-parallel-size", KEY_COUNT, KNOB_PIPELINE},
 	{"num-virtual-stages-per-pipeline-rank", KEY_READ, KNOB_VIRTUAL_STAGES, NULL, 0,
 		megatron_virtual_stages},
@@ -369,6 +370,7 @@ bool megatron_finish_core(
 	       megatron_finish_experts(importing, names, error) &&
 	       megatron_finish_stages(importing, names, error) &&
 	       megatron_finish_recomputation(importing, names, error) &&
+	       megatron_finish_graphs(importing, names, error) &&
 	       finish_instances(importing, names, error);
 }
 
@@ -392,7 +394,13 @@ static const struct megatron_names option_names = {
 	.pieces = "recompute-num-layers",
 	.modules = "recompute-modules",
 	.experts_again = "moe-layer-recompute",
+	.graphs = "cuda-graph-impl",
+	.graph_modules = "cuda-graph-modules",
+	.graph_scope = "cuda-graph-scope",
+	.local_graphs = "enable-cuda-graph",
+	.external_graphs = "external-cuda-graph",
 	.tensor = "tensor-model-parallel-size",
+	.experts = "num-experts",
 	.expert = "expert-model-parallel-size",
 	.expert_tensor = "expert-tensor-parallel-size",
 	.capacity = "moe-expert-capacity-factor",
@@ -422,8 +430,6 @@ static bool finish_core(struct importing *importing, struct error *error)
 									    : NULL);
 	if (tensor > 1 && import_find(importing, "tp-comm-overlap") != NULL)
 		import_set(importing, KNOB_ASYNC_TENSOR, "on", "tp-comm-overlap");
-	if (import_is(importing, "cuda-graph-impl", "full_iteration"))
-		import_set(importing, KNOB_GRAPH_PASSES, "on", "cuda-graph-impl");
 	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off", NULL);
 	finish_overlap(importing);
 	finish_loss(importing);

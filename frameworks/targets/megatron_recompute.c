@@ -30,39 +30,30 @@ const char *megatron_recompute_layers(struct exporting *exporting)
 	return of_full(exporting, "1");
 }
 
-/* Words with blanks between: of a list. */
-const char *megatron_modules(struct exporting *exporting)
+const char *megatron_words(struct exporting *exporting, const struct name_set *set)
 {
-	const struct recompute_modules *modules = &exporting->plan->recompute_modules;
 	char *words;
 
-	if (modules->of == 0)
+	if (set->of == 0)
 		return NULL;
-	words = arena_strdup(exporting->arena, modules->text);
+	words = arena_strdup(exporting->arena, set->text);
 	for (char *plus; (plus = strchr(words, '+')) != NULL;)
 		*plus = ' ';
 	return words;
 }
 
-/* --- import --------------------------------------------------------------------------------- */
-
-/* Returns the module's bit; 0: nothing is known of it, which is said. */
-static unsigned bit_of(struct importing *importing, const char *path, const char *module)
+const char *megatron_modules(struct exporting *exporting)
 {
-	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++)
-		if (strcmp(recompute_module_names[m], module) == 0)
-			return 1u << m;
-	import_note(importing, path, "%.40s: is not predicted", module);
-	return 0;
+	return megatron_words(exporting, &exporting->plan->recompute_modules);
 }
+
+/* --- import --------------------------------------------------------------------------------- */
 
 /* Without a list it is attention's core; so it is where all that is listed is not known here. */
 static bool finish_modules(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
-	const struct source *source = importing->source;
-	const char *element = arena_printf(importing->arena, "%s[]", names->modules);
-	const char *path = import_find(importing, element) != NULL ? element : names->modules;
+	const char *path = import_list(importing, names->modules);
 	bool experts = false;
 	unsigned of = 0;
 
@@ -70,11 +61,8 @@ static bool finish_modules(
 		return false;
 	if (!experts && !import_is(importing, names->granularity, "selective"))
 		return true;
-	for (int i = 0; i < source->n_leaves; i++) {
-		const struct leaf *leaf = &source->leaves[i];
-		if (strcmp(leaf->path, path) == 0 && !import_is_unset(leaf->node))
-			of |= bit_of(importing, path, leaf->node->text);
-	}
+	if (path != NULL)
+		of = import_names(importing, path, recompute_module_names);
 	if (experts) {
 		of = (of != 0 ? of : 1u << RECOMPUTE_CORE_ATTN) | 1u << RECOMPUTE_MOE;
 		import_set(importing, KNOB_ACTIVATION_CHECKPOINTING, "selective",

@@ -1,5 +1,5 @@
-/* Levers that are not open knobs: the vocabulary's size in the model, and library versions that the
- * question names. */
+/* Levers that are not open knobs: the vocabulary's size in the model, library versions that the
+ * question names, and CUDA graphs. */
 #include "planner/levers/beside.h"
 #include "schedule/resolve/resolve.h"
 
@@ -35,10 +35,28 @@ static const char *renew_libraries(const struct question *question, const struct
 	return lever_typed(KNOB_LIBRARIES, plan, arena);
 }
 
+/* All that can be captured of each block, where the host decides how long the step takes. */
+static const char *capture_blocks(const struct question *question, const struct candidate *chosen,
+	struct arena *arena, struct question *with, struct plan *plan)
+{
+	bool reads_drops = plan->capacity_factor > 0 && plan->expert_dispatch != DISPATCH_DEEPEP;
+	unsigned of = GRAPH_BIT(ATTN);
+	if (!chosen->prediction.host_decides || !question_leaves(question, KNOB_CUDA_GRAPH_SCOPE))
+		return NULL;
+	if (model_has_graph_scope(question->model, GRAPH_MLP))
+		of |= GRAPH_BIT(MLP);
+	if (model_has_graph_scope(question->model, GRAPH_MOE_ROUTER))
+		of |= GRAPH_BIT(MOE_ROUTER) | (reads_drops ? 0 : GRAPH_BIT(MOE_PREPROCESS));
+	plan->cuda_graph_scope = graph_scopes_of(of, arena);
+	question_take(with, KNOB_CUDA_GRAPH_SCOPE, plan);
+	return lever_typed(KNOB_CUDA_GRAPH_SCOPE, plan, arena);
+}
+
 static const struct {
 	enum knob_id id;
 	pull *pull;
-} levers[] = {{KNOB_COUNT, pad_vocabulary}, {KNOB_LIBRARIES, renew_libraries}};
+} levers[] = {{KNOB_COUNT, pad_vocabulary}, {KNOB_LIBRARIES, renew_libraries},
+	{KNOB_CUDA_GRAPH_SCOPE, capture_blocks}};
 
 bool beside_find(const struct question *question, const struct candidate *chosen,
 	struct arena *arena, struct lever found[BESIDE_MOST], int *n, struct error *error)

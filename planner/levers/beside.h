@@ -4,7 +4,7 @@
 
 #include "planner/levers/levers.h"
 
-enum { BESIDE_MOST = 2 };
+enum { BESIDE_MOST = 3 };
 
 /* Finds the gain of each lever alone beside the chosen plan, if it has room. */
 bool beside_find(const struct question *question, const struct candidate *chosen,

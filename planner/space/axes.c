@@ -285,10 +285,10 @@ static void add_modules(struct filling *f, unsigned tried)
 	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++)
 		if (model_has_recompute_module(f->question->model, (enum recompute_module)m))
 			of |= tried & 1u << m;
-	bool same = axis->n > 0 && axis->values[axis->n - 1].recompute_modules.of == of;
+	bool same = axis->n > 0 && axis->values[axis->n - 1].names.of == of;
 	if (of != 0 && !same)
 		axis_add(axis, (union knob_value){
-				       .recompute_modules = recompute_modules_of(of, f->arena)});
+				       .names = recompute_modules_of(of, f->arena)});
 }
 
 /* Megatron-Core's modules, the cheapest first: what is made of tensors that are kept anyway; dense

@@ -288,7 +288,7 @@ static union knob_value plain_value(
 	if (axis == KNOB_CONTEXT_METHOD)
 		return (union knob_value){.choice = CONTEXT_ALL_GATHER};
 	if (axis == KNOB_RECOMPUTE_MODULES)
-		return (union knob_value){.recompute_modules = {0}};
+		return (union knob_value){.names = {0}};
 	if (axis == KNOB_SYNC_EACH_MICRO_BATCH)
 		return (union knob_value){.on = false};
 	if (axis == KNOB_FORWARD_PREFETCH && knob_honoured(axis, point->asked.runtime, true))

@@ -539,11 +539,16 @@ const struct knob knob_table[KNOB_COUNT] = {
 				"layernorm, mla_up_proj, moe_act, mlp, moe, shared_experts",
 			.remark = "searched by `plan`",
 		},
-	[KNOB_GRAPH_PASSES] =
+	[KNOB_CUDA_GRAPH_SCOPE] =
 		{
-			SAID_ONLY(graph_passes, COMPUTE, BIT(RUNTIME_MEGATRON)),
+			OMITTED_TEXT(cuda_graph_scope),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = COMPARABLE | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_MEGATRON),
 			.refusal = "its kernels are launched one by one; use off",
-			.help = "megatron: forward and backward passes are one CUDA graph",
+			.metavar = "NAME+...",
+			.help = "what is launched as CUDA graphs (megatron): full_iteration, or of "
+				"each block attn, mlp, moe, moe_router, moe_preprocess",
 		},
 	[KNOB_TENSOR] =
 		{

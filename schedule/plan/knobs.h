@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "models/models.h"
+#include "schedule/plan/graphs.h"
 #include "schedule/plan/libraries.h"
 #include "schedule/plan/recompute.h"
 #include "schedule/plan/values.h"
@@ -68,8 +69,8 @@ struct plan {
 	struct wrap_policy wrap;
 	enum prefetch prefetch; /* backward */
 	bool forward_prefetch, limit_all_gathers;
-	struct rows activation_checkpointing;       /* enum checkpointing */
-	struct recompute_modules recompute_modules; /* of blocks that are so selectively */
+	struct rows activation_checkpointing; /* enum checkpointing */
+	struct name_set recompute_modules;    /* of blocks that are so selectively */
 	enum attention_kind attention;
 	enum loss_kind loss;
 	bool compile;
@@ -106,10 +107,10 @@ struct plan {
 	bool expert_overlap; /* rows travel beside a pass of another micro-batch */
 	bool async_tensor;   /* tensor ranks exchange beside the products next to it, in chunks */
 	bool serial_tensor;  /* and in backward not even beside dX and dW */
-	bool graph_passes;   /* forward and backward passes are one CUDA graph */
-	bool scatter_gather; /* each tensor rank sends its part of a stage's output */
-	double clip;         /* gradient norm; 0 = no clipping */
-	double loader_rate;  /* tokens/s of a rank's data loader; 0 = it is never waited for */
+	struct name_set cuda_graph_scope; /* what is launched as CUDA graphs */
+	bool scatter_gather;              /* each tensor rank sends its part of a stage's output */
+	double clip;                      /* gradient norm; 0 = no clipping */
+	double loader_rate; /* tokens/s of a rank's data loader; 0 = it is never waited for */
 	struct trainable trainable; /* of the model, which was built for it */
 };
 
@@ -163,7 +164,7 @@ enum knob_id {
 	KNOB_ASYNC_TENSOR,
 	KNOB_SERIAL_TENSOR,
 	KNOB_FP8_PARAM_GATHER,
-	KNOB_GRAPH_PASSES,
+	KNOB_CUDA_GRAPH_SCOPE,
 	KNOB_EXPERT_DISPATCH,
 	KNOB_EXPERT_OVERLAP,
 	KNOB_RECOMPUTE_MODULES,

@@ -1,6 +1,4 @@
 /* Which leaves selective checkpointing computes again. */
-#include <string.h>
-
 #include "schedule/plan/plan.h"
 
 #define BIT(m) (1u << RECOMPUTE_##m)
@@ -13,52 +11,19 @@ const char *const recompute_module_names[] = {
 
 static const char usual[] = "usual";
 
-/* --- sets ----------------------------------------------------------------------------------------
- */
-
-struct recompute_modules recompute_modules_of(unsigned of, struct arena *arena)
+struct name_set recompute_modules_of(unsigned of, struct arena *arena)
 {
-	const char *text = NULL;
-	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++)
-		if (of >> m & 1)
-			text = arena_printf(arena, "%s%s%s", text != NULL ? text : "",
-				text != NULL ? "+" : "", recompute_module_names[m]);
-	return (struct recompute_modules){
-		.text = text != NULL ? text : arena_strdup(arena, usual), .of = of};
-}
-
-static bool read_one(const char *text, size_t length, unsigned *of)
-{
-	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++) {
-		const char *name = recompute_module_names[m];
-		if (strlen(name) != length || strncmp(name, text, length) != 0)
-			continue;
-		bool again = *of >> m & 1;
-		*of |= 1u << m;
-		return !again;
-	}
-	return false;
+	return name_set_of(of, recompute_module_names, arena);
 }
 
 static bool parse(const struct field *field, const char *text, void *member, struct arena *arena)
 {
-	struct recompute_modules *modules = member;
-	bool more = strcmp(text, usual) != 0;
-	unsigned of = 0;
 	(void)field;
-	while (more) {
-		size_t length = strcspn(text, "+");
-		if (!read_one(text, length, &of))
-			return false;
-		more = text[length] == '+';
-		text += length + more;
-	}
-	*modules = recompute_modules_of(of, arena);
-	return true;
+	return name_set_read(text, recompute_module_names, usual, member, arena);
 }
 
 const struct field_decoded recompute_modules_decoded = {
-	.size = sizeof(struct recompute_modules),
+	.size = sizeof(struct name_set),
 	.expectation = "usual, or core_attn, layernorm, mla_up_proj, moe_act, mlp, moe, "
 		       "shared_experts, each once, several with +",
 	.parse = parse,

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "models/models.h"
+#include "schedule/plan/names.h"
 
 /* X(suffix, name): Megatron-Core's modules (--recompute-modules, transformer_config.py): attention
  * between its projections; experts' activations; norms that are kernels of their own, which are
@@ -27,18 +28,11 @@ enum recompute_module {
 
 extern const char *const recompute_module_names[];
 
-struct recompute_modules {
-	const char *text; /* "moe_act+layernorm"; "usual" or NULL: attention's core */
-	unsigned of;      /* bit m: module m; 0: as usual */
-};
-
 struct plan;
 
-/* The set of these modules, each bit one, and its text, which the arena owns. */
-struct recompute_modules recompute_modules_of(unsigned of, struct arena *arena);
-
-/* How the knob is decoded. */
+/* How the knob is decoded; no name: "usual", attention's core. */
 extern const struct field_decoded recompute_modules_decoded;
+struct name_set recompute_modules_of(unsigned of, struct arena *arena);
 
 /* Would selective checkpointing keep the result of this leaf of a block? Else it computes it again.
  */

@@ -331,7 +331,7 @@ void plan_normalise(struct plan *plan, struct arena *arena)
 	normalise(&plan->activation_checkpointing, NULL, NULL, arena);
 	normalise(&plan->reshard_after_forward, NULL, NULL, arena);
 	if ((plan->recompute_modules.of & ~(1u << RECOMPUTE_CORE_ATTN)) == 0)
-		plan->recompute_modules = (struct recompute_modules){0};
+		plan->recompute_modules = (struct name_set){0};
 	if (plan->layers_per_stage.text != NULL)
 		normalise(&plan->layers_per_stage, NULL, NULL, arena);
 	normalise(&plan->cpu_offload, offload_names[OFFLOAD_ALL], offload_names[OFFLOAD_PARAMETERS],

@@ -18,7 +18,7 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	KNOB_FORWARD_PREFETCH, KNOB_LIMIT_ALL_GATHERS, KNOB_OVERLAP, KNOB_CPU_OFFLOAD,
 	/* Computation */
 	KNOB_ACTIVATION_CHECKPOINTING, KNOB_RECOMPUTE_MODULES, KNOB_ACTIVATION_OFFLOAD,
-	KNOB_ATTENTION, KNOB_LOSS, KNOB_COMPILE, KNOB_GRAPH_PASSES, KNOB_PARAM_DTYPE, KNOB_FP8,
+	KNOB_ATTENTION, KNOB_LOSS, KNOB_COMPILE, KNOB_CUDA_GRAPH_SCOPE, KNOB_PARAM_DTYPE, KNOB_FP8,
 	KNOB_FP8_PARAM_GATHER, KNOB_MASTER_DTYPE, KNOB_REDUCE_DTYPE, KNOB_GRADIENT_SUMS, KNOB_GELU,
 	KNOB_OPTIMIZER, KNOB_ALLOCATOR, KNOB_CLIP, KNOB_DROPOUT, KNOB_LOADER_RATE, KNOB_TRAINABLE,
 	KNOB_RUNTIME, KNOB_LIBRARIES};
@@ -78,10 +78,12 @@ bool knob_honoured(enum knob_id id, enum runtime_kind runtime, int value)
 	return knob_values(id, runtime) >> value & 1;
 }
 
-/* Returns the index of the plan's value, or -1 if the values have no names. */
+/* Returns the index of the plan's value; of values without names, whether it is one; -1: it is a
+ * number. */
 static int choice_of(enum knob_id id, const struct plan *plan)
 {
-	enum field_type type = knob_table[id].field.type;
+	const struct field *field = &knob_table[id].field;
+	enum field_type type = field->type;
 
 	if (type == FIELD_TYPE_BOOL)
 		return knob_get(id, plan).on;
@@ -90,6 +92,8 @@ static int choice_of(enum knob_id id, const struct plan *plan)
 	for (int i = 0, n = knob_n_values(id); i < n; i++)
 		if (knob_value_equal(id, knob_value_of(id, i), knob_get(id, plan)))
 			return i;
+	if (type == FIELD_TYPE_DECODED && field->flags & FIELD_OMIT_ZERO)
+		return !knob_value_equal(id, (union knob_value){0}, knob_get(id, plan));
 	return -1;
 }
 

@@ -83,7 +83,7 @@ union knob_value {
 	struct rows rows;
 	struct wrap_policy wrap;
 	struct libraries libraries;
-	struct recompute_modules recompute_modules;
+	struct name_set names;
 	struct trainable trainable;
 };
 

@@ -32,7 +32,7 @@ static const char *conflict(const struct plan *plan)
 		       : NULL;
 }
 
-bool plan_recomputes_nothing(const struct recompute_modules *modules, struct error *error)
+bool plan_recomputes_nothing(const struct name_set *modules, struct error *error)
 {
 	return error_set(error, EXIT_CODE_USAGE,
 		"--recompute-modules %s: no block is checkpointed selectively; leave it out, or "
@@ -42,14 +42,10 @@ bool plan_recomputes_nothing(const struct recompute_modules *modules, struct err
 
 bool plan_check_recompute(const struct plan *plan, const struct model *model, struct error *error)
 {
-	const struct recompute_modules *modules = &plan->recompute_modules;
+	const struct name_set *modules = &plan->recompute_modules;
 	const char *why = conflict(plan);
 	if (modules->of == 0)
 		return true;
-	if (!runtime_of(plan->runtime)->recomputes_modules)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--recompute-modules %s: runtime %s cannot do that; %s", modules->text,
-			runtime_names[plan->runtime], knob_table[KNOB_RECOMPUTE_MODULES].refusal);
 	if (!plan_checkpoints(plan, CHECKPOINTING_SELECTIVE))
 		return plan_recomputes_nothing(modules, error);
 	for (int m = 0; m < RECOMPUTE_MODULE_COUNT; m++) {

@@ -290,8 +290,6 @@ static bool check_trainable(const struct plan *plan, const struct model *model, 
 			typed);
 	if (trainable_is_all(trainable))
 		return true;
-	if (!(knob->runtimes >> plan->runtime & 1))
-		return refuse(plan, "trainable", typed, knob->refusal, error);
 	if (plan_offloads_any(plan))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--trainable %s: "
@@ -499,21 +497,6 @@ static bool check_batch(const struct plan *plan, const struct model *model, stru
 	return true;
 }
 
-/* What is captured may not wait for the device (full_cuda_graph.py). */
-static bool check_graph_passes(
-	const struct plan *plan, const struct model *model, struct error *error)
-{
-	bool waits = plan->mesh.pipeline > 1 &&
-		     (runtime_of(plan->runtime)->waits_for_messages >> plan->pipeline_schedule & 1);
-	bool counts = model->architecture.experts > 0 && plan->capacity_factor <= 0;
-	const char *why = waits    ? "stages wait for messages; use --pipeline-schedule interleaved"
-			  : counts ? "the host reads how many rows experts get; use off, or give "
-				     "--capacity-factor"
-				   : NULL;
-	return !plan->graph_passes || why == NULL ||
-	       error_set(error, EXIT_CODE_USAGE, "--graph-passes on: %s", why);
-}
-
 bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
 	struct error *error)
 {
@@ -522,7 +505,7 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	       check_attention(plan, &topology->device, error) && check_bias(plan, model, error) &&
 	       check_wrap(plan, model, error) && check_knobs(plan, error) &&
 	       plan_check_exchanges(plan, model, topology, error) &&
-	       plan_check_recompute(plan, model, error) && check_graph_passes(plan, model, error) &&
+	       plan_check_recompute(plan, model, error) && plan_check_graphs(plan, model, error) &&
 	       check_fp8(plan, model, topology, error) && check_offload(plan, topology, error) &&
 	       check_activations(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) &&

@@ -125,7 +125,7 @@ static void adapt_to_runtime(struct plan *plan, const struct question *question)
 		!question_gives(question, KNOB_ACTIVATION_CHECKPOINTING))
 		plan->activation_checkpointing = rows_of_checkpointing(CHECKPOINTING_SELECTIVE);
 	if (!plan_checkpoints(plan, CHECKPOINTING_SELECTIVE))
-		plan->recompute_modules = (struct recompute_modules){0};
+		plan->recompute_modules = (struct name_set){0};
 	if (!question_gives(question, KNOB_RESHARD_AFTER_FORWARD) || unsharded)
 		plan->reshard_after_forward = rows_of_reshard(strategy_reshards(plan->strategy));
 }

@@ -34,8 +34,11 @@ bool plan_check_exchanges(const struct plan *plan, const struct model *model,
 	const struct topology *topology, struct error *error);
 
 /* recompute.c. Modules that are computed again, and the refusal where none are. */
-bool plan_recomputes_nothing(const struct recompute_modules *modules, struct error *error);
+bool plan_recomputes_nothing(const struct name_set *modules, struct error *error);
 bool plan_check_recompute(const struct plan *plan, const struct model *model, struct error *error);
+
+/* graphs.c. What is captured as CUDA graphs. */
+bool plan_check_graphs(const struct plan *plan, const struct model *model, struct error *error);
 
 /* The divisors of n nearest to `size`: "4 or 8". Returns `text`. */
 const char *nearest_divisors(int64_t n, int64_t size, char text[48]);

@@ -439,6 +439,23 @@ static void join_inputs(const struct plan *plan, const struct model *model, int 
 		work->gemms[i] = work->gemms[i + 1];
 }
 
+/* The kernels of a leaf in a CUDA graph are launched with its first one: in two launches of the
+ * runtime, the copy of the input to where the graph reads it, and the graph (Transformer Engine's
+ * graph.py) [U: Python around them]. */
+static double launched(const struct machine *machine, const struct plan *plan,
+	const struct model *model, int leaf, double kernels, struct cost *cost)
+{
+	if (plan->cuda_graph_scope.of == 0 || !plan_captures(plan, model, leaf))
+		return kernels;
+	if (!plan_begins_graph(plan, model, leaf))
+		return 0;
+	double tokens = (double)model_stream_tokens(model, plan->micro_batch, plan->seq_len);
+	double elements = 2 * tokens * (double)model->architecture.hidden;
+	limited_cost(machine, elements * (double)dtype_bytes(plan->param_dtype),
+		machine->memory_bandwidth, 0, 1, cost);
+	return 2;
+}
+
 double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
 	const struct model *model, const struct op *op, struct cost *cost)
 {
@@ -450,6 +467,7 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 	for (int i = op->first_module; i < op->end_module; i++) {
 		const struct module *module = &model->modules[i];
 		struct module_work work;
+		double before = kernels;
 
 		if (!module_kind_is_leaf(module->kind) || is_left_out(schedule, op, module))
 			continue;
@@ -467,6 +485,7 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 		if (own_kernels(machine, schedule))
 			join_inputs(plan, model, i, pass, &work);
 		add_module_work(machine, schedule, model, i, pass, &work, &kernels, cost);
+		kernels = before + launched(machine, plan, model, i, kernels - before, cost);
 	}
 	add_exact_sums(machine, schedule, op, elements, cost);
 	add_gradients(machine, schedule, op, elements, cost);

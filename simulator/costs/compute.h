@@ -9,7 +9,8 @@
  * issues operations computes them too. */
 bool compute_adds_gradients(const struct schedule *schedule, const struct op *op);
 /* FORWARD, RECOMPUTE or BACKWARD over the leaves of `op`, in `model`, the part of the model that a
- * rank holds. Fills device, flops, arithmetic and memory; returns the number of kernels. */
+ * rank holds. Fills device, flops, arithmetic and memory; returns what the host launches: kernels,
+ * and graphs of them. */
 double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
 	const struct model *model, const struct op *op, struct cost *cost);
 double compute_loss_cost(const struct machine *machine, const struct schedule *schedule,

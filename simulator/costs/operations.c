@@ -53,10 +53,24 @@ static int block_of(const struct model *model, int module)
 	return module;
 }
 
-/* The passes are one launch; the update is not in it (Megatron-LM's full_cuda_graph.py). */
+/* How many rows each expert gets; DeepEP's own kernels exchange that with the rows. */
+static bool counts_rows(const struct plan *plan, const struct op *op)
+{
+	return op->kind == OP_ALL_GATHER && op->stream == STREAM_EXPERT &&
+	       plan->expert_dispatch == DISPATCH_ALL_TO_ALL;
+}
+
+/* Does a CUDA graph hold the operation? For operations that compute, compute_range_cost asks by
+ * leaf. Passes as one graph do not hold the update (Megatron-LM's full_cuda_graph.py). */
 static bool is_captured(const struct costing *costing, const struct op *op)
 {
-	return costing->schedule->plan.graph_passes && op->micro_batch >= 0;
+	const struct plan *plan = &costing->schedule->plan;
+	unsigned scope = plan->cuda_graph_scope.of;
+	if (scope == 0 || scope & GRAPH_BIT(FULL_ITERATION))
+		return scope != 0 && op->micro_batch >= 0;
+	if (counts_rows(plan, op))
+		return scope & (GRAPH_BIT(MOE_PREPROCESS) | GRAPH_BIT(MOE));
+	return op_exchanges(op) && plan_captures(plan, costing->program->model, op->first_module);
 }
 
 static struct key key_of(const struct costing *costing, const struct op *op)
@@ -75,6 +89,9 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 	key.first = op->first_module;
 	key.end = op->end_module;
 	key.in_block = op->layer >= 0;
+	if (key.in_block &&
+		plan_captures(&costing->schedule->plan, costing->program->model, op->first_module))
+		key.captured = true;
 	key.adds = compute_adds_gradients(costing->schedule, op);
 	if (key.in_block) {
 		int block = block_of(costing->program->model, op->first_module);
@@ -110,15 +127,15 @@ static double host_beside(const struct runtime *runtime, const struct op *op)
 	return op_exchanges(op) ? runtime->host_per_exchange : 0;
 }
 
-/* The issuing thread's time: a launch per kernel, and what is around collectives. A calibration
- * knows the whole of an operation. */
+/* The issuing thread's time: a launch per kernel or graph, and what is around collectives. A
+ * calibration knows the whole of an operation. */
 static void host_cost(
-	const struct costing *costing, const struct op *op, double kernels, struct cost *cost)
+	const struct costing *costing, const struct op *op, double launches, struct cost *cost)
 {
 	const struct runtime *runtime = costing->runtime;
 	const struct topology *topology = costing->schedule->topology;
 	double measured = topology->calibration.host_overhead, factor = cost_host_factor(topology);
-	if (is_captured(costing, op))
+	if (launches == 0)
 		return;
 	if (measured > 0) {
 		cost->host = cost->host_before = factor * measured;
@@ -127,8 +144,8 @@ static void host_cost(
 	double kernel = plan_host_per_kernel(&costing->schedule->plan);
 	cost->host_before = factor * (kernel + host_beside(runtime, op));
 	cost->host = cost->host_before;
-	if (kernels > 1)
-		cost->host += factor * (kernels - 1) * kernel;
+	if (launches > 1)
+		cost->host += factor * (launches - 1) * kernel;
 }
 
 static double compute_cost(const struct costing *costing, const struct op *op, struct cost *cost)
@@ -379,20 +396,20 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 {
 	const struct machine *machine = &costing->machine;
 	struct cost cost = {0};
-	double kernels = 1;
+	double launches = 1;
 
 	switch (op_kind_class(op->kind)) {
 	case OP_CLASS_COMPUTE:
-		kernels = compute_cost(costing, op, &cost);
+		launches = compute_cost(costing, op, &cost);
 		wait_for_slowest(costing, &cost);
 		break;
 	case OP_CLASS_TRAFFIC:
-		kernels = traffic(costing, op, &cost);
+		launches = traffic(costing, op, &cost);
 		if (op->stream != STREAM_HOST)
 			wait_for_slowest(costing, &cost);
 		break;
 	case OP_CLASS_COLLECTIVE:
-		kernels = communicate(costing, op, &cost);
+		launches = communicate(costing, op, &cost);
 		break;
 	case OP_CLASS_COPY:
 		copy_cost(machine, op, &cost);
@@ -404,8 +421,10 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 		break;
 	}
 	slow_down(&cost, step_factor(costing, op->kind));
-	cost.kernels = fmax(1, kernels) + exchanges_beside(costing, op);
-	host_cost(costing, op, kernels, &cost);
+	if (is_captured(costing, op))
+		launches = 0;
+	cost.kernels = fmax(1, launches) + exchanges_beside(costing, op);
+	host_cost(costing, op, launches, &cost);
 	return cost;
 }
 

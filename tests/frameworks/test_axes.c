@@ -115,12 +115,9 @@ static void weights_in_fp8(void **state)
 		question_put(&question, KNOB_FP8, (union knob_value){.choice = (int)cases[i].fp8});
 		question_put(
 			&question, KNOB_FP8_PARAM_GATHER, (union knob_value){.on = cases[i].kept});
-		question_put(&question, KNOB_GRAPH_PASSES,
-			(union knob_value){.on = cases[i].runtime == RUNTIME_MEGATRON});
 		says_words(&trip, &question, cases[i].expected, &back);
 		assert_int_equal(back.fp8, cases[i].fp8);
 		assert_int_equal(back.fp8_param_gather, cases[i].back);
-		assert_int_equal(back.graph_passes, cases[i].runtime == RUNTIME_MEGATRON);
 		assert_int_equal(trip.exported.plan.fp8_param_gather, cases[i].back);
 		text_finish(&trip.text);
 	}
@@ -287,6 +284,50 @@ static void modules(void **state)
 	arena_finish(&arena);
 }
 
+/* CUDA graphs need a generator of random numbers that they can capture, and whole passes that no
+ * NaN is looked for. A recipe may have graphs, so that its file says where there are none. */
+static void graphs(void **state)
+{
+	static const struct {
+		const char *target, *scope, *words[2];
+	} cases[] = {
+		{"megatron", "attn+mlp",
+			{"--cuda-graph-impl transformer_engine\n--cuda-graph-modules attn mlp\n",
+				"--te-rng-tracker\n"}},
+		{"megatron", "full_iteration",
+			{"--cuda-graph-impl full_iteration\n",
+				"--no-check-for-nan-in-loss-and-grad\n"}},
+		{"megatron-bridge", "attn+mlp",
+			{"  cuda_graph_impl: transformer_engine\n  cuda_graph_modules:\n"
+			 "    - attn\n    - mlp\n  use_te_rng_tracker: true\n",
+				"rng:\n  te_rng_tracker: true\n"}},
+		{"megatron-bridge", "full_iteration",
+			{"rerun_state_machine:\n  check_for_nan_in_loss: false\n",
+				"  check_for_nan_in_grad: false\n"}},
+		{"megatron-bridge", "off", {"  cuda_graph_impl: none\n", ""}}};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct trip trip = {.arena = &arena, .target = export_find(cases[i].target, NULL)};
+		struct error error = {0};
+		struct plan back;
+		load(&arena, "llama-3.1-8b", "2xdgx-h100", &trip.file);
+		struct question question = {
+			.model = trip.file.model, .topology = trip.file.topology};
+		question_put(
+			&question, KNOB_RUNTIME, (union knob_value){.choice = RUNTIME_MEGATRON});
+		assert_true(question_set_by_name(&question, "cuda_graph_scope", "cuda_graph_scope",
+			cases[i].scope, &arena, &error));
+		says_words(&trip, &question, cases[i].words[0], &back);
+		assert_int_equal(back.cuda_graph_scope.of, trip.file.plan.cuda_graph_scope.of);
+		text_finish(&trip.text);
+		says_words(&trip, &question, cases[i].words[1], &back);
+		text_finish(&trip.text);
+	}
+	arena_finish(&arena);
+}
+
 /* Stages, in the words of torchtitan, nanotron and Megatron-LM; others say that they have none. */
 static const struct {
 	const char *strategy, *schedule, *virtual_stages, *layers;
@@ -404,6 +445,7 @@ int main(void)
 		cmocka_unit_test(experts),
 		cmocka_unit_test(dispatch),
 		cmocka_unit_test(modules),
+		cmocka_unit_test(graphs),
 		cmocka_unit_test(pipelines),
 	};
 

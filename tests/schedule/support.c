@@ -302,6 +302,19 @@ static struct plan with_modules(struct arena *arena, uint64_t *state, struct pla
 	return plan_check(&with, model, topology, &error) ? with : plan;
 }
 
+/* Where the plan may have CUDA graphs. */
+static struct plan with_graphs(struct arena *arena, uint64_t *state, struct plan plan,
+	const struct model *model, const struct topology *topology)
+{
+	struct error error = {0};
+	struct plan with = plan;
+	if (plan.runtime != RUNTIME_MEGATRON)
+		return plan;
+	unsigned of = (unsigned)random_below(state, 1 << GRAPH_SCOPE_COUNT);
+	with.cuda_graph_scope = graph_scopes_of(of, arena);
+	return plan_check(&with, model, topology, &error) ? with : plan;
+}
+
 struct plan random_plan(struct arena *arena, uint64_t *state, const struct model *model,
 	const struct topology *topology)
 {
@@ -316,7 +329,8 @@ struct plan random_plan(struct arena *arena, uint64_t *state, const struct model
 			plan = random_below(state, 4) ? plan
 						      : mixed(arena, state, plan, model, topology);
 			plan = with_activations(state, plan, model, topology);
-			return with_modules(arena, state, plan, model, topology);
+			plan = with_modules(arena, state, plan, model, topology);
+			return with_graphs(arena, state, plan, model, topology);
 		}
 		assert_int_equal(error.code, EXIT_CODE_USAGE);
 	}
