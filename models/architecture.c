@@ -75,6 +75,8 @@ const struct field architecture_fields[] = {
 	RARE_BOOL(head_bias),
 	RARE_BOOL(attention_sinks),
 	RARE_INT(attention_window),
+	RARE_INT(attention_chunk),
+	RARE_INT(full_attention_every),
 	RARE_INT(position_extra),
 	RARE_INT(embedding_width),
 	RARE_INT(encoder_layers),

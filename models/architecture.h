@@ -114,7 +114,9 @@ struct architecture {
 	bool no_final_norm;       /* OPT-350m */
 	bool head_bias;           /* lm_head has a bias (Phi-2, GPT-J) */
 	bool attention_sinks;     /* one learned logit per head (gpt-oss) */
-	int64_t attention_window; /* tokens that some blocks see; 0 = all. Not priced: a note */
+	/* Blocks whose tokens see so many back, themselves among them, or those of their piece of
+	 * the sequence alone (Llama 4); 0 = all. Every n-th block sees all anyway; 0 = none does. */
+	int64_t attention_window, attention_chunk, full_attention_every;
 	int64_t position_extra;   /* more rows in the learned table than positions (OPT: 2) */
 	int64_t embedding_width;  /* of a narrower embedding, projected to h (OPT-350m); 0 = h */
 	int64_t encoder_layers; /* the first blocks are an encoder; the others attend to it (T5) */

@@ -48,6 +48,7 @@ extern const struct family model_families[];
 extern const int n_model_families;
 
 config_reader read_mpt_rest, read_dbrx_rest; /* config_mpt.c */
+config_reader config_read_windows;           /* config_windows.c, for all families */
 
 /* The lists of readers that the rows name. */
 extern config_reader *const read_llama[];

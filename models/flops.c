@@ -2,6 +2,8 @@
  * product forward and two backward, an element-wise one is a number of passes over a width. */
 #include "models/flops.h"
 
+#include <math.h>
+
 #include "models/widths.h"
 
 const char *const attention_kind_names[] = {[ATTENTION_FLASH] = "flash",
@@ -196,6 +198,24 @@ static void add_experts(struct module_work *work, const struct architecture *a, 
 	add_linear(work, pass, wanted, (routed + busy - 1) / max_i64(busy, 1), out, in, busy);
 }
 
+/* Of a token in a block that does not see all. */
+static double seen_in_part(const struct architecture *a, double seq_len)
+{
+	double window = (double)a->attention_window, chunk = (double)a->attention_chunk;
+
+	if (chunk > 0)
+		return fmin(chunk, seq_len) / 2;
+	return window > 0 && window < seq_len ? window - window * window / (2 * seq_len)
+					      : seq_len / 2;
+}
+
+double architecture_seen(const struct architecture *a, int64_t seq_len)
+{
+	double whole = a->full_attention_every > 0 ? 1 / (double)a->full_attention_every : 0;
+
+	return whole * (double)seq_len / 2 + (1 - whole) * seen_in_part(a, (double)seq_len);
+}
+
 /* `share`: of the square of positions that flash computes; causal attention needs a half. */
 static void add_core(struct module_work *work, const struct architecture *a, enum pass pass,
 	double tokens, double seq_len, int element_bytes, enum attention_kind attention,
@@ -265,8 +285,15 @@ static void add_products(struct module_work *work, const struct model *model,
 		add_bias_gradient(work, (double)rows * (double)out * element_bytes);
 }
 
+static double share_seen(const struct model *model, int module, int64_t seq_len, bool windows)
+{
+	if (module_sees_all(model, module))
+		return 1;
+	return windows ? architecture_seen(&model->architecture, seq_len) / (double)seq_len : 0.5;
+}
+
 void model_module_work(const struct model *model, int module, enum pass pass, int64_t sequences,
-	int64_t seq_len, int element_bytes, enum attention_kind attention, struct module_work *work)
+	int64_t seq_len, int element_bytes, struct attending attending, struct module_work *work)
 {
 	const struct architecture *a = &model->architecture;
 	const struct module *m = &model->modules[module];
@@ -280,7 +307,7 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 		return;
 	if (m->kind == MODULE_ATTENTION_CORE)
 		add_core(work, a, pass, (double)rows.tokens, (double)seq_len, element_bytes,
-			attention, module_sees_all(model, module) ? 1 : 0.5);
+			attending.kind, share_seen(model, module, seq_len, attending.windows));
 	add_activation(work, a, m->kind, pass, &rows, element_bytes);
 	if (m->kind == MODULE_ROUTER && !model->division.gathers_tokens)
 		add_traffic(work, &dispatch_traffic, pass, (double)rows.sent, a, element_bytes);
@@ -304,8 +331,9 @@ static double attention_per_token(const struct model *model, int64_t seq_len, do
 	double widths = (double)architecture_width(a, WIDTH_QUERY) +
 			(double)architecture_width(a, WIDTH_ATTENTION);
 
-	return 6.0 * (causal * causal_share + (double)a->encoder_layers + decoder) * widths *
-	       (double)seq_len;
+	return 6.0 * widths *
+	       (causal * causal_share * 2 * architecture_seen(a, seq_len) +
+		       ((double)a->encoder_layers + decoder) * (double)seq_len);
 }
 
 int64_t model_trained_elements(const struct model *model, int module)

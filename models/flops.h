@@ -39,8 +39,9 @@ struct module_work {
 			that have tokens, each its even share of them */
 	struct gemm_shape gemms[MODULE_GEMMS_MAX];
 	double attention_flops; /* ATTENTION_CORE: flash forward 4*T*s*a*d/2 (causal; all of it
-				   where module_sees_all), backward x2.5; eager the full square,
-				   backward x2 (docs/models.md) */
+				   where module_sees_all; less with windows, as the mean over
+				   blocks), backward x2.5; eager the full square, backward x2
+				   (docs/models.md) */
 	/* Traffic of the element-wise parts and launches (products included): by fused kernels, and
 	 * by eager PyTorch's (docs/models.md). */
 	double memory_bytes, eager_bytes;
@@ -48,15 +49,25 @@ struct module_work {
 	int kernels, eager_kernels;
 };
 
+/* The kernel of attention; `windows`: it leaves out what windows hide. */
+struct attending {
+	enum attention_kind kind;
+	bool windows;
+};
+
+/* The mean over blocks of the tokens that a token of a causal sequence sees: seq_len / 2 without
+ * windows. */
+double architecture_seen(const struct architecture *architecture, int64_t seq_len);
+
 void model_module_work(const struct model *model, int module, enum pass pass, int64_t sequences,
-	int64_t seq_len, int element_bytes, enum attention_kind attention,
-	struct module_work *work);
+	int64_t seq_len, int element_bytes, struct attending attending, struct module_work *work);
 
 /* Elements of a leaf's own and tied parameters whose gradients its backward makes. */
 int64_t model_trained_elements(const struct model *model, int module);
 
 /* FLOPs per token, forward + backward, no recomputation, N = active parameters: 6N; 6N + 12*L*a*d*s
- * (the MFU of PaLM and torchtitan); 6N + 6*L*a*d*s (causal attention counted as executed). Of what
+ * (the MFU of PaLM and torchtitan); 6N + 6*L*a*d*s (causal attention counted as executed). With
+ * windows s is twice what a token sees (architecture_seen). Of what
  * is frozen no gradient is made: 4N, and 2 N of what backward does not reach. */
 double model_flops_6n(const struct model *model);
 double model_flops_per_token(const struct model *model, int64_t seq_len);

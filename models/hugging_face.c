@@ -160,23 +160,6 @@ static bool read_family(const struct node *config, const struct node *text,
 	return true;
 }
 
-/* Qwen's classes have a window only if the file says so. What is no number is none, as nothing but
- * a note depends on it. */
-static bool read_window(
-	const struct node *text, struct architecture *architecture, struct error *error)
-{
-	bool on = strncmp(model_family_names[architecture->family], "qwen", 4) != 0;
-	const struct node *window = config_first(
-		text, KEYS("sliding_window", "sliding_window_size", "attention_chunk_size"));
-	int64_t tokens;
-
-	if (!config_bool(text, "use_sliding_window", &on, error))
-		return false;
-	if (on && window != NULL && window->kind == NODE_SCALAR &&
-		parse_int(window->text, &tokens) && tokens > 0)
-		architecture->attention_window = tokens;
-	return true;
-}
 
 bool architecture_from_hugging_face(struct arena *arena, const struct node *config,
 	struct architecture *architecture, const char **part, struct error *error)
@@ -195,7 +178,7 @@ bool architecture_from_hugging_face(struct arena *arena, const struct node *conf
 	architecture->norm_epsilon = model_families[family].config_norm_epsilon;
 	if (!read_name(arena, config, architecture, error) ||
 		!read_family(config, text, &model_families[family], architecture, error) ||
-		!read_window(text, architecture, error))
+		!config_read_windows(text, architecture, error))
 		return false;
 	architecture_complete(architecture);
 	return architecture_check(architecture, text, error);

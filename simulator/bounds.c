@@ -103,14 +103,16 @@ static double least_flops(
 
 		if (!module_kind_is_leaf(model->modules[i].kind))
 			continue;
-		model_module_work(model, i, PASS_FORWARD, 1, seq_len, 1, ATTENTION_FLASH, &work);
+		model_module_work(model, i, PASS_FORWARD, 1, seq_len, 1,
+			(struct attending){ATTENTION_FLASH, true}, &work);
 		if (all) {
 			flops += 3 *
 				 (product_weight(plan, model, topology, i) * product_flops(&work) +
 					 work.attention_flops);
 			continue;
 		}
-		model_module_work(model, i, PASS_BACKWARD, 1, seq_len, 1, ATTENTION_FLASH, &back);
+		model_module_work(model, i, PASS_BACKWARD, 1, seq_len, 1,
+			(struct attending){ATTENTION_FLASH, true}, &back);
 		flops += product_flops(&work) + product_flops(&back) +
 			 work.attention_flops * (model_goes_back(model, i) ? 3 : 1);
 	}
@@ -230,7 +232,7 @@ static double range_flops(
 		if (!module_kind_is_leaf(model->modules[i].kind))
 			continue;
 		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len, 1,
-			plan->attention, &work);
+			plan_attending(plan), &work);
 		flops += product_weight(plan, model, schedule->topology, i) * product_flops(&work) +
 			 op_rounds(op) * work.attention_flops / (double)plan_attention_rounds(plan);
 	}

@@ -54,7 +54,7 @@ static double recomputed_by(const struct engine *engine)
 			if (model->modules[m].kind != MODULE_ATTENTION_CORE)
 				continue;
 			model_module_work(model, m, PASS_FORWARD, plan->micro_batch, plan->seq_len,
-				1, plan->attention, &work);
+				1, plan_attending(plan), &work);
 			flops += times * op_rounds(op) * work.attention_flops /
 				 (double)plan_attention_rounds(plan); /* the masked half */
 		}

@@ -293,17 +293,33 @@ static void extend_context(const struct question *question, struct model *model)
 	model->architecture.context = length;
 }
 
-/* Attention costs as if all blocks saw the whole sequence. */
-static void note_window(const struct question *question, const struct model *model)
+/* What computes attention as if all blocks saw the whole sequence; NULL: nothing does. */
+static const char *window_breaker(const struct asked *asked)
 {
-	const struct architecture *a = &model->architecture;
-	int64_t length = question_gives(question, KNOB_SEQ_LEN) ? question->asked.seq_len
-								: plan_usual_length(model);
+	const struct question *question = &asked->question;
+	bool cpu = asked->topology->device.kind != DEVICE_GPU;
+	enum runtime_kind runtime = question_gives(question, KNOB_RUNTIME) ? question->asked.runtime
+				    : cpu                                  ? RUNTIME_SHARDPLAN
+									   : RUNTIME_PYTORCH_FSDP2;
 
-	if (a->attention_window > 0 && length > a->attention_window)
-		output_note("%s has blocks that see %lld tokens back; "
-			    "their attention is priced over all %lld",
-			a->name, (long long)a->attention_window, (long long)length);
+	if (question_gives(question, KNOB_ATTENTION) &&
+		!attention_is_flash(question->asked.attention))
+		return "eager attention";
+	return runtime_of(runtime)->skips_windows ? NULL : runtime_names[runtime];
+}
+
+static void note_window(const struct asked *asked)
+{
+	const struct question *question = &asked->question;
+	const struct architecture *a = &asked->model->architecture;
+	int64_t length = question_gives(question, KNOB_SEQ_LEN) ? question->asked.seq_len
+								: plan_usual_length(asked->model);
+	int64_t seen = a->attention_chunk > 0 ? a->attention_chunk : a->attention_window;
+	const char *breaker = window_breaker(asked);
+
+	if (seen > 0 && length > seen && breaker != NULL)
+		output_note("%s has blocks that see %lld tokens back; %s computes all %lld",
+			a->name, (long long)seen, breaker, (long long)length);
 }
 
 /* A limit above the device's memory is allowed, to ask what more memory would give, with a note. */
@@ -330,7 +346,7 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 		!input_topology(arena, topology, asked->question.gpus, &asked->topology, error))
 		return false;
 	extend_context(&asked->question, asked->model);
-	note_window(&asked->question, asked->model);
+	note_window(asked);
 	note_more_memory(arguments, asked);
 	if (asked->question.vocab > 0 &&
 		!model_pad(arena, asked->model, asked->question.vocab, &asked->model, error))

@@ -216,7 +216,7 @@ static double recompute_flops(const struct schedule *schedule, const struct prog
 			struct module_work work;
 
 			model_module_work(program->model, m, PASS_FORWARD, plan->micro_batch,
-				plan->seq_len, dtype_bytes(plan->param_dtype), plan->attention,
+				plan->seq_len, dtype_bytes(plan->param_dtype), plan_attending(plan),
 				&work);
 			flops += work.attention_flops;
 			for (int g = 0; g < work.n_gemms; g++)

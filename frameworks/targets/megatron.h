@@ -72,7 +72,6 @@ const char *megatron_words(struct exporting *exporting, const struct name_set *s
 /* megatron_graphs.c: what captures CUDA graphs, parts of a block that it captures, the generator of
  * random numbers that this needs, and that no NaN is looked for, which waits for the device. NULL:
  * the file leaves it out. */
-bool megatron_captures(const struct exporting *exporting);
 const char *megatron_graphs(struct exporting *exporting);
 const char *megatron_graph_scopes(struct exporting *exporting);
 const char *megatron_rng_tracker(struct exporting *exporting);

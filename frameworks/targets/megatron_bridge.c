@@ -96,10 +96,17 @@ static const char *modules(struct exporting *exporting)
 	return named == NULL && selective ? recompute_module_names[RECOMPUTE_CORE_ATTN] : named;
 }
 
-/* A recipe may have some. */
+/* In the words of 0.3, which later releases take too. A recipe may have some. */
 static const char *graphs(struct exporting *exporting)
 {
-	return megatron_captures(exporting) ? megatron_graphs(exporting) : "none";
+	const char *words = megatron_graphs(exporting);
+
+	return words == NULL ? "none" : strcmp(words, "full_iteration") == 0 ? "local" : words;
+}
+
+static const char *graph_scope(struct exporting *exporting)
+{
+	return megatron_words(exporting, &exporting->plan->cuda_graph_scope);
 }
 
 static const char *looks_for_nan(struct exporting *exporting)
@@ -218,9 +225,8 @@ static const struct config_key keys[] = {
 	{MODEL("cross_entropy_loss_fusion"), KEY_READ, KNOB_LOSS, NULL, 0, fuses_loss},
 	{MODEL("cross_entropy_fusion_impl"), KEY_READ, KNOB_LOSS, NULL, 0, loss_kernel},
 	{MODEL("cuda_graph_impl"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, 0, graphs},
-	{MODEL("cuda_graph_modules[]"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, 0,
-		megatron_graph_scopes},
-	{MODEL("cuda_graph_scope[]"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, ONLY_READ},
+	{MODEL("cuda_graph_scope[]"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, 0, graph_scope},
+	{MODEL("cuda_graph_modules[]"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, ONLY_READ},
 	{MODEL("enable_cuda_graph"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, ONLY_READ},
 	{MODEL("external_cuda_graph"), KEY_READ, KNOB_CUDA_GRAPH_SCOPE, NULL, ONLY_READ},
 	{MODEL("use_te_rng_tracker"), KEY_PLAIN, NO_KNOB, NULL, 0, megatron_rng_tracker},

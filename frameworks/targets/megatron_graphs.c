@@ -10,16 +10,16 @@ static bool captures_passes(const struct exporting *exporting)
 	return exporting->plan->cuda_graph_scope.of & GRAPH_BIT(FULL_ITERATION);
 }
 
-bool megatron_captures(const struct exporting *exporting)
+static bool captures(const struct exporting *exporting)
 {
 	return exporting->plan->cuda_graph_scope.of != 0;
 }
 
 const char *megatron_graphs(struct exporting *exporting)
 {
-	return captures_passes(exporting)     ? "full_iteration"
-	       : megatron_captures(exporting) ? "transformer_engine"
-					      : NULL;
+	return captures_passes(exporting) ? "full_iteration"
+	       : captures(exporting)      ? "transformer_engine"
+					  : NULL;
 }
 
 const char *megatron_graph_scopes(struct exporting *exporting)
@@ -31,7 +31,7 @@ const char *megatron_graph_scopes(struct exporting *exporting)
 
 const char *megatron_rng_tracker(struct exporting *exporting)
 {
-	return megatron_if_true(megatron_captures(exporting));
+	return megatron_if_true(captures(exporting));
 }
 
 const char *megatron_leaves_nan(struct exporting *exporting)

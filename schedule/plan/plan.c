@@ -127,6 +127,12 @@ int64_t plan_attention_rounds(const struct plan *plan)
 	return gathers || plan->context_method == CONTEXT_RING ? plan->mesh.context : 1;
 }
 
+struct attending plan_attending(const struct plan *plan)
+{
+	return (struct attending){plan->attention,
+		runtime_of(plan->runtime)->skips_windows && plan_attention_rounds(plan) == 1};
+}
+
 /* Does a rank route its tokens of the residual stream? */
 static bool routes_stream(const struct plan *plan)
 {

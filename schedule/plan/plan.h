@@ -47,6 +47,8 @@ int64_t plan_shard_place(const struct plan *plan, int64_t rank);
 enum context_method plan_usual_context_method(const struct plan *plan);
 /* How many rounds attention is computed in: one for the keys of each context rank, or 1. */
 int64_t plan_attention_rounds(const struct plan *plan);
+/* Kernels in a ring of context ranks see all that they hold. */
+struct attending plan_attending(const struct plan *plan);
 /* How the plan's ranks divide the model. */
 struct division plan_division(const struct plan *plan);
 bool plan_divides_alike(const struct plan *a, const struct plan *b);

@@ -120,6 +120,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_FSDP1] =
 		{
 			PYTORCH,
+			.skips_windows = true,
 			.values[KNOB_STRATEGY] = FSDP_STRATEGIES,
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_PARAMETERS),
 			.layout = LAYOUT_FLAT,
@@ -139,6 +140,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_FSDP2] =
 		{
 			PYTORCH,
+			.skips_windows = true,
 			.values[KNOB_FP8] = CAST_RECIPES,
 			.values[KNOB_STRATEGY] = SHARDED_STRATEGIES,
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
@@ -165,6 +167,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_DDP] =
 		{
 			PYTORCH,
+			.skips_windows = true,
 			.values[KNOB_FP8] = CAST_RECIPES,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD),
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
@@ -234,6 +237,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_DEEPSPEED] =
 		{
 			PYTORCH,
+			.skips_windows = true,
 			.values[KNOB_STRATEGY] = ZERO_STRATEGIES,
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_OPTIMIZER),
@@ -323,6 +327,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.softmax_in_kernel = true,
 			.keeps_fp8_copies = true,
 			.gather_buffers = 1,
+			.skips_windows = true,
 			.overlaps_exchanges = true,
 			.layers_exchange = true,
 			.sum_multiprocessors = 16, /* module/base.py, get_default_config */

@@ -131,6 +131,7 @@ struct runtime {
 	bool chunks_head;       /* LOSS_FUSED_LINEAR goes by plan_chunks_head */
 	bool parallel_loss;     /* its own loss is that of tensor parallel models */
 	bool keeps_losses;      /* one a token */
+	bool skips_windows;     /* flash attention leaves out what windows hide */
 
 	/* --- the batch and the end of a step --- */
 	/* Bytes of a batch's token on its way to a GPU (ids, labels, masks). */

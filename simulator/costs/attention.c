@@ -10,7 +10,8 @@
  * softmax that does not depend on d, so its rate grows as d / (d + softmax_depth), relative to the
  * depth that the rates stand for.
  * `half_*`: tokens at which half of the rate is reached, because blocks on the diagonal are
- * computed whole and every block of queries has a beginning and an end. */
+ * computed whole and every block of queries has a beginning and an end. This is so much more for
+ * each query, whatever it meets, so that windows count as a shorter sequence. */
 static const struct generation {
 	double softmax_depth, half_forward, half_backward;
 } generations[ATTENTION_GENERATION_COUNT] = {
@@ -47,8 +48,9 @@ static double flash_rate(const struct machine *machine, const struct attention_s
 	enum attention_generation kind = generation_of(shape);
 	const struct generation *g = &generations[kind];
 	bool forward = shape->pass == PASS_FORWARD;
-	double tokens = (double)shape->seq_len, depth = (double)a->head_dim;
-	double queries = shape->queries > 0 ? (double)shape->queries : tokens;
+	double tokens = shape->seen > 0 ? 2 * shape->seen : (double)shape->seq_len;
+	double depth = (double)a->head_dim;
+	double queries = (double)(shape->queries > 0 ? shape->queries : shape->seq_len);
 	double blocks = ceil(queries / block_tokens) * (double)a->heads * (double)shape->sequences;
 	double rate =
 		forward ? machine->attention[kind].forward : machine->attention[kind].backward;

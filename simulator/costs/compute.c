@@ -128,7 +128,7 @@ static double add_fp8_products(const struct machine *machine, const struct plan 
 	struct module_work forward;
 
 	model_module_work(model, module, PASS_FORWARD, plan->micro_batch, plan->seq_len,
-		dtype_bytes(plan->param_dtype), plan->attention, &forward);
+		dtype_bytes(plan->param_dtype), plan_attending(plan), &forward);
 	const struct fp8_casts casts = fp8_casts_of(
 		plan, model, machine->topology->device.generation, module, &forward.gemms[0], pass);
 	for (int i = 0; i < work->n_gemms; i++)
@@ -151,6 +151,7 @@ static struct attention_shape shape_of(const struct machine *machine, const stru
 		.sequences = plan->micro_batch,
 		.seq_len = plan->seq_len / plan_attention_rounds(plan),
 		.kind = plan_attention(plan, model, machine->topology->device.generation),
+		.seen = plan_attending(plan).windows ? architecture_seen(part, plan->seq_len) : 0,
 		.pass = pass,
 		.queries = by_heads ? plan->seq_len : plan->seq_len / plan->mesh.context};
 }
@@ -396,7 +397,7 @@ static void add_chunks(const struct machine *machine, const struct schedule *sch
 	struct module_work work;
 
 	model_module_work(model, module, pass, 1, (all + chunks - 1) / chunks,
-		dtype_bytes(plan->param_dtype), plan->attention, &work);
+		dtype_bytes(plan->param_dtype), plan_attending(plan), &work);
 	for (int i = 0; i < work.n_gemms; i++)
 		work.gemms[i].count *= chunks;
 	add_module_work(machine, schedule, model, module, pass, &work, kernels, cost);
@@ -476,7 +477,7 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 			continue;
 		}
 		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len,
-			dtype_bytes(plan->param_dtype), plan->attention, &work);
+			dtype_bytes(plan->param_dtype), plan_attending(plan), &work);
 		if (work.attention_flops > 0 && plan_softmax_in_fp32(plan))
 			add_scores_in_fp32(plan, model, pass, &work);
 		if (work.attention_flops > 0 && plan_attention_rounds(plan) > 1)

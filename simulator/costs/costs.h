@@ -103,6 +103,7 @@ struct attention_shape {
 	enum attention_kind kind;
 	enum pass pass;
 	int64_t queries; /* tokens of each sequence that the rank has queries of; 0: all */
+	double seen;     /* tokens that a query meets (architecture_seen); 0: half of seq_len */
 };
 /* Seconds on one device, with the launch. */
 double cost_attention(

@@ -35,7 +35,9 @@ QUESTIONS = [
     ['--runtime', 'pytorch-fsdp2', '--reshard-after-forward', 'all'],
     ['--activation-checkpointing', 'selective', '--attention', 'eager', '--wrap', 'model'],
     ['--runtime', 'deepspeed', '--strategy', 'ZERO_2', '--grad-accum', '2'],
-    ['--runtime', 'megatron', '--grad-accum', '2', '--loss', 'fused', '--overlap', 'none'],
+    ['--runtime', 'megatron', '--grad-accum', '2', '--loss', 'fused', '--overlap', 'none',
+     '--cuda-graph-scope', 'attn+mlp'],
+    ['--runtime', 'megatron', '--cuda-graph-scope', 'full_iteration'],
 ]
 
 

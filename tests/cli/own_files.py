@@ -219,23 +219,28 @@ class Slips(OwnFiles):
 
 
 class Windows(OwnFiles):
-    """Blocks that see a part of the sequence cost as if they saw all of it, which a note says."""
+    """Where blocks that see a part of the sequence cost as if they saw all of it, a note says so."""
 
-    def said(self, length, **keys):
+    def said(self, length, *words, **keys):
         config = {'model_type': 'qwen3', 'num_hidden_layers': 2, 'hidden_size': 256, 'num_attention_heads': 4,
                   'head_dim': 64, 'intermediate_size': 512, 'vocab_size': 1000, 'max_position_embeddings': 8192}
         self.box.write('config.json', json.dumps({**config, **keys}))
-        return self.run_well('predict', './config.json', 'ours.yaml', '--seq-len', str(length)).err
+        return self.run_well('predict', './config.json', 'ours.yaml', '--seq-len', str(length), *words).err
 
     def test_it_is_said_where_sequences_are_longer(self):
-        window = {'sliding_window': 1024, 'use_sliding_window': True}
-        self.assertEqual(self.said(2048, **window), 'note: config has blocks that see 1024 tokens back; '
-                         'their attention is priced over all 2048\n')
-        self.assertEqual(self.said(1024, **window), '')
-        self.assertEqual(self.said(2048, **{**window, 'use_sliding_window': False}), '')
-        self.assertEqual(self.said(2048, sliding_window=1024), '')
-        self.assertEqual(self.said(2048, sliding_window=None), '')
-        self.assertIn('see 512 tokens', self.said(2048, model_type='mistral', sliding_window=512))
+        window = {'sliding_window': 1024, 'use_sliding_window': True, 'max_window_layers': 0}
+        eager = '--attention', 'eager'
+        self.assertEqual(self.said(2048, *eager, **window), 'note: config has blocks that see 1024 tokens back; '
+                         'eager attention computes all 2048\n')
+        self.assertEqual(self.said(2048, **window), '')
+        self.assertEqual(self.said(1024, *eager, **window), '')
+        self.assertEqual(self.said(2048, *eager, **{**window, 'use_sliding_window': False}), '')
+        self.assertEqual(self.said(2048, *eager, **{**window, 'max_window_layers': 28}), '')
+        self.assertEqual(self.said(2048, *eager, sliding_window=1024), '')
+        self.assertEqual(self.said(2048, *eager, sliding_window=None), '')
+        self.assertIn('see 512 tokens', self.said(2048, *eager, model_type='mistral', sliding_window=512))
+        self.assertIn('nanotron computes', self.said(
+            2048, '--runtime', 'nanotron', model_type='mistral', sliding_window=512))
 
 
 class OneGroup(OwnFiles):

@@ -284,6 +284,8 @@ MEGATRON = {
     'moe-expert-capacity-factor': float, 'moe-pad-expert-input-to-capacity': bool,
     'moe-token-dispatcher-type': ('allgather', 'alltoall', 'flex'), 'moe-grouped-gemm': bool,
     'moe-router-dtype': ('fp32', 'fp64'),
+    'cuda-graph-impl': ('none', 'local', 'transformer_engine', 'full_iteration'), 'cuda-graph-modules': str,
+    'te-rng-tracker': bool, 'no-check-for-nan-in-loss-and-grad': bool,
 }
 
 # Megatron-Bridge 0.3.1: training/config.py, models/gpt_provider.py; Megatron-Core 0.16.1:
@@ -304,12 +306,16 @@ BRIDGE = {
         'moe_expert_capacity_factor': (float, NONE), 'moe_pad_expert_input_to_capacity': bool,
         'moe_token_dispatcher_type': ('allgather', 'alltoall', 'flex'), 'moe_grouped_gemm': bool,
         'moe_router_dtype': ('fp32', 'fp64', NONE),
+        'cuda_graph_impl': ('none', 'local', 'transformer_engine'), 'cuda_graph_scope': list,
+        'use_te_rng_tracker': bool,
     },
+    'rng': {'te_rng_tracker': bool},
+    'rerun_state_machine': {'check_for_nan_in_loss': bool},
     'train': {'micro_batch_size': int, 'global_batch_size': int},
     'optimizer': {'optimizer': ('adam', 'sgd'), 'clip_grad': float,
                   'use_distributed_optimizer': bool},
     'ddp': {'use_distributed_optimizer': bool, 'num_distributed_optimizer_instances': int,
-            'overlap_grad_reduce': bool, 'overlap_param_gather': bool},
+            'overlap_grad_reduce': bool, 'overlap_param_gather': bool, 'check_for_nan_in_grad': bool},
     'mixed_precision': ('bf16_mixed', 'fp16_mixed', 'bf16_with_fp8_current_scaling_mixed',
                         'bf16_with_fp8_delayed_scaling_mixed', NONE),
 }

@@ -298,12 +298,12 @@ static void graphs(void **state)
 			{"--cuda-graph-impl full_iteration\n",
 				"--no-check-for-nan-in-loss-and-grad\n"}},
 		{"megatron-bridge", "attn+mlp",
-			{"  cuda_graph_impl: transformer_engine\n  cuda_graph_modules:\n"
+			{"  cuda_graph_impl: transformer_engine\n  cuda_graph_scope:\n"
 			 "    - attn\n    - mlp\n  use_te_rng_tracker: true\n",
 				"rng:\n  te_rng_tracker: true\n"}},
 		{"megatron-bridge", "full_iteration",
-			{"rerun_state_machine:\n  check_for_nan_in_loss: false\n",
-				"  check_for_nan_in_grad: false\n"}},
+			{"  cuda_graph_impl: local\n  cuda_graph_scope:\n    - full_iteration\n",
+				"rerun_state_machine:\n  check_for_nan_in_loss: false\n"}},
 		{"megatron-bridge", "off", {"  cuda_graph_impl: none\n", ""}}};
 	struct arena arena = {0};
 

@@ -308,7 +308,8 @@ static double product_flops(const struct model *model, enum pass pass, int64_t s
 	for (int i = 0; i < model->n_modules; i++) {
 		struct module_work work;
 
-		model_module_work(model, i, pass, 1, seq_len, 2, ATTENTION_FLASH, &work);
+		model_module_work(model, i, pass, 1, seq_len, 2,
+			(struct attending){ATTENTION_FLASH, true}, &work);
 		for (int g = 0; g < work.n_gemms; g++)
 			total += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *
 				 (double)work.gemms[g].k * (double)work.gemms[g].count;
@@ -450,7 +451,7 @@ static void test_encoder_attention(void **state)
 		struct module_work work;
 
 		model_module_work(t5, find_module(t5, cores[i].name), PASS_FORWARD, 1, 512, 2,
-			ATTENTION_FLASH, &work);
+			(struct attending){ATTENTION_FLASH, true}, &work);
 		assert_true(work.attention_flops == cores[i].square * 4 * 512 * 512 * 8 * 64);
 	}
 	/* 6 encoder and 6 decoder blocks, the latter with two attentions, one of them causal. */

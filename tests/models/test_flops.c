@@ -34,7 +34,8 @@ static struct sums sum(const struct model *model, int first, enum pass pass, int
 	for (int i = first; i < model->modules[first].end; i++) {
 		struct module_work work;
 
-		model_module_work(model, i, pass, sequences, seq_len, 2, attention, &work);
+		model_module_work(model, i, pass, sequences, seq_len, 2,
+			(struct attending){attention, true}, &work);
 		sums.flops += work_flops(&work);
 		sums.attention += work.attention_flops;
 		sums.memory += work.memory_bytes;
@@ -91,6 +92,58 @@ static void test_mfu_flops(void **state)
 	arena_finish(&arena);
 }
 
+/* What a token sees back, as the mean over blocks: counted token by token. */
+static void test_windows(void **state)
+{
+	static const struct {
+		const char *keys;
+		int64_t window, chunk, every;
+	} cases[] = {{"", 0, 0, 0}, {"attention_window: 300\n", 300, 0, 0},
+		{"attention_window: 300\nfull_attention_every: 4\n", 300, 0, 4},
+		{"attention_chunk: 512\nfull_attention_every: 2\n", 0, 512, 2},
+		{"attention_window: 5000\nfull_attention_every: 2\n", 5000, 0, 2},
+		{"attention_chunk: 4096\n", 0, 4096, 0}};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		const struct model *model = parse_model(&arena, "w.yaml",
+			arena_printf(&arena,
+				"shardplan: model/1\nfamily: llama\nlayers: 4\nhidden: 256\n"
+				"heads: 4\nkv_heads: 4\nhead_dim: 64\nffn: 512\nvocab: 1000\n"
+				"context: 2048\n%s",
+				cases[i].keys));
+		double sum = 0, mean = 0, square = 12.0 * 4 * 256;
+		struct module_work core, whole;
+		for (int layer = 1; layer <= 4; layer++)
+			for (int64_t t = 1; t <= 2048; t++) {
+				bool all = cases[i].every > 0 && layer % cases[i].every == 0;
+				int64_t back = all                   ? t
+					       : cases[i].chunk > 0  ? (t - 1) % cases[i].chunk + 1
+					       : cases[i].window > 0 ? min_i64(t, cases[i].window)
+								     : t;
+				sum += (double)back;
+			}
+		mean = sum / (4 * 2048);
+		assert_near(architecture_seen(&model->architecture, 2048), mean - 0.5, 2e-3);
+		assert_near(model_flops_per_token(model, 2048) - model_flops_6n(model),
+			square * 2 * architecture_seen(&model->architecture, 2048), 1e-12);
+		assert_near(model_flops_causal(model, 2048) - model_flops_6n(model),
+			square * architecture_seen(&model->architecture, 2048), 1e-12);
+		int m = find_module(model, "model.layers.1.self_attn.core");
+		model_module_work(model, m, PASS_FORWARD, 1, 2048, 2,
+			(struct attending){ATTENTION_FLASH, true}, &core);
+		model_module_work(model, m, PASS_FORWARD, 1, 2048, 2,
+			(struct attending){ATTENTION_FLASH, false}, &whole);
+		assert_near(core.attention_flops, 4.0 * 2048 * 256 * (mean - 0.5), 2e-3);
+		assert_true(whole.attention_flops == 4.0 * 2048 * 256 * 1024);
+		model_module_work(model, m, PASS_FORWARD, 1, 2048, 2,
+			(struct attending){ATTENTION_EAGER, true}, &core);
+		assert_true(core.attention_flops == 4.0 * 2048 * 256 * 2048);
+	}
+	arena_finish(&arena);
+}
+
 static void test_gemm_shapes(void **state)
 {
 	struct arena arena = {0};
@@ -99,12 +152,14 @@ static void test_gemm_shapes(void **state)
 	int key = find_module(model, "model.layers.5.self_attn.k_proj");
 
 	(void)state;
-	model_module_work(model, key, PASS_FORWARD, 2, 512, 2, ATTENTION_FLASH, &work);
+	model_module_work(model, key, PASS_FORWARD, 2, 512, 2,
+		(struct attending){ATTENTION_FLASH, true}, &work);
 	assert_int_equal(work.n_gemms, 1);
 	assert_int_equal(work.gemms[0].m, 1024);
 	assert_int_equal(work.gemms[0].n, 1024);
 	assert_int_equal(work.gemms[0].k, 4096);
-	model_module_work(model, key, PASS_BACKWARD, 2, 512, 2, ATTENTION_FLASH, &work);
+	model_module_work(model, key, PASS_BACKWARD, 2, 512, 2,
+		(struct attending){ATTENTION_FLASH, true}, &work);
 	assert_int_equal(work.n_gemms, 2);
 	assert_int_equal(work.gemms[0].n, 4096); /* input gradient */
 	assert_int_equal(work.gemms[0].k, 1024);
@@ -128,12 +183,12 @@ static void test_parts(void **state)
 		for (int m = 0; m < model->n_modules; m++) {
 			struct module_work whole, input, weight;
 
-			model_module_work(
-				model, m, PASS_BACKWARD, 1, 512, 2, ATTENTION_FLASH, &whole);
-			model_module_work(
-				model, m, PASS_BACKWARD_INPUT, 1, 512, 2, ATTENTION_FLASH, &input);
+			model_module_work(model, m, PASS_BACKWARD, 1, 512, 2,
+				(struct attending){ATTENTION_FLASH, true}, &whole);
+			model_module_work(model, m, PASS_BACKWARD_INPUT, 1, 512, 2,
+				(struct attending){ATTENTION_FLASH, true}, &input);
 			model_module_work(model, m, PASS_BACKWARD_WEIGHT, 1, 512, 2,
-				ATTENTION_FLASH, &weight);
+				(struct attending){ATTENTION_FLASH, true}, &weight);
 			assert_int_equal(input.n_gemms + weight.n_gemms, whole.n_gemms);
 			assert_int_equal(input.n_gemms, weight.n_gemms);
 			assert_int_equal(input.kernels + weight.kernels, whole.kernels);
@@ -231,6 +286,7 @@ int main(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_llama_2_7b),
 		cmocka_unit_test(test_mfu_flops),
+		cmocka_unit_test(test_windows),
 		cmocka_unit_test(test_gemm_shapes),
 		cmocka_unit_test(test_random_sums),
 	};

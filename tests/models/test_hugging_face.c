@@ -226,11 +226,73 @@ static void test_damaged(void **state)
 	arena_finish(&arena);
 }
 
+/* Which blocks have a window, as transformers 4.57 reads each family's file. */
+static void test_which_windows(void **state)
+{
+	static const struct {
+		const char *keys;
+		int64_t window, chunk, every;
+	} cases[] = {
+		{"\"model_type\": \"mistral\", \"sliding_window\": 4096", 4096, 0, 0},
+		{"\"model_type\": \"mistral\", \"sliding_window\": null", 0, 0, 0},
+		{"\"model_type\": \"gemma3_text\", \"sliding_window\": 1024", 1024, 0, 6},
+		{"\"model_type\": \"gemma3_text\", \"sliding_window\": 1024, "
+		 "\"sliding_window_pattern\": 4",
+			1024, 0, 4},
+		{"\"model_type\": \"gemma2\", \"sliding_window\": 4096", 4096, 0, 2},
+		{"\"model_type\": \"cohere2\", \"sliding_window\": 4096", 4096, 0, 4},
+		{"\"model_type\": \"exaone4\", \"sliding_window\": 4096, "
+		 "\"sliding_window_pattern\": \"LLLG\"",
+			4096, 0, 4},
+		{"\"model_type\": \"llama4_text\", \"attention_chunk_size\": 8192", 0, 8192, 4},
+		{"\"model_type\": \"llama\", \"sliding_window\": 128, \"layer_types\": "
+		 "[\"sliding_attention\", \"full_attention\", \"sliding_attention\", "
+		 "\"full_attention\"]",
+			128, 0, 2},
+		{"\"model_type\": \"llama\", \"sliding_window\": 128, \"layer_types\": "
+		 "[\"full_attention\", \"full_attention\", \"full_attention\", "
+		 "\"full_attention\"]",
+			0, 0, 0},
+		{"\"model_type\": \"qwen2\", \"sliding_window\": 128", 0, 0, 0},
+		{"\"model_type\": \"qwen2\", \"sliding_window\": 128, \"use_sliding_window\": "
+		 "true",
+			0, 0, 0},
+		{"\"model_type\": \"qwen2\", \"sliding_window\": 128, \"use_sliding_window\": "
+		 "true, \"max_window_layers\": 2",
+			128, 0, 2},
+		{"\"model_type\": \"qwen2\", \"sliding_window\": 128, \"use_sliding_window\": "
+		 "true, \"max_window_layers\": 0",
+			128, 0, 0},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		const struct architecture *a = &parse_model(&arena, "x.json",
+			arena_printf(&arena,
+				"{\"hidden_size\": 256, \"intermediate_size\": 512, "
+				"\"max_position_embeddings\": 8192, \"num_attention_heads\": 4, "
+				"\"num_key_value_heads\": 4, \"head_dim\": 64, "
+				"\"num_hidden_layers\": 4, \"vocab_size\": 1000, "
+				"\"num_local_experts\": 4, \"num_experts_per_tok\": 1, "
+				"\"intermediate_size_mlp\": 512, %s}",
+				cases[i].keys))
+							->architecture;
+		if (a->attention_window != cases[i].window ||
+			a->attention_chunk != cases[i].chunk ||
+			a->full_attention_every != cases[i].every)
+			fail_msg("%s: window %d, chunk %d, every %d", cases[i].keys,
+				(int)a->attention_window, (int)a->attention_chunk,
+				(int)a->full_attention_every);
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_counts),
 		cmocka_unit_test(test_details),
+		cmocka_unit_test(test_which_windows),
 		cmocka_unit_test(test_mpt_attention),
 		cmocka_unit_test(test_mpt_with_learned_positions),
 		cmocka_unit_test(test_damaged),

@@ -122,7 +122,8 @@ static void test_reach(void **state)
 	for (int m = 0; m < model->n_modules; m++) {
 		struct module_work work;
 
-		model_module_work(model, m, PASS_BACKWARD, 1, 16, 2, ATTENTION_FLASH, &work);
+		model_module_work(model, m, PASS_BACKWARD, 1, 16, 2,
+			(struct attending){ATTENTION_FLASH, true}, &work);
 		gemms += work.n_gemms;
 	}
 	assert_int_equal(gemms, 1);

@@ -89,6 +89,8 @@ static struct model *random_model(uint64_t *state, int64_t layers, struct arena 
 	a.mlp = (enum mlp_kind)random_below(state, 2);
 	a.qkv_bias = random_below(state, 2);
 	a.tied_head = random_below(state, 2);
+	a.attention_window = a.layers % 2 != 0 ? a.context / 3 : 0;
+	a.full_attention_every = a.attention_window > 0 ? a.kv_heads - 1 : 0;
 	if (!architecture_check(&a, NULL, &error) || !model_build(arena, &a, &model, &error))
 		fail_msg("%s", error.message);
 	return model;

@@ -31,6 +31,8 @@ static struct model *random_model(uint64_t *state, bool experts, struct arena *a
 	a.vocab = 1024 * (1 + random_below(state, 30));
 	a.context = 256 << random_below(state, 4);
 	a.tied_head = random_below(state, 4) == 0; /* then there are no stages */
+	a.attention_window = a.layers == 8 ? a.context / 4 : 0;
+	a.full_attention_every = a.attention_window > 0 ? 2 : 0;
 	if (experts) {
 		a.experts = 8;
 		a.experts_per_token = 1 + random_below(state, 2);

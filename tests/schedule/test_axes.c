@@ -108,7 +108,7 @@ static double products(const struct model *model, int64_t sequences, int64_t seq
 			if (!module_kind_is_leaf(model->modules[m].kind))
 				continue;
 			model_module_work(model, m, (enum pass)pass, sequences, seq_len, 2,
-				ATTENTION_FLASH, &work);
+				(struct attending){ATTENTION_FLASH, true}, &work);
 			flops += work.attention_flops;
 			for (int g = 0; g < work.n_gemms; g++)
 				flops += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *

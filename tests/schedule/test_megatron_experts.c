@@ -393,8 +393,8 @@ static double products(const struct model *model)
 			struct module_work work;
 			if (!module_kind_is_leaf(model->modules[m].kind))
 				continue;
-			model_module_work(
-				model, m, (enum pass)pass, 1, 4096, 2, ATTENTION_FLASH, &work);
+			model_module_work(model, m, (enum pass)pass, 1, 4096, 2,
+				(struct attending){ATTENTION_FLASH, true}, &work);
 			flops += work.attention_flops;
 			for (int g = 0; g < work.n_gemms; g++)
 				flops += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *

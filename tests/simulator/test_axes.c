@@ -103,8 +103,8 @@ static double work(const struct plan *plan, const struct model *model, int first
 		struct module_work work;
 		if (!module_kind_is_leaf(model->modules[m].kind))
 			continue;
-		model_module_work(
-			model, m, pass, sequences, plan->seq_len, 2, plan->attention, &work);
+		model_module_work(model, m, pass, sequences, plan->seq_len, 2,
+			(struct attending){plan->attention, true}, &work);
 		flops += rounds * work.attention_flops / (double)plan_attention_rounds(plan);
 		for (int g = 0; g < work.n_gemms; g++)
 			flops += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *

@@ -60,6 +60,45 @@ static void shapes_of_attention_differ(void **state)
 	assert_close(heads, gathered, 0.01);
 }
 
+/* Mistral's tokens see 4096 back: flash attention computes no more, except in a ring, eagerly, or
+ * in frameworks without windows. */
+static void windows_are_left_out(void **state)
+{
+	static const struct {
+		const char *choices;
+		bool left_out;
+	} cases[] = {
+		{"runtime=megatron", true},
+		{"runtime=megatron context=8 context_method=all-gather", true},
+		{"runtime=megatron context=8 context_method=ring", false},
+		{"runtime=megatron attention=eager", false},
+		{"runtime=pytorch-fsdp2", true},
+		{"runtime=pytorch-ddp strategy=NO_SHARD", true},
+		{"runtime=deepspeed strategy=ZERO_3", true},
+		{"runtime=nanotron strategy=ZERO_1", false},
+		{"runtime=shardplan", false},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		const struct simulation_options options = {.memory = MEMORY_IGNORED};
+		double compute[2];
+		for (int window = 0; window < 2; window++) {
+			struct case_ c;
+			case_load(&c, "mistral-7b", "dgx-h100");
+			if (!window)
+				c.model->architecture.attention_window = 0;
+			const char *choices =
+				arena_printf(&c.arena, "seq_len=32768 %s", cases[i].choices);
+			case_plan(&c, choices);
+			compute[window] = case_simulate(&c, &options, false)->time.compute;
+			case_finish(&c);
+		}
+		if (cases[i].left_out ? compute[1] > 0.8 * compute[0] : compute[1] != compute[0])
+			fail_msg("%s: %g s, %g without windows", cases[i].choices, compute[1],
+				compute[0]);
+	}
+}
+
 /* The most bytes of blocks and partial results that forward has at a time. */
 static int64_t most_of_ring(const struct program *p)
 {
@@ -104,6 +143,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_ring_runs_beside_attention),
+		cmocka_unit_test(windows_are_left_out),
 		cmocka_unit_test(shapes_of_attention_differ),
 		cmocka_unit_test(buffers_of_a_ring),
 	};
