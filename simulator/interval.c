@@ -3,6 +3,7 @@
  * for little, and one that is just about to be exposed counts for more. */
 #include <math.h>
 
+#include "schedule/fold/fold.h"
 #include "simulator/devices/devices.h"
 #include "simulator/results.h"
 
@@ -232,12 +233,14 @@ static double shorten(struct again *again, struct arena *arena, double step_time
 	const struct schedule *schedule = again->schedule;
 	int64_t few = 3 * schedule->plan.mesh.pipeline;
 	const struct plan plan = plan_with_micro_batches(&schedule->plan, few);
+	bool is_short = schedule->programs[0].rounds.n > 0;
 	double step;
 
-	if (schedule->n_classes == 1 || schedule->plan.grad_accum <= few ||
+	if (schedule->n_classes == 1 || (schedule->plan.grad_accum <= few && !is_short) ||
 		again->options->quick_interval)
 		return step_time;
-	again->schedule = schedule_emit(arena, &plan, schedule->model, schedule->topology);
+	if (!is_short)
+		again->schedule = schedule_fold(arena, &plan, schedule->model, schedule->topology);
 	step = step_with(again, NULL, NULL);
 	return step > 0 ? step : step_time;
 }

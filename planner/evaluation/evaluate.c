@@ -522,8 +522,11 @@ bool evaluator_judge_closely(struct evaluator *evaluator, const struct plan *pla
 void evaluator_interval(struct evaluator *evaluator, const struct plan *plan, struct arena *arena,
 	struct prediction *prediction)
 {
-	const struct trial trial = {.topology = evaluator->question->topology, .plan = plan};
 	const struct simulation_options options = {0};
+	struct short_list list;
+	const struct trial trial = {.topology = evaluator->question->topology,
+		.plan = plan,
+		.list = steady_of(plan, 0, &list) ? &list : NULL};
 	if (plan->mesh.pipeline == 1)
 		return;
 	arena_reset(&evaluator->scratch);
