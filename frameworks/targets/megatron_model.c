@@ -67,6 +67,17 @@ static void write_latent_attention(struct exporting *exporting)
 	number(exporting, "v-head-dim", (double)model->value_dim);
 }
 
+/* A window is the tokens before one, and those behind. */
+static void write_windows(struct exporting *exporting)
+{
+	const struct architecture *model = &exporting->model->architecture;
+
+	text_printf(exporting->text, "--window-size %lld,0\n",
+		(long long)(model->attention_window - 1));
+	if (model->full_attention_every > 0)
+		number(exporting, "window-attn-skip-freq", (double)model->full_attention_every);
+}
+
 void megatron_write_model(struct exporting *exporting)
 {
 	const struct architecture *model = &exporting->model->architecture;
@@ -103,11 +114,13 @@ void megatron_write_model(struct exporting *exporting)
 		flag(exporting, "qk-layernorm");
 	if (!model->tied_head)
 		flag(exporting, "untie-embeddings-and-output-weights");
+	if (model->attention_window > 0)
+		write_windows(exporting);
 	if (model->experts > 0)
 		write_experts(exporting);
 }
 
-/* --- which blocks have experts --------------------------------------------------------------- */
+/* --- which blocks have experts, or see all --------------------------------------------------- */
 
 enum { PATTERN_BLOCKS = 1024 };
 
@@ -215,6 +228,40 @@ static bool read_pattern(struct importing *importing, struct writer *model, stru
 		writer_int(model, "dense_layers", dense);
 	if (every > 1)
 		writer_int(model, "moe_every", every);
+	return true;
+}
+
+/* "127,0": so many tokens before one; below 0: all. Every n-th block sees all, or those with a 0 in
+ * a list. */
+static bool read_windows(struct importing *importing, struct writer *model, struct error *error)
+{
+	static const char path[] = "window-size", skip[] = "window-attn-skip-freq";
+	const char *text = import_text(importing, path, NULL);
+	const char *blocks = import_text(importing, skip, "0");
+	struct pattern pattern = {.at = megatron_without(importing->arena, blocks, ' ')};
+	int64_t every = 0, whole = 0;
+	char *end;
+
+	if (text == NULL)
+		return true;
+	const char *first = text + strspn(text, "(");
+	long long before = strtoll(first, &end, 10);
+	if (end == first || (*end != ',' && *end != '\0'))
+		return import_fail(importing, path, error,
+			"%.60s: expected tokens before one and behind it, such as 127,0", text);
+	if (!parse_int(blocks, &every)) {
+		if (strlen(blocks) >= PATTERN_BLOCKS || !pattern_sum(&pattern) ||
+			*pattern.at != '\0')
+			return import_fail(importing, skip, error,
+				"%.60s: expected a number, or a list of 0 and 1", blocks);
+		for (int i = 0; i < pattern.n; i++)
+			whole += pattern.blocks[i] == '0';
+		every = whole > 0 ? (pattern.n + whole / 2) / whole : 0;
+	}
+	if (before >= 0 && every != 1)
+		writer_int(model, "attention_window", before + 1);
+	if (before >= 0 && every > 1)
+		writer_int(model, "full_attention_every", every);
 	return true;
 }
 
@@ -376,7 +423,7 @@ static bool spell(struct importing *importing, struct writer *model, struct erro
 		import_note(importing, "mtp-num-layers", "predicted without these layers");
 	return read_attention(importing, model, shape->heads, error) &&
 	       size(importing, model, "context", "max-position-embeddings", length, error) &&
-	       read_vocabulary(importing, model, error) &&
+	       read_vocabulary(importing, model, error) && read_windows(importing, model, error) &&
 	       read_experts(importing, model, ffn, error);
 }
 

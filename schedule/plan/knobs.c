@@ -545,7 +545,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = COMPARABLE | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_MEGATRON),
-			.refusal = "its kernels are launched one by one; use off",
+			.refusal = "its kernels are launched one by one; use off, or --runtime "
+				   "megatron",
 			.metavar = "NAME+...",
 			.help = "what is launched as CUDA graphs (megatron): full_iteration, or of "
 				"each block attn, mlp, moe, moe_router, moe_preprocess",

@@ -278,6 +278,7 @@ MEGATRON = {
     'pipeline-model-parallel-layout': str,
     'attention-dropout': float, 'hidden-dropout': float, 'cross-entropy-loss-fusion': bool,
     'cross-entropy-fusion-impl': ('native', 'te'), 'accumulate-allreduce-grads-in-fp32': bool,
+    'window-size': str, 'window-attn-skip-freq': int,
     'num-experts': int, 'moe-ffn-hidden-size': int, 'moe-router-topk': int, 'moe-layer-freq': str,
     'moe-shared-expert-intermediate-size': int, 'moe-shared-expert-gate': bool,
     'expert-model-parallel-size': int, 'expert-tensor-parallel-size': int,

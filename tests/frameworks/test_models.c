@@ -40,6 +40,8 @@ static void presets_return(void **state)
 				fail_msg("%s:\n%s", model_presets[i].name, text_string(&trip.text));
 			assert_int_equal(model->architecture.experts_per_token,
 				trip.file.model->architecture.experts_per_token);
+			assert_true(architecture_seen(&model->architecture, 65536) ==
+				    architecture_seen(&trip.file.model->architecture, 65536));
 			said++;
 		}
 		text_finish(&trip.text);
@@ -57,7 +59,7 @@ static void presets_return(void **state)
 static void words(void **state)
 {
 	static const struct {
-		const char *text, *key, *value;
+		const char *text, *key, *value; /* NULL: the model has no such key */
 		const char *note;
 	} cases[] = {
 		{SIZES "--merge-file m\n", "vocab", "50257", NULL},
@@ -82,6 +84,14 @@ static void words(void **state)
 		{EXPERTS "(([0]+[1]))*6\n", "moe_every", "2", NULL},
 		{EXPERTS "'[0]*3 + [1]*9'\n", "dense_layers", "3", NULL},
 		{EXPERTS "2\n", "moe_every", "2", NULL},
+		{WORDS "--window-size 127,0\n", "attention_window", "128", NULL},
+		{WORDS "--window-size 127,0 --window-attn-skip-freq 2\n", "full_attention_every",
+			"2", NULL},
+		{WORDS "--window-size 127,0 --window-attn-skip-freq '[1,1,1,0]*3'\n",
+			"full_attention_every", "4", NULL},
+		{WORDS "--window-size 127,0 --window-attn-skip-freq 1\n", "attention_window", NULL,
+			NULL},
+		{WORDS "--window-size -1,0\n", "attention_window", NULL, NULL},
 		{EXPERTS "[1]*12\n", "experts_per_token", "2", NULL},
 		{EXPERTS "[1]*12 --moe-router-num-groups 4 --moe-router-group-topk 2\n",
 			"groups_per_token", "2", NULL},
@@ -97,7 +107,10 @@ static void words(void **state)
 		const char *value = arena_printf(&arena, "\"%s\":%s", cases[i].key, cases[i].value);
 		const char *quoted =
 			arena_printf(&arena, "\"%s\":\"%s\"", cases[i].key, cases[i].value);
-		if (strstr(imported.model, value) == NULL && strstr(imported.model, quoted) == NULL)
+		if (cases[i].value == NULL)
+			assert_null(strstr(imported.model, cases[i].key));
+		else if (strstr(imported.model, value) == NULL &&
+			 strstr(imported.model, quoted) == NULL)
 			fail_msg("no %s in %s\n%s", value, imported.model, cases[i].text);
 		assert_int_equal(imported.n_notes, cases[i].note != NULL);
 		if (cases[i].note != NULL)
