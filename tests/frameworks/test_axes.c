@@ -255,74 +255,54 @@ static void dispatch(void **state)
 	arena_finish(&arena);
 }
 
-/* Modules that are computed again are words of an option, and elements of a list. */
-static void modules(void **state)
+/* Names of a set are words of an option, and elements of a list. CUDA graphs need a generator of
+ * random numbers that they can capture, and whole passes that no NaN is looked for. A recipe may
+ * have graphs, so that its file says where there are none. */
+static void sets(void **state)
 {
 	static const struct {
-		const char *target, *words;
-	} cases[] = {{"megatron", "--recompute-modules layernorm moe_act\n"},
-		{"megatron-bridge", "  recompute_modules:\n    - layernorm\n    - moe_act\n"}};
-	struct arena arena = {0};
-
-	(void)state;
-	for (int i = 0; i < COUNT_OF(cases); i++) {
-		struct trip trip = {.arena = &arena, .target = export_find(cases[i].target, NULL)};
-		struct error error = {0};
-		struct plan back;
-		load(&arena, "qwen3-30b-a3b", "2xdgx-h100", &trip.file);
-		struct question question = {
-			.model = trip.file.model, .topology = trip.file.topology};
-		question_put(
-			&question, KNOB_RUNTIME, (union knob_value){.choice = RUNTIME_MEGATRON});
-		assert_true(question_set_by_name(&question, "recompute_modules",
-			"recompute_modules", "moe_act+layernorm", &arena, &error));
-		says_words(&trip, &question, cases[i].words, &back);
-		assert_true(plan_checkpoints(&back, CHECKPOINTING_SELECTIVE));
-		assert_int_equal(back.recompute_modules.of, trip.file.plan.recompute_modules.of);
-		text_finish(&trip.text);
-	}
-	arena_finish(&arena);
-}
-
-/* CUDA graphs need a generator of random numbers that they can capture, and whole passes that no
- * NaN is looked for. A recipe may have graphs, so that its file says where there are none. */
-static void graphs(void **state)
-{
-	static const struct {
-		const char *target, *scope, *words[2];
+		const char *target, *knob, *value, *words;
 	} cases[] = {
-		{"megatron", "attn+mlp",
-			{"--cuda-graph-impl transformer_engine\n--cuda-graph-modules attn mlp\n",
-				"--te-rng-tracker\n"}},
-		{"megatron", "full_iteration",
-			{"--cuda-graph-impl full_iteration\n",
-				"--no-check-for-nan-in-loss-and-grad\n"}},
-		{"megatron-bridge", "attn+mlp",
-			{"  cuda_graph_impl: transformer_engine\n  cuda_graph_scope:\n"
-			 "    - attn\n    - mlp\n  use_te_rng_tracker: true\n",
-				"rng:\n  te_rng_tracker: true\n"}},
-		{"megatron-bridge", "full_iteration",
-			{"  cuda_graph_impl: local\n  cuda_graph_scope:\n    - full_iteration\n",
-				"rerun_state_machine:\n  check_for_nan_in_loss: false\n"}},
-		{"megatron-bridge", "off", {"  cuda_graph_impl: none\n", ""}}};
+		{"megatron", "recompute_modules", "moe_act+layernorm",
+			"--recompute-modules layernorm moe_act\n"},
+		{"megatron-bridge", "recompute_modules", "moe_act+layernorm",
+			"  recompute_modules:\n    - layernorm\n    - moe_act\n"},
+		{"megatron", "cuda_graph_scope", "attn+moe_router",
+			"--cuda-graph-impl transformer_engine\n"
+			"--cuda-graph-modules attn moe_router\n--te-rng-tracker\n"},
+		{"megatron-bridge", "cuda_graph_scope", "attn+moe_router",
+			"  cuda_graph_impl: transformer_engine\n  cuda_graph_scope:\n    - attn\n"
+			"    - moe_router\n  use_te_rng_tracker: true\n"},
+		{"megatron-bridge", "cuda_graph_scope", "attn+moe_router",
+			"rng:\n  te_rng_tracker: true\n"},
+		{"megatron-bridge", "cuda_graph_scope", "off", "  cuda_graph_impl: none\n"},
+		{"megatron", "cuda_graph_scope", "full_iteration",
+			"--cuda-graph-impl full_iteration\n--te-rng-tracker\n"
+			"--no-check-for-nan-in-loss-and-grad\n"},
+		{"megatron-bridge", "cuda_graph_scope", "full_iteration",
+			"  cuda_graph_impl: local\n  cuda_graph_scope:\n    - full_iteration\n"},
+		{"megatron-bridge", "cuda_graph_scope", "full_iteration",
+			"rerun_state_machine:\n  check_for_nan_in_loss: false\n"},
+	};
 	struct arena arena = {0};
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct trip trip = {.arena = &arena, .target = export_find(cases[i].target, NULL)};
+		bool whole = strcmp(cases[i].value, "full_iteration") == 0;
 		struct error error = {0};
 		struct plan back;
-		load(&arena, "llama-3.1-8b", "2xdgx-h100", &trip.file);
+		load(&arena, whole ? "llama-3.1-8b" : "qwen3-30b-a3b", "2xdgx-h100", &trip.file);
 		struct question question = {
 			.model = trip.file.model, .topology = trip.file.topology};
 		question_put(
 			&question, KNOB_RUNTIME, (union knob_value){.choice = RUNTIME_MEGATRON});
-		assert_true(question_set_by_name(&question, "cuda_graph_scope", "cuda_graph_scope",
-			cases[i].scope, &arena, &error));
-		says_words(&trip, &question, cases[i].words[0], &back);
-		assert_int_equal(back.cuda_graph_scope.of, trip.file.plan.cuda_graph_scope.of);
-		text_finish(&trip.text);
-		says_words(&trip, &question, cases[i].words[1], &back);
+		assert_true(question_set_by_name(
+			&question, cases[i].knob, cases[i].knob, cases[i].value, &arena, &error));
+		says_words(&trip, &question, cases[i].words, &back);
+		assert_true(knob_equal(knob_find(cases[i].knob), &back, &trip.file.plan));
+		assert_true(knobs_alike_but(
+			~KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING), &back, &trip.file.plan));
 		text_finish(&trip.text);
 	}
 	arena_finish(&arena);
@@ -444,8 +424,7 @@ int main(void)
 		cmocka_unit_test(async_tensor),
 		cmocka_unit_test(experts),
 		cmocka_unit_test(dispatch),
-		cmocka_unit_test(modules),
-		cmocka_unit_test(graphs),
+		cmocka_unit_test(sets),
 		cmocka_unit_test(pipelines),
 	};
 
