@@ -108,18 +108,19 @@ struct architecture {
 
 	/* Choices that most models do not have: 0 or false. */
 	enum block_kind block;
-	bool qk_norm_wide;        /* q and k norms have a weight for every head: a*d and kv*d */
-	bool fused_gate_up;       /* one parameter for gate and up (Phi-3) */
-	bool embedding_norm;      /* a norm after the embedding (BLOOM) */
-	bool no_final_norm;       /* OPT-350m */
-	bool head_bias;           /* lm_head has a bias (Phi-2, GPT-J) */
-	bool attention_sinks;     /* one learned logit per head (gpt-oss) */
+	bool qk_norm_wide;    /* q and k norms have a weight for every head: a*d and kv*d */
+	bool fused_gate_up;   /* one parameter for gate and up (Phi-3) */
+	bool embedding_norm;  /* a norm after the embedding (BLOOM) */
+	bool no_final_norm;   /* OPT-350m */
+	bool head_bias;       /* lm_head has a bias (Phi-2, GPT-J) */
+	bool attention_sinks; /* one learned logit per head (gpt-oss) */
 	/* Blocks whose tokens see so many back, themselves among them, or those of their piece of
-	 * the sequence alone (Llama 4); 0 = all. Every n-th block sees all anyway; 0 = none does. */
+	 * the sequence alone (Llama 4); 0 = all. Every n-th block sees all anyway; 0 = none does.
+	 */
 	int64_t attention_window, attention_chunk, full_attention_every;
-	int64_t position_extra;   /* more rows in the learned table than positions (OPT: 2) */
-	int64_t embedding_width;  /* of a narrower embedding, projected to h (OPT-350m); 0 = h */
-	int64_t encoder_layers; /* the first blocks are an encoder; the others attend to it (T5) */
+	int64_t position_extra;  /* more rows in the learned table than positions (OPT: 2) */
+	int64_t embedding_width; /* of a narrower embedding, projected to h (OPT-350m); 0 = h */
+	int64_t encoder_layers;  /* the first blocks are an encoder; the others attend to it (T5) */
 	int64_t relative_buckets;
 	/* Multi-head latent attention (DeepSeek): q and k, v come from narrow tensors. kv_rank 0 =
 	 * none; query_rank 0 = q straight from h. head_dim is then the part without positions plus

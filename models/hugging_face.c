@@ -160,7 +160,6 @@ static bool read_family(const struct node *config, const struct node *text,
 	return true;
 }
 
-
 bool architecture_from_hugging_face(struct arena *arena, const struct node *config,
 	struct architecture *architecture, const char **part, struct error *error)
 {

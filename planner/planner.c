@@ -182,7 +182,8 @@ static bool follows(const struct question *question, const struct plan *plan, en
 	       (id == KNOB_SEQUENCE_PARALLEL &&
 		       plan->sequence_parallel == (plan->mesh.tensor > 1)) ||
 	       (id == KNOB_CONTEXT_METHOD &&
-		       plan->context_method == plan_usual_context_method(plan)) ||
+		       plan->context_method ==
+			       plan_usual_context_method(plan, &question->model->architecture)) ||
 	       (id == KNOB_SYNC_EACH_MICRO_BATCH && plan->mesh.pipeline > 1 &&
 		       !plan->sync_each_micro_batch) ||
 	       (id == KNOB_GRAD_ACCUM && question_gives(question, KNOB_GLOBAL_BATCH));

@@ -287,8 +287,7 @@ static void add_modules(struct filling *f, unsigned tried)
 			of |= tried & 1u << m;
 	bool same = axis->n > 0 && axis->values[axis->n - 1].names.of == of;
 	if (of != 0 && !same)
-		axis_add(axis, (union knob_value){
-				       .names = recompute_modules_of(of, f->arena)});
+		axis_add(axis, (union knob_value){.names = recompute_modules_of(of, f->arena)});
 }
 
 /* Megatron-Core's modules, the cheapest first: what is made of tensors that are kept anyway; dense

@@ -13,6 +13,7 @@ bool usual_of(const struct question *question, enum strategy strategy, struct ar
 	if (group > 0 && strategy_is_hybrid(strategy) &&
 		!question_gives(question, KNOB_SHARD_GROUP))
 		question_put(&silent, KNOB_SHARD_GROUP, (union knob_value){.number = group});
+	usual->architecture = &question->model->architecture;
 	if (!axes_resolve(&silent, arena, &usual->plan, error))
 		return false;
 	silent = *question;
@@ -42,7 +43,8 @@ int departures_from(const struct usual *usual, const struct plan *plan)
 	for (int a = 0; a < n_axes; a++) {
 		enum knob_id knob = axes_in_order[a];
 		if (knob == KNOB_CONTEXT_METHOD)
-			n += plan->context_method != plan_usual_context_method(plan);
+			n += plan->context_method !=
+			     plan_usual_context_method(plan, usual->architecture);
 		else if (knob != KNOB_MICRO_BATCH && knob != KNOB_GRAD_ACCUM)
 			n += !knob_equal(knob, &usual->plan, plan);
 	}

@@ -7,6 +7,7 @@
 /* `plan`: of one strategy, with everything open at its default; `strategy`: the framework's default
  * strategy. */
 struct usual {
+	const struct architecture *architecture;
 	struct plan plan;
 	enum strategy strategy;
 };

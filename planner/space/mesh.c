@@ -137,15 +137,17 @@ static void add_context(struct filling *f)
 }
 
 /* Methods for plans with context ranks, the runtime's own first. With sharded parameters they
- * differ by less than --simplicity, so only that one is tried. All-to-all is left out because it
- * was never the fastest for a published model. */
+ * differ by less than --simplicity, so only that one is tried. All-to-all was never the fastest for
+ * a published model, and is tried where it alone attends. */
 static void add_context_methods(struct filling *f)
 {
-	static const enum context_method tried[] = {CONTEXT_RING, CONTEXT_ALL_GATHER};
+	static const enum context_method tried[] = {
+		CONTEXT_RING, CONTEXT_ALL_GATHER, CONTEXT_ALL_TO_ALL};
+	bool sinks = f->question->model->architecture.attention_sinks;
 	bool any = f->axes->of[KNOB_CONTEXT].n > 1 || f->question->asked.mesh.context > 1;
 	if (!any || !keeps_whole(f) || !axis_is_free(f, KNOB_CONTEXT_METHOD))
 		return;
-	for (int i = 0; i < COUNT_OF(tried); i++)
+	for (int i = 0; i < COUNT_OF(tried) - !sinks; i++)
 		if (knob_honoured(KNOB_CONTEXT_METHOD, f->plan->runtime, (int)tried[i]))
 			axis_add_choice(f, KNOB_CONTEXT_METHOD, (int)tried[i]);
 }

@@ -20,6 +20,11 @@
 
 #define OMITTED_TEXT(member) DECODED(member, FIELD_OMIT_ZERO, NULL, &member##_decoded)
 
+/* Names with + between them, of Megatron-LM's lists. */
+#define NAMES_OF_MEGATRON(member)                                                                  \
+	OMITTED_TEXT(member), .group = KNOB_GROUP_COMPUTE, .metavar = "NAME+...",                  \
+			      .runtimes = BIT(RUNTIME_MEGATRON)
+
 /* A switch of some runtimes that only a plan says: nothing searches, varies or compares it. */
 #define SAID_ONLY(member, kind, of)                                                                \
 	OMITTED(member), .group = KNOB_GROUP_##kind, .roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,   \

@@ -529,25 +529,18 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_RECOMPUTE_MODULES] =
 		{
-			OMITTED_TEXT(recompute_modules),
-			.group = KNOB_GROUP_COMPUTE,
+			NAMES_OF_MEGATRON(recompute_modules),
 			.roles = COMPARABLE | KNOB_ZERO_UNSAID,
-			.runtimes = BIT(RUNTIME_MEGATRON),
 			.refusal = "selective checkpointing of it goes by operator; leave it out",
-			.metavar = "NAME+...",
 			.help = "what selective checkpointing recomputes (megatron): core_attn, "
 				"layernorm, mla_up_proj, moe_act, mlp, moe, shared_experts",
 			.remark = "searched by `plan`",
 		},
 	[KNOB_CUDA_GRAPH_SCOPE] =
 		{
-			OMITTED_TEXT(cuda_graph_scope),
-			.group = KNOB_GROUP_COMPUTE,
+			NAMES_OF_MEGATRON(cuda_graph_scope),
 			.roles = COMPARABLE | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
-			.runtimes = BIT(RUNTIME_MEGATRON),
-			.refusal = "its kernels are launched one by one; use off, or --runtime "
-				   "megatron",
-			.metavar = "NAME+...",
+			.refusal = "its kernels go one by one; use off, or --runtime megatron",
 			.help = "what is launched as CUDA graphs (megatron): full_iteration, or of "
 				"each block attn, mlp, moe, moe_router, moe_preprocess",
 		},

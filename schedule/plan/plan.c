@@ -87,10 +87,22 @@ int64_t plan_expert_shard_ranks(const struct plan *plan)
 		       : 1;
 }
 
-enum context_method plan_usual_context_method(const struct plan *plan)
+bool plan_attends_by(
+	const struct plan *plan, const struct architecture *a, enum context_method method)
+{
+	bool window = a->attention_window > 0 || a->attention_chunk > 0;
+	if (plan->runtime != RUNTIME_MEGATRON || plan->mesh.context == 1)
+		return true;
+	return a->attention_sinks ? method == CONTEXT_ALL_TO_ALL
+				  : !window || method != CONTEXT_RING;
+}
+
+enum context_method plan_usual_context_method(const struct plan *plan, const struct architecture *a)
 {
 	bool ring = runtime_of(plan->runtime)->goes_by_ring && plan->mesh.context > 1;
-	return ring ? CONTEXT_RING : CONTEXT_ALL_GATHER;
+	return ring && plan_attends_by(plan, a, CONTEXT_RING) ? CONTEXT_RING
+	       : plan_attends_by(plan, a, CONTEXT_ALL_GATHER) ? CONTEXT_ALL_GATHER
+							      : CONTEXT_ALL_TO_ALL;
 }
 
 int64_t plan_tensor_place(const struct plan *plan, int64_t rank)

@@ -149,6 +149,11 @@ static bool check_context_method(
 	const char *method = knob_name(KNOB_CONTEXT_METHOD, (int)plan->context_method);
 	int64_t c = plan->mesh.context, heads = max_i64(a->kv_heads / plan->mesh.tensor, 1);
 	char nearest[48];
+	if (!plan_attends_by(plan, a, plan->context_method))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--context-method %s: %s of %s are not computed so; use %s", method,
+			a->attention_sinks ? "the sinks" : "the windows", a->name,
+			a->attention_sinks ? "all-to-all" : "all-gather or all-to-all");
 	if (plan->context_method == CONTEXT_ALL_GATHER)
 		return true;
 	if (c == 1)

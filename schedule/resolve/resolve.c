@@ -184,7 +184,8 @@ static bool lay_out_axes(
 	if (!question_gives(question, KNOB_SEQUENCE_PARALLEL))
 		plan->sequence_parallel = plan->mesh.tensor > 1;
 	if (!question_gives(question, KNOB_CONTEXT_METHOD))
-		plan->context_method = plan_usual_context_method(plan);
+		plan->context_method =
+			plan_usual_context_method(plan, &question->model->architecture);
 	return true;
 }
 

@@ -70,7 +70,7 @@ static void windows_are_left_out(void **state)
 	} cases[] = {
 		{"runtime=megatron", true},
 		{"runtime=megatron context=8 context_method=all-gather", true},
-		{"runtime=megatron context=8 context_method=ring", false},
+		{"runtime=pytorch-fsdp2 context=8 context_method=ring", false},
 		{"runtime=megatron attention=eager", false},
 		{"runtime=pytorch-fsdp2", true},
 		{"runtime=pytorch-ddp strategy=NO_SHARD", true},
