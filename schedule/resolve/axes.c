@@ -151,8 +151,8 @@ static bool check_context_method(
 	char nearest[48];
 	if (!plan_attends_by(plan, a, plan->context_method))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--context-method %s: %s of %s are not computed so; use %s", method,
-			a->attention_sinks ? "the sinks" : "the windows", a->name,
+			"--context-method %s: it computes no %s, which %s has; use %s", method,
+			a->attention_sinks ? "attention sinks" : "windows", a->name,
 			a->attention_sinks ? "all-to-all" : "all-gather or all-to-all");
 	if (plan->context_method == CONTEXT_ALL_GATHER)
 		return true;
