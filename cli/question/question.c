@@ -294,18 +294,18 @@ static void extend_context(const struct question *question, struct model *model)
 }
 
 /* What computes attention as if all blocks saw the whole sequence; NULL: nothing does. */
-static const char *window_breaker(const struct asked *asked)
+static const char *computes_whole(const struct asked *asked)
 {
 	const struct question *question = &asked->question;
 	bool cpu = asked->topology->device.kind != DEVICE_GPU;
-	enum runtime_kind runtime = question_gives(question, KNOB_RUNTIME) ? question->asked.runtime
-				    : cpu                                  ? RUNTIME_SHARDPLAN
-									   : RUNTIME_PYTORCH_FSDP2;
+	struct plan plan = {.runtime = question->asked.runtime};
 
+	if (!question_gives(question, KNOB_RUNTIME))
+		knob_set_default(KNOB_RUNTIME, &plan, cpu);
 	if (question_gives(question, KNOB_ATTENTION) &&
 		!attention_is_flash(question->asked.attention))
 		return "eager attention";
-	return runtime_of(runtime)->skips_windows ? NULL : runtime_names[runtime];
+	return runtime_of(plan.runtime)->skips_windows ? NULL : runtime_names[plan.runtime];
 }
 
 static void note_window(const struct asked *asked)
@@ -315,11 +315,11 @@ static void note_window(const struct asked *asked)
 	int64_t length = question_gives(question, KNOB_SEQ_LEN) ? question->asked.seq_len
 								: plan_usual_length(asked->model);
 	int64_t seen = a->attention_chunk > 0 ? a->attention_chunk : a->attention_window;
-	const char *breaker = window_breaker(asked);
+	const char *what = computes_whole(asked);
 
-	if (seen > 0 && length > seen && breaker != NULL)
+	if (seen > 0 && length > seen && what != NULL)
 		output_note("%s has blocks that see %lld tokens back; %s computes all %lld",
-			a->name, (long long)seen, breaker, (long long)length);
+			a->name, (long long)seen, what, (long long)length);
 }
 
 /* A limit above the device's memory is allowed, to ask what more memory would give, with a note. */

@@ -44,7 +44,8 @@ const char *megatron_leaves_nan(struct exporting *exporting)
 /* The default is the whole block; one of experts refuses it, unless they have a capacity. */
 static unsigned whole_block(struct importing *importing, const struct megatron_names *names)
 {
-	bool experts = import_find(importing, names->experts) != NULL;
+	bool experts = import_find(importing, names->experts) != NULL ||
+		       import_find(importing, names->expert) != NULL;
 
 	return GRAPH_BIT(ATTN) | (experts ? GRAPH_BIT(MOE) : GRAPH_BIT(MLP));
 }

@@ -524,11 +524,11 @@ void evaluator_interval(struct evaluator *evaluator, const struct plan *plan, st
 {
 	const struct simulation_options options = {0};
 	struct short_list list;
-	const struct trial trial = {.topology = evaluator->question->topology,
-		.plan = plan,
-		.list = steady_of(plan, 0, &list) ? &list : NULL};
+	struct trial trial = {.topology = evaluator->question->topology, .plan = plan};
 	if (plan->mesh.pipeline == 1)
 		return;
+	if (steady_of(plan, 0, &list))
+		trial.list = &list;
 	arena_reset(&evaluator->scratch);
 	simulate_interval(schedule_of(evaluator, &trial), &options, arena, prediction);
 }

@@ -40,12 +40,13 @@ static const char *capture_blocks(const struct question *question, const struct 
 	struct arena *arena, struct question *with, struct plan *plan)
 {
 	bool reads_drops = plan->capacity_factor > 0 && plan->expert_dispatch != DISPATCH_DEEPEP;
+	bool again = plan->recompute_modules.of >> RECOMPUTE_MOE & 1;
 	unsigned of = GRAPH_BIT(ATTN);
 	if (!chosen->prediction.host_decides || !question_leaves(question, KNOB_CUDA_GRAPH_SCOPE))
 		return NULL;
 	if (model_has_graph_scope(question->model, GRAPH_MLP))
 		of |= GRAPH_BIT(MLP);
-	if (model_has_graph_scope(question->model, GRAPH_MOE_ROUTER))
+	if (model_has_graph_scope(question->model, GRAPH_MOE_ROUTER) && !again)
 		of |= GRAPH_BIT(MOE_ROUTER) | (reads_drops ? 0 : GRAPH_BIT(MOE_PREPROCESS));
 	plan->cuda_graph_scope = graph_scopes_of(of, arena);
 	question_take(with, KNOB_CUDA_GRAPH_SCOPE, plan);

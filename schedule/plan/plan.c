@@ -91,7 +91,7 @@ bool plan_attends_by(
 	const struct plan *plan, const struct architecture *a, enum context_method method)
 {
 	bool window = a->attention_window > 0 || a->attention_chunk > 0;
-	if (plan->runtime != RUNTIME_MEGATRON || plan->mesh.context == 1)
+	if (!runtime_of(plan->runtime)->ring_sees_all || plan->mesh.context == 1)
 		return true;
 	return a->attention_sinks ? method == CONTEXT_ALL_TO_ALL
 				  : !window || method != CONTEXT_RING;

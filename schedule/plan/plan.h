@@ -46,8 +46,7 @@ int64_t plan_shard_place(const struct plan *plan, int64_t rank);
 /* The method of attention over context ranks that is taken where nobody says one. */
 enum context_method plan_usual_context_method(
 	const struct plan *plan, const struct architecture *architecture);
-/* Can the runtime's kernels attend by this method? Transformer Engine (context_parallel.py) has no
- * window in a ring, and sinks by all-to-all alone. */
+/* Can the runtime's kernels attend by this method (ring_sees_all)? */
 bool plan_attends_by(const struct plan *plan, const struct architecture *architecture,
 	enum context_method method);
 /* How many rounds attention is computed in: one for the keys of each context rank, or 1. */

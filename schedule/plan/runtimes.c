@@ -333,6 +333,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.sum_multiprocessors = 16, /* module/base.py, get_default_config */
 			.ring = &transformer_engine_ring,
 			.goes_by_ring = true,
+			.ring_sees_all = true, /* Transformer Engine, context_parallel.py */
 			.experts = {.routes_stream = true,
 				.weighs_activations = true,
 				.drops_rows = true,

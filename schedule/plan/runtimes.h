@@ -111,6 +111,8 @@ struct runtime {
 	/* --- context and expert ranks --- */
 	const struct ring_rules *ring; /* NULL: it has none */
 	bool goes_by_ring;             /* the default method is the ring (--cp-comm-type p2p) */
+	/* No window in a ring; attention sinks by all-to-all alone. */
+	bool ring_sees_all;
 	struct expert_rules experts;
 
 	/* --- pipelines --- */

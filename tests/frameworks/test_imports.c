@@ -391,6 +391,9 @@ static const struct foreign files[] = {
 	{"--micro-batch-size 2 --enable-cuda-graph --num-experts 8\n", "megatron",
 		"cuda-graph-scope=attn+moe", NULL},
 	{"--micro-batch-size 2 --cuda-graph-modules attn\n", "megatron", "micro-batch=2", NULL},
+	{"model:\n  cuda_graph_impl: transformer_engine\n  expert_model_parallel_size: 4\n"
+	 "  pipeline_model_parallel_size: 1\n",
+		"megatron-bridge", "cuda-graph-scope=attn+moe", NULL},
 	{"--micro-batch-size 2 --cuda-graph-impl local --cuda-graph-modules mamba attn\n",
 		"megatron", "cuda-graph-scope=attn", "cuda-graph-modules: mamba: is not predicted"},
 	{"model:\n  cuda_graph_impl: transformer_engine\n  cuda_graph_scope: [moe_router, "

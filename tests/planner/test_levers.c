@@ -426,12 +426,13 @@ static struct prediction predicted(
 static void test_graphs(void **state)
 {
 	static const struct {
-		const char *model, *expert, *dispatch, *capacity, *typed;
+		const char *model, *expert, *dispatch, *capacity, *typed, *again;
 	} cases[] = {
 		{"qwen3-30b-a3b", "4", "all-to-all", NULL,
 			"--cuda-graph-scope attn+moe_router+moe_preprocess"},
 		{"qwen3-30b-a3b", "4", "all-to-all", "1", "--cuda-graph-scope attn+moe_router"},
 		{"gpt2-124m", NULL, NULL, NULL, "--cuda-graph-scope attn+mlp"},
+		{"qwen3-30b-a3b", "4", "all-to-all", NULL, "--cuda-graph-scope attn", "moe"},
 	};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
@@ -443,6 +444,8 @@ static void test_graphs(void **state)
 				"expert_dispatch", cases[i].dispatch);
 		if (cases[i].capacity != NULL)
 			set_choice(&f.question, &f.arena, "capacity_factor", cases[i].capacity);
+		if (cases[i].again != NULL)
+			set_choice(&f.question, &f.arena, "recompute_modules", cases[i].again);
 		struct answer answer = ask(&f.question, &f.arena);
 		const struct lever *lever = lever_of(&answer, KNOB_CUDA_GRAPH_SCOPE);
 		const struct prediction *chosen = &answer.chosen->prediction;
