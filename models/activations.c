@@ -354,6 +354,14 @@ static int64_t element_bytes(const struct activation_rules *rules, enum element 
 	return rules->dropout ? compute + 1 + dtype_bytes(rules->dtype) : compute;
 }
 
+static int64_t scale_bytes(
+	const struct activation_rules *rules, enum element element, int64_t elements)
+{
+	bool scaled = element == ELEMENT_INPUT && rules->fp8_inputs && rules->fp8_scaled > 0;
+
+	return scaled ? elements / rules->fp8_scaled : 0;
+}
+
 static int64_t rows_of(const struct request *r, enum width width)
 {
 	if (width == WIDTH_INPUT)
@@ -382,8 +390,9 @@ static int64_t tensor_bytes(const struct request *r, enum width width, enum elem
 	/* A row of probabilities is as long as the sequence. */
 	if (element == ELEMENT_PROBABILITY)
 		per_token = saturated_mul(per_token, r->seq_len);
-	return saturated_mul(
-		saturated_mul(per_token, rows_of(r, width)), element_bytes(r->rules, element));
+	int64_t elements = saturated_mul(per_token, rows_of(r, width));
+	return saturated_add(saturated_mul(elements, element_bytes(r->rules, element)),
+		scale_bytes(r->rules, element, elements));
 }
 
 /* Places a tensor at `*end`, which moves behind it. */

@@ -163,7 +163,7 @@ static double exchange_bound(double parts, double parameters, const struct plan 
 	bool switch_adds, double bandwidth)
 {
 	double gradient = dtype_bytes(plan->reduce_dtype);
-	enum dtype dtype = plan->fp8_param_gather ? DTYPE_FP8 : plan->param_dtype;
+	enum dtype dtype = fp8_gathers_weights(plan) ? DTYPE_FP8 : plan->param_dtype;
 	double parameter = fmin(gradient, dtype_bytes(dtype));
 	double bytes = switch_adds ? fmax(gradient, parameter) : gradient + parameter;
 

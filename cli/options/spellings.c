@@ -464,6 +464,7 @@ bool option_value_allowed(
 	if (!takes_dtype(option) || (!same_letters(value, "fp8") && !same_letters(value, "float8")))
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
-		"%s: fp8 is an option of its own: type --fp8 tensorwise, rowwise or delayed",
+		"%s: fp8 is an option of its own: type --fp8 tensorwise, or mxfp8 "
+		"on Blackwell",
 		where);
 }

@@ -149,10 +149,17 @@ static const char *overlaps_gathers(struct exporting *exporting)
 	return yes_or_no(megatron_overlaps_gathers(exporting->plan));
 }
 
-/* Its recipes of fp8, which keep weights in fp8; that of tensors leaves the first and the last
- * block in bf16 (training/mixed_precision.py). */
+/* Its recipes of fp8, most of which keep weights in fp8; that of tensors leaves the first and the
+ * last block in bf16 (training/mixed_precision.py). */
 static const char *const fp8_names[] = {[FP8_TENSORWISE] = "bf16_with_fp8_current_scaling_mixed",
-	[FP8_DELAYED] = "bf16_with_fp8_delayed_scaling_mixed"};
+	[FP8_DELAYED] = "bf16_with_fp8_delayed_scaling_mixed",
+	[FP8_BLOCKWISE] = "bf16_with_fp8_subchannel_scaling_mixed",
+	[FP8_MXFP8] = "bf16_with_mxfp8_mixed"};
+
+static bool keeps_fp8_weights(int recipe)
+{
+	return recipe != FP8_BLOCKWISE;
+}
 
 static const char *precision(struct exporting *exporting)
 {
@@ -174,9 +181,12 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 	if (plan->strategy == STRATEGY_NO_SHARD)
 		export_change(exporting, plan, KNOB_FP8, "off",
 			"its recipes of fp8 need the distributed optimizer");
-	else
+	else if (keeps_fp8_weights((int)plan->fp8))
 		export_change(exporting, plan, KNOB_FP8_PARAM_GATHER, "true",
 			"its recipes of fp8 keep weights in fp8");
+	else
+		export_change(exporting, plan, KNOB_FP8_PARAM_GATHER, "false",
+			"its recipe of blocks keeps weights in bf16");
 }
 
 static const struct config_key keys[] = {
@@ -386,11 +396,11 @@ static void finish_named_fp8(struct importing *importing, const char *name)
 		if (i == FP8_TENSORWISE)
 			import_note(importing, "mixed_precision",
 				"the first and the last block in bf16: predicted in fp8");
-		megatron_set_fp8(
-			importing, knob_name(KNOB_FP8, i), "mixed_precision", "mixed_precision");
+		megatron_set_fp8(importing, knob_name(KNOB_FP8, i), "mixed_precision",
+			keeps_fp8_weights(i) ? "mixed_precision" : NULL);
 		return;
 	}
-	if (strstr(name, "fp8") != NULL)
+	if (strstr(name, "fp8") != NULL || strstr(name, "fp4") != NULL)
 		import_note(importing, "mixed_precision", "%.40s: is predicted as bf16", name);
 }
 

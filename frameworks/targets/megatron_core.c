@@ -130,9 +130,14 @@ static const char *high_reduction(struct exporting *exporting)
 				exporting->plan->param_dtype == DTYPE_FP16);
 }
 
+/* Where blocks have scales, gradients are in e4m3, too. */
 static const char *fp8_format(struct exporting *exporting)
 {
-	return exporting->plan->fp8 != FP8_OFF ? "hybrid" : NULL;
+	enum fp8_recipe recipe = exporting->plan->fp8;
+
+	return recipe == FP8_OFF                                ? NULL
+	       : recipe == FP8_BLOCKWISE || recipe == FP8_MXFP8 ? "e4m3"
+								: "hybrid";
 }
 
 static const char *fp8_recipe(struct exporting *exporting)
@@ -147,11 +152,18 @@ static const char *gathers_fp8(struct exporting *exporting)
 	return megatron_if_true(exporting->plan->fp8_param_gather);
 }
 
+static const char *gathers_in_gradients(struct exporting *exporting)
+{
+	return megatron_if_true(
+		exporting->plan->fp8_param_gather && exporting->plan->fp8 == FP8_MXFP8);
+}
+
 static const struct config_key core_keys[] = {
 	TRAINING_KEYS,
 	{"fp8-format", KEY_READ, NO_KNOB, NULL, 0, fp8_format},
 	{"fp8-recipe", KEY_READ, KNOB_FP8, NULL, 0, fp8_recipe},
 	{"fp8-param-gather", KEY_READ, KNOB_FP8_PARAM_GATHER, NULL, 0, gathers_fp8},
+	{"reuse-grad-buf-for-mxfp8-param-ag", KEY_READ, NO_KNOB, NULL, 0, gathers_in_gradients},
 	{"tensor-model-parallel-size", KEY_COUNT, KNOB_TENSOR},
 	{"sequence-parallel", KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},
 	{"tp-comm-overlap", KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
@@ -251,8 +263,11 @@ static void finish_fp8(struct importing *importing)
 void megatron_set_fp8(
 	struct importing *importing, const char *recipe, const char *path, const char *gather)
 {
-	bool is_known = strcmp(recipe, "delayed") == 0 || strcmp(recipe, "tensorwise") == 0;
+	static const char *const known[] = {"delayed", "tensorwise", "blockwise", "mxfp8"};
+	bool is_known = false;
 
+	for (int i = 0; i < COUNT_OF(known); i++)
+		is_known = is_known || strcmp(recipe, known[i]) == 0;
 	if (is_known)
 		import_set(importing, KNOB_FP8, recipe, path);
 	else

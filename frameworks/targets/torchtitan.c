@@ -34,8 +34,10 @@
 /* The model is converted where it is chosen; up to 0.2 by the file. */
 static const struct export_rule rules[] = {
 	{KNOB_FP8, ELSEWHERE, NULL,
-		"model_registry(flavor, converters=[Float8LinearConverter.Config("
-		"recipe_name=\"...\", filter_fqns=[\"lm_head\"])]); main has rowwise alone"},
+		"model_registry(flavor, converters=[...]) with MXFP8LinearConverter.Config("
+		"fqns=[\"attention\", \"feed_forward\", \"shared_experts\"]) for mxfp8, else "
+		"Float8LinearConverter.Config(recipe_name=..., filter_fqns=[\"lm_head\"]), "
+		"of which main has rowwise alone"},
 	{KNOB_EXPERT_DISPATCH, ELSEWHERE, NULL, "model_registry(flavor, moe_comm_backend=...)"},
 	RULES,
 };
@@ -52,9 +54,13 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 	if (plan->param_dtype == DTYPE_FP16 && exporting->topology->device.bf16_flops <= 0)
 		export_change(exporting, plan, KNOB_PARAM_DTYPE, "fp32",
 			"mixed_precision_param has no float16, the device has no bf16 units");
-	if (plan->fp8 == FP8_DELAYED)
+	if (plan->fp8 == FP8_DELAYED || plan->fp8 == FP8_BLOCKWISE)
 		export_change(exporting, plan, KNOB_FP8, "tensorwise",
 			"torchao scales by what a tensor holds");
+	if (plan->fp8 == FP8_MXFP8 && plan->compile && plan->mesh.tensor > 1 &&
+		exporting->target->syntax == SYNTAX_TOML)
+		export_change(exporting, plan, KNOB_COMPILE, "false",
+			"torchtitan 0.2 does not compile mxfp8 over tensor ranks");
 	titan_adapt_stages(exporting, plan);
 	titan_adapt_context(exporting, plan);
 }

@@ -61,7 +61,10 @@ const char *titan_converter(struct exporting *exporting);
 const char *titan_recipe(struct exporting *exporting);
 const char *titan_filtered(struct exporting *exporting);
 const char *titan_gathers(struct exporting *exporting);
+const char *titan_mx_recipe(struct exporting *exporting);
+const char *titan_mx_filtered(struct exporting *exporting);
 #define FLOAT8 "quantize.linear.float8"
+#define MX     "quantize.linear.mx"
 #define TITAN_COMM_BACKEND                                                                         \
 	{                                                                                          \
 		"parallelism.expert_parallel_comm_backend", KEY_READ, KNOB_EXPERT_DISPATCH, NULL,  \
@@ -74,7 +77,9 @@ const char *titan_gathers(struct exporting *exporting);
 			0, titan_gathers},                                                         \
 		{FLOAT8 ".precompute_float8_dynamic_scale_for_fsdp", KEY_READ, NO_KNOB, NULL, 0,   \
 			titan_gathers},                                                            \
-		ROW(FLOAT8 ".filter_fqns[]", KEY_READ, NO_KNOB, NULL, AS_STRING, titan_filtered)
+		{FLOAT8 ".filter_fqns[]", KEY_READ, NO_KNOB, NULL, AS_STRING, titan_filtered},     \
+		{MX ".recipe_name", KEY_READ, KNOB_FP8, NULL, AS_STRING, titan_mx_recipe},         \
+		ROW(MX ".filter_fqns[]", KEY_READ, NO_KNOB, NULL, AS_STRING, titan_mx_filtered)
 
 /* Notes stages that these keys cannot make. */
 void titan_note_stages(struct exporting *exporting);

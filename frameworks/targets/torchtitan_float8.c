@@ -1,17 +1,34 @@
-/* torchtitan's linear layers in float8. Keys: 0.2.2 (config/job_config.py); main b5bcd76c
- * (components/quantization/float8.py, whose recipe is rowwise where nothing is said). */
+/* torchtitan's linear layers in float8 and mxfp8. Keys: 0.2.2 (config/job_config.py); main b5bcd76c
+ * (components/quantization/float8.py, whose recipe is rowwise where nothing is said, and mx.py). */
 #include <string.h>
 
 #include "frameworks/targets/torchtitan.h"
 
+static const char *if_mx(struct exporting *exporting, const char *text)
+{
+	return exporting->plan->fp8 == FP8_MXFP8 ? text : NULL;
+}
+
 static const char *if_fp8(struct exporting *exporting, const char *text)
 {
-	return exporting->plan->fp8 != FP8_OFF ? text : NULL;
+	enum fp8_recipe recipe = exporting->plan->fp8;
+
+	return recipe != FP8_OFF && recipe != FP8_MXFP8 ? text : NULL;
 }
 
 const char *titan_converter(struct exporting *exporting)
 {
-	return if_fp8(exporting, FLOAT8);
+	return exporting->plan->fp8 == FP8_MXFP8 ? MX : if_fp8(exporting, FLOAT8);
+}
+
+const char *titan_mx_recipe(struct exporting *exporting)
+{
+	return if_mx(exporting, "mxfp8_cublas");
+}
+
+const char *titan_mx_filtered(struct exporting *exporting)
+{
+	return if_mx(exporting, "output");
 }
 
 const char *titan_recipe(struct exporting *exporting)
@@ -62,6 +79,8 @@ void titan_finish_converters(struct importing *importing)
 				import_text(importing, FLOAT8 ".recipe_name",
 					import_text(importing, "float8.recipe_name", "tensorwise")),
 				path);
+		else if (strcmp(name, MX) == 0 || strcmp(name, "mx") == 0)
+			import_set(importing, KNOB_FP8, "mxfp8", path);
 		else
 			import_note(importing, path, "%.60s: is not predicted", name);
 	}
@@ -72,7 +91,9 @@ void titan_finish_float8(struct importing *importing)
 	static const char path[] = "model_registry.converters";
 	const char *converters = import_text(importing, path, "");
 
-	if (strstr(converters, "Float8LinearConverter") != NULL)
+	if (strstr(converters, "MXFP8LinearConverter") != NULL)
+		import_set(importing, KNOB_FP8, "mxfp8", path);
+	else if (strstr(converters, "Float8LinearConverter") != NULL)
 		set_fp8(importing, import_text(importing, "Config.recipe_name", "rowwise"), path);
 	else if (import_find(importing, "llama3_405b*") != NULL)
 		import_note(importing, "llama3_405b*",

@@ -57,7 +57,7 @@ static double sharded_bytes(const struct plan *plan, double shards)
 /* The same, and what stays whole. */
 static double state_bytes(const struct plan *plan, double shards)
 {
-	enum dtype dtype = plan->fp8_param_gather ? DTYPE_FP8 : plan->param_dtype;
+	enum dtype dtype = fp8_gathers_weights(plan) ? DTYPE_FP8 : plan->param_dtype;
 	double whole = strategy_shards(plan->strategy) && !strategy_reshards(plan->strategy)
 			       ? (double)dtype_bytes(dtype)
 			       : 0;

@@ -197,8 +197,9 @@ static bool machine_is_not_measured(const struct subject *subject, struct text *
 static bool casts_are_eager(const struct subject *subject, struct text *sentence)
 {
 	const struct plan *plan = subject->plan;
-	if (plan->fp8 == FP8_OFF || plan->compile || plan->runtime == RUNTIME_SHARDPLAN ||
-		runtime_of(plan->runtime)->keeps_fp8_copies)
+	bool has_kernels = plan->runtime == RUNTIME_SHARDPLAN || plan->fp8 == FP8_MXFP8 ||
+			   runtime_of(plan->runtime)->keeps_fp8_copies;
+	if (plan->fp8 == FP8_OFF || plan->compile || has_kernels)
 		return false;
 	text_add(sentence, "casts to fp8 that are not compiled cost more than products save; "
 			   "use --compile on");

@@ -25,7 +25,8 @@ static void gather_in_fp8(struct lowering *l, bool is_input)
 {
 	const struct range *range = &l->step->ranges[l->at->range];
 	int leaf = is_input ? range->first_module : range->end_module - 1;
-	if (!fp8_is_gathered(l->step->plan) || !fp8_converts(l->step->plan, l->step->model, leaf))
+	if (!fp8_shrinks_gather(l->step->plan, is_input) ||
+		!fp8_converts(l->step->plan, l->step->model, leaf))
 		return;
 	l->op.bytes /= dtype_bytes(l->op.dtype) / dtype_bytes(DTYPE_FP8);
 	l->op.dtype = DTYPE_FP8;

@@ -1,5 +1,15 @@
 #include "schedule/plan/plan.h"
 
+const struct fp8_rules *fp8_rules_of(enum fp8_recipe recipe)
+{
+	/* Scales: four bytes for 128 elements, one for 32. */
+	static const struct fp8_rules usual = {.multiple = 16},
+				      blocks = {.multiple = 16, .scaled = 32, .both_orders = true},
+				      mx = {.multiple = 32, .scaled = 32, .both_orders = true};
+
+	return recipe == FP8_MXFP8 ? &mx : recipe == FP8_BLOCKWISE ? &blocks : &usual;
+}
+
 bool fp8_is_of_block(const struct plan *plan, enum module_kind kind)
 {
 	static const bool of_block[MODULE_KIND_COUNT] = {
@@ -26,10 +36,10 @@ bool fp8_is_of_block(const struct plan *plan, enum module_kind kind)
 bool fp8_converts(const struct plan *plan, const struct model *model, int module)
 {
 	enum module_kind kind = model->modules[module].kind;
-	int64_t out, in;
+	int64_t multiple = fp8_rules_of(plan->fp8)->multiple, out, in;
 	return plan->fp8 != FP8_OFF && fp8_is_of_block(plan, kind) &&
-	       module_linear_shape(&model->architecture, kind, &out, &in) &&
-	       out % FP8_MULTIPLE == 0 && in % FP8_MULTIPLE == 0;
+	       module_linear_shape(&model->architecture, kind, &out, &in) && out % multiple == 0 &&
+	       in % multiple == 0;
 }
 
 bool fp8_shares_input(const struct plan *plan, const struct model *model, int module)
@@ -43,9 +53,20 @@ bool fp8_shares_input(const struct plan *plan, const struct model *model, int mo
 
 bool fp8_is_gathered(const struct plan *plan)
 {
-	bool of_tensor = plan->fp8 == FP8_TENSORWISE || plan->fp8 == FP8_DELAYED;
-	return of_tensor && plan->mesh.tensor > 1 && plan->sequence_parallel &&
+	bool is_cast = runtime_of(plan->runtime)->keeps_fp8_copies ? plan->fp8 != FP8_OFF
+								   : plan->fp8 == FP8_TENSORWISE;
+	return is_cast && plan->mesh.tensor > 1 && plan->sequence_parallel &&
 	       plan->runtime != RUNTIME_SHARDPLAN;
+}
+
+bool fp8_shrinks_gather(const struct plan *plan, bool is_input)
+{
+	return fp8_is_gathered(plan) && (is_input || !fp8_rules_of(plan->fp8)->both_orders);
+}
+
+bool fp8_gathers_weights(const struct plan *plan)
+{
+	return plan->fp8_param_gather && plan->fp8 != FP8_MXFP8;
 }
 
 bool fp8_is_row_parallel(enum module_kind kind)
@@ -123,8 +144,11 @@ int64_t fp8_work_bytes(
 int64_t fp8_weight_bytes(
 	const struct plan *plan, const struct model *model, enum device_generation generation)
 {
-	int64_t elements = 0, orders = generation == GENERATION_BLACKWELL ? 1 : 2, out, in;
-	orders -= plan->fp8_param_gather;
+	const struct fp8_rules *rules = fp8_rules_of(plan->fp8);
+	bool both = generation != GENERATION_BLACKWELL || rules->both_orders;
+	int64_t elements = 0, orders = both ? 2 : 1, out, in;
+	int64_t scales = plan->fp8 == FP8_MXFP8 ? orders : 0;
+	orders -= plan->fp8_param_gather ? (fp8_gathers_weights(plan) ? 1 : 2) : 0;
 	if (!runtime_of(plan->runtime)->keeps_fp8_copies)
 		return 0;
 	for (int m = 0; m < model->n_modules && plan->fp8 != FP8_OFF; m++)
@@ -132,5 +156,6 @@ int64_t fp8_weight_bytes(
 							    model->modules[m].kind, &out, &in))
 			elements += out * in *
 				    matrices_of(&model->architecture, model->modules[m].kind);
-	return orders * elements * dtype_bytes(DTYPE_FP8);
+	return orders * elements * dtype_bytes(DTYPE_FP8) +
+	       (scales > 0 ? scales * elements / rules->scaled : 0);
 }

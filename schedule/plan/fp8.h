@@ -14,8 +14,13 @@
 
 #include "schedule/plan/knobs.h"
 
-/* Sizes of operands are multiples of it. */
-enum { FP8_MULTIPLE = 16 };
+/* What a recipe asks of its operands. */
+struct fp8_rules {
+	int64_t multiple; /* sizes of operands are multiples of it */
+	int64_t scaled;   /* elements of a copy for each byte of scales; 0: few scales */
+	bool both_orders; /* a copy cannot be turned: each order is made from the compute dtype */
+};
+const struct fp8_rules *fp8_rules_of(enum fp8_recipe recipe);
 
 /* Linear layers of blocks, never routers and the head; experts' with Transformer Engine alone. */
 bool fp8_is_of_block(const struct plan *plan, enum module_kind kind);
@@ -29,6 +34,12 @@ bool fp8_shares_input(const struct plan *plan, const struct model *model, int mo
  * none is cast twice (torchao, float8_tensor_parallel.py: with a scale for all of a tensor;
  * Transformer Engine, distributed.py). What experts get is gathered before it is cast. */
 bool fp8_is_gathered(const struct plan *plan);
+/* Does a gather of the leaf's operand move fewer bytes? Backward's gradient travels in both orders,
+ * where none can be turned into the other. */
+bool fp8_shrinks_gather(const struct plan *plan, bool is_input);
+/* Do weights travel in fp8? Megatron-LM gathers those in mxfp8 as bf16, in the buffer of gradients,
+ * and casts what has come (param_and_grad_buffer.py, shared_buffer). */
+bool fp8_gathers_weights(const struct plan *plan);
 /* Is the layer row-parallel? Then its gradient is gathered; of other layers the input is. */
 bool fp8_is_row_parallel(enum module_kind kind);
 
@@ -36,8 +47,10 @@ bool fp8_is_row_parallel(enum module_kind kind);
 int64_t fp8_work_bytes(
 	const struct plan *plan, const struct model *model, int first, int end, enum pass pass);
 /* Bytes of weights' copies that live between steps: both orders of each; Blackwell's products read
- * either (nvte_is_non_tn_fp8_gemm_supported). The first order is the parameter itself where that is
- * in fp8 (KNOB_FP8_PARAM_GATHER; Megatron-LM's fp8_utils.py), and is no copy. */
+ * either (nvte_is_non_tn_fp8_gemm_supported), but for mxfp8's. The first order is the parameter
+ * itself where that is in fp8 (KNOB_FP8_PARAM_GATHER; Megatron-LM's fp8_utils.py), and is no copy.
+ * Both orders of mxfp8 are, in as many bytes as the parameter in bf16: only their scales are more.
+ */
 int64_t fp8_weight_bytes(
 	const struct plan *plan, const struct model *model, enum device_generation generation);
 

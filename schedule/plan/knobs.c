@@ -462,10 +462,11 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_WORK | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
 				    BIT(RUNTIME_SHARDPLAN) | BIT(RUNTIME_MEGATRON),
-			.refusal = "use off (pytorch-fsdp2, pytorch-ddp, shardplan: or tensorwise, "
-				   "rowwise; megatron: or tensorwise, delayed)",
-			.help = "linear layers of blocks multiply in fp8, "
-				"with a scale a tensor or a row",
+			.refusal = "use off or tensorwise (pytorch-fsdp2, pytorch-ddp: or rowwise, "
+				   "mxfp8; shardplan: or rowwise; megatron: or delayed, blockwise, "
+				   "mxfp8)",
+			.help = "linear layers of blocks multiply in fp8, with a scale a tensor, "
+				"a row, 128 elements or 32",
 		},
 	[KNOB_SCATTER_GATHER] =
 		{

@@ -63,6 +63,10 @@ static const struct zero_rules internevo_rules = {
 };
 
 #define CAST_RECIPES    (BIT(FP8_OFF) | BIT(FP8_TENSORWISE) | BIT(FP8_ROWWISE))
+#define TORCHAO_RECIPES (CAST_RECIPES | BIT(FP8_MXFP8))
+#define ENGINE_RECIPES                                                                             \
+	(BIT(FP8_OFF) | BIT(FP8_TENSORWISE) | BIT(FP8_DELAYED) | BIT(FP8_BLOCKWISE) |              \
+		BIT(FP8_MXFP8))
 #define LINEAR_ORDERS   (BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE))
 #define WHOLE_BACKWARDS (BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE) | BIT(PIPELINE_INTERLEAVED))
 
@@ -141,7 +145,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 		{
 			PYTORCH,
 			.skips_windows = true,
-			.values[KNOB_FP8] = CAST_RECIPES,
+			.values[KNOB_FP8] = TORCHAO_RECIPES,
 			.values[KNOB_STRATEGY] = SHARDED_STRATEGIES,
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_PARAMETERS),
@@ -168,7 +172,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 		{
 			PYTORCH,
 			.skips_windows = true,
-			.values[KNOB_FP8] = CAST_RECIPES,
+			.values[KNOB_FP8] = TORCHAO_RECIPES,
 			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD),
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.layout = LAYOUT_WHOLE,
@@ -316,7 +320,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.values[KNOB_PIPELINE_SCHEDULE] = WHOLE_BACKWARDS,
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
-			.values[KNOB_FP8] = BIT(FP8_OFF) | BIT(FP8_TENSORWISE) | BIT(FP8_DELAYED),
+			.values[KNOB_FP8] = ENGINE_RECIPES,
 			.layout = LAYOUT_WHOLE,
 			.zero = &megatron_rules,
 			.measures_norm = true,

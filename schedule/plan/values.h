@@ -55,12 +55,15 @@ enum runtime_kind {
 };
 
 /* X(enumerator, name): scales of linear layers in fp8: of a whole tensor; of each row; of a tensor,
- * from the largest elements of earlier steps. */
+ * from the largest elements of earlier steps; of 128 elements of a row, or 128 x 128 of a weight
+ * (DeepSeek-V3's); of 32 elements, which Blackwell multiplies by itself. */
 #define FP8_VALUES(X)                                                                              \
 	X(FP8_OFF, "off")                                                                          \
 	X(FP8_TENSORWISE, "tensorwise")                                                            \
 	X(FP8_ROWWISE, "rowwise")                                                                  \
-	X(FP8_DELAYED, "delayed")
+	X(FP8_DELAYED, "delayed")                                                                  \
+	X(FP8_BLOCKWISE, "blockwise")                                                              \
+	X(FP8_MXFP8, "mxfp8")
 
 enum fp8_recipe {
 #define X(enumerator, name) enumerator,

@@ -308,9 +308,9 @@ static bool refuse_fp8(const struct plan *plan, const char *reason, struct error
 		knob_name(KNOB_FP8, (int)plan->fp8), reason);
 }
 
-static bool fits_fp8(int64_t size)
+static bool fits_fp8(const struct plan *plan, int64_t size)
 {
-	return size % FP8_MULTIPLE == 0;
+	return size % fp8_rules_of(plan->fp8)->multiple == 0;
 }
 
 /* Returns what a tensor rank has of the dimension: whole heads, or a part of an MLP's width. */
@@ -336,40 +336,67 @@ static bool check_fp8_leaf(const struct plan *plan, const struct architecture *a
 	char reason[128];
 	if (!fp8_is_of_block(plan, kind) || !module_linear_shape(a, kind, &out, &in))
 		return true;
-	bool whole = fits_fp8(out) && fits_fp8(in);
-	bool fits = fits_fp8(part_of(plan, a, kind, out, in));
+	bool whole = fits_fp8(plan, out) && fits_fp8(plan, in);
+	bool fits = fits_fp8(plan, part_of(plan, a, kind, out, in));
 	*converts = *converts || whole;
 	if (whole ? fits : !runtime_of(plan->runtime)->keeps_fp8_copies)
 		return true;
-	snprintf(reason, sizeof(reason), "%s of %.40s is not a multiple of 16%s",
-		module_kind_name(kind), a->name, whole ? " on each of the tensor ranks" : "");
+	snprintf(reason, sizeof(reason), "%s of %.40s is not a multiple of %lld%s",
+		module_kind_name(kind), a->name, (long long)fp8_rules_of(plan->fp8)->multiple,
+		whole ? " on each of the tensor ranks" : "");
 	return refuse_fp8(plan, reason, error);
 }
 
 static bool check_fp8_model(const struct plan *plan, const struct model *model, struct error *error)
 {
+	char reason[96];
 	bool converts = false;
+	int multiple = (int)fp8_rules_of(plan->fp8)->multiple;
 	for (int m = 0; m < model->n_modules; m++)
 		if (!check_fp8_leaf(
 			    plan, &model->architecture, model->modules[m].kind, &converts, error))
 			return false;
+	snprintf(reason, sizeof(reason),
+		"no linear layer of a block has sizes that are multiples of %d", multiple);
 	if (!converts)
-		return refuse_fp8(plan,
-			"no linear layer of a block has sizes that are multiples of 16", error);
-	if (!fits_fp8(plan->micro_batch * plan->seq_len / plan->mesh.context))
-		return refuse_fp8(plan, "a micro-batch's tokens are not a multiple of 16", error);
-	return true;
+		return refuse_fp8(plan, reason, error);
+	snprintf(reason, sizeof(reason), "a micro-batch's tokens are not a multiple of %d",
+		multiple);
+	return fits_fp8(plan, plan->micro_batch * plan->seq_len / plan->mesh.context) ||
+	       refuse_fp8(plan, reason, error);
+}
+
+/* Transformer Engine computes blocks of 128 on Hopper, and through mxfp8 on Blackwell; mxfp8 on
+ * GPUs of capability 10 alone (quantization.py, d0067d0d). Those of capability 12, with GDDR7, have
+ * a twelfth of the matrix units in each multiprocessor. */
+static bool check_fp8_blocks(
+	const struct plan *plan, const struct device *device, struct error *error)
+{
+	static const double most = 5e12; /* FLOP/s in bf16 */
+	bool is_small = device->bf16_flops < most * (double)device->multiprocessors;
+	bool is_blackwell = device->generation == GENERATION_BLACKWELL;
+	const char *needs = plan->fp8 == FP8_MXFP8 && (!is_blackwell || is_small)
+				    ? "B200, B300 or a later GPU of data centres"
+			    : plan->fp8 == FP8_BLOCKWISE && device->generation != GENERATION_HOPPER
+				    ? "a Hopper GPU"
+				    : NULL;
+	return needs == NULL ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--fp8 %s: it needs %s, which %.60s is not; use %s",
+		       knob_name(KNOB_FP8, (int)plan->fp8), needs, device->name,
+		       plan->fp8 == FP8_BLOCKWISE && is_blackwell && !is_small ? "mxfp8"
+									       : "tensorwise");
 }
 
 static bool check_fp8_parameters(const struct plan *plan, struct error *error)
 {
-	const char *why = plan->fp8 == FP8_OFF
-				  ? "no weight is multiplied in fp8; give --fp8, or leave it out"
-			  : plan->strategy == STRATEGY_NO_SHARD
-				  ? "nothing is gathered; use a --strategy that shards"
-			  : plan->fp8 == FP8_ROWWISE ? "torchao gathers with a scale a tensor; "
-						       "use --fp8 tensorwise"
-						     : NULL;
+	const char *why =
+		plan->fp8 == FP8_OFF ? "no weight is multiplied in fp8; give --fp8, or leave it out"
+		: plan->strategy == STRATEGY_NO_SHARD
+			? "nothing is gathered; use a --strategy that shards"
+		: plan->fp8 != FP8_TENSORWISE && !runtime_of(plan->runtime)->keeps_fp8_copies
+			? "torchao gathers with a scale a tensor; use --fp8 tensorwise"
+			: NULL;
 	return !plan->fp8_param_gather || why == NULL ||
 	       error_set(error, EXIT_CODE_USAGE, "--fp8-param-gather on: %s", why);
 }
@@ -386,6 +413,8 @@ static bool check_fp8(const struct plan *plan, const struct model *model,
 	if (topology->device.kind != DEVICE_GPU ||
 		device_peak_flops(&topology->device, DTYPE_FP8) <= 0)
 		return refuse_fp8(plan, reason, error);
+	if (!check_fp8_blocks(plan, &topology->device, error))
+		return false;
 	if (plan->param_dtype != DTYPE_BF16)
 		return refuse_fp8(
 			plan, "products have results in bf16, not in --param-dtype", error);

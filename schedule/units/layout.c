@@ -66,6 +66,6 @@ static void count_fp8(const struct plan *plan, const struct model *model, struct
 
 void units_count_fp8(const struct plan *plan, const struct model *model, struct unit *units, int n)
 {
-	for (int u = 0; u < n && plan->fp8_param_gather; u++)
+	for (int u = 0; u < n && fp8_gathers_weights(plan); u++)
 		count_fp8(plan, model, &units[u]);
 }

@@ -94,6 +94,41 @@ static const struct casts blackwell_tensorwise = {
 	.normed_rows = {3, 2},
 };
 
+/* Blocks of 128, both orders from one kernel: between bf16 and current scales, Transformer Engine's
+ * own table of a 5B model's products on H200 (docs, gemm_profiling.rst, d0067d0d) has 20.3 ms with
+ * a scale a tensor, of which 3.5 are casts, and 22.9 ms with blocks: with products as below its
+ * casts take as long as 7.5 bytes an element would, though they move four. Columns that are
+ * gathered lie rank by rank and are put in order. */
+static const struct casts engine_blockwise = {
+	.input = {7.5, 1},
+	.normed = {7.5, 1},
+	.weight = {7.5, 1},
+	.gradient = {7.5, 1},
+	.rows = {7.5, 1},
+	.normed_rows = {7.5, 1},
+	.turned = {2, 1},
+};
+/* Both orders and their scales (2 + 1 + 1 + 2/32); the norm before writes bf16, unless cuDNN's is
+ * asked for. The same table has 1.8 ms of casts on B300, or 5 bytes an element. */
+static const struct casts engine_mxfp8 = {
+	.input = {4.0625, 1},
+	.normed = {4.0625, 1},
+	.weight = {4.0625, 1},
+	.gradient = {4.0625, 1},
+	.rows = {4.0625, 1},
+	.normed_rows = {4.0625, 1},
+};
+/* torchao (moe_training/mxfp8_linear.py, 36027d8): one order at a time, by kernels of its own,
+ * compiled or not (2 + 1 + 1/32), each followed by one that puts scales in the order of cuBLAS. */
+static const struct casts torchao_mxfp8 = {
+	.input = {3.03125, 2},
+	.normed = {3.03125, 2},
+	.weight = {3.03125, 2},
+	.gradient = {6.0625, 4},
+	.weight_again = {3.03125, 2},
+	.input_again = {3.03125, 2},
+};
+
 /* Ours (kernels/cuda/fp8.c): one kernel finds the largest element, one casts; for each product
  * anew, so twice for dY. A third puts zeros where the largest of both operands will be. */
 static const struct casts own = {
@@ -105,15 +140,38 @@ static const struct casts own = {
 	.input_again = {5, 2.5},
 };
 
+/* Beside products with a scale a tensor. Hopper adds sums of 128 up in fp32: at large sizes 1.75
+ * times bf16 (NVIDIA, cuBLAS 12.9), where a scale a tensor makes 1.9 of it in the table above.
+ * Blackwell's take 7.16 ms there, 6.81 with a scale a tensor. */
+static const double fp8_rates[] = {
+	[FP8_TENSORWISE] = 1,
+	[FP8_ROWWISE] = 1,
+	[FP8_DELAYED] = 1,
+	[FP8_BLOCKWISE] = 0.92,
+	[FP8_MXFP8] = 0.95,
+};
+
+double fp8_product_rate(const struct plan *plan)
+{
+	return fp8_rates[plan->fp8];
+}
+
 static const struct casts *casts_of(const struct plan *plan, enum device_generation generation)
 {
-	static const struct casts *const engine[2][2] = {
-		{&engine_tensorwise, &engine_delayed}, {&blackwell_tensorwise, &blackwell_delayed}};
+	static const struct casts *const engine[2][COUNT_OF(fp8_rates)] = {
+		{[FP8_TENSORWISE] = &engine_tensorwise,
+			[FP8_DELAYED] = &engine_delayed,
+			[FP8_BLOCKWISE] = &engine_blockwise},
+		{[FP8_TENSORWISE] = &blackwell_tensorwise,
+			[FP8_DELAYED] = &blackwell_delayed,
+			[FP8_MXFP8] = &engine_mxfp8}};
 
 	if (plan->runtime == RUNTIME_SHARDPLAN)
 		return &own;
 	if (runtime_of(plan->runtime)->keeps_fp8_copies)
-		return engine[generation == GENERATION_BLACKWELL][plan->fp8 == FP8_DELAYED];
+		return engine[generation == GENERATION_BLACKWELL][plan->fp8];
+	if (plan->fp8 == FP8_MXFP8)
+		return &torchao_mxfp8;
 	if (!plan->compile)
 		return &eager;
 	return plan->fp8 == FP8_ROWWISE ? &compiled_rowwise : &compiled_tensorwise;
@@ -139,7 +197,7 @@ static void add_gradient(struct fp8_casts *sum, const struct casts *casts, doubl
  * does not (float8_ops.py, preprocess_addmm). */
 static bool torch_gathers_fp8(const struct plan *plan)
 {
-	return plan->fp8_param_gather && !runtime_of(plan->runtime)->keeps_fp8_copies;
+	return fp8_gathers_weights(plan) && !runtime_of(plan->runtime)->keeps_fp8_copies;
 }
 
 /* Adds the casts of a weight for forward. A weight kept in fp8 is transposed once a step, if
@@ -148,7 +206,8 @@ static void add_weight(struct fp8_casts *sum, const struct plan *plan, const str
 	double elements, double times)
 {
 	if (!torch_gathers_fp8(plan))
-		add(sum, plan->fp8_param_gather ? &casts->turned : &casts->weight, elements, times);
+		add(sum, fp8_gathers_weights(plan) ? &casts->turned : &casts->weight, elements,
+			times);
 }
 
 /* A rank's leaf in fp8, and its operands: elements of what it reads, of what it writes and of its

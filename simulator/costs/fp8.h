@@ -13,4 +13,7 @@ struct fp8_casts fp8_casts_of(const struct plan *plan, const struct model *model
 	enum device_generation generation, int module, const struct gemm_shape *product,
 	enum pass pass);
 
+/* The rate of products, as a part of that of products with a scale a tensor. */
+double fp8_product_rate(const struct plan *plan);
+
 #endif

@@ -116,8 +116,13 @@ static const struct foreign files[] = {
 	 "fp8_param_gather: true}\n",
 		"megatron-bridge", "param-dtype=bf16 fp8=delayed fp8-param-gather=on", NULL},
 	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: bf16_with_mxfp8_mixed\n",
+		"megatron-bridge", "param-dtype=bf16 fp8=mxfp8 fp8-param-gather=on", NULL},
+	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: "
+	 "bf16_with_fp8_subchannel_scaling_mixed\n",
+		"megatron-bridge", "param-dtype=bf16 fp8=blockwise", NULL},
+	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: bf16_with_nvfp4_mixed\n",
 		"megatron-bridge", "param-dtype=bf16",
-		"bf16_with_mxfp8_mixed: is predicted as bf16"},
+		"bf16_with_nvfp4_mixed: is predicted as bf16"},
 	{"trainer: {devices: 8, num_nodes: 2, precision: bf16}\nmodel:\n"
 	 "  micro_batch_size: 1\n  global_batch_size: 64\n  tensor_model_parallel_size: 2\n"
 	 "  pipeline_model_parallel_size: 1\n  optim: {name: distributed_fused_adam}\n",
@@ -305,11 +310,24 @@ static const struct foreign files[] = {
 	{"--micro-batch-size 1 --bf16 --use-distributed-optimizer --fp8-format hybrid --fp8-recipe "
 	 "tensorwise --fp8-param-gather\n",
 		"megatron", "fp8=tensorwise fp8-param-gather=on", NULL},
-	{"--micro-batch-size 1 --bf16 --fp8-format hybrid --fp8-recipe mxfp8\n", "megatron",
-		"param-dtype=bf16", "mxfp8: predicted as bf16"},
-	{"[model]\nconverters = [\"quantize.linear.float8\", \"mx\"]\n[quantize.linear.float8]\n"
+	{"--micro-batch-size 1 --bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather "
+	 "--reuse-grad-buf-for-mxfp8-param-ag\n",
+		"megatron", "param-dtype=bf16 fp8=mxfp8 fp8-param-gather=on", NULL},
+	{"--micro-batch-size 1 --bf16 --fp8-format e4m3 --fp8-recipe blockwise\n", "megatron",
+		"param-dtype=bf16 fp8=blockwise", NULL},
+	{"--micro-batch-size 1 --bf16 --fp8-format e4m3 --fp8-recipe custom\n", "megatron",
+		"param-dtype=bf16", "custom: predicted as bf16"},
+	{"[model]\nconverters = [\"quantize.linear.float8\", \"quantize.grouped_mm.mx\"]\n"
+	 "[quantize.linear.float8]\n"
 	 "recipe_name = \"rowwise\"\nfilter_fqns = [\"output\"]\n[training]\nseq_len = 4096\n",
-		"torchtitan-toml", "fp8=rowwise", "mx: is not predicted"},
+		"torchtitan-toml", "fp8=rowwise", "quantize.grouped_mm.mx: is not predicted"},
+	{"[model]\nconverters = [\"quantize.linear.mx\"]\n[quantize.linear.mx]\n"
+	 "recipe_name = \"mxfp8_cublas\"\nfilter_fqns = [\"output\"]\n[training]\nseq_len = 4096\n",
+		"torchtitan-toml", "fp8=mxfp8", NULL},
+	{"from torchtitan.models.llama3 import model_registry\n\ndef mine():\n"
+	 "    cfg = llama3_8b()\n    cfg.model_spec = model_registry(\"8B\", converters=["
+	 "MXFP8LinearConverter.Config(fqns=[\"attention\"])])\n    return cfg\n",
+		"torchtitan", "fp8=mxfp8", NULL},
 	{"[parallelism]\nexpert_parallel_degree = 1\nexpert_parallel_comm_backend = \"deepep\"\n"
 	 "[training]\nseq_len = 4096\n",
 		"torchtitan-toml", "seq-len=4096", NULL},

@@ -35,7 +35,7 @@ static const struct {
 	{"attention", {"flash", "eager", "flash2"}},
 	{"compile", {"true", "false"}},
 	{"param_dtype", {"bf16", "fp16", "fp32"}},
-	{"fp8", {"", "", "", "", "", "", "", "tensorwise", "rowwise"}},
+	{"fp8", {"", "", "", "", "", "", "", "tensorwise", "rowwise", "mxfp8"}},
 	{"master_dtype", {"fp32", "bf16"}},
 	{"reduce_dtype", {"fp32", "bf16", "fp16"}},
 	{"optimizer", {"adamw-fused", "adamw-foreach", "adamw", "sgd"}},
@@ -102,7 +102,7 @@ static void go(struct trip *trip)
 static void round_trips(void **state)
 {
 	static const char *const models[] = {"gpt2-124m", "llama-2-7b", "mistral-7b", "mpt-7b"};
-	static const char *const topologies[] = {"2xdgx-a100-80gb", "dgx-h100", "4xp4d.24xlarge"};
+	static const char *const topologies[] = {"2xdgx-a100-80gb", "dgx-b200", "4xp4d.24xlarge"};
 	int trips = 0, refused = 0;
 
 	(void)state;

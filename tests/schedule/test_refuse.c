@@ -587,11 +587,11 @@ static struct model *fp8_model(struct arena *arena, const char *name)
 	return model;
 }
 
-/* Of devices that have fp8. */
+/* Of devices that have fp8: two nodes of H100, or of the GPU that is named. */
 static void test_fp8(void **state)
 {
 	static const struct {
-		const char *model, *words, *message;
+		const char *model, *words, *message, *nodes;
 	} cases[] = {
 		{"llama-2-7b", "fp8=tensorwise", NULL},
 		{"llama-2-7b", "fp8=rowwise tensor=4", NULL},
@@ -623,12 +623,29 @@ static void test_fp8(void **state)
 		{"80 wide", "fp8=tensorwise tensor=2", "multiple of 16 on each of the tensor"},
 		{"72 wide", "fp8=tensorwise", NULL},
 		{"72 wide", "fp8=tensorwise runtime=megatron", "of llama-2-7b is not a multiple"},
+		{"llama-2-7b", "fp8=mxfp8", "needs B200, B300 or a later GPU"},
+		{"llama-2-7b", "fp8=mxfp8", "which RTX-5090-32GB is not; use tens", "rtx5090-8x"},
+		{"llama-2-7b", "fp8=mxfp8", NULL, "dgx-b200"},
+		{"llama-2-7b", "fp8=mxfp8 fp8_param_gather=on",
+			"torchao gathers with a scale a tensor", "dgx-b200"},
+		{"llama-2-7b", "fp8=mxfp8 fp8_param_gather=on runtime=megatron", NULL, "dgx-b200"},
+		{"llama-2-7b", "fp8=mxfp8 runtime=shardplan", "shardplan cannot", "dgx-b200"},
+		{"llama-2-7b", "fp8=mxfp8 seq_len=1040", "a multiple of 32", "dgx-b200"},
+		{"llama-2-7b", "fp8=tensorwise seq_len=1040", NULL, "dgx-b200"},
+		{"80 wide", "fp8=mxfp8 runtime=megatron", "not a multiple of 32", "dgx-b200"},
+		{"80 wide", "fp8=blockwise runtime=megatron", NULL},
+		{"llama-2-7b", "fp8=blockwise", "runtime pytorch-fsdp2 cannot"},
+		{"llama-2-7b", "fp8=blockwise runtime=megatron",
+			"needs a Hopper GPU, which B200-SXM-180GB is not; use mxfp8", "dgx-b200"},
+		{"llama-2-7b", "fp8=blockwise runtime=megatron", "is not; use tensorwise",
+			"rtx5090-8x"},
 	};
 	(void)state;
 	for (int c = 0; c < COUNT_OF(cases); c++) {
 		struct arena arena = {0};
 		struct model *model = fp8_model(&arena, cases[c].model);
-		struct topology *topology = cluster(&arena, "2xdgx-h100");
+		const char *nodes = cases[c].nodes != NULL ? cases[c].nodes : "2xdgx-h100";
+		struct topology *topology = cluster(&arena, nodes);
 		check_words(&arena, model, topology, cases[c].words, cases[c].message);
 		arena_finish(&arena);
 	}

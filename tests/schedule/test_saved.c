@@ -184,6 +184,33 @@ static void test_fp8_parameters(void **state)
 	}
 }
 
+/* Of mxfp8 Blackwell has both orders, each with a scale for 32 elements, which inputs that are kept
+ * have, too. Weights that are parameters themselves travel in bf16, and as many bytes are counted
+ * for both of their orders as for bf16, so that only scales are left of the copies. */
+static void test_blocks_of_32(void **state)
+{
+	const int64_t T = 4096, H = 4096, F = 11008, L = 32, layer = 4 * H * H + 3 * H * F;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-b200");
+	const struct schedule *in[3];
+	int64_t held[3];
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct plan plan = toy_plan(&arena, model, topology, "runtime=megatron",
+			"strategy=ZERO_1", i == 0 ? "fp8=tensorwise" : "fp8=mxfp8",
+			i == 2 ? "fp8_param_gather=on" : "fp8_param_gather=off", NULL);
+		in[i] = toy_schedule(&arena, &plan, model, topology);
+		held[i] = held_by(in[i], BUFFER_KERNEL_WORKSPACE);
+	}
+	assert_int_equal(saved_by(in[1], 1) - saved_by(in[0], 1), T * (3 * H + F) / 32);
+	assert_int_equal(held[1] - held[0], L * (layer + 2 * layer / 32));
+	assert_int_equal(held[1] - held[2], 2 * L * layer);
+	assert_int_equal(moved_by(in[1], OP_ALL_GATHER), moved_by(in[2], OP_ALL_GATHER));
+	assert_int_equal(held_by(in[1], BUFFER_COMPUTE_COPY), held_by(in[2], BUFFER_COMPUTE_COPY));
+	arena_finish(&arena);
+}
+
 /* Biases of GPT-2's 12 blocks stay as they are. */
 static void test_fp8_leaves_biases(void **state)
 {
@@ -255,19 +282,29 @@ static void test_fp8_gathers(void **state)
 	arena_finish(&arena);
 }
 
-/* What tensor ranks gather: two inputs and two gradients of 32 blocks; the head's stay in bf16. */
+/* What tensor ranks gather: two inputs and two gradients of 32 blocks; the head's stay in bf16.
+ * With scales of blocks gradients travel in both orders, in as many bytes as in bf16. */
 static void test_gathers_in_fp8(void **state)
 {
-	static const char *const words[][2] = {{"fp8=tensorwise"}, {"fp8=rowwise"},
-		{"fp8=tensorwise", "runtime=shardplan"},
-		{"fp8=tensorwise", "sequence_parallel=off"}};
+	static const struct {
+		const char *words[2], *nodes;
+		int in_fp8;
+		bool others;
+	} cases[] = {{{"fp8=tensorwise"}, "2xdgx-h100", 4, true},
+		{{"fp8=rowwise"}, "2xdgx-h100", 0, true},
+		{{"fp8=tensorwise", "runtime=shardplan"}, "2xdgx-h100", 0, true},
+		{{"fp8=tensorwise", "sequence_parallel=off"}, "2xdgx-h100", 0, false},
+		{{"fp8=mxfp8"}, "2xdgx-b200", 0, true},
+		{{"fp8=tensorwise", "runtime=megatron"}, "2xdgx-h100", 6, true},
+		{{"fp8=blockwise", "runtime=megatron"}, "2xdgx-h100", 4, true},
+		{{"fp8=mxfp8", "runtime=megatron"}, "2xdgx-b200", 4, true}};
 	(void)state;
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct arena arena = {0};
 		struct model *model = preset_model(&arena, "llama-2-7b");
-		struct topology *topology = cluster(&arena, "2xdgx-h100");
-		struct plan plan = toy_plan(
-			&arena, model, topology, "tensor=2", words[i][0], words[i][1], NULL);
+		struct topology *topology = cluster(&arena, cases[i].nodes);
+		struct plan plan = toy_plan(&arena, model, topology, "tensor=2", cases[i].words[0],
+			cases[i].words[1], NULL);
 		const struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
 		int in_fp8 = 0, others = 0;
 		for (int x = 0; x < schedule->programs->n_ops; x++) {
@@ -279,8 +316,8 @@ static void test_gathers_in_fp8(void **state)
 			assert_int_equal(op->bytes, (low ? 1 : 2) * 4096 * 4096);
 			*(low ? &in_fp8 : &others) += 1;
 		}
-		assert_int_equal(in_fp8, i == 0 ? 4 * 32 : 0);
-		assert_int_equal(others > 0, i < 3);
+		assert_int_equal(in_fp8, cases[i].in_fp8 * 32);
+		assert_int_equal(others > 0, cases[i].others);
 		arena_finish(&arena);
 	}
 }
@@ -496,6 +533,7 @@ int main(void)
 		cmocka_unit_test(test_fp8_of_experts),
 		cmocka_unit_test(test_fp8_of_blackwell),
 		cmocka_unit_test(test_fp8_parameters),
+		cmocka_unit_test(test_blocks_of_32),
 		cmocka_unit_test(test_fp8_leaves_biases),
 		cmocka_unit_test(test_fp8_divides),
 		cmocka_unit_test(test_fp8_gathers),
