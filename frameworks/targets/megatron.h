@@ -94,12 +94,13 @@ const char *megatron_experts(struct exporting *exporting);
 const char *megatron_expert_tensor(struct exporting *exporting);
 const char *megatron_capacity(struct exporting *exporting);
 const char *megatron_pads(struct exporting *exporting);
-/* For a model with experts: how rows are sent to them, also beside another micro-batch; and that
- * all experts are one product. */
+/* For a model with experts: how rows are sent to them, also beside another micro-batch; that all
+ * experts are one product; that one kernel puts rows in order. */
 const char *megatron_dispatcher(struct exporting *exporting);
 const char *megatron_deepep(struct exporting *exporting);
 const char *megatron_rows_beside(struct exporting *exporting);
 const char *megatron_grouped(struct exporting *exporting);
+const char *megatron_permute(struct exporting *exporting);
 const char *megatron_router_dtype(struct exporting *exporting);
 /* The names of keys by which megatron_core.c reads both files. */
 struct megatron_names {
@@ -111,7 +112,7 @@ struct megatron_names {
 	const char *graphs, *graph_modules, *graph_scope, *local_graphs, *external_graphs;
 	const char *granularity, *method, *pieces, *modules, *experts_again;
 	const char *tensor, *experts, *expert, *expert_tensor, *capacity, *pads, *dispatcher,
-		*backend, *grouped, *rows_beside;
+		*backend, *grouped, *permute, *rows_beside;
 	bool has_recipe; /* which says what the file does not */
 };
 /* `text` without a character, in `arena`. */

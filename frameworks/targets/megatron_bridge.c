@@ -144,6 +144,14 @@ static const char *overlaps_reductions(struct exporting *exporting)
 	return yes_or_no(exporting->plan->overlap != OVERLAP_NONE);
 }
 
+/* Some models' recipes have it, some have not. */
+static const char *permutes(struct exporting *exporting)
+{
+	return exporting->model->architecture.experts > 0
+		       ? yes_or_no(!exporting->plan->unfused_permute)
+		       : NULL;
+}
+
 static const char *overlaps_gathers(struct exporting *exporting)
 {
 	return yes_or_no(megatron_overlaps_gathers(exporting->plan));
@@ -223,6 +231,7 @@ static const struct config_key keys[] = {
 	{MODEL("moe_flex_dispatcher_backend"), KEY_READ, KNOB_EXPERT_DISPATCH, NULL, ONLY_READ},
 	{SHARED_OVERLAP, KEY_READ, NO_KNOB, NULL, 0, shared_waits},
 	{MODEL("moe_grouped_gemm"), KEY_READ, NO_KNOB, NULL, 0, megatron_grouped},
+	{MODEL("moe_permute_fusion"), KEY_READ, KNOB_UNFUSED_PERMUTE, NULL, 0, permutes},
 	{MODEL("moe_router_dtype"), KEY_PLAIN, NO_KNOB, NULL, 0, megatron_router_dtype},
 	{MODEL("recompute_granularity"), KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING, "full selective",
 		0, granularity},
@@ -311,6 +320,7 @@ static const struct megatron_names names = {
 	.dispatcher = MODEL("moe_token_dispatcher_type"),
 	.backend = MODEL("moe_flex_dispatcher_backend"),
 	.grouped = MODEL("moe_grouped_gemm"),
+	.permute = MODEL("moe_permute_fusion"),
 	.rows_beside = EP_OVERLAP,
 	.has_recipe = true,
 };

@@ -199,6 +199,7 @@ static const struct config_key core_keys[] = {
 	{"overlap-moe-expert-parallel-comm", KEY_READ, KNOB_EXPERT_OVERLAP, NULL, 0,
 		megatron_rows_beside},
 	{"moe-grouped-gemm", KEY_READ, NO_KNOB, NULL, 0, megatron_grouped},
+	{"moe-permute-fusion", KEY_READ, KNOB_UNFUSED_PERMUTE, NULL, 0, megatron_permute},
 	{"moe-router-dtype", KEY_PLAIN, NO_KNOB, NULL, 0, megatron_router_dtype},
 	{"use-distributed-optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
 	{"num-distributed-optimizer-instances", KEY_READ, KNOB_SHARD_GROUP, NULL, 0, instances},
@@ -423,6 +424,7 @@ static const struct megatron_names option_names = {
 	.dispatcher = "moe-token-dispatcher-type",
 	.backend = "moe-flex-dispatcher-backend",
 	.grouped = "moe-grouped-gemm",
+	.permute = "moe-permute-fusion",
 	.rows_beside = "overlap-moe-expert-parallel-comm",
 };
 

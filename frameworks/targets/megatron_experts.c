@@ -55,6 +55,11 @@ const char *megatron_grouped(struct exporting *exporting)
 	return megatron_if_true(has_experts(exporting));
 }
 
+const char *megatron_permute(struct exporting *exporting)
+{
+	return megatron_if_true(has_experts(exporting) && !exporting->plan->unfused_permute);
+}
+
 const char *megatron_router_dtype(struct exporting *exporting)
 {
 	return has_experts(exporting) ? "fp32" : NULL;
@@ -110,6 +115,20 @@ static bool finish_capacity(
 	return true;
 }
 
+/* Recipes have the fused kernels, Megatron-LM has to be told. */
+static bool finish_permute(
+	struct importing *importing, const struct megatron_names *names, struct error *error)
+{
+	bool fused;
+
+	if (!import_switch(importing, names->permute, &fused, names->has_recipe, error))
+		return false;
+	if (!fused && (names->has_recipe || import_find(importing, names->experts) != NULL))
+		import_set(importing, KNOB_UNFUSED_PERMUTE, "on",
+			import_find(importing, names->permute) != NULL ? names->permute : NULL);
+	return true;
+}
+
 /* Experts are cut as the rest is where the file does not say. */
 bool megatron_finish_experts(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
@@ -125,6 +144,8 @@ bool megatron_finish_experts(
 		import_note(importing, names->expert_tensor,
 			"%lld: with one expert rank predicted as %lld, as the rest is cut",
 			(long long)each, (long long)tensor);
+	if (!finish_permute(importing, names, error))
+		return false;
 	if (experts == 1)
 		return true;
 	import_set_count(importing, KNOB_EXPERT_TENSOR, each,

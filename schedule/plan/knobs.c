@@ -528,6 +528,18 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.help = "with --expert: tokens travel to experts and back while another "
 				"micro-batch is computed, a forward beside a backward",
 		},
+	[KNOB_UNFUSED_PERMUTE] =
+		{
+			OMITTED(unfused_permute),
+			.group = KNOB_GROUP_AXES,
+			.roles = COMPARABLE | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_MEGATRON),
+			.refusal = "its kernels for that are its own; use off",
+			.metavar = on_off,
+			.help = "megatron: PyTorch's kernels put tokens in the order of experts, "
+				"as "
+				"without --moe-permute-fusion",
+		},
 	[KNOB_RECOMPUTE_MODULES] =
 		{
 			NAMES_OF_MEGATRON(recompute_modules),

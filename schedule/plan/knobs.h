@@ -104,9 +104,10 @@ struct plan {
 	double expert_load;     /* and rows that the fullest rank gets over the mean; else 0 */
 	double capacity_factor; /* or of every expert: more are dropped, fewer are padded; else 0 */
 	enum expert_dispatch expert_dispatch;
-	bool expert_overlap; /* rows travel beside a pass of another micro-batch */
-	bool async_tensor;   /* tensor ranks exchange beside the products next to it, in chunks */
-	bool serial_tensor;  /* and in backward not even beside dX and dW */
+	bool expert_overlap;  /* rows travel beside a pass of another micro-batch */
+	bool unfused_permute; /* PyTorch's kernels put rows in the order of experts */
+	bool async_tensor;    /* tensor ranks exchange beside the products next to it, in chunks */
+	bool serial_tensor;   /* and in backward not even beside dX and dW */
 	struct name_set cuda_graph_scope; /* what is launched as CUDA graphs */
 	bool scatter_gather;              /* each tensor rank sends its part of a stage's output */
 	double clip;                      /* gradient norm; 0 = no clipping */
@@ -167,6 +168,7 @@ enum knob_id {
 	KNOB_CUDA_GRAPH_SCOPE,
 	KNOB_EXPERT_DISPATCH,
 	KNOB_EXPERT_OVERLAP,
+	KNOB_UNFUSED_PERMUTE,
 	KNOB_RECOMPUTE_MODULES,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,

@@ -66,9 +66,16 @@ static bool check_overlap(const struct plan *plan, const struct model *model, st
 	       error_set(error, EXIT_CODE_USAGE, "--expert-overlap on: %s", why);
 }
 
+static bool check_permute(const struct plan *plan, const struct model *model, struct error *error)
+{
+	return !plan->unfused_permute || model->architecture.experts > 0 ||
+	       error_set(error, EXIT_CODE_USAGE, "--unfused-permute on: %s", no_experts);
+}
+
 bool plan_check_exchanges(const struct plan *plan, const struct model *model,
 	const struct topology *topology, struct error *error)
 {
 	return check_async_tensor(plan, topology, error) &&
-	       check_dispatch(plan, model, topology, error) && check_overlap(plan, model, error);
+	       check_dispatch(plan, model, topology, error) && check_overlap(plan, model, error) &&
+	       check_permute(plan, model, error);
 }

@@ -41,13 +41,37 @@ static const struct dispatcher from_experts = {{5, 6}, {3, 0}, {2, 2}, {7, 6}};
  * 121389); index_select 21 million in 0.136 ms (issue 151612). */
 static const double indexed_rate = 150e9;
 
-static const struct dispatcher *dispatcher_of(const struct model *model, enum module_kind kind)
+/* Without fused kernels (moe_utils.py, permute and unpermute, d98e8a64) rows are copied by an
+ * index, which PyTorch does as fast as memory since 2.8, and added up by one, element by element:
+ * in backward where they were copied, in forward where they come back, each instead of a kernel
+ * that reads and writes a row, and after zeros for the tokens. A stable sort of all tokens and
+ * experts finds the order. */
+static const struct dispatcher unfused_to = {{0, -2}, {0, 1}, {0, 1}, {12, 4}};
+static const struct dispatcher unfused_from = {{-2, 0}, {1, 0}, {1, 0}, {4, 3}};
+
+static const struct dispatcher *dispatcher_of(
+	const struct plan *plan, const struct model *model, enum module_kind kind)
 {
-	if (!model->division.gathers_tokens)
+	bool gathers = model->division.gathers_tokens;
+
+	if (!gathers && !plan->unfused_permute)
 		return NULL;
-	return kind == MODULE_ROUTER         ? &to_experts
-	       : kind == MODULE_EXPERTS_DOWN ? &from_experts
+	return kind == MODULE_ROUTER         ? (gathers ? &to_experts : &unfused_to)
+	       : kind == MODULE_EXPERTS_DOWN ? (gathers ? &from_experts : &unfused_from)
 					     : NULL;
+}
+
+/* What comes through all-to-all is put in the order of experts by sort_chunks_by_idxs: one split
+ * and one concatenation of a piece for each expert of all ranks, of rows and, on their way there,
+ * of their weights. A piece takes the issuing thread a third of a launch [U]. */
+static double pieces_sorted(
+	const struct plan *plan, const struct model *model, enum module_kind kind)
+{
+	const struct architecture *a = &model->architecture;
+	bool sorts = plan->unfused_permute && plan->expert_dispatch == DISPATCH_ALL_TO_ALL &&
+		     architecture_experts_held(a) > 1;
+
+	return sorts ? (double)a->experts * (kind == MODULE_ROUTER ? 2 : 1) / 3 : 0;
 }
 
 static double dispatcher_operations(const struct machine *machine, const struct plan *plan,
@@ -55,8 +79,10 @@ static double dispatcher_operations(const struct machine *machine, const struct 
 	struct cost *cost)
 {
 	const struct row_counts rows = model_rows(model, plan->micro_batch, plan->seq_len);
-	double row = (double)rows.received * (double)model->architecture.hidden;
-	double token = (double)rows.gathered * (double)model->architecture.hidden;
+	bool gathers = model->division.gathers_tokens;
+	double hidden = (double)model->architecture.hidden;
+	double row = (double)(gathers ? rows.received : rows.sent) * hidden;
+	double token = (double)(gathers ? rows.gathered : rows.tokens) * hidden;
 	double width = (double)dtype_bytes(plan->param_dtype), indexed = dispatcher->indexed[back];
 	double streamed = (dispatcher->rows[back] * row + dispatcher->tokens[back] * token) *
 			  width / machine->memory_bandwidth;
@@ -82,7 +108,7 @@ double experts_operations(const struct machine *machine, const struct plan *plan
 	const struct architecture *a = &model->architecture;
 	const struct expert_rules *rules = &runtime_of(plan->runtime)->experts;
 	enum module_kind kind = model->modules[module].kind;
-	const struct dispatcher *dispatcher = dispatcher_of(model, kind);
+	const struct dispatcher *dispatcher = dispatcher_of(plan, model, kind);
 	bool is_bias = adds_bias(a, kind), back = pass != PASS_FORWARD;
 	double dispatched = 0;
 
@@ -90,7 +116,8 @@ double experts_operations(const struct machine *machine, const struct plan *plan
 		return 0;
 	if (dispatcher != NULL)
 		dispatched = launched(
-			plan, dispatcher_operations(machine, plan, model, dispatcher, back, cost));
+			plan, dispatcher_operations(machine, plan, model, dispatcher, back, cost) +
+				      pieces_sorted(plan, model, kind));
 	if (!(is_bias || clamps(a, kind)))
 		return dispatched;
 	const struct copies *copies = is_bias ? &rules->bias : &rules->clamp;

@@ -315,6 +315,15 @@ static const struct foreign files[] = {
 		"megatron", "param-dtype=bf16 fp8=mxfp8 fp8-param-gather=on", NULL},
 	{"--micro-batch-size 1 --bf16 --fp8-format e4m3 --fp8-recipe blockwise\n", "megatron",
 		"param-dtype=bf16 fp8=blockwise", NULL},
+	{"--micro-batch-size 1 --bf16 --num-experts 8 --moe-token-dispatcher-type alltoall "
+	 "--moe-grouped-gemm\n",
+		"megatron", "param-dtype=bf16 unfused-permute=on", NULL},
+	{"--micro-batch-size 1 --bf16 --num-experts 8 --moe-token-dispatcher-type alltoall "
+	 "--moe-grouped-gemm --moe-permute-fusion\n",
+		"megatron", "param-dtype=bf16", NULL},
+	{"model: {tensor_model_parallel_size: 2, num_moe_experts: 8, moe_permute_fusion: false}\n"
+	 "mixed_precision: bf16_mixed\n",
+		"megatron-bridge", "param-dtype=bf16 unfused-permute=on", NULL},
 	{"--micro-batch-size 1 --bf16 --fp8-format e4m3 --fp8-recipe custom\n", "megatron",
 		"param-dtype=bf16", "custom: predicted as bf16"},
 	{"[model]\nconverters = [\"quantize.linear.float8\", \"quantize.grouped_mm.mx\"]\n"

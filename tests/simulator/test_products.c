@@ -441,6 +441,53 @@ static void test_operations_of_the_dispatcher(void **state)
 	}
 }
 
+/* Without fused kernels rows are added up element by element, 150 G a second, in the pass that
+ * fused ones read and write them in; a stable sort, and a split and a concatenation for each of 128
+ * experts, are the host's. DeepEP sorts rows by itself, and so does a rank with one expert. */
+static void test_unfused_permutations(void **state)
+{
+	static const struct {
+		enum module_kind leaf;
+		enum pass pass;
+		const char *words;
+		bool adds;
+		double kernels, pieces;
+	} cases[] = {
+		{MODULE_ROUTER, PASS_FORWARD, "unfused_permute=on", false, 12, 2 * 128},
+		{MODULE_ROUTER, PASS_BACKWARD, "unfused_permute=on", true, 4, 2 * 128},
+		{MODULE_EXPERTS_DOWN, PASS_FORWARD, "unfused_permute=on", true, 4, 128},
+		{MODULE_EXPERTS_DOWN, PASS_BACKWARD_INPUT, "unfused_permute=on", false, 3, 128},
+		{MODULE_EXPERTS_DOWN, PASS_BACKWARD_WEIGHT, "unfused_permute=on", false, 0, 0},
+		{MODULE_EXPERTS_UP, PASS_FORWARD, "unfused_permute=on", false, 0, 0},
+		{MODULE_ROUTER, PASS_FORWARD, "unfused_permute=on expert_dispatch=deepep", false,
+			12, 0},
+		{MODULE_ROUTER, PASS_FORWARD, "unfused_permute=off", false, 0, 0},
+	};
+	const double token = 4096.0 * 2048, row = 8 * token;
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct case_ c;
+		struct machine machine;
+		struct cost cost = {0};
+		case_load(&c, "qwen3-30b-a3b", "2xdgx-h100");
+		case_plan(&c, arena_printf(&c.arena,
+				      "expert=16 expert_tensor=1 expert_load=1 seq_len=4096 "
+				      "micro_batch=1 runtime=megatron %s",
+				      cases[i].words));
+		machine_init(&machine, c.topology, NULL, DTYPE_BF16);
+		const struct model *part = plan_model(&c.plan, c.model, &c.arena);
+		double launched = experts_operations(&machine, &c.plan, part,
+			find_leaf(part, cases[i].leaf), cases[i].pass, &cost);
+		double added = row / 150e9 - (2 * row - token) * 2 / machine.memory_bandwidth;
+		assert_float_equal(cost.device,
+			(cases[i].adds ? added : 0) + cases[i].kernels * machine.kernel_overhead,
+			1e-9);
+		assert_float_equal(
+			launched, (cases[i].kernels + cases[i].pieces / 3) * 6 / 80, 1e-9);
+		case_finish(&c);
+	}
+}
+
 /* Row-wise, a pass scales what backward's products made: gradients of weights always, those of
  * inputs where no kernel reads them anyway. */
 static void test_scaled_afterwards(void **state)
@@ -474,6 +521,7 @@ int main(void)
 		cmocka_unit_test(test_casts_of_experts),
 		cmocka_unit_test(test_casts_of_gathered_weights),
 		cmocka_unit_test(test_operations_of_experts),
+		cmocka_unit_test(test_unfused_permutations),
 		cmocka_unit_test(test_operations_of_the_dispatcher),
 		cmocka_unit_test(test_casts_before_gathers),
 		cmocka_unit_test(test_casts_of_the_engine),
