@@ -95,6 +95,7 @@ const struct field architecture_fields[] = {
 	RARE_BOOL(router_bias),
 	RARE_INT(dense_layers),
 	RARE_INT(moe_every),
+	RARE_INT(mtp_layers),
 	FIELD_DECODED(struct architecture, trainable, "trainable", FIELD_OMIT_ZERO, NULL,
 		&trainable_decoded),
 	FIELD_END,
@@ -300,6 +301,7 @@ static bool check_rare_sizes(
 		{"shared_ffn", a->shared_ffn, SIZE_MAX_OF_MODEL},
 		{"dense_layers", a->dense_layers, a->layers},
 		{"moe_every", a->moe_every, LAYERS_MAX},
+		{"mtp_layers", a->mtp_layers, a->encoder_layers > 0 ? 0 : a->layers - 1},
 	};
 
 	for (int i = 0; i < COUNT_OF(sizes); i++)

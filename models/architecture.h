@@ -138,6 +138,9 @@ struct architecture {
 	bool router_bias;     /* gpt-oss */
 	int64_t dense_layers; /* blocks at the start without experts */
 	int64_t moe_every;    /* 0 = 1 */
+	/* The last of `layers` are modules of multi-token prediction (DeepSeek-V3), each with its
+	 * own loss, through the model's head. */
+	int64_t mtp_layers;
 	int64_t experts_held; /* not of the file: of one of several ranks; 0 = all */
 	/* Not of the file: what of it is trained. The model has adapters and frozen parameters
 	 * accordingly. */
@@ -159,6 +162,9 @@ bool architecture_check(
 bool architecture_from_hugging_face(struct arena *arena, const struct node *config,
 	struct architecture *architecture, const char **part, struct error *error);
 
+/* Losses of a token: its own, and one for each module of multi-token prediction. The head makes
+ * logits for each. */
+int64_t architecture_losses(const struct architecture *architecture);
 /* Experts of the model, or of the part of it that a rank has; 0: none. */
 int64_t architecture_experts_held(const struct architecture *architecture);
 /* Of so many places that share the experts evenly, in their order: how many have an expert of a

@@ -200,5 +200,5 @@ bool module_is_on_stream(const struct division *division, enum module_kind kind)
 		return true;
 	return kind == MODULE_NORM || kind == MODULE_EMBEDDING_NORM ||
 	       kind == MODULE_POSITION_EMBEDDING || kind == MODULE_EMBEDDING_PROJECTION ||
-	       kind == MODULE_HEAD_PROJECTION;
+	       kind == MODULE_HEAD_PROJECTION || kind == MODULE_NEXT_PROJECTION;
 }

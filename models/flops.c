@@ -67,6 +67,8 @@ static const struct traffic traffic[MODULE_KIND_COUNT] = {
 	[MODULE_ROUTER] = {WIDTH_EXPERTS, {4, 4, 6, 4}, {4, 4, 6, 4}},
 	/* The products' results, weighted and added to the residual stream. */
 	[MODULE_EXPERTS_DOWN] = {WIDTH_SENT_HIDDEN, {3, 6, 3, 3}, {3, 6, 3, 3}},
+	/* What is projected is put together before. */
+	[MODULE_NEXT_PROJECTION] = {WIDTH_TWO_HIDDEN, {2, 2, 1, 1}, {2, 2, 1, 1}},
 	[MODULE_SHARED_DOWN] = {WIDTH_STREAM, {3, 3, 1, 1}, {3, 3, 1, 1}},
 	[MODULE_SHARED_WEIGHT] = {WIDTH_ROUTER_HIDDEN, {2, 4, 2, 3}, {2, 4, 2, 3}},
 };
@@ -269,12 +271,17 @@ static void add_products(struct module_work *work, const struct model *model,
 	const struct architecture *a = &model->architecture;
 	bool of_experts = module_kind_is_of_experts(m->kind);
 	bool routes = m->kind == MODULE_ROUTER || m->kind == MODULE_SHARED_WEIGHT;
-	int64_t rows = of_experts ? counts->received : routes ? counts->routed : counts->tokens;
+	int64_t rows = of_experts                          ? counts->received
+		       : routes                            ? counts->routed
+		       : m->kind == MODULE_NEXT_PROJECTION ? counts->stream
+							   : counts->tokens;
 	const struct wanted wanted = {m - model->modules > model->first_trained, !m->weight_frozen};
 	int64_t out, in;
 
 	if (!module_linear_shape(a, m->kind, &out, &in))
 		return;
+	if (m->kind == MODULE_HEAD)
+		rows = saturated_mul(rows, architecture_losses(a));
 	if (of_experts)
 		add_experts(work, a, pass, wanted, rows, out, in);
 	else
@@ -343,7 +350,8 @@ int64_t model_trained_elements(const struct model *model, int module)
 
 	for (int p = m->first_parameter; p < m->first_parameter + m->n_parameters; p++)
 		total += model->parameters[p].trainable ? model->parameters[p].elements : 0;
-	if (m->tied_parameter >= 0 && model->parameters[m->tied_parameter].trainable)
+	if (m->kind == MODULE_HEAD && m->tied_parameter >= 0 &&
+		model->parameters[m->tied_parameter].trainable)
 		total += model->parameters[m->tied_parameter].elements;
 	return total;
 }

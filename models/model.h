@@ -39,8 +39,9 @@ struct module {
 	 * decoder's first one has the number of the neighbour that it belongs to. */
 	int layer;
 	int first_parameter;
-	int n_parameters;   /* its own and its adapter's, not those of descendants */
-	int tied_parameter; /* HEAD with a tied weight: index of the embedding's; else -1 */
+	int n_parameters; /* its own and its adapter's, not those of descendants */
+	/* HEAD with a tied weight, EMBEDDING of a block: index of the embedding's; else -1. */
+	int tied_parameter;
 	/* LoRA: y = x W^T + alpha/r (x A^T) B^T. The index of parameter A [r, in]; B [out, r] has
 	 * the next one. -1: no adapter. */
 	int adapter;
@@ -99,6 +100,10 @@ static inline int64_t model_layer(const struct model *model, int64_t layer)
 {
 	return model->layers != NULL ? model->layers[layer] : layer;
 }
+
+/* A copy of the model with so many modules of multi-token prediction behind its blocks. */
+bool model_predict_next(struct arena *arena, const struct model *model, int64_t modules,
+	struct model **predicting, struct error *error);
 
 /* A copy of the model with a vocabulary of `vocab` words: the rows that this adds to the embedding
  * and to the head belong to no token. EXIT_CODE_USAGE when `vocab` is less than the model has. */

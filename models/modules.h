@@ -6,8 +6,9 @@
 
 /* X(suffix, name, is_leaf). Leaves compute, in preorder. The residual additions belong to
  * ATTENTION_OUTPUT and DOWN (EXPERTS_DOWN); the loss is not a module (it belongs to the schedule).
- * An EXPERTS leaf holds the matrices of all experts, below one another in one parameter; ROUTER
- * also sorts the tokens to their experts. */
+ * A block of multi-token prediction looks its tokens up itself, in the model's table, and puts them
+ * and what the block before it returns together. An EXPERTS leaf holds the matrices of all experts,
+ * below one another in one parameter; ROUTER also sorts the tokens to their experts. */
 #define MODULE_KINDS(X)                                                                            \
 	X(MODEL, "model", false)   /* the top, and HF's inner "model" / "transformer" */           \
 	X(LAYERS, "layers", false) /* a ModuleList: never wrapped by itself */                     \
@@ -51,6 +52,7 @@
 	X(SHARED_ACTIVATION, "shared_activation", true)                                            \
 	X(SHARED_DOWN, "shared_down", true)                                                        \
 	X(SHARED_WEIGHT, "shared_weight", true)     /* Qwen2-MoE: h -> 1, weighs the shared one */ \
+	X(NEXT_PROJECTION, "next_projection", true) /* 2h -> h: a block that predicts one more */  \
 	X(HEAD_PROJECTION, "head_projection", true) /* h -> embedding_width */                     \
 	X(HEAD, "head", true)
 

@@ -350,11 +350,35 @@ static void add_parts(struct builder *b)
 		add_norm(b, n->second_norm);
 }
 
+static bool predicts_next(const struct builder *b)
+{
+	const struct architecture *a = &b->model->architecture;
+
+	return b->layer >= a->layers - a->mtp_layers;
+}
+
+/* The names are those of DeepSeek-V3's checkpoints. Its table is the model's. */
+static void begin_prediction(struct builder *b)
+{
+	struct model *model = b->model;
+
+	open_module(b, MODULE_EMBEDDING, name_of(b, MODULE_EMBEDDING));
+	close_module(b);
+	model->modules[model->n_modules - 1].tied_parameter = 0;
+	add_norm(b, "enorm");
+	add_norm(b, "hnorm");
+	add_linear(b, MODULE_NEXT_PROJECTION, false, INIT_NORMAL);
+}
+
 static void add_block(struct builder *b, int layer, int number)
 {
 	b->layer = layer;
 	open_module(b, MODULE_BLOCK, arena_printf(b->model->arena, "%d", number));
+	if (predicts_next(b))
+		begin_prediction(b);
 	add_parts(b);
+	if (predicts_next(b))
+		add_norm(b, "shared_head.norm");
 	close_module(b);
 	b->layer = -1;
 }

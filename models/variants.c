@@ -1,6 +1,8 @@
 /* A model as another one but for one thing. */
 #include "models/model.h"
 
+#include "models/widths.h"
+
 static bool build_variant(struct arena *arena, const struct model *model,
 	const struct architecture *architecture, struct model **variant, struct error *error)
 {
@@ -30,6 +32,20 @@ bool model_pad(struct arena *arena, const struct model *model, int64_t vocab, st
 			(long long)vocab, architecture.name, (long long)architecture.vocab);
 	architecture.vocab = vocab;
 	return build_variant(arena, model, &architecture, padded, error);
+}
+
+bool model_predict_next(struct arena *arena, const struct model *model, int64_t modules,
+	struct model **predicting, struct error *error)
+{
+	struct architecture architecture = model->architecture;
+
+	if (architecture.encoder_layers > 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--mtp-layers: %.60s has an encoder; leave it out", architecture.name);
+	architecture.layers = saturated_add(architecture.layers, modules);
+	architecture.mtp_layers += modules;
+	return architecture_check(&architecture, NULL, error) &&
+	       build_variant(arena, model, &architecture, predicting, error);
 }
 
 int64_t vocab_padded(int64_t vocab)

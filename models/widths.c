@@ -46,6 +46,8 @@ int64_t architecture_width(const struct architecture *a, enum width width)
 	case WIDTH_SENT_HIDDEN:
 	case WIDTH_ROUTED_HIDDEN:
 		return a->hidden;
+	case WIDTH_TWO_HIDDEN:
+		return 2 * a->hidden;
 	case WIDTH_EMBEDDING:
 		return a->embedding_width > 0 ? a->embedding_width : a->hidden;
 	case WIDTH_QUERY:
@@ -102,6 +104,11 @@ int64_t architecture_width(const struct architecture *a, enum width width)
 		break;
 	}
 	return 0;
+}
+
+int64_t architecture_losses(const struct architecture *a)
+{
+	return 1 + a->mtp_layers;
 }
 
 int64_t architecture_experts_held(const struct architecture *a)

@@ -10,6 +10,7 @@ enum width {
 	WIDTH_NONE,
 	WIDTH_ONE,
 	WIDTH_HIDDEN,      /* h */
+	WIDTH_TWO_HIDDEN,  /* 2h */
 	WIDTH_STREAM,      /* h, of the tokens of the residual stream (struct division) */
 	WIDTH_INPUT,       /* h, of those that a column-parallel layer's input is kept for */
 	WIDTH_EMBEDDING,   /* of the table's rows: h unless embedding_width is given */

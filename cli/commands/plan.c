@@ -176,9 +176,10 @@ static bool ask_compared(struct invocation *invocation, struct asked *asked, str
 		if (argument_given(arguments, "gpus"))
 			return error_set(error, EXIT_CODE_USAGE,
 				"--gpus: the plan says on how many; name MODEL and TOPOLOGY too");
-		if (argument_given(arguments, "vocab"))
+		if (argument_given(arguments, "vocab") || argument_given(arguments, "mtp-layers"))
 			return error_set(error, EXIT_CODE_USAGE,
-				"--vocab: the plan says which model; name MODEL and TOPOLOGY too");
+				"--%s: the plan says which model; name MODEL and TOPOLOGY too",
+				argument_given(arguments, "vocab") ? "vocab" : "mtp-layers");
 		if (!ask_options(invocation->arena, arguments, false, &asked->question, error))
 			return false;
 		asked->question.model = file->model;

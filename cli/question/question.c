@@ -235,6 +235,7 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 	static const struct field others[] = {
 		FIELD_INT(struct question, gpus, "gpus", FIELD_POSITIVE),
 		FIELD_INT(struct question, vocab, "vocab", FIELD_POSITIVE),
+		FIELD_INT(struct question, mtp_layers, "mtp_layers", FIELD_POSITIVE),
 		FIELD_BYTES(struct question, memory_limit_bytes, "memory_limit", FIELD_POSITIVE),
 		FIELD_ENUM(struct question, objective, "objective", 0, objective_names),
 		FIELD_END,
@@ -350,6 +351,10 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 	note_more_memory(arguments, asked);
 	if (asked->question.vocab > 0 &&
 		!model_pad(arena, asked->model, asked->question.vocab, &asked->model, error))
+		return false;
+	if (asked->question.mtp_layers > 0 &&
+		!model_predict_next(
+			arena, asked->model, asked->question.mtp_layers, &asked->model, error))
 		return false;
 	if (question_gives(&asked->question, KNOB_TRAINABLE) &&
 		!model_train(arena, asked->model, &asked->question.asked.trainable, &asked->model,

@@ -217,6 +217,8 @@ const char *import_option(const struct importing *importing, int knob)
 {
 	if (knob == KEY_GPUS)
 		return "gpus";
+	if (knob == KEY_MTP_LAYERS)
+		return "mtp-layers";
 	char *option = arena_strdup(importing->arena, knob_table[knob].field.name);
 	for (char *c = option; *c != '\0'; c++)
 		*c = *c == '_' ? '-' : *c;

@@ -26,7 +26,7 @@ struct import_note {
 struct imported {
 	const struct export_target *target;
 	int n_settings;
-	struct import_setting settings[KEY_GPUS + 1];
+	struct import_setting settings[SETTINGS_MAX];
 	int n_notes, notes_room;
 	struct import_note *notes; /* in the order of the file's lines */
 	/* The model as the file names it, or a config.json in one line with what the file spells

@@ -25,8 +25,8 @@ enum key_kind {
 	KEY_ONE,      /* a kind of parallelism that is not predicted: an error unless it is 1 */
 };
 
-/* Instead of a knob: none, and the number of ranks. */
-enum { NO_KNOB = KNOB_COUNT, KEY_GPUS };
+/* Instead of a knob: none, the number of ranks, and modules of multi-token prediction. */
+enum { NO_KNOB = KNOB_COUNT, KEY_GPUS, KEY_MTP_LAYERS, SETTINGS_MAX };
 
 /* When a key is written; all of them must hold. */
 enum key_when {

@@ -105,7 +105,7 @@ const char *megatron_router_dtype(struct exporting *exporting);
 /* The names of keys by which megatron_core.c reads both files. */
 struct megatron_names {
 	const char *pipeline, *chunks, *chunk_blocks, *first, *last, *layout, *instances;
-	const char *counts_embedding, *counts_loss;
+	const char *counts_embedding, *counts_loss, *next;
 	const char *context, *context_method;
 	const char *attention_dropout, *hidden_dropout;
 	double dropout; /* if the file does not say */

@@ -144,6 +144,17 @@ static const char *overlaps_reductions(struct exporting *exporting)
 	return yes_or_no(exporting->plan->overlap != OVERLAP_NONE);
 }
 
+/* Recipes of models that have such modules train them. */
+static const char *predicts_next(struct exporting *exporting)
+{
+	const struct architecture *model = &exporting->model->architecture;
+	bool usual = model->family == FAMILY_DEEPSEEK_V3 || model->family == FAMILY_GLM4_MOE;
+
+	if (model->mtp_layers == 0)
+		return usual ? "null" : NULL;
+	return arena_printf(exporting->arena, "%lld", (long long)model->mtp_layers);
+}
+
 /* Some models' recipes have it, some have not. */
 static const char *permutes(struct exporting *exporting)
 {
@@ -230,6 +241,7 @@ static const struct config_key keys[] = {
 	{MODEL("moe_enable_deepep"), KEY_READ, KNOB_EXPERT_DISPATCH, NULL, 0, megatron_deepep},
 	{MODEL("moe_flex_dispatcher_backend"), KEY_READ, KNOB_EXPERT_DISPATCH, NULL, ONLY_READ},
 	{SHARED_OVERLAP, KEY_READ, NO_KNOB, NULL, 0, shared_waits},
+	{MODEL("mtp_num_layers"), KEY_READ, KEY_MTP_LAYERS, NULL, 0, predicts_next},
 	{MODEL("moe_grouped_gemm"), KEY_READ, NO_KNOB, NULL, 0, megatron_grouped},
 	{MODEL("moe_permute_fusion"), KEY_READ, KNOB_UNFUSED_PERMUTE, NULL, 0, permutes},
 	{MODEL("moe_router_dtype"), KEY_PLAIN, NO_KNOB, NULL, 0, megatron_router_dtype},
@@ -305,6 +317,7 @@ static const struct megatron_names names = {
 	.method = MODEL("recompute_method"),
 	.pieces = MODEL("recompute_num_layers"),
 	.modules = MODEL("recompute_modules"),
+	.next = MODEL("mtp_num_layers"),
 	.experts_again = MODEL("moe_layer_recompute"),
 	.graphs = MODEL("cuda_graph_impl"),
 	.graph_modules = MODEL("cuda_graph_modules"),

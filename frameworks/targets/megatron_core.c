@@ -409,6 +409,7 @@ static const struct megatron_names option_names = {
 	.method = "recompute-method",
 	.pieces = "recompute-num-layers",
 	.modules = "recompute-modules",
+	.next = "mtp-num-layers",
 	.experts_again = "moe-layer-recompute",
 	.graphs = "cuda-graph-impl",
 	.graph_modules = "cuda-graph-modules",

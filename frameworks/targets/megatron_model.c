@@ -46,7 +46,7 @@ static void write_experts(struct exporting *exporting)
 	if (model->dense_layers > 0)
 		text_printf(exporting->text, "--moe-layer-freq ([0]*%lld+[1]*%lld)\n",
 			(long long)model->dense_layers,
-			(long long)(model->layers - model->dense_layers));
+			(long long)(model->layers - model->mtp_layers - model->dense_layers));
 	else if (model->moe_every > 1)
 		text_printf(exporting->text, "--moe-layer-freq ([0]*%lld+[1])*%lld\n",
 			(long long)(model->moe_every - 1),
@@ -82,7 +82,9 @@ void megatron_write_model(struct exporting *exporting)
 {
 	const struct architecture *model = &exporting->model->architecture;
 
-	number(exporting, "num-layers", (double)model->layers);
+	number(exporting, "num-layers", (double)(model->layers - model->mtp_layers));
+	if (model->mtp_layers > 0)
+		number(exporting, "mtp-num-layers", (double)model->mtp_layers);
 	number(exporting, "hidden-size", (double)model->hidden);
 	number(exporting, "ffn-hidden-size",
 		(double)(model->ffn > 0 ? model->ffn : model->expert_ffn));
@@ -419,8 +421,6 @@ static bool spell(struct importing *importing, struct writer *model, struct erro
 	writer_bool(model, "tied_head", !is_set(importing, "untie-embeddings-and-output-weights"));
 	read_kinds(importing, model);
 	read_biases(importing, model);
-	if (is_set(importing, "mtp-num-layers"))
-		import_note(importing, "mtp-num-layers", "predicted without these layers");
 	return read_attention(importing, model, shape->heads, error) &&
 	       size(importing, model, "context", "max-position-embeddings", length, error) &&
 	       read_vocabulary(importing, model, error) && read_windows(importing, model, error) &&

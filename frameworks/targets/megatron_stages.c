@@ -1,6 +1,6 @@
 /* Megatron-LM's stages: all alike; all but the ends; or as a layout lists them, which has a letter
- * for everything that a stage holds: E embedding, t a block, L the loss; m, multi-token prediction,
- * is passed over. x*N repeats a letter, (...)*N a group
+ * for everything that a stage holds: E embedding, t a block, L the loss; m, a module of multi-token
+ * prediction, is a block here. x*N repeats a letter, (...)*N a group
  * (megatron/core/transformer/pipeline_parallel_layer_layout.py, 00caa53). A layout says how many
  * stages a rank has, and nothing else may (megatron/training/arguments.py). */
 #include <string.h>
@@ -17,11 +17,11 @@ enum { STAGES_MAX = 1024, LETTERS_MAX = 1 << 14 };
 static bool has_layout(const struct exporting *exporting)
 {
 	const struct pipeline pipeline = plan_pipeline(exporting->plan);
+	const struct architecture *model = &exporting->model->architecture;
+	bool even = model->layers % (pipeline.ranks * pipeline.chunks) == 0;
 
 	return pipeline.ranks > 1 &&
-	       (exporting->plan->layers_per_stage.text != NULL ||
-		       exporting->model->architecture.layers % (pipeline.ranks * pipeline.chunks) !=
-			       0);
+	       (exporting->plan->layers_per_stage.text != NULL || !even || model->mtp_layers > 0);
 }
 
 const char *megatron_virtual_stages(struct exporting *exporting)
@@ -45,11 +45,15 @@ const char *megatron_layout(struct exporting *exporting)
 	if (!has_layout(exporting) ||
 		!plan_split(exporting->plan, exporting->model, stages, &error))
 		return NULL;
+	int next = (int)exporting->model->architecture.mtp_layers;
 	for (int s = 0; s < n; s++) {
+		int blocks = stages[s] - (s == n - 1 ? next : 0);
 		text = arena_printf(exporting->arena, "%s%s", text, s > 0 ? "|" : "");
-		if (stages[s] > 0)
-			text = arena_printf(exporting->arena, "%st*%d", text, stages[s]);
+		if (blocks > 0)
+			text = arena_printf(exporting->arena, "%st*%d", text, blocks);
 	}
+	for (int m = 0; m < next; m++)
+		text = arena_printf(exporting->arena, "%sm", text);
 	return arena_printf(exporting->arena, "%sL", text);
 }
 
@@ -99,8 +103,9 @@ const char *megatron_without(struct arena *arena, const char *text, char unwante
 	return copy;
 }
 
-/* Blocks of every stage; their number, or 0. */
-static int read_stages(const char *letters, int *stages)
+/* Blocks of every stage, among them modules of prediction where these are `counted`; the number of
+ * stages, or 0. */
+static int read_stages(const char *letters, bool counted, int *stages)
 {
 	size_t length = strlen(letters);
 	int n = 1;
@@ -111,7 +116,7 @@ static int read_stages(const char *letters, int *stages)
 	for (size_t i = 1; i < length - 1; i++) {
 		if (letters[i] == '|' && n < STAGES_MAX)
 			stages[n++] = 0;
-		else if (letters[i] == 't')
+		else if (letters[i] == 't' || (letters[i] == 'm' && counted))
 			stages[n - 1]++;
 		else if (letters[i] != 'm')
 			return 0;
@@ -132,15 +137,15 @@ static bool is_default_cut(const int *stages, int n)
 	return same && all % n != 0;
 }
 
-static bool finish_layout(
-	struct importing *importing, const char *path, int64_t ranks, struct error *error)
+static bool finish_layout(struct importing *importing, const char *path, int64_t ranks, bool next,
+	struct error *error)
 {
 	struct arena *arena = importing->arena;
 	const char *given = import_text(importing, path, ""), *list = "";
 	const char *text = given != NULL ? given : "a list";
 	const char *letters = write_out(arena, megatron_without(arena, text, ','));
 	int *stages = ARENA_ARRAY(arena, int, STAGES_MAX);
-	int n = letters != NULL ? read_stages(letters, stages) : 0;
+	int n = letters != NULL ? read_stages(letters, next, stages) : 0;
 
 	if (n == 0)
 		return import_fail(importing, path, error,
@@ -223,23 +228,37 @@ static bool read_ends(struct importing *importing, const struct megatron_names *
 	return true;
 }
 
+/* Without a layout the last stage has them beside as many blocks as the others have. */
+static void finish_next(
+	struct importing *importing, const char *path, int64_t modules, bool is_placed)
+{
+	if (modules > 0 && is_placed)
+		import_set_count(importing, KEY_MTP_LAYERS, modules, path);
+	else if (modules > 0)
+		import_note(importing, path,
+			"predicted without these modules, as no layout places them");
+}
+
 bool megatron_finish_stages(
 	struct importing *importing, const struct megatron_names *names, struct error *error)
 {
 	const char *a_rank = names->chunks, *a_stage = names->chunk_blocks;
 	struct ends ends;
-	int64_t layers = import_layers(importing), ranks, chunks, blocks;
+	int64_t layers = import_layers(importing), ranks, chunks, blocks, next;
 
 	if (!import_count(importing, names->pipeline, &ranks, 1, error) ||
+		!import_count(importing, names->next, &next, 0, error) ||
 		!import_count(importing, a_rank, &chunks, 1, error) ||
 		!import_count(importing, a_stage, &blocks, 0, error) ||
 		!read_ends(importing, names, &ends, error))
 		return false;
+	bool listed = !import_is_unset(import_find(importing, names->layout));
+	finish_next(importing, names->next, next, listed || ranks == 1);
 	layers += layers > 0 ? ends.first + ends.last : 0;
 	if (ranks == 1)
 		return true;
-	if (!import_is_unset(import_find(importing, names->layout)))
-		return finish_layout(importing, names->layout, ranks, error);
+	if (listed)
+		return finish_layout(importing, names->layout, ranks, next > 0, error);
 	if (blocks > 0 && layers == 0)
 		return import_fail(importing, a_stage, error,
 			"the file does not say how many blocks the model has; name the model: "

@@ -54,13 +54,7 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 	if (plan->param_dtype == DTYPE_FP16 && exporting->topology->device.bf16_flops <= 0)
 		export_change(exporting, plan, KNOB_PARAM_DTYPE, "fp32",
 			"mixed_precision_param has no float16, the device has no bf16 units");
-	if (plan->fp8 == FP8_DELAYED || plan->fp8 == FP8_BLOCKWISE)
-		export_change(exporting, plan, KNOB_FP8, "tensorwise",
-			"torchao scales by what a tensor holds");
-	if (plan->fp8 == FP8_MXFP8 && plan->compile && plan->mesh.tensor > 1 &&
-		exporting->target->syntax == SYNTAX_TOML)
-		export_change(exporting, plan, KNOB_COMPILE, "false",
-			"torchtitan 0.2 does not compile mxfp8 over tensor ranks");
+	titan_adapt_float8(exporting, plan);
 	titan_adapt_stages(exporting, plan);
 	titan_adapt_context(exporting, plan);
 }

@@ -57,6 +57,7 @@ const char *titan_async(struct exporting *exporting);
 			in_tokens, titan_async)
 
 /* Conversion to float8 by the file, up to 0.2. */
+void titan_adapt_float8(struct exporting *exporting, struct plan *plan);
 const char *titan_converter(struct exporting *exporting);
 const char *titan_recipe(struct exporting *exporting);
 const char *titan_filtered(struct exporting *exporting);

@@ -16,6 +16,17 @@ static const char *if_fp8(struct exporting *exporting, const char *text)
 	return recipe != FP8_OFF && recipe != FP8_MXFP8 ? text : NULL;
 }
 
+void titan_adapt_float8(struct exporting *exporting, struct plan *plan)
+{
+	if (plan->fp8 == FP8_DELAYED || plan->fp8 == FP8_BLOCKWISE)
+		export_change(exporting, plan, KNOB_FP8, "tensorwise",
+			"torchao scales by what a tensor holds");
+	if (plan->fp8 == FP8_MXFP8 && plan->compile && plan->mesh.tensor > 1 &&
+		exporting->target->syntax == SYNTAX_TOML)
+		export_change(exporting, plan, KNOB_COMPILE, "false",
+			"torchtitan 0.2 does not compile mxfp8 over tensor ranks");
+}
+
 const char *titan_converter(struct exporting *exporting)
 {
 	return exporting->plan->fp8 == FP8_MXFP8 ? MX : if_fp8(exporting, FLOAT8);

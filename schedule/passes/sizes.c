@@ -273,7 +273,7 @@ static int64_t logits_of(const struct step *step)
 	bool pieces = step->plan->loss == LOSS_FUSED_LINEAR;
 	if (step->method.chunks_head)
 		return chunk_rows(step) * row;
-	return tokens_of(step) * (pieces ? min_i64(row, a->hidden) : row);
+	return tokens_of(step) * architecture_losses(a) * (pieces ? min_i64(row, a->hidden) : row);
 }
 
 int64_t logits_bytes(const struct step *step)

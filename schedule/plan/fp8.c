@@ -28,6 +28,7 @@ bool fp8_is_of_block(const struct plan *plan, enum module_kind kind)
 		[MODULE_SHARED_GATE] = true,
 		[MODULE_SHARED_UP] = true,
 		[MODULE_SHARED_DOWN] = true,
+		[MODULE_NEXT_PROJECTION] = true,
 	};
 	bool of_experts = module_kind_is_of_experts(kind);
 	return of_block[kind] || (of_experts && runtime_of(plan->runtime)->keeps_fp8_copies);

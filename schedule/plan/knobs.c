@@ -220,8 +220,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.levers = BIT(ALLOCATOR_EXPANDABLE),
 			.runtimes = ON_PYTORCH,
 			.refusal = "only PyTorch on GPUs has it; use segments",
-			.help = "PyTorch's caching allocator as it is, "
-				"or with expandable_segments:True",
+			.help = "PyTorch's, as it is or with expandable_segments:True",
 			.remark = "PyTorch's unless PYTORCH_CUDA_ALLOC_CONF says otherwise",
 		},
 	[KNOB_SEQ_LEN] =
@@ -425,8 +424,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.runtimes = BIT(RUNTIME_MEGATRON),
 			.refusal = "its masks are not modelled; use off",
 			.metavar = on_off,
-			.help = "runtime megatron: attention and residual stream are trained "
-				"with dropout, whose masks are kept",
+			.help = "runtime megatron: dropout, whose masks are kept for backward",
 		},
 	[KNOB_KEEP_GATHERED] =
 		{
@@ -462,11 +460,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_WORK | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
 				    BIT(RUNTIME_SHARDPLAN) | BIT(RUNTIME_MEGATRON),
-			.refusal = "use off or tensorwise (pytorch-fsdp2, pytorch-ddp: or rowwise, "
-				   "mxfp8; shardplan: or rowwise; megatron: or delayed, blockwise, "
-				   "mxfp8)",
-			.help = "linear layers of blocks multiply in fp8, with a scale a tensor, "
-				"a row, 128 elements or 32",
+			.refusal = "use off or tensorwise (shardplan: or rowwise; pytorch-fsdp2, "
+				   "-ddp: or mxfp8, too; megatron: or delayed, blockwise, mxfp8)",
+			.help = "how the linear layers of blocks multiply in fp8, by their scales",
 		},
 	[KNOB_SCATTER_GATHER] =
 		{
@@ -483,8 +479,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
 			.refusal = "its exchanges stand between products; use off",
 			.metavar = on_off,
-			.help = "tensor ranks exchange tokens beside products, chunk by chunk; "
-				"fsdp2: needs --compile on",
+			.help = "tensor ranks exchange beside products (fsdp2: with --compile on)",
 		},
 	[KNOB_SERIAL_TENSOR] =
 		{
@@ -502,8 +497,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
 			.refusal = "it gathers parameters in --param-dtype; use off",
 			.metavar = on_off,
-			.help = "with --fp8: the weights of these layers are gathered in fp8 "
-				"(megatron: and kept so)",
+			.help = "with --fp8: gathers these weights in fp8 (megatron: keeps them "
+				"so)",
 		},
 	[KNOB_EXPERT_DISPATCH] =
 		{
@@ -525,20 +520,13 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.runtimes = BIT(RUNTIME_MEGATRON),
 			.refusal = "its experts wait for their tokens; use off",
 			.metavar = on_off,
-			.help = "with --expert: tokens travel to experts and back while another "
-				"micro-batch is computed, a forward beside a backward",
+			.help = "with --expert: tokens travel while another micro-batch computes",
 		},
 	[KNOB_UNFUSED_PERMUTE] =
 		{
-			OMITTED(unfused_permute),
-			.group = KNOB_GROUP_AXES,
-			.roles = COMPARABLE | KNOB_ZERO_UNSAID,
-			.runtimes = BIT(RUNTIME_MEGATRON),
+			SAID_ONLY(unfused_permute, AXES, BIT(RUNTIME_MEGATRON)),
 			.refusal = "its kernels for that are its own; use off",
-			.metavar = on_off,
-			.help = "megatron: PyTorch's kernels put tokens in the order of experts, "
-				"as "
-				"without --moe-permute-fusion",
+			.help = "megatron: orders tokens by PyTorch, without --moe-permute-fusion",
 		},
 	[KNOB_RECOMPUTE_MODULES] =
 		{

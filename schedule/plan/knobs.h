@@ -41,12 +41,6 @@ enum { GRADIENT_QUANTUM_BITS = 52 };
 	X(OPTIMIZER_ADAMW_FOREACH, "adamw-foreach")                                                \
 	X(OPTIMIZER_ADAMW, "adamw")                                                                \
 	X(OPTIMIZER_SGD, "sgd")
-/* What of a block waits for backward in host memory: inputs of checkpointed blocks; or all that
- * autograd has saved (torch.autograd.graph.save_on_cpu). */
-#define ACTIVATION_OFFLOAD_VALUES(X)                                                               \
-	X(ACTIVATIONS_STAY, "none")                                                                \
-	X(ACTIVATIONS_CHECKPOINTS, "checkpoints")                                                  \
-	X(ACTIVATIONS_ALL, "all")
 
 #define ENUMERATOR(enumerator, name) enumerator,
 enum prefetch { PREFETCH_VALUES(ENUMERATOR) };

@@ -46,8 +46,9 @@ enum wanted {
 struct question {
 	const struct model *model;
 	const struct topology *topology;
-	int64_t gpus;  /* that the topology was cut to; 0 = none was asked for */
-	int64_t vocab; /* words that the model was padded to; 0 = as it is */
+	int64_t gpus;       /* that the topology was cut to; 0 = none was asked for */
+	int64_t vocab;      /* words that the model was padded to; 0 = as it is */
+	int64_t mtp_layers; /* modules of multi-token prediction that it was given; 0 = as it is */
 	/* The fixed knobs: those in `given` (KNOB_BIT) have their values in `asked`. The rest takes
 	 * its default, or is searched. */
 	struct plan asked;

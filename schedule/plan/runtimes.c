@@ -343,6 +343,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 				.drops_rows = true,
 				.clamp = {{8, 10}, {3, 3}},
 				.bias = {{6, 7}, {2, 4}}},
+			.predicts_next = true,
 			.names_stages = true, /* --pipeline-model-parallel-layout */
 			/* Set by batch_p2p_sync; interleaved stages set overlap_p2p_comm (October
 			 * 2023). */

@@ -120,7 +120,8 @@ struct runtime {
 	 * each stage's blocks. A stage's output lives until its backward, although it was sent. */
 	bool ends_are_blocks, cuts_by_cost, names_stages, keeps_stage_output;
 	unsigned waits_for_messages; /* bit s: the host does, in pipeline schedule s */
-	bool ties_stages; /* first and last stage sum the gradients of a table that both have */
+	bool predicts_next; /* it trains modules of multi-token prediction, in the last stage */
+	bool ties_stages;   /* first and last stage sum the gradients of a table that both have */
 	/* Tensors of messages live on between steps: three halves of one for the rank, and as many
 	 * for each of its stages. */
 	bool keeps_messages;

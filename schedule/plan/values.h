@@ -54,6 +54,13 @@ enum runtime_kind {
 		RUNTIME_COUNT
 };
 
+/* What of a block waits for backward in host memory: inputs of checkpointed blocks; or all that
+ * autograd has saved (torch.autograd.graph.save_on_cpu). */
+#define ACTIVATION_OFFLOAD_VALUES(X)                                                               \
+	X(ACTIVATIONS_STAY, "none")                                                                \
+	X(ACTIVATIONS_CHECKPOINTS, "checkpoints")                                                  \
+	X(ACTIVATIONS_ALL, "all")
+
 /* X(enumerator, name): scales of linear layers in fp8: of a whole tensor; of each row; of a tensor,
  * from the largest elements of earlier steps; of 128 elements of a row, or 128 x 128 of a weight
  * (DeepSeek-V3's); of 32 elements, which Blackwell multiplies by itself. */

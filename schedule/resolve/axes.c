@@ -271,6 +271,17 @@ static bool check_messages(const struct plan *plan, struct error *error)
 	       error_set(error, EXIT_CODE_USAGE, "--scatter-gather on: %s; leave it out", why);
 }
 
+/* Modules of multi-token prediction stand beside the loss. */
+static bool check_last_stage(const struct model *model, int blocks, struct error *error)
+{
+	int64_t modules = model_whole(model)->architecture.mtp_layers;
+	return blocks >= modules ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--mtp-layers: the last stage has %d of the %lld modules of multi-token "
+		       "prediction, expected all; use other --layers-per-stage, which counts them",
+		       blocks, (long long)modules);
+}
+
 static bool check_pipeline(const struct plan *plan, const struct model *model, struct error *error)
 {
 	int64_t stages = plan->mesh.pipeline, most = model->architecture.layers + 2;
@@ -291,8 +302,10 @@ static bool check_pipeline(const struct plan *plan, const struct model *model, s
 	const struct pipeline pipeline = plan_pipeline(plan);
 	bool torch = runtime_of(plan->runtime)->ends_are_blocks;
 	int64_t n = stages * pipeline.chunks;
+	int *blocks = ARENA_ARRAY(&arena, int, n);
 	bool ok = check_parts(plan, model, error) && pipeline_check(&pipeline, torch, error) &&
-		  plan_split(plan, model, ARENA_ARRAY(&arena, int, n), error);
+		  plan_split(plan, model, blocks, error) &&
+		  check_last_stage(model, blocks[n - 1], error);
 	arena_finish(&arena);
 	return ok;
 }

@@ -276,6 +276,17 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 	return check_reshard(plan, error);
 }
 
+static bool check_prediction(
+	const struct plan *plan, const struct model *model, struct error *error)
+{
+	return model_whole(model)->architecture.mtp_layers == 0 ||
+	       runtime_of(plan->runtime)->predicts_next ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--mtp-layers: runtime %s trains no modules of multi-token prediction; "
+		       "use --runtime megatron, or leave it out",
+		       runtime_names[plan->runtime]);
+}
+
 /* The model must have the adapters and the frozen parameters of the plan. */
 static bool check_trainable(const struct plan *plan, const struct model *model, struct error *error)
 {
@@ -538,7 +549,8 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	       check_fp8(plan, model, topology, error) && check_offload(plan, topology, error) &&
 	       check_activations(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) &&
-	       check_trainable(plan, model, error) && plan_check_rows(plan, model, error);
+	       check_trainable(plan, model, error) && check_prediction(plan, model, error) &&
+	       plan_check_rows(plan, model, error);
 }
 
 /* --- options that would do nothing ---------------------------------------------------------------

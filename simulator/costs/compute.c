@@ -362,7 +362,8 @@ static double add_loss(const struct machine *machine, const struct schedule *sch
 {
 	const struct plan *plan = &schedule->plan;
 	double logits = (double)model_tokens(model, plan->micro_batch, plan->seq_len) *
-			(double)model->architecture.vocab;
+			(double)model->architecture.vocab *
+			(double)architecture_losses(&model->architecture);
 	double kernels = has_fused_loss(schedule) ? 2 : 8;
 
 	if (own_kernels(machine, schedule)) {

@@ -305,7 +305,7 @@ BRIDGE = {
         'attention_dropout': float, 'hidden_dropout': float,
         'expert_model_parallel_size': int, 'expert_tensor_parallel_size': (int, NONE),
         'moe_expert_capacity_factor': (float, NONE), 'moe_pad_expert_input_to_capacity': bool,
-        'moe_permute_fusion': bool, 'moe_token_dispatcher_type': ('allgather', 'alltoall', 'flex'), 'moe_grouped_gemm': bool,
+        'moe_permute_fusion': bool, 'mtp_num_layers': (int, NONE), 'moe_token_dispatcher_type': ('allgather', 'alltoall', 'flex'), 'moe_grouped_gemm': bool,
         'moe_router_dtype': ('fp32', 'fp64', NONE),
         'cuda_graph_impl': ('none', 'local', 'transformer_engine'), 'cuda_graph_scope': list,
         'use_te_rng_tracker': bool,

@@ -324,6 +324,18 @@ static const struct foreign files[] = {
 	{"model: {tensor_model_parallel_size: 2, num_moe_experts: 8, moe_permute_fusion: false}\n"
 	 "mixed_precision: bf16_mixed\n",
 		"megatron-bridge", "param-dtype=bf16 unfused-permute=on", NULL},
+	{"--micro-batch-size 1 --bf16 --pipeline-model-parallel-size 2 --mtp-num-layers 1\n"
+	 "--pipeline-model-parallel-layout Et*3|t*3|t*3|t*2mL\n",
+		"megatron", "mtp-layers=1 pipeline=2 virtual-stages=2", NULL},
+	{"--micro-batch-size 1 --bf16 --pipeline-model-parallel-size 2 --mtp-num-layers 1\n"
+	 "--pipeline-model-parallel-layout Et*3|t*3mL\n",
+		"megatron", "mtp-layers=1 pipeline=2 layers-per-stage=3,4", NULL},
+	{"--micro-batch-size 1 --bf16 --mtp-num-layers 2\n", "megatron", "mtp-layers=2", NULL},
+	{"--micro-batch-size 1 --bf16 --pipeline-model-parallel-size 2 --mtp-num-layers 1\n",
+		"megatron", "pipeline=2",
+		"mtp-num-layers: predicted without these modules, as no layout places them"},
+	{"model: {tensor_model_parallel_size: 2, mtp_num_layers: 1}\nmixed_precision: bf16_mixed\n",
+		"megatron-bridge", "param-dtype=bf16 mtp-layers=1", NULL},
 	{"--micro-batch-size 1 --bf16 --fp8-format e4m3 --fp8-recipe custom\n", "megatron",
 		"param-dtype=bf16", "custom: predicted as bf16"},
 	{"[model]\nconverters = [\"quantize.linear.float8\", \"quantize.grouped_mm.mx\"]\n"

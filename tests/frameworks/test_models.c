@@ -76,7 +76,7 @@ static void words(void **state)
 		{WORDS "--use-rotary-position-embeddings\n", "positions", "rope", NULL},
 		{WORDS "--normalization RMSNorm\n", "norm_bias", "false", NULL},
 		{WORDS "--squared-relu\n", "mlp", "gelu", "predicted as gelu"},
-		{WORDS "--mtp-num-layers 1\n", "layers", "12", "without these layers"},
+		{WORDS "--mtp-num-layers 1\n", "layers", "12", NULL},
 		{WORDS "--multi-latent-attention --kv-lora-rank 512\n", "head_dim", "192", NULL},
 		{EXPERTS "([0]*3+[1]*9)\n", "dense_layers", "3", NULL},
 		{EXPERTS "\"([0]*3+[1]*9)\"\n", "dense_layers", "3", NULL},

@@ -144,6 +144,37 @@ static void test_other_names(void **state)
 	}
 }
 
+/* A module of multi-token prediction is a block, two norms and one behind, and a projection of what
+ * it looks up and what came before. Its table and head are the model's: the last stage of a
+ * pipeline has a copy of the table. */
+static void test_prediction(void **state)
+{
+	static const int last[] = {60, 61};
+	struct arena arena = {0};
+	struct error error = {0};
+	struct model *one = load_preset(&arena, "deepseek-v3"), *two;
+	const int64_t h = one->architecture.hidden, table = h * one->architecture.vocab;
+
+	(void)state;
+	assert_true(model_predict_next(&arena, one, 1, &two, &error));
+	int64_t block = model_subtree_parameters(two, find_module(two, "model.layers.60"));
+	int64_t more = 2 * h * h + 3 * h;
+	assert_int_equal(two->parameter_count - one->parameter_count, block + more);
+	assert_int_equal(
+		model_subtree_parameters(two, find_module(two, "model.layers.61")), block + more);
+	assert_int_equal(architecture_losses(&two->architecture), 2);
+	const struct stage_part part = {.n_layers = 2, .layers = last, .head = true};
+	const struct model *stage = model_stage(&arena, two, &part);
+	assert_int_equal(stage->parameter_count, 2 * block + more + h + 2 * table);
+	/* Nothing else has an encoder's order. */
+	struct model *t5 = parse_model(&arena, "t.yaml",
+		"shardplan: model/1\nfamily: t5\nlayers: 4\nencoder_layers: 2\nhidden: 8\n"
+		"heads: 2\nffn: 12\nvocab: 10\ncontext: 16\npositions: relative\n"
+		"relative_buckets: 4\n");
+	assert_false(model_predict_next(&arena, t5, 1, &two, &error));
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -152,6 +183,7 @@ int main(void)
 		cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_dimensions),
 		cmocka_unit_test(test_other_names),
+		cmocka_unit_test(test_prediction),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -388,6 +388,31 @@ static void test_fp8(void **state)
 	assert_true(counts.blocks + counts.micro_batches > 0);
 }
 
+/* A block of multi-token prediction behind the others. */
+static void test_prediction(void **state)
+{
+	static const char *const words[] = {"runtime=megatron grad_accum=6",
+		"runtime=megatron grad_accum=5 tensor=2 activation_checkpointing=full",
+		"runtime=megatron expert=8 grad_accum=9 activation_checkpointing=selective "
+		"recompute_modules=layernorm+moe_act",
+		"runtime=megatron expert=8 grad_accum=4 expert_overlap=on"};
+	static const char *const names[] = {
+		"llama-2-7b", "llama-2-7b", "mixtral-8x7b", "mixtral-8x7b"};
+	struct counts counts = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		struct arena arena = {0};
+		struct error error = {0};
+		struct model *model = preset_model(&arena, names[i]);
+		const struct topology *topology = cluster(&arena, "2xdgx-h100");
+		assert_true(model_predict_next(&arena, model, 1 + i % 2, &model, &error));
+		struct plan plan = plan_of_words(&arena, model, topology, words[i]);
+		check(&plan, model, topology, i, &counts);
+		arena_finish(&arena);
+	}
+	assert_true(counts.micro_batches > 0);
+}
+
 /* Copies to the host end two blocks behind: of the first ones of a run, in blocks that are none. */
 static void test_copies(void **state)
 {
@@ -550,9 +575,9 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
 		cmocka_unit_test(test_copies), cmocka_unit_test(test_fp8),
-		cmocka_unit_test(test_left_for_next), cmocka_unit_test(test_shared_leaves),
-		cmocka_unit_test(test_damage), cmocka_unit_test(test_damaged_unfolding),
-		cmocka_unit_test(test_lengths)};
+		cmocka_unit_test(test_prediction), cmocka_unit_test(test_left_for_next),
+		cmocka_unit_test(test_shared_leaves), cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_damaged_unfolding), cmocka_unit_test(test_lengths)};
 	if (argc > 2)
 		n_plans = atoi(argv[2]);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -450,6 +450,47 @@ static void test_shared_expert(void **state)
 	arena_finish(&arena);
 }
 
+/* The head makes logits for each loss; what the module looked up and what it adds to are kept, and
+ * in it as much as in another block, and the inputs of its three norms. Folded and written out the
+ * step is the same, with stages, too. */
+static void test_prediction(void **state)
+{
+	static const char *const words[] = {"grad_accum=4", "expert=8 grad_accum=2",
+		"pipeline=4 pipeline_schedule=1f1b expert=2 grad_accum=8",
+		"pipeline=2 pipeline_schedule=interleaved tensor=2 expert=4 grad_accum=8"};
+	const int64_t T = 2048, H = 4096, V = 32000;
+
+	(void)state;
+	for (int w = 0; w < COUNT_OF(words); w++) {
+		struct arena arena = {0};
+		struct error error = {0};
+		const struct topology *topology = cluster(&arena, "2xdgx-h100");
+		struct model *models[2] = {preset_model(&arena, "mixtral-8x7b")};
+		const struct program *last[2];
+		int64_t logits[2], saved[2];
+		assert_true(model_predict_next(&arena, models[0], 1, &models[1], &error));
+		for (int m = 0; m < 2; m++) {
+			struct plan plan = plan_of_words(&arena, models[m], topology,
+				arena_printf(&arena, "runtime=megatron seq_len=2048 %s", words[w]));
+			struct schedule *s = schedule_emit(&arena, &plan, models[m], topology);
+			last[m] = &s->programs[s->n_classes - 1];
+			logits[m] = saved[m] = 0;
+			for (int b = 0; b < last[m]->n_buffers; b++) {
+				const struct buffer *buffer = &last[m]->buffers[b];
+				if (buffer->role == BUFFER_LOGITS)
+					logits[m] = buffer->bytes;
+				if (buffer->role == BUFFER_ACTIVATIONS && buffer->bytes > saved[m])
+					saved[m] = buffer->bytes;
+			}
+		}
+		int64_t tensor = w == 3 ? 2 : 1;
+		assert_int_equal(logits[0], 2 * T * V / tensor);
+		assert_int_equal(logits[1], 2 * logits[0]);
+		assert_true(saved[1] >= saved[0] + (w == 0 ? 2 * 2 * T * H : 0));
+		arena_finish(&arena);
+	}
+}
+
 /* Two of cuBLAS, one of Transformer Engine, and one for each of four streams of grouped products.
  */
 static void test_workspaces(void **state)
@@ -485,6 +526,7 @@ int main(void)
 		cmocka_unit_test(test_host_waits),
 		cmocka_unit_test(test_work),
 		cmocka_unit_test(test_shared_expert),
+		cmocka_unit_test(test_prediction),
 		cmocka_unit_test(test_workspaces),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

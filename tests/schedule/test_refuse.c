@@ -654,6 +654,30 @@ static void test_fp8(void **state)
 	}
 }
 
+/* Two modules of multi-token prediction. */
+static void test_prediction(void **state)
+{
+	static const struct {
+		const char *words, *message;
+	} cases[] = {{"runtime=megatron", NULL},
+		{"runtime=megatron pipeline=4 pipeline_schedule=1f1b", NULL},
+		{"runtime=megatron pipeline=2 pipeline_schedule=1f1b layers_per_stage=1x33+1x1",
+			"the last stage has 1 of the 2 modules of multi-token prediction"},
+		{"runtime=megatron pipeline=2 pipeline_schedule=1f1b layers_per_stage=1x32+1x2",
+			NULL},
+		{"strategy=FULL_SHARD", "runtime pytorch-fsdp2 trains no modules of multi-token"},
+		{"runtime=nanotron", "runtime nanotron trains no modules"}};
+	struct arena arena = {0};
+	struct error error = {0};
+	struct model *model = preset_model(&arena, "llama-3-8b");
+	const struct topology *topology = cluster(&arena, "2xdgx-h100");
+	(void)state;
+	assert_true(model_predict_next(&arena, model, 2, &model, &error));
+	for (int c = 0; c < COUNT_OF(cases); c++)
+		check_words(&arena, model, topology, cases[c].words, cases[c].message);
+	arena_finish(&arena);
+}
+
 /* --- complete plans ------------------------------------------------------------------------------
  */
 
@@ -710,6 +734,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fp8),
+		cmocka_unit_test(test_prediction),
 		cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_runtime_knobs),
 		cmocka_unit_test(test_idle_options),
