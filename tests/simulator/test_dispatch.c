@@ -49,8 +49,8 @@ static double seconds_of_rows(struct case_ *c)
 
 /* Combines of DeepEP's tables (tokens of 7,168 in bf16, 8 of 256 experts in at most 4 nodes): GB/s
  * of what ranks get within a node, or of what nodes get, their own part counted. The first four are
- * version 1 on H800, to which the shares are fitted; the others version 2 on Hopper and Blackwell.
- */
+ * version 1 on H800, to which the shares are fitted; the next version 2 on Hopper and Blackwell,
+ * the last is HybridEP's. */
 static void test_published(void **state)
 {
 	static const struct {
@@ -66,6 +66,7 @@ static void test_published(void **state)
 		{"4xdgx-h100", 32, 0, 3.61, 61e9},
 		{"dgx-b200", 8, 0, 5.30, 675e9},
 		{"2xdgx-b200", 16, 0, 1.99, 91e9},
+		{"gb200-nvl72", 8, 0, 5.30, 737e9},
 	};
 	const double tokens = 4096 * 7168 * 2.0;
 	(void)state;
