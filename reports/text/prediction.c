@@ -347,6 +347,10 @@ void add_subject_line(const struct model *model, const struct topology *topology
 		add_terminal(text, or_empty(model->architecture.name));
 		text_printf(text, " (%s parameters",
 			format_count(count, (double)model->parameter_count));
+		if (model->architecture.mtp_layers > 0)
+			text_printf(text, ", %lld of %lld blocks for multi-token prediction",
+				(long long)model->architecture.mtp_layers,
+				(long long)model->architecture.layers);
 		if (!trainable_is_all(&model->architecture.trainable))
 			text_printf(text, ", %s trained",
 				format_count(count, (double)model->trained_count));
