@@ -94,11 +94,11 @@ static const struct casts blackwell_tensorwise = {
 	.normed_rows = {3, 2},
 };
 
-/* Blocks of 128, both orders from one kernel: between bf16 and current scales, Transformer Engine's
- * own table of a 5B model's products on H200 (docs, gemm_profiling.rst, d0067d0d) has 20.3 ms with
- * a scale a tensor, of which 3.5 are casts, and 22.9 ms with blocks: with products as below its
- * casts take as long as 7.5 bytes an element would, though they move four. Columns that are
- * gathered lie rank by rank and are put in order. */
+/* Blocks of 128, both orders from one kernel. Transformer Engine's own table of a 5B model's
+ * products on H200 (docs, gemm_profiling.rst, d0067d0d) has 20.3 ms with a scale a tensor, of
+ * which 3.5 are casts, and 22.9 ms with blocks. With products as below the casts of blocks take as
+ * long as 7.5 bytes an element would, though they move four. Gathered columns lie rank by rank, and
+ * are put in order. */
 static const struct casts engine_blockwise = {
 	.input = {7.5, 1},
 	.normed = {7.5, 1},

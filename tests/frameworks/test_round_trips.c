@@ -4,7 +4,7 @@
 
 #include "tests/sampled.h"
 
-enum { DRAWS = SAMPLED(7000), PLANS_AT_LEAST = SAMPLED(150) };
+enum { DRAWS = SAMPLED(9000), PLANS_AT_LEAST = SAMPLED(150) };
 
 /* --- random plans --------------------------------------------------------------------------- */
 
