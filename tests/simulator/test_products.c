@@ -400,6 +400,18 @@ static void test_operations_of_experts(void **state)
 	}
 }
 
+/* Operations of experts in a pass of the first leaf of its kind: returns what the host launches, as
+ * experts_operations does. The caller has loaded the case, and finishes it. */
+static double operations_of(struct case_ *c, const char *words, enum module_kind leaf,
+	enum pass pass, struct machine *machine, struct cost *cost)
+{
+	case_plan(c, words);
+	machine_init(machine, c->topology, NULL, DTYPE_BF16);
+	const struct model *part = plan_model(&c->plan, c->model, &c->arena);
+	*cost = (struct cost){0};
+	return experts_operations(machine, &c->plan, part, find_leaf(part, leaf), pass, cost);
+}
+
 /* The dispatcher of gathered tokens copies rows one element at a time, which no memory is as slow
  * as; all rows are copied on each of the ranks that cut an expert. */
 static void test_operations_of_the_dispatcher(void **state)
@@ -421,14 +433,12 @@ static void test_operations_of_the_dispatcher(void **state)
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct case_ c;
 		struct machine machine;
-		struct cost cost = {0};
+		struct cost cost;
 		case_load(&c, "mixtral-8x7b", "8xdgx-h100");
-		case_plan(&c, "tensor=4 seq_len=4096 micro_batch=1 runtime=megatron "
-			      "libraries=megatron-core:0.6");
-		machine_init(&machine, c.topology, NULL, DTYPE_BF16);
-		const struct model *part = plan_model(&c.plan, c.model, &c.arena);
-		double launched = experts_operations(&machine, &c.plan, part,
-			find_leaf(part, cases[i].leaf), cases[i].pass, &cost);
+		double launched = operations_of(&c,
+			"tensor=4 seq_len=4096 micro_batch=1 runtime=megatron "
+			"libraries=megatron-core:0.6",
+			cases[i].leaf, cases[i].pass, &machine, &cost);
 		double streamed = cases[i].rows * row + cases[i].tokens * token;
 		double bytes = streamed + 2 * cases[i].indexed * row;
 		double seconds = streamed / machine.memory_bandwidth +
@@ -468,16 +478,14 @@ static void test_unfused_permutations(void **state)
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct case_ c;
 		struct machine machine;
-		struct cost cost = {0};
+		struct cost cost;
 		case_load(&c, "qwen3-30b-a3b", "2xdgx-h100");
-		case_plan(&c, arena_printf(&c.arena,
-				      "expert=16 expert_tensor=1 expert_load=1 seq_len=4096 "
-				      "micro_batch=1 runtime=megatron %s",
-				      cases[i].words));
-		machine_init(&machine, c.topology, NULL, DTYPE_BF16);
-		const struct model *part = plan_model(&c.plan, c.model, &c.arena);
-		double launched = experts_operations(&machine, &c.plan, part,
-			find_leaf(part, cases[i].leaf), cases[i].pass, &cost);
+		double launched = operations_of(&c,
+			arena_printf(&c.arena,
+				"expert=16 expert_tensor=1 expert_load=1 seq_len=4096 "
+				"micro_batch=1 runtime=megatron %s",
+				cases[i].words),
+			cases[i].leaf, cases[i].pass, &machine, &cost);
 		double added = row / 150e9 - (2 * row - token) * 2 / machine.memory_bandwidth;
 		assert_float_equal(cost.device,
 			(cases[i].adds ? added : 0) + cases[i].kernels * machine.kernel_overhead,
