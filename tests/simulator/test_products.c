@@ -357,6 +357,18 @@ static void test_casts_of_experts(void **state)
 	case_finish(&c);
 }
 
+/* Operations of experts in a pass of the first leaf of its kind: returns what the host launches, as
+ * experts_operations does. The caller has loaded the case, and finishes it. */
+static double operations_of(struct case_ *c, const char *words, enum module_kind leaf,
+	enum pass pass, struct machine *machine, struct cost *cost)
+{
+	case_plan(c, words);
+	machine_init(machine, c->topology, NULL, DTYPE_BF16);
+	const struct model *part = plan_model(&c->plan, c->model, &c->arena);
+	*cost = (struct cost){0};
+	return experts_operations(machine, &c->plan, part, find_leaf(part, leaf), pass, cost);
+}
+
 /* Megatron-Core's experts on eight ranks: gpt-oss clamps gate and up, and adds a weighed bias
  * expert by expert, of which a rank has 16; Mixtral has neither, nor PyTorch's experts such
  * operations. The part of backward that makes weights' gradients has none. */
@@ -378,19 +390,16 @@ static void test_operations_of_experts(void **state)
 		{"mixtral-8x7b", "megatron", MODULE_EXPERTS_ACTIVATION, PASS_FORWARD, 0, 0}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
-		struct cost cost = {0};
+		struct cost cost;
 		struct machine machine;
 		struct case_ c;
 
 		case_load(&c, cases[i].model, "dgx-h100");
-		case_plan(
-			&c, arena_printf(&c.arena,
-				    "expert=8 expert_load=1 seq_len=4096 micro_batch=1 runtime=%s",
-				    cases[i].plan));
-		machine_init(&machine, c.topology, NULL, DTYPE_BF16);
-		const struct model *part = plan_model(&c.plan, c.model, &c.arena);
-		double launched = experts_operations(&machine, &c.plan, part,
-			find_leaf(part, cases[i].leaf), cases[i].pass, &cost);
+		double launched = operations_of(&c,
+			arena_printf(&c.arena,
+				"expert=8 expert_load=1 seq_len=4096 micro_batch=1 runtime=%s",
+				cases[i].plan),
+			cases[i].leaf, cases[i].pass, &machine, &cost);
 		double rows = 4 * 4096, bytes = cases[i].elements * rows * 2880 * 2;
 		assert_float_equal(cost.memory * machine.memory_bandwidth, bytes, 1e-3 * bytes);
 		assert_float_equal(cost.device - cost.memory,
@@ -398,18 +407,6 @@ static void test_operations_of_experts(void **state)
 		assert_float_equal(launched, cases[i].launches * 6 / 80, 1e-9);
 		case_finish(&c);
 	}
-}
-
-/* Operations of experts in a pass of the first leaf of its kind: returns what the host launches, as
- * experts_operations does. The caller has loaded the case, and finishes it. */
-static double operations_of(struct case_ *c, const char *words, enum module_kind leaf,
-	enum pass pass, struct machine *machine, struct cost *cost)
-{
-	case_plan(c, words);
-	machine_init(machine, c->topology, NULL, DTYPE_BF16);
-	const struct model *part = plan_model(&c->plan, c->model, &c->arena);
-	*cost = (struct cost){0};
-	return experts_operations(machine, &c->plan, part, find_leaf(part, leaf), pass, cost);
 }
 
 /* The dispatcher of gathered tokens copies rows one element at a time, which no memory is as slow
