@@ -1,10 +1,12 @@
 /* Fits the compute parameters of the catalogue to published measurements, and prints the remaining
- * errors as Markdown on stdout. Usage: bench_fit [FOLDER of the measurements]. */
+ * errors as Markdown on stdout; with --attention one CSV line for each attention kernel.
+ * Usage: bench_fit [--attention] [FOLDER of the measurements]. */
 #include "fit.h"
 
 #include <stdio.h>
+#include <string.h>
 
-static bool run(const char *folder, struct arena *arena, struct error *error)
+static bool run(const char *folder, bool attention, struct arena *arena, struct error *error)
 {
 	struct catalogue catalogue = {0};
 	struct kernels kernels;
@@ -14,6 +16,8 @@ static bool run(const char *folder, struct arena *arena, struct error *error)
 		!kernels_read(arena, folder, &kernels, error) ||
 		!row_list_read(arena, arena_printf(arena, "%s/steps.csv", folder), &rows, error))
 		return false;
+	if (attention)
+		return print_attention_rows(&catalogue, &kernels, arena, error);
 	printf("# Fit of the compute parameters\n\n");
 	if (!fit_kernels(&catalogue, &kernels, arena, error))
 		return false;
@@ -31,7 +35,9 @@ int main(int argc, char **argv)
 {
 	struct arena arena = {0};
 	struct error error = {0};
-	bool ok = run(argc > 1 ? argv[1] : "bench/published", &arena, &error);
+	bool attention = argc > 1 && strcmp(argv[1], "--attention") == 0;
+	const char *folder = argc > 1 + attention ? argv[1 + attention] : "bench/published";
+	bool ok = run(folder, attention, &arena, &error);
 
 	if (!ok)
 		fprintf(stderr, "%s\n", error.message);

@@ -12,13 +12,14 @@ double median_of(double *values, int n); /* sorts `values` */
 enum operation { OPERATION_GEMM, OPERATION_ATTENTION_FORWARD, OPERATION_ATTENTION_BACKWARD };
 struct kernel {
 	const char *name, *source, *gpu, *topology, *notes;
+	const char *part; /* "calibrating", "test"; "": every second row of a sweep is judged */
 	enum operation operation;
 	enum dtype dtype;
 	struct gemm_shape gemm;
 	struct architecture architecture; /* of attention: heads and their size. */
 	struct attention_shape attention;
 	double measured; /* FLOP/s */
-	bool judged;     /* every second row of a sweep; it is not fitted to */
+	bool judged;     /* it is not fitted to */
 };
 struct kernels {
 	int n;
@@ -29,6 +30,9 @@ bool kernels_read(
 
 /* Fits and prints one section for each GPU. */
 bool fit_kernels(const struct catalogue *catalogue, const struct kernels *kernels,
+	struct arena *arena, struct error *error);
+/* One CSV line for each attention kernel. */
+bool print_attention_rows(const struct catalogue *catalogue, const struct kernels *kernels,
 	struct arena *arena, struct error *error);
 bool fit_steps(struct catalogue *catalogue, struct row_list *rows, struct arena *arena);
 

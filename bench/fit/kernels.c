@@ -41,6 +41,16 @@ static enum dtype dtype_of(const char *name)
 					  : DTYPE_BF16;
 }
 
+static double tokens_seen(const struct csv_table *table, int row)
+{
+	double length = (double)number_of(table, row, "seq_len"),
+	       window = (double)number_of(table, row, "window");
+
+	if (strcmp(cell_of(table, row, "causal"), "off") == 0)
+		return length;
+	return window > 0 && window < length ? window * (1 - (window - 1) / 2 / length) : 0;
+}
+
 static void read_kernel(const struct csv_table *table, int row, struct kernel *kernel)
 {
 	enum operation operation =
@@ -57,10 +67,12 @@ static void read_kernel(const struct csv_table *table, int row, struct kernel *k
 		.gemm = {number_of(table, row, "m"), number_of(table, row, "n"),
 			number_of(table, row, "k"), 1},
 		.measured = 1e12 * strtod(cell_of(table, row, "measured_tflops"), NULL),
-		.judged = row % 2 == 1,
+		.part = cell_of(table, row, "part"),
 	};
+	kernel->judged = kernel->part[0] != '\0' ? strcmp(kernel->part, "test") == 0 : row % 2 == 1;
 	kernel->architecture.heads = number_of(table, row, "heads");
 	kernel->architecture.head_dim = number_of(table, row, "head_dim");
+	kernel->architecture.value_dim = number_of(table, row, "value_dim");
 	kernel->architecture.family = FAMILY_LLAMA;
 	kernel->attention = (struct attention_shape){
 		.sequences = number_of(table, row, "sequences"),
@@ -68,6 +80,7 @@ static void read_kernel(const struct csv_table *table, int row, struct kernel *k
 		.kind = (enum attention_kind)index_of(
 			attention_kind_names, cell_of(table, row, "attention")),
 		.pass = operation == OPERATION_ATTENTION_BACKWARD ? PASS_BACKWARD : PASS_FORWARD,
+		.seen = tokens_seen(table, row),
 	};
 }
 
@@ -240,23 +253,23 @@ static void print_gemm(const struct fit *fit, struct arena *arena)
 static void print_attention(const struct fit *fit, double *errors)
 {
 	double spread[64];
-	int n = 0;
+	int n = fit->n < COUNT_OF(spread) ? fit->n : COUNT_OF(spread);
 
-	for (int i = 0; i < fit->n && i < COUNT_OF(spread); i++)
+	for (int i = 0; i < n; i++) {
 		errors[i] = kernel_error(fit->rows[i], &fit->topology);
-	printf("| %s | %s | %s |", fit->rows[0]->gpu, operation_names[fit->rows[0]->operation],
-		attention_kind_names[fit->rows[0]->attention.kind]);
-	for (int i = 0; i < fit->n && i < COUNT_OF(spread); i++)
-		spread[n++] = fabs(errors[i]);
-	printf(" %d | %.1f | %+.1f |\n", n, 100 * median_of(spread, n),
-		100 * (exp(median_of(errors, n)) - 1));
+		spread[i] = fabs(errors[i]);
+	}
+	printf("| %s | %s | %s | %s | %d | %.1f | %+.1f |\n", fit->rows[0]->gpu,
+		operation_names[fit->rows[0]->operation],
+		attention_kind_names[fit->rows[0]->attention.kind], fit->rows[0]->part, n,
+		100 * median_of(spread, n), 100 * (exp(median_of(errors, n)) - 1));
 }
 
 static bool same_set(const struct kernel *a, const struct kernel *b)
 {
 	return strcmp(a->gpu, b->gpu) == 0 && a->operation == b->operation &&
 	       (a->dtype == DTYPE_FP8) == (b->dtype == DTYPE_FP8) &&
-	       a->attention.kind == b->attention.kind;
+	       a->attention.kind == b->attention.kind && strcmp(a->part, b->part) == 0;
 }
 
 /* Collects the rows like row `first`; n = 0: an earlier row is the first of them. */
@@ -281,8 +294,8 @@ bool fit_kernels(const struct catalogue *catalogue, const struct kernels *kernel
 	for (int pass = 0; pass < 2; pass++) {
 		if (pass == 1)
 			printf("\nAttention, with the rates of the product; the median error says "
-			       "by how much they are off:\n\n| GPU | pass | kernel | n | median "
-			       "%% | bias %% |\n|---|---|---|---:|---:|---:|\n");
+			       "by how much they are off:\n\n| GPU | pass | kernel | part | n "
+			       "| median %% | bias %% |\n|---|---|---|---|---:|---:|---:|\n");
 		for (int i = 0; i < kernels->n; i++) {
 			struct topology *topology;
 
@@ -301,6 +314,26 @@ bool fit_kernels(const struct catalogue *catalogue, const struct kernels *kernel
 				fit_gemm(&fit);
 			print_gemm(&fit, arena);
 		}
+	}
+	return true;
+}
+
+bool print_attention_rows(const struct catalogue *catalogue, const struct kernels *kernels,
+	struct arena *arena, struct error *error)
+{
+	printf("row,predicted_tflops,measured_tflops\n");
+	for (int i = 0; i < kernels->n; i++) {
+		const struct kernel *kernel = &kernels->of[i];
+		struct kernel at_one = *kernel;
+		struct topology *topology;
+
+		if (kernel->operation == OPERATION_GEMM)
+			continue;
+		if (!catalogue_topology(catalogue, arena, kernel->topology, &topology, error))
+			return false;
+		at_one.measured = 1;
+		printf("%s,%.1f,%.1f\n", kernel->name, exp(-kernel_error(&at_one, topology)) / 1e12,
+			kernel->measured / 1e12);
 	}
 	return true;
 }
