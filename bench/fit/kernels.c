@@ -73,6 +73,7 @@ static void read_kernel(const struct csv_table *table, int row, struct kernel *k
 	kernel->architecture.heads = number_of(table, row, "heads");
 	kernel->architecture.head_dim = number_of(table, row, "head_dim");
 	kernel->architecture.value_dim = number_of(table, row, "value_dim");
+	kernel->architecture.attention_window = number_of(table, row, "window");
 	kernel->architecture.family = FAMILY_LLAMA;
 	kernel->attention = (struct attention_shape){
 		.sequences = number_of(table, row, "sequences"),

@@ -6,15 +6,17 @@
 #include "schedule/schedule.h"
 
 /* Generations of flash attention: FlashAttention-1 and Triton's; FlashAttention-2;
- * FlashAttention-3 and cuDNN's, which use instructions that came with Hopper. */
+ * FlashAttention-3 and cuDNN's, which use instructions that came with Hopper; the same on Blackwell
+ * of data centres, where cuDNN's and FlashAttention-4 do more of the softmax beside products. */
 enum attention_generation {
 	ATTENTION_FIRST,
 	ATTENTION_SECOND,
 	ATTENTION_THIRD,
+	ATTENTION_FOURTH,
 	ATTENTION_GENERATION_COUNT
 };
 
-/* FLOP/s, of the FLOPs executed, with long sequences, many heads and head_dim 128. */
+/* Rates: FLOP/s, of the FLOPs executed, with long sequences, many heads and head_dim 128. */
 struct attention_rates {
 	double forward, backward;
 };

@@ -40,14 +40,24 @@ static double library_rate(const struct machine *machine)
 	return machine->gpu && old && !machine->topology->calibration.measured ? old_products : 1;
 }
 
-/* A calibration speaks of the kernels that its device runs by default; the other generations differ
- * in the proportion of the prior. Attention leaves the arithmetic units idle half of the time: the
- * power limit does not bind it. */
+/* A calibration speaks of the kernels that its device runs by default, on Blackwell those that were
+ * written for it, unless it was measured with our own; the other generations differ in the
+ * proportion of the prior. */
+static const struct attention_rates *usual_rates(
+	const struct topology *topology, const struct prior *prior)
+{
+	bool latest = topology->device.generation == GENERATION_BLACKWELL &&
+		      !topology->calibration.measured;
+
+	return &prior->attention[latest ? ATTENTION_FOURTH : ATTENTION_SECOND];
+}
+
+/* The rates are those in a step. */
 static void init_attention(
 	struct machine *machine, const struct prior *prior, double peak, double calibrated_scale)
 {
 	const struct calibration *calibration = &machine->topology->calibration;
-	const struct attention_rates *usual = &prior->attention[ATTENTION_SECOND];
+	const struct attention_rates *usual = usual_rates(machine->topology, prior);
 	double forward = given(
 		calibrated_scale * calibration->attention_forward_flops, usual->forward * peak);
 	double backward = given(
@@ -246,7 +256,7 @@ static void state(double *rate, double taken)
 void machine_state_rates(struct topology *topology)
 {
 	const struct prior prior = device_prior(&topology->device);
-	const struct attention_rates *usual = &prior.attention[ATTENTION_SECOND];
+	const struct attention_rates *usual = usual_rates(topology, &prior);
 	const struct machine alone = {
 		.topology = topology, .gpu = topology->device.kind == DEVICE_GPU};
 	struct calibration *c = &topology->calibration;

@@ -41,7 +41,8 @@ static const struct row rows[GENERATION_COUNT] = {
 		{{0.202, 0.170}, {0.34, 0.32}, {0.60, 0.54}}, 80, 0.90, 3e-6, 132, true},
 	/* 0.774 by power; 0.88 lets products in fp8 reach as much of their peak (MAMF: 0.76). */
 	[GENERATION_BLACKWELL] = {2250e12 / 148, 0.88, 1.161, 0.813, 0.62,
-		{{0.10, 0.08}, {0.18, 0.17}, {0.55, 0.45}}, 100, 0.90, 3e-6, 148, false},
+		{{0.10, 0.08}, {0.18, 0.17}, {0.55, 0.45}, {0.64, 0.505}}, 100, 0.90, 3e-6, 148,
+		false},
 };
 
 /* A core of a CPU: products saturate in all three sizes. */
@@ -50,11 +51,12 @@ static const double cpu_half_m = 4, cpu_half_n = 16;
 /* Attention of the peak is 1 / (c + slope * peak of a multiprocessor): softmax, copies and waits
  * run at the speed of the multiprocessor, whatever its matrix units do. TFLOP/s; from A100 and
  * H100, whose line also passes through the other generations. The third kernel overlaps softmax
- * with products. */
+ * with products; the fourth's line is from B200 to GB200. */
 static const struct attention_rates slopes[ATTENTION_GENERATION_COUNT] = {
 	[ATTENTION_FIRST] = {0.59, 0.66},
 	[ATTENTION_SECOND] = {0.30, 0.29},
-	[ATTENTION_THIRD] = {0.10, 0.10}};
+	[ATTENTION_THIRD] = {0.10, 0.10},
+	[ATTENTION_FOURTH] = {0.10, 0.10}};
 static const double most_attention = 0.90;
 
 double reference_peak(const struct device *device)

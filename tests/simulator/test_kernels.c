@@ -276,6 +276,52 @@ static void test_published_attention(void **state)
 	arena_finish(&arena);
 }
 
+/* Rows of cuDNN 9.19 and 9.22, which run alone for less than a tenth of a second; a step keeps the
+ * device at its power limit. DeepSeek's heads have values of another depth than keys, gpt-oss' a
+ * window. */
+static void test_published_attention_on_blackwell(void **state)
+{
+	static const struct {
+		const char *topology;
+		enum pass pass;
+		int64_t s, heads, d, values, window;
+		double tflops;
+	} rows[] = {
+		{"gb200-nvl72", PASS_FORWARD, 4096, 64, 128, 0, 0, 1406},
+		{"gb200-nvl72", PASS_BACKWARD, 4096, 64, 128, 0, 0, 1147},
+		{"gb200-nvl72", PASS_FORWARD, 16384, 128, 192, 128, 0, 1678},
+		{"gb200-nvl72", PASS_BACKWARD, 16384, 128, 192, 128, 0, 1134},
+		{"gb200-nvl72", PASS_FORWARD, 4096, 128, 64, 0, 128, 161},
+		{"gb200-nvl72", PASS_BACKWARD, 4096, 128, 64, 0, 128, 182},
+		{"gb200-nvl72", PASS_FORWARD, 8192, 64, 64, 0, 1024, 609},
+		{"gb300-nvl72", PASS_FORWARD, 4096, 64, 128, 0, 0, 1702},
+		{"gb300-nvl72", PASS_BACKWARD, 4096, 64, 128, 0, 0, 1248},
+		{"gb300-nvl72", PASS_BACKWARD, 16384, 128, 192, 128, 0, 1302},
+		{"dgx-h200", PASS_FORWARD, 8192, 64, 64, 0, 1024, 349},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		const struct topology t = load_topology(&arena, rows[i].topology);
+		const struct architecture a = {.family = FAMILY_LLAMA,
+			.heads = rows[i].heads,
+			.head_dim = rows[i].d,
+			.value_dim = rows[i].values,
+			.attention_window = rows[i].window};
+		double s = (double)rows[i].s, w = (double)rows[i].window;
+		const struct attention_shape shape = {&a, 2, rows[i].s, ATTENTION_FLASH3,
+			rows[i].pass, .seen = w > 0 ? w - w * w / (2 * s) : 0};
+		/* The cost is that of half of the square; only the rate is of interest. */
+		double flops = (rows[i].pass == PASS_FORWARD ? 2 : 5) * 2 * s * s *
+			       (double)(a.heads * a.head_dim);
+		double rate = flops / cost_attention(&t, DTYPE_BF16, &shape) / 1e12;
+
+		if (rate < 0.74 * rows[i].tflops || rate > 1.02 * rows[i].tflops)
+			fail_msg("row %d: %g TFLOP/s alone, %g in a step", i, rows[i].tflops, rate);
+		arena_finish(&arena);
+	}
+}
+
 static void test_attention_order(void **state)
 {
 	struct arena arena = {0};
@@ -427,6 +473,7 @@ int main(void)
 		cmocka_unit_test(test_sister_parts),
 		cmocka_unit_test(test_fewer_matrix_units),
 		cmocka_unit_test(test_published_attention),
+		cmocka_unit_test(test_published_attention_on_blackwell),
 		cmocka_unit_test(test_attention_order),
 		cmocka_unit_test(test_default_kernel),
 		cmocka_unit_test(test_compiling),
