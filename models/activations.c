@@ -341,8 +341,6 @@ static int64_t element_bytes(const struct activation_rules *rules, enum element 
 {
 	int64_t compute = dtype_bytes(rules->dtype);
 
-	if (element == ELEMENT_INPUT)
-		return rules->fp8_inputs ? dtype_bytes(DTYPE_FP8) : compute;
 	if (element == ELEMENT_FP32)
 		return 4;
 	if (element == ELEMENT_INT64)
@@ -356,12 +354,15 @@ static int64_t element_bytes(const struct activation_rules *rules, enum element 
 	return rules->dropout ? compute + 1 + dtype_bytes(rules->dtype) : compute;
 }
 
-static int64_t scale_bytes(
+/* Inputs of linear layers may be kept as these read them, with their scales. */
+static int64_t elements_bytes(
 	const struct activation_rules *rules, enum element element, int64_t elements)
 {
-	bool scaled = element == ELEMENT_INPUT && rules->fp8_inputs && rules->fp8_scaled > 0;
+	int64_t scales = rules->fp8_scaled > 0 ? elements / rules->fp8_scaled : 0;
 
-	return scaled ? elements / rules->fp8_scaled : 0;
+	if (element == ELEMENT_INPUT && rules->fp8_inputs)
+		return elements / rules->fp8_per_byte + scales;
+	return saturated_mul(elements, element_bytes(rules, element));
 }
 
 static int64_t rows_of(const struct request *r, enum width width)
@@ -387,14 +388,12 @@ static int64_t tensor_bytes(const struct request *r, enum width width, enum elem
 	int64_t per_token = architecture_width(r->architecture, width);
 
 	if (width == WIDTH_WIDEST_FFN)
-		return saturated_mul(widest_ffn(r), element_bytes(r->rules, element));
+		return elements_bytes(r->rules, element, widest_ffn(r));
 
 	/* A row of probabilities is as long as the sequence. */
 	if (element == ELEMENT_PROBABILITY)
 		per_token = saturated_mul(per_token, r->seq_len);
-	int64_t elements = saturated_mul(per_token, rows_of(r, width));
-	return saturated_add(saturated_mul(elements, element_bytes(r->rules, element)),
-		scale_bytes(r->rules, element, elements));
+	return elements_bytes(r->rules, element, saturated_mul(per_token, rows_of(r, width)));
 }
 
 /* Places a tensor at `*end`, which moves behind it. */

@@ -92,7 +92,8 @@ struct activation_rules {
 	bool keeps_picked_rows;
 	/* inputs of linear layers of blocks, and attention's result, are kept in fp8 */
 	bool fp8_inputs;
-	int64_t fp8_scaled; /* elements of them for each byte of scales; 0: few scales */
+	int64_t fp8_per_byte; /* elements of them in a byte */
+	int64_t fp8_scaled;   /* elements of them for each byte of scales; 0: few scales */
 	bool dropout; /* of attention, residual stream and embedding: masks of a byte an element;
 			 eager attention keeps the probabilities before and after it */
 	bool drops_unread; /* what only the gradient of a frozen weight would need is not kept */

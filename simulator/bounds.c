@@ -86,7 +86,8 @@ static double product_weight(const struct plan *plan, const struct model *model,
 
 	if (!fp8_converts(plan, model, module))
 		return 1;
-	return device_peak_flops(device, plan->param_dtype) / device_peak_flops(device, DTYPE_FP8);
+	return device_peak_flops(device, plan->param_dtype) /
+	       (device_peak_flops(device, DTYPE_FP8) * fp8_peak(plan));
 }
 
 /* Forward and backward once, attention's causal half, nothing recomputed. Backward is twice forward
@@ -163,8 +164,7 @@ static double exchange_bound(double parts, double parameters, const struct plan 
 	bool switch_adds, double bandwidth)
 {
 	double gradient = dtype_bytes(plan->reduce_dtype);
-	enum dtype dtype = fp8_gathers_weights(plan) ? DTYPE_FP8 : plan->param_dtype;
-	double parameter = fmin(gradient, dtype_bytes(dtype));
+	double parameter = fmin(gradient, fp8_weight_width(plan));
 	double bytes = switch_adds ? fmax(gradient, parameter) : gradient + parameter;
 
 	if (parts <= 1)

@@ -88,7 +88,10 @@ const char *megatron_layout(struct exporting *exporting);
 /* How context ranks exchange keys and values. */
 const char *megatron_context_method(struct exporting *exporting);
 /* A switch that the file has or leaves out: "true" or NULL. */
-const char *megatron_if_true(bool is_so);
+static inline const char *megatron_if_true(bool is_so)
+{
+	return is_so ? "true" : NULL;
+}
 /* Expert ranks; of a plan that has some: ranks that cut an expert, and rows of each. */
 const char *megatron_experts(struct exporting *exporting);
 const char *megatron_expert_tensor(struct exporting *exporting);
@@ -97,6 +100,13 @@ const char *megatron_pads(struct exporting *exporting);
 /* For a model with experts: how rows are sent to them, also beside another micro-batch; that all
  * experts are one product; that one kernel puts rows in order. */
 const char *megatron_dispatcher(struct exporting *exporting);
+const char *megatron_fp8_format(struct exporting *exporting);
+const char *megatron_fp8_recipe(struct exporting *exporting);
+const char *megatron_gathers_fp8(struct exporting *exporting);
+const char *megatron_fp4_format(struct exporting *exporting);
+const char *megatron_fp4_recipe(struct exporting *exporting);
+const char *megatron_gathers_fp4(struct exporting *exporting);
+const char *megatron_gathers_in_gradients(struct exporting *exporting);
 const char *megatron_deepep(struct exporting *exporting);
 const char *megatron_rows_beside(struct exporting *exporting);
 const char *megatron_grouped(struct exporting *exporting);
@@ -117,9 +127,14 @@ struct megatron_names {
 };
 /* `text` without a character, in `arena`. */
 const char *megatron_without(struct arena *arena, const char *text, char unwanted);
-/* A recipe of fp8; `gather`: where the file says that weights stay in fp8, or NULL. */
-void megatron_set_fp8(
-	struct importing *importing, const char *recipe, const char *path, const char *gather);
+/* Linear layers in fp8 or fp4 (megatron_fp8.c). */
+void megatron_finish_fp8(struct importing *importing);
+/* The same of Megatron-Bridge (has_recipe), or of NeMo 1. */
+bool megatron_finish_mixed_precision(
+	struct importing *importing, bool has_recipe, struct error *error);
+/* What Megatron-Bridge calls it, and whether it then keeps weights so. */
+const char *megatron_precision(enum fp8_recipe recipe);
+bool megatron_precision_keeps(enum fp8_recipe recipe);
 /* What is computed again: blocks in full, or modules of them. */
 bool megatron_finish_recomputation(
 	struct importing *importing, const struct megatron_names *names, struct error *error);

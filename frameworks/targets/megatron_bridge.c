@@ -168,25 +168,14 @@ static const char *overlaps_gathers(struct exporting *exporting)
 	return yes_or_no(megatron_overlaps_gathers(exporting->plan));
 }
 
-/* Its recipes of fp8, most of which keep weights in fp8; that of tensors leaves the first and the
- * last block in bf16 (training/mixed_precision.py). */
-static const char *const fp8_names[] = {[FP8_TENSORWISE] = "bf16_with_fp8_current_scaling_mixed",
-	[FP8_DELAYED] = "bf16_with_fp8_delayed_scaling_mixed",
-	[FP8_BLOCKWISE] = "bf16_with_fp8_subchannel_scaling_mixed",
-	[FP8_MXFP8] = "bf16_with_mxfp8_mixed"};
-
-static bool keeps_fp8_weights(int recipe)
-{
-	return recipe != FP8_BLOCKWISE;
-}
-
 static const char *precision(struct exporting *exporting)
 {
 	static const char *const names[DTYPE_COUNT] = {
 		[DTYPE_BF16] = "bf16_mixed", [DTYPE_FP16] = "fp16_mixed"};
 	enum fp8_recipe fp8 = exporting->plan->fp8;
 
-	return fp8 != FP8_OFF ? fp8_names[fp8] : or_null(names[exporting->plan->param_dtype]);
+	return fp8 != FP8_OFF ? megatron_precision(fp8)
+			      : or_null(names[exporting->plan->param_dtype]);
 }
 
 static void adapt(struct exporting *exporting, struct plan *plan)
@@ -200,7 +189,7 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 	if (plan->strategy == STRATEGY_NO_SHARD)
 		export_change(exporting, plan, KNOB_FP8, "off",
 			"its recipes of fp8 need the distributed optimizer");
-	else if (keeps_fp8_weights((int)plan->fp8))
+	else if (megatron_precision_keeps(plan->fp8))
 		export_change(exporting, plan, KNOB_FP8_PARAM_GATHER, "true",
 			"its recipes of fp8 keep weights in fp8");
 	else
@@ -282,6 +271,9 @@ static const struct config_key keys[] = {
 	{MIXED("fp8"), KEY_READ, KNOB_FP8, NULL, ONLY_READ},
 	{MIXED("fp8_recipe"), KEY_READ, KNOB_FP8, NULL, ONLY_READ},
 	{MIXED("fp8_param_gather"), KEY_READ, KNOB_FP8_PARAM_GATHER, NULL, ONLY_READ},
+	{MIXED("fp4"), KEY_READ, KNOB_FP8, NULL, ONLY_READ},
+	{MIXED("fp4_recipe"), KEY_READ, KNOB_FP8, NULL, ONLY_READ},
+	{MIXED("fp4_param_gather"), KEY_READ, KNOB_FP8_PARAM_GATHER, NULL, ONLY_READ},
 	/* Of NeMo 1. */
 	{MODEL("encoder_seq_length"), KEY_COUNT, KNOB_SEQ_LEN, NULL, ONLY_READ},
 	{MODEL("micro_batch_size"), KEY_COUNT, KNOB_MICRO_BATCH, NULL, ONLY_READ},
@@ -362,14 +354,6 @@ static bool finish_ranks(struct importing *importing, struct error *error)
 	return true;
 }
 
-/* As registered, with underscores, or with hyphens. */
-static bool is_name(const char *name, const char *registered)
-{
-	while (*name != '\0' && (*name == *registered || (*name == '-' && *registered == '_')))
-		name++, registered++;
-	return *name == *registered;
-}
-
 /* A recipe has a switch, NeMo 1 a dtype. `path`: where the file says that it is not fp32. */
 static bool reduces_in_fp32(
 	struct importing *importing, bool *is_so, const char **path, struct error *error)
@@ -411,67 +395,11 @@ static bool finish_dtypes(struct importing *importing, struct error *error)
 	return true;
 }
 
-static void finish_named_fp8(struct importing *importing, const char *name)
-{
-	for (int i = 0; i < COUNT_OF(fp8_names); i++) {
-		if (fp8_names[i] == NULL || !is_name(name, fp8_names[i]))
-			continue;
-		if (i == FP8_TENSORWISE)
-			import_note(importing, "mixed_precision",
-				"the first and the last block in bf16: predicted in fp8");
-		megatron_set_fp8(importing, knob_name(KNOB_FP8, i), "mixed_precision",
-			keeps_fp8_weights(i) ? "mixed_precision" : NULL);
-		return;
-	}
-	if (strstr(name, "fp8") != NULL || strstr(name, "fp4") != NULL)
-		import_note(importing, "mixed_precision", "%.40s: is predicted as bf16", name);
-}
-
 /* What a file leaves to a recipe is as recipes of pretraining have it (recipes/common.py); NeMo 1
  * has no recipe. */
 static bool has_recipe(const struct importing *importing)
 {
 	return import_find(importing, MODEL("optim.name")) == NULL;
-}
-
-/* The model's own is written over by mixed_precision. */
-static void note_models_fp8(struct importing *importing)
-{
-	const char *own = import_text(importing, MODEL("fp8"), "false");
-
-	if (strcasecmp(own, "false") != 0)
-		import_note(importing, MODEL("fp8"), "%.40s: mixed_precision decides", own);
-}
-
-/* NeMo 1 has a switch, and scales of the last steps. */
-static bool finish_fp8_switch(struct importing *importing, const char *gather, struct error *error)
-{
-	bool is_fp8;
-
-	if (!import_switch(importing, MODEL("fp8"), &is_fp8, false, error))
-		return false;
-	if (is_fp8)
-		megatron_set_fp8(importing, "delayed", MODEL("fp8"), gather);
-	return true;
-}
-
-static bool finish_fp8(struct importing *importing, struct error *error)
-{
-	static const char gather[] = MIXED("fp8_param_gather");
-	bool gathers;
-
-	if (!import_switch(importing, gather, &gathers, false, error))
-		return false;
-	if (!has_recipe(importing))
-		return finish_fp8_switch(importing, gathers ? gather : NULL, error);
-	note_models_fp8(importing);
-	if (import_find(importing, MIXED("fp8")) == NULL)
-		finish_named_fp8(importing, import_text(importing, "mixed_precision", ""));
-	else if (!import_is_unset(import_find(importing, MIXED("fp8"))))
-		megatron_set_fp8(importing,
-			import_text(importing, MIXED("fp8_recipe"), "tensorwise"), MIXED("fp8"),
-			gathers ? gather : NULL);
-	return true;
 }
 
 static bool finish_optimizer(struct importing *importing, struct error *error)
@@ -540,7 +468,8 @@ static bool finish_sequence(struct importing *importing, struct error *error)
 static bool finish(struct importing *importing, struct error *error)
 {
 	if (!finish_shape(importing, error) || !finish_ranks(importing, error) ||
-		!finish_dtypes(importing, error) || !finish_fp8(importing, error) ||
+		!finish_dtypes(importing, error) ||
+		!megatron_finish_mixed_precision(importing, has_recipe(importing), error) ||
 		!finish_optimizer(importing, error) || !finish_loss(importing, error) ||
 		!finish_sequence(importing, error) ||
 		!megatron_finish_core(importing, &names, error))

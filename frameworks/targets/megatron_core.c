@@ -46,11 +46,6 @@ static void write_core(struct exporting *exporting)
 
 /* --- keys ----------------------------------------------------------------------------------- */
 
-const char *megatron_if_true(bool is_so)
-{
-	return is_so ? "true" : NULL;
-}
-
 static const char *distributed(struct exporting *exporting)
 {
 	return megatron_if_true(exporting->plan->strategy == STRATEGY_ZERO_1);
@@ -130,40 +125,16 @@ static const char *high_reduction(struct exporting *exporting)
 				exporting->plan->param_dtype == DTYPE_FP16);
 }
 
-/* Where blocks have scales, gradients are in e4m3, too. */
-static const char *fp8_format(struct exporting *exporting)
-{
-	enum fp8_recipe recipe = exporting->plan->fp8;
-
-	return recipe == FP8_OFF                                ? NULL
-	       : recipe == FP8_BLOCKWISE || recipe == FP8_MXFP8 ? "e4m3"
-								: "hybrid";
-}
-
-static const char *fp8_recipe(struct exporting *exporting)
-{
-	return exporting->plan->fp8 != FP8_OFF
-		       ? export_knob(exporting->plan, KNOB_FP8, exporting->arena)
-		       : NULL;
-}
-
-static const char *gathers_fp8(struct exporting *exporting)
-{
-	return megatron_if_true(exporting->plan->fp8_param_gather);
-}
-
-static const char *gathers_in_gradients(struct exporting *exporting)
-{
-	return megatron_if_true(
-		exporting->plan->fp8_param_gather && exporting->plan->fp8 == FP8_MXFP8);
-}
-
 static const struct config_key core_keys[] = {
 	TRAINING_KEYS,
-	{"fp8-format", KEY_READ, NO_KNOB, NULL, 0, fp8_format},
-	{"fp8-recipe", KEY_READ, KNOB_FP8, NULL, 0, fp8_recipe},
-	{"fp8-param-gather", KEY_READ, KNOB_FP8_PARAM_GATHER, NULL, 0, gathers_fp8},
-	{"reuse-grad-buf-for-mxfp8-param-ag", KEY_READ, NO_KNOB, NULL, 0, gathers_in_gradients},
+	{"fp8-format", KEY_READ, NO_KNOB, NULL, 0, megatron_fp8_format},
+	{"fp8-recipe", KEY_READ, KNOB_FP8, NULL, 0, megatron_fp8_recipe},
+	{"fp8-param-gather", KEY_READ, KNOB_FP8_PARAM_GATHER, NULL, 0, megatron_gathers_fp8},
+	{"fp4-format", KEY_READ, KNOB_FP8, NULL, 0, megatron_fp4_format},
+	{"fp4-recipe", KEY_READ, KNOB_FP8, NULL, 0, megatron_fp4_recipe},
+	{"fp4-param-gather", KEY_READ, KNOB_FP8_PARAM_GATHER, NULL, 0, megatron_gathers_fp4},
+	{"reuse-grad-buf-for-mxfp8-param-ag", KEY_READ, NO_KNOB, NULL, 0,
+		megatron_gathers_in_gradients},
 	{"tensor-model-parallel-size", KEY_COUNT, KNOB_TENSOR},
 	{"sequence-parallel", KEY_READ, KNOB_SEQUENCE_PARALLEL, NULL, 0, cuts_sequence},
 	{"tp-comm-overlap", KEY_READ, KNOB_ASYNC_TENSOR, NULL, 0, exchanges_beside},
@@ -246,35 +217,6 @@ static void finish_core_dtypes(struct importing *importing)
 				 : "fp32",
 		named ? low : NULL);
 	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
-}
-
-/* The recipe is read where there is a format. Gradients in e4m3 take as long. */
-static void finish_fp8(struct importing *importing)
-{
-	const char *recipe = import_text(importing, "fp8-recipe", "delayed");
-	const char *path =
-		import_find(importing, "fp8-recipe") != NULL ? "fp8-recipe" : "fp8-format";
-
-	if (import_find(importing, "fp8-format") != NULL)
-		megatron_set_fp8(importing, recipe, path,
-			import_find(importing, "fp8-param-gather") != NULL ? "fp8-param-gather"
-									   : NULL);
-}
-
-void megatron_set_fp8(
-	struct importing *importing, const char *recipe, const char *path, const char *gather)
-{
-	static const char *const known[] = {"delayed", "tensorwise", "blockwise", "mxfp8"};
-	bool is_known = false;
-
-	for (int i = 0; i < COUNT_OF(known); i++)
-		is_known = is_known || strcmp(recipe, known[i]) == 0;
-	if (is_known)
-		import_set(importing, KNOB_FP8, recipe, path);
-	else
-		import_note(importing, path, "%.40s: predicted as bf16", recipe);
-	if (is_known && gather != NULL)
-		import_set(importing, KNOB_FP8_PARAM_GATHER, "on", gather);
 }
 
 /* Ranks in a group, where their number is known; else it is settled with it. */
@@ -452,7 +394,7 @@ static bool finish_core(struct importing *importing, struct error *error)
 	finish_overlap(importing);
 	finish_loss(importing);
 	finish_core_dtypes(importing);
-	finish_fp8(importing);
+	megatron_finish_fp8(importing);
 	return true;
 }
 

@@ -57,9 +57,8 @@ static double sharded_bytes(const struct plan *plan, double shards)
 /* The same, and what stays whole. */
 static double state_bytes(const struct plan *plan, double shards)
 {
-	enum dtype dtype = fp8_gathers_weights(plan) ? DTYPE_FP8 : plan->param_dtype;
 	double whole = strategy_shards(plan->strategy) && !strategy_reshards(plan->strategy)
-			       ? (double)dtype_bytes(dtype)
+			       ? fp8_weight_width(plan)
 			       : 0;
 	return sharded_bytes(plan, shards) + whole;
 }

@@ -202,7 +202,7 @@ static void cast_to_fp8(struct lowering *l)
 	int copy = op_take_new(
 		l, BUFFER_LOW_PRECISION_SHARD, -1, copied * width, l->step->plan->param_dtype);
 	op_give(l, &copy);
-	l->op.bytes += copied * (passes * width + dtype_bytes(DTYPE_FP8));
+	l->op.bytes += copied * passes * width + fp8_bytes(l->step->plan, copied);
 }
 
 /* Updated shards are cast into the rank's part of the whole parameters. */

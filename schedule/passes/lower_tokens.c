@@ -25,10 +25,11 @@ static void gather_in_fp8(struct lowering *l, bool is_input)
 {
 	const struct range *range = &l->step->ranges[l->at->range];
 	int leaf = is_input ? range->first_module : range->end_module - 1;
-	if (!fp8_shrinks_gather(l->step->plan, is_input) ||
-		!fp8_converts(l->step->plan, l->step->model, leaf))
+	int64_t bytes =
+		fp8_gathered_bytes(l->step->plan, l->op.bytes / dtype_bytes(l->op.dtype), is_input);
+	if (bytes == l->op.bytes || !fp8_converts(l->step->plan, l->step->model, leaf))
 		return;
-	l->op.bytes /= dtype_bytes(l->op.dtype) / dtype_bytes(DTYPE_FP8);
+	l->op.bytes = bytes;
 	l->op.dtype = DTYPE_FP8;
 }
 

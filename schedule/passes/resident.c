@@ -188,8 +188,8 @@ static int64_t copied_tokens_bytes(const struct step *step)
 
 	if (!runtime_of(step->plan->runtime)->layers_exchange)
 		return 2 * whole / step->plan->mesh.tensor;
-	if (fp8_is_gathered(step->plan))
-		gathered /= dtype_bytes(step->plan->param_dtype) / dtype_bytes(DTYPE_FP8);
+	gathered =
+		fp8_gathered_bytes(step->plan, whole / dtype_bytes(step->plan->param_dtype), true);
 	return GATHERS * gathered + SUMS * whole;
 }
 

@@ -349,9 +349,8 @@ struct backward_work backward_work_of(const struct step *step)
 
 int64_t unit_whole_bytes(const struct step *step, int unit)
 {
-	int64_t width = dtype_bytes(step->plan->param_dtype);
-	int64_t less = width - dtype_bytes(DTYPE_FP8);
-	return step->units[unit].gathered * width - step->units[unit].fp8_elements * less;
+	int64_t width = dtype_bytes(step->plan->param_dtype), low = step->units[unit].fp8_elements;
+	return (step->units[unit].gathered - low) * width + fp8_bytes(step->plan, low);
 }
 
 bool leaf_is_partial(const struct step *step, int module)

@@ -2,12 +2,18 @@
 
 const struct fp8_rules *fp8_rules_of(enum fp8_recipe recipe)
 {
-	/* Scales: four bytes for 128 elements, one for 32. */
-	static const struct fp8_rules usual = {.multiple = 16},
-				      blocks = {.multiple = 16, .scaled = 32, .both_orders = true},
-				      mx = {.multiple = 32, .scaled = 32, .both_orders = true};
+	static const struct fp8_rules usual = {16, 1, 0, false};
+	/* Scales: four bytes for 128 elements; one for 32, or for 16. */
+	static const struct fp8_rules rules[] = {[FP8_BLOCKWISE] = {16, 1, 32, true},
+		[FP8_MXFP8] = {32, 1, 32, true},
+		[FP8_NVFP4] = {32, 2, 16, true}};
 
-	return recipe == FP8_MXFP8 ? &mx : recipe == FP8_BLOCKWISE ? &blocks : &usual;
+	return rules[recipe].multiple > 0 ? &rules[recipe] : &usual;
+}
+
+int64_t fp8_bytes(const struct plan *plan, int64_t elements)
+{
+	return elements / fp8_rules_of(plan->fp8)->per_byte;
 }
 
 bool fp8_is_of_block(const struct plan *plan, enum module_kind kind)
@@ -60,14 +66,23 @@ bool fp8_is_gathered(const struct plan *plan)
 	       plan->runtime != RUNTIME_SHARDPLAN;
 }
 
-bool fp8_shrinks_gather(const struct plan *plan, bool is_input)
+int64_t fp8_gathered_bytes(const struct plan *plan, int64_t elements, bool is_input)
 {
-	return fp8_is_gathered(plan) && (is_input || !fp8_rules_of(plan->fp8)->both_orders);
+	int64_t orders = is_input || !fp8_rules_of(plan->fp8)->both_orders ? 1 : 2;
+	int64_t usual = elements * dtype_bytes(plan->param_dtype);
+
+	return fp8_is_gathered(plan) ? min_i64(usual, orders * fp8_bytes(plan, elements)) : usual;
 }
 
 bool fp8_gathers_weights(const struct plan *plan)
 {
 	return plan->fp8_param_gather && plan->fp8 != FP8_MXFP8;
+}
+
+double fp8_weight_width(const struct plan *plan)
+{
+	return fp8_gathers_weights(plan) ? 1 / (double)fp8_rules_of(plan->fp8)->per_byte
+					 : (double)dtype_bytes(plan->param_dtype);
 }
 
 bool fp8_is_row_parallel(enum module_kind kind)
@@ -91,12 +106,11 @@ static int64_t own_bytes(int64_t tokens, int64_t out, int64_t in, enum pass pass
 }
 
 /* Counts the columns that are kept beside what is gathered. */
-static int64_t gathered_bytes(enum module_kind kind, int64_t x, int64_t dy, enum pass pass)
+static int64_t gathered_elements(enum module_kind kind, int64_t x, int64_t dy, enum pass pass)
 {
 	bool is_row = fp8_is_row_parallel(kind);
-	int64_t operands = pass == PASS_FORWARD ? (is_row ? x : 0) : is_row ? dy : 2 * dy + x;
 
-	return operands * dtype_bytes(DTYPE_FP8);
+	return pass == PASS_FORWARD ? (is_row ? x : 0) : is_row ? dy : 2 * dy + x;
 }
 
 /* Matrices that the rank's weight of a leaf is made of: one for each of its experts. */
@@ -119,7 +133,7 @@ static int64_t leaf_bytes(
 	bool keeps = runtime_of(plan->runtime)->keeps_fp8_copies;
 	bool of_weight = pass == PASS_BACKWARD_WEIGHT;
 	if (keeps && fp8_is_gathered(plan) && !of_experts)
-		return gathered_bytes(kind, x, dy, pass);
+		return fp8_bytes(plan, gathered_elements(kind, x, dy, pass));
 	int64_t operands = pass == PASS_FORWARD ? (keeps ? x : x + w)
 			   : keeps              ? 2 * dy
 			   : of_weight          ? dy + x
@@ -129,7 +143,7 @@ static int64_t leaf_bytes(
 	/* Eager casts scale and clamp in fp32, with two tensors beside the one that is read. */
 	if (!keeps && !plan->compile)
 		operands += 7 * max_i64(pass == PASS_FORWARD ? x : dy, of_weight ? x : w);
-	return operands * dtype_bytes(DTYPE_FP8);
+	return fp8_bytes(plan, operands);
 }
 
 int64_t fp8_work_bytes(
@@ -148,7 +162,7 @@ int64_t fp8_weight_bytes(
 	const struct fp8_rules *rules = fp8_rules_of(plan->fp8);
 	bool both = generation != GENERATION_BLACKWELL || rules->both_orders;
 	int64_t elements = 0, orders = both ? 2 : 1, out, in;
-	int64_t scales = plan->fp8 == FP8_MXFP8 ? orders : 0;
+	int64_t scales = plan->fp8 == FP8_MXFP8 || plan->fp8 == FP8_NVFP4 ? orders : 0;
 	orders -= plan->fp8_param_gather ? (fp8_gathers_weights(plan) ? 1 : 2) : 0;
 	if (!runtime_of(plan->runtime)->keeps_fp8_copies)
 		return 0;
@@ -157,6 +171,6 @@ int64_t fp8_weight_bytes(
 							    model->modules[m].kind, &out, &in))
 			elements += out * in *
 				    matrices_of(&model->architecture, model->modules[m].kind);
-	return orders * elements * dtype_bytes(DTYPE_FP8) +
+	return orders * fp8_bytes(plan, elements) +
 	       (scales > 0 ? scales * elements / rules->scaled : 0);
 }

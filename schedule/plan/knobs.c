@@ -460,9 +460,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_WORK | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
 				    BIT(RUNTIME_SHARDPLAN) | BIT(RUNTIME_MEGATRON),
-			.refusal = "use off or tensorwise (shardplan: or rowwise; pytorch-fsdp2, "
-				   "-ddp: or mxfp8, too; megatron: or delayed, blockwise, mxfp8)",
-			.help = "how the linear layers of blocks multiply in fp8, by their scales",
+			.refusal = "use off or tensorwise (shardplan: rowwise; pytorch-fsdp2, -ddp:"
+				   " rowwise, mxfp8; megatron: delayed, blockwise, mxfp8, nvfp4)",
+			.help = "how linear layers of blocks multiply in fp8 or fp4, by scales",
 		},
 	[KNOB_SCATTER_GATHER] =
 		{

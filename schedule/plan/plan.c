@@ -354,6 +354,7 @@ struct activation_rules plan_activation_rules(
 		.projection_keeps_input = runtime->projection_keeps_input,
 		.keeps_products_whole = runtime->keeps_products_whole,
 		.fp8_inputs = plan->fp8 != FP8_OFF && runtime->keeps_fp8_copies,
+		.fp8_per_byte = fp8_rules_of(plan->fp8)->per_byte,
 		.fp8_scaled = fp8_rules_of(plan->fp8)->scaled,
 		.dropout = plan->dropout,
 		.drops_unread = !runtime->keeps_unread,

@@ -66,7 +66,7 @@ static const struct zero_rules internevo_rules = {
 #define TORCHAO_RECIPES (CAST_RECIPES | BIT(FP8_MXFP8))
 #define ENGINE_RECIPES                                                                             \
 	(BIT(FP8_OFF) | BIT(FP8_TENSORWISE) | BIT(FP8_DELAYED) | BIT(FP8_BLOCKWISE) |              \
-		BIT(FP8_MXFP8))
+		BIT(FP8_MXFP8) | BIT(FP8_NVFP4))
 #define LINEAR_ORDERS   (BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE))
 #define WHOLE_BACKWARDS (BIT(PIPELINE_1F1B) | BIT(PIPELINE_GPIPE) | BIT(PIPELINE_INTERLEAVED))
 

@@ -61,16 +61,16 @@ enum runtime_kind {
 	X(ACTIVATIONS_CHECKPOINTS, "checkpoints")                                                  \
 	X(ACTIVATIONS_ALL, "all")
 
-/* X(enumerator, name): scales of linear layers in fp8: of a whole tensor; of each row; of a tensor,
- * from the largest elements of earlier steps; of 128 elements of a row, or 128 x 128 of a weight
- * (DeepSeek-V3's); of 32 elements, which Blackwell multiplies by itself. */
+/* X(enumerator, name): scales of linear layers: of a tensor; of a row; of a tensor, from earlier
+ * steps; of 128 elements, or 128 x 128 of a weight; of 32, and of 16 of four bits, on Blackwell. */
 #define FP8_VALUES(X)                                                                              \
 	X(FP8_OFF, "off")                                                                          \
 	X(FP8_TENSORWISE, "tensorwise")                                                            \
 	X(FP8_ROWWISE, "rowwise")                                                                  \
 	X(FP8_DELAYED, "delayed")                                                                  \
 	X(FP8_BLOCKWISE, "blockwise")                                                              \
-	X(FP8_MXFP8, "mxfp8")
+	X(FP8_MXFP8, "mxfp8")                                                                      \
+	X(FP8_NVFP4, "nvfp4")
 
 enum fp8_recipe {
 #define X(enumerator, name) enumerator,

@@ -377,16 +377,17 @@ static bool check_fp8_model(const struct plan *plan, const struct model *model, 
 	       refuse_fp8(plan, reason, error);
 }
 
-/* Transformer Engine computes blocks of 128 on Hopper, and through mxfp8 on Blackwell; mxfp8 on
- * GPUs of capability 10 alone (quantization.py, d0067d0d). Those of capability 12, with GDDR7, have
- * a twelfth of the matrix units in each multiprocessor. */
+/* Transformer Engine computes blocks of 128 on Hopper, and through mxfp8 on Blackwell; mxfp8 and
+ * fp4 on GPUs of capability 10 alone (quantization.py, d0067d0d). Those of capability 12, with
+ * GDDR7, have a twelfth of the matrix units in each multiprocessor. */
 static bool check_fp8_blocks(
 	const struct plan *plan, const struct device *device, struct error *error)
 {
 	static const double most = 5e12; /* FLOP/s in bf16 */
 	bool is_small = device->bf16_flops < most * (double)device->multiprocessors;
 	bool is_blackwell = device->generation == GENERATION_BLACKWELL;
-	const char *needs = plan->fp8 == FP8_MXFP8 && (!is_blackwell || is_small)
+	bool is_micro = plan->fp8 == FP8_MXFP8 || plan->fp8 == FP8_NVFP4;
+	const char *needs = is_micro && (!is_blackwell || is_small)
 				    ? "B200, B300 or a later GPU of data centres"
 			    : plan->fp8 == FP8_BLOCKWISE && device->generation != GENERATION_HOPPER
 				    ? "a Hopper GPU"

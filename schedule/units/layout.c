@@ -53,7 +53,7 @@ void unit_lay_out_per_parameter(struct unit *unit, const struct model *model, in
 }
 
 /* A flat unit is cut wherever a rank's part ends. The few elements that do not divide count as not
- * in fp8, so that all parts have as many bytes. */
+ * in fp8, so that all parts have as many whole bytes. */
 static void count_fp8(const struct plan *plan, const struct model *model, struct unit *unit)
 {
 	for (int i = 0; i < unit->n_slices; i++) {
@@ -61,7 +61,8 @@ static void count_fp8(const struct plan *plan, const struct model *model, struct
 		if (parameter->n_dims == 2 && fp8_converts(plan, model, parameter->module))
 			unit->fp8_elements += unit->slices[i].padded_elements;
 	}
-	unit->fp8_elements -= unit->fp8_elements % unit_shard_ranks(unit, plan);
+	unit->fp8_elements -= unit->fp8_elements %
+			      (unit_shard_ranks(unit, plan) * fp8_rules_of(plan->fp8)->per_byte);
 }
 
 void units_count_fp8(const struct plan *plan, const struct model *model, struct unit *units, int n)

@@ -124,10 +124,9 @@ static double add_fp8_products(const struct machine *machine, const struct plan 
 	const struct model *model, int module, enum pass pass, const struct module_work *work,
 	struct cost *cost)
 {
-	struct machine low = machine_in_fp8(machine);
+	const struct machine low = fp8_machine(machine, plan);
 	struct module_work forward;
 
-	low.gemm_flops *= fp8_product_rate(plan);
 	model_module_work(model, module, PASS_FORWARD, plan->micro_batch, plan->seq_len,
 		dtype_bytes(plan->param_dtype), plan_attending(plan), &forward);
 	const struct fp8_casts casts = fp8_casts_of(

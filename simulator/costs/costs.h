@@ -111,6 +111,10 @@ double cost_attention(
 /* Seconds of one m x n x k product on one device. */
 double cost_gemm(const struct topology *topology, enum dtype dtype, const struct gemm_shape *gemm);
 
+/* The peak of matrix units with operands as the plan casts them, over that in fp8; of no device is
+ * it more. */
+double fp8_peak(const struct plan *plan);
+
 /* The pass that an operation of compute belongs to. */
 enum pass compute_pass(enum op_kind kind);
 

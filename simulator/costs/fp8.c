@@ -109,7 +109,7 @@ static const struct casts engine_blockwise = {
 	.turned = {2, 1},
 };
 /* Both orders and their scales (2 + 1 + 1 + 2/32); the norm before writes bf16, unless cuDNN's is
- * asked for. The same table has 1.8 ms of casts on B300, or 5 bytes an element. */
+ * asked for. The same table has 1.8 ms of casts on B300, or 4.7 bytes an element. */
 static const struct casts engine_mxfp8 = {
 	.input = {4.0625, 1},
 	.normed = {4.0625, 1},
@@ -117,6 +117,19 @@ static const struct casts engine_mxfp8 = {
 	.gradient = {4.0625, 1},
 	.rows = {4.0625, 1},
 	.normed_rows = {4.0625, 1},
+};
+/* The largest element is found before, of what is summed over tokens after its transform (2 bytes;
+ * two kernels); then both orders and their scales (2 + 1/2 + 1/2 + 2/16). The same table has 1.48
+ * times the casts of mxfp8. Gathered columns lie rank by rank, and a gathered weight by rows: both
+ * are put in order. */
+static const struct casts engine_nvfp4 = {
+	.input = {6, 3},
+	.normed = {6, 3},
+	.weight = {6, 3},
+	.gradient = {6, 3},
+	.rows = {6, 3},
+	.normed_rows = {6, 3},
+	.turned = {1.125, 1},
 };
 /* torchao (moe_training/mxfp8_linear.py, 36027d8): one order at a time, by kernels of its own,
  * compiled or not (2 + 1 + 1/32), each followed by one that puts scales in the order of cuBLAS. */
@@ -142,29 +155,46 @@ static const struct casts own = {
 
 /* Beside products with a scale a tensor. Hopper adds sums of 128 up in fp32: at large sizes 1.75
  * times bf16 (NVIDIA, cuBLAS 12.9), where a scale a tensor makes 1.9 of it in the table above.
- * Blackwell's take 7.16 ms there, 6.81 with a scale a tensor. */
-static const double fp8_rates[] = {
-	[FP8_TENSORWISE] = 1,
-	[FP8_ROWWISE] = 1,
-	[FP8_DELAYED] = 1,
-	[FP8_BLOCKWISE] = 0.92,
-	[FP8_MXFP8] = 0.95,
+ * Blackwell's take 7.16 ms there, 6.81 with a scale a tensor, 3.76 in fp4, whose peak is twice that
+ * of fp8 on B200 and three times on B300. Products lose as much more at their depth. */
+static const struct rate {
+	double of_fp8, peak, half_k;
+} rates[] = {
+	[FP8_OFF] = {1, 1, 1},
+	[FP8_TENSORWISE] = {1, 1, 1},
+	[FP8_ROWWISE] = {1, 1, 1},
+	[FP8_DELAYED] = {1, 1, 1},
+	[FP8_BLOCKWISE] = {0.92, 1, 1},
+	[FP8_MXFP8] = {0.95, 1, 1},
+	[FP8_NVFP4] = {1.86, 3, 2},
 };
 
-double fp8_product_rate(const struct plan *plan)
+double fp8_peak(const struct plan *plan)
 {
-	return fp8_rates[plan->fp8];
+	return rates[plan->fp8].peak;
+}
+
+struct machine fp8_machine(const struct machine *machine, const struct plan *plan)
+{
+	const struct rate *rate = &rates[plan->fp8];
+	struct machine low = machine_in_fp8(machine);
+
+	low.gemm_flops *= rate->of_fp8;
+	low.peak_flops *= rate->peak;
+	low.gemm_half_k *= rate->half_k;
+	return low;
 }
 
 static const struct casts *casts_of(const struct plan *plan, enum device_generation generation)
 {
-	static const struct casts *const engine[2][COUNT_OF(fp8_rates)] = {
+	static const struct casts *const engine[2][COUNT_OF(rates)] = {
 		{[FP8_TENSORWISE] = &engine_tensorwise,
 			[FP8_DELAYED] = &engine_delayed,
 			[FP8_BLOCKWISE] = &engine_blockwise},
 		{[FP8_TENSORWISE] = &blackwell_tensorwise,
 			[FP8_DELAYED] = &blackwell_delayed,
-			[FP8_MXFP8] = &engine_mxfp8}};
+			[FP8_MXFP8] = &engine_mxfp8,
+			[FP8_NVFP4] = &engine_nvfp4}};
 
 	if (plan->runtime == RUNTIME_SHARDPLAN)
 		return &own;

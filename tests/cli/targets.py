@@ -319,5 +319,5 @@ BRIDGE = {
             'overlap_grad_reduce': bool, 'overlap_param_gather': bool, 'check_for_nan_in_grad': bool},
     'mixed_precision': ('bf16_mixed', 'fp16_mixed', 'bf16_with_fp8_current_scaling_mixed',
                         'bf16_with_fp8_delayed_scaling_mixed', 'bf16_with_mxfp8_mixed',
-                        'bf16_with_fp8_subchannel_scaling_mixed', NONE),
+                        'bf16_with_fp8_subchannel_scaling_mixed', 'bf16_with_nvfp4_mixed', NONE),
 }

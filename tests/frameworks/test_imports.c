@@ -121,8 +121,10 @@ static const struct foreign files[] = {
 	 "bf16_with_fp8_subchannel_scaling_mixed\n",
 		"megatron-bridge", "param-dtype=bf16 fp8=blockwise", NULL},
 	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: bf16_with_nvfp4_mixed\n",
-		"megatron-bridge", "param-dtype=bf16",
-		"bf16_with_nvfp4_mixed: is predicted as bf16"},
+		"megatron-bridge", "param-dtype=bf16 fp8=nvfp4 fp8-param-gather=on", NULL},
+	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: {fp4: e2m1, fp4_recipe: "
+	 "nvfp4}\n",
+		"megatron-bridge", "param-dtype=bf16 fp8=nvfp4", NULL},
 	{"trainer: {devices: 8, num_nodes: 2, precision: bf16}\nmodel:\n"
 	 "  micro_batch_size: 1\n  global_batch_size: 64\n  tensor_model_parallel_size: 2\n"
 	 "  pipeline_model_parallel_size: 1\n  optim: {name: distributed_fused_adam}\n",
@@ -313,6 +315,10 @@ static const struct foreign files[] = {
 	{"--micro-batch-size 1 --bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather "
 	 "--reuse-grad-buf-for-mxfp8-param-ag\n",
 		"megatron", "param-dtype=bf16 fp8=mxfp8 fp8-param-gather=on", NULL},
+	{"--micro-batch-size 1 --bf16 --fp4-format e2m1 --fp4-param-gather\n", "megatron",
+		"param-dtype=bf16 fp8=nvfp4 fp8-param-gather=on", NULL},
+	{"--micro-batch-size 1 --bf16 --fp4-format e2m1 --fp4-recipe custom\n", "megatron",
+		"param-dtype=bf16", "custom: predicted as bf16"},
 	{"--micro-batch-size 1 --bf16 --fp8-format e4m3 --fp8-recipe blockwise\n", "megatron",
 		"param-dtype=bf16 fp8=blockwise", NULL},
 	{"--micro-batch-size 1 --bf16 --num-experts 8 --moe-token-dispatcher-type alltoall "

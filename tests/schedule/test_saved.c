@@ -211,6 +211,34 @@ static void test_blocks_of_32(void **state)
 	arena_finish(&arena);
 }
 
+/* In fp4 two elements take a byte, and 16 one more for their scale. Weights that are parameters
+ * themselves travel so, and one order of them is no copy. */
+static void test_blocks_of_16(void **state)
+{
+	const int64_t T = 4096, H = 4096, F = 11008, L = 32, layer = 4 * H * H + 3 * H * F;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-b200");
+	const struct schedule *in[3];
+	int64_t copies[3];
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct plan plan = toy_plan(&arena, model, topology, "runtime=megatron",
+			"strategy=ZERO_1", i == 0 ? "fp8=tensorwise" : "fp8=nvfp4",
+			i == 2 ? "fp8_param_gather=on" : "fp8_param_gather=off", NULL);
+		in[i] = toy_schedule(&arena, &plan, model, topology);
+		copies[i] = fp8_weight_bytes(&plan, model, GENERATION_BLACKWELL);
+	}
+	assert_int_equal(saved_by(in[0], 1) - saved_by(in[1], 1), T * (3 * H + F) * 7 / 16);
+	assert_int_equal(copies[1], L * layer * 9 / 8);
+	assert_int_equal(copies[2], L * layer * 5 / 8);
+	assert_int_equal(
+		moved_by(in[1], OP_ALL_GATHER) - moved_by(in[2], OP_ALL_GATHER), L * layer * 3 / 2);
+	assert_int_equal(held_by(in[1], BUFFER_COMPUTE_COPY) - held_by(in[2], BUFFER_COMPUTE_COPY),
+		L * layer * 3 / 2);
+	arena_finish(&arena);
+}
+
 /* Biases of GPT-2's 12 blocks stay as they are. */
 static void test_fp8_leaves_biases(void **state)
 {
@@ -534,6 +562,7 @@ int main(void)
 		cmocka_unit_test(test_fp8_of_blackwell),
 		cmocka_unit_test(test_fp8_parameters),
 		cmocka_unit_test(test_blocks_of_32),
+		cmocka_unit_test(test_blocks_of_16),
 		cmocka_unit_test(test_fp8_leaves_biases),
 		cmocka_unit_test(test_fp8_divides),
 		cmocka_unit_test(test_fp8_gathers),
