@@ -194,7 +194,9 @@ void add_work(const struct plan *plan, struct text *text)
 		(long long)plan->seq_len,
 		format_count(tokens, (double)plan->global_batch * (double)plan->seq_len),
 		knob_name(KNOB_PARAM_DTYPE, (int)plan->param_dtype),
-		plan->fp8 != FP8_OFF ? ", fp8 " : "",
+		plan->fp8 == FP8_OFF     ? ""
+		: plan->fp8 == FP8_NVFP4 ? ", "
+					 : ", fp8 ",
 		plan->fp8 != FP8_OFF ? knob_name(KNOB_FP8, (int)plan->fp8) : "",
 		knob_name(KNOB_ATTENTION, (int)plan->attention),
 		knob_name(KNOB_LOSS, (int)plan->loss),

@@ -486,7 +486,8 @@ void plan_summary(const struct plan *plan, struct text *text)
 	if (!trainable_is_all(&plan->trainable))
 		text_printf(text, ", trains %s", plan->trainable.text);
 	if (plan->fp8 != FP8_OFF)
-		text_printf(text, ", fp8 %s", knob_name(KNOB_FP8, (int)plan->fp8));
+		text_printf(text, plan->fp8 == FP8_NVFP4 ? ", %s" : ", fp8 %s",
+			knob_name(KNOB_FP8, (int)plan->fp8));
 	if (plan->cuda_graph_scope.of != 0)
 		text_printf(text, ", CUDA graphs of %s", plan->cuda_graph_scope.text);
 	if (plan->gradient_sums == SUMS_EXACT)

@@ -1,6 +1,15 @@
 /* Ways in which ranks exchange tokens: what each asks of the plan and of the machine. */
 #include "schedule/resolve/resolve.h"
 
+/* Transformer Engine's copies (module/base.py, fill_userbuffers_buffer_for_all_gather, d0067d0d)
+ * know tensors in bf16, in fp8 with one scale, and in mxfp8. */
+static bool copies_operands(const struct plan *plan)
+{
+	bool unknown = plan->fp8 == FP8_BLOCKWISE || plan->fp8 == FP8_NVFP4;
+
+	return !unknown || !runtime_of(plan->runtime)->layers_exchange;
+}
+
 static bool check_async_tensor(
 	const struct plan *plan, const struct topology *topology, struct error *error)
 {
@@ -14,6 +23,8 @@ static bool check_async_tensor(
 			? "torch.compile makes it; use off, or --compile on"
 		: plan->serial_tensor
 			? "products wait for exchanges; use off, or --serial-tensor off"
+		: !copies_operands(plan)
+			? "its copies know no operands of this --fp8; use off, or --fp8 mxfp8"
 		: apart ? "GPUs of one node copy from one another; use off, or fewer tensor ranks"
 			: NULL;
 	return !plan->async_tensor || why == NULL ||
