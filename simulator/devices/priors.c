@@ -42,7 +42,7 @@ static const struct row rows[GENERATION_COUNT] = {
 	/* 0.774 by power; 0.88 lets products in fp8 reach as much of their peak (MAMF: 0.76). */
 	[GENERATION_BLACKWELL] = {2250e12 / 148, 0.88, 1.161, 0.813, 0.62,
 		{{0.10, 0.08}, {0.18, 0.17}, {0.55, 0.45}, {0.64, 0.505}}, 100, 0.80, 3e-6, 148,
-		false},
+		true},
 };
 
 /* A core of a CPU: products saturate in all three sizes. */
