@@ -24,7 +24,7 @@ static bool check_async_tensor(
 		: plan->serial_tensor
 			? "products wait for exchanges; use off, or --serial-tensor off"
 		: !copies_operands(plan)
-			? "its copies know no operands of this --fp8; use off, or --fp8 mxfp8"
+			? "it does not copy operands with the scales of this --fp8; use off"
 		: apart ? "GPUs of one node copy from one another; use off, or fewer tensor ranks"
 			: NULL;
 	return !plan->async_tensor || why == NULL ||
