@@ -112,6 +112,9 @@ static void put_plan(struct screen *screen)
 	add_time_figure(&chosen->prediction, &figure);
 	put_labelled(screen, "Time", &figure);
 	add_speed_figure(device_noun(screen->question->topology), &chosen->prediction, &figure);
+	if (chosen->prediction.mfu > 0 && chosen->plan.fp8 != FP8_OFF)
+		text_printf(&figure, " of the peak in %s",
+			knob_name(KNOB_PARAM_DTYPE, (int)chosen->plan.param_dtype));
 	put_labelled(screen, "Speed", &figure);
 	add_memory_figure(screen->question, screen->answer, &figure);
 	put_labelled(screen, "Memory", &figure);

@@ -34,6 +34,7 @@ QUESTIONS = [
     'mixtral-8x7b 4xdgx-a100-80gb --runtime deepspeed',
     'llama-3-405b 64xdgx-h100',
     'llama-3-405b 256xdgx-h100 --seq-len 8192 --global-batch 2048',
+    'llama-3-70b 8xdgx-b200 --runtime megatron --fp8 nvfp4 --seq-len 8192 --global-batch 512',
 ]
 
 
