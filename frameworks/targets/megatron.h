@@ -92,6 +92,15 @@ static inline const char *megatron_if_true(bool is_so)
 {
 	return is_so ? "true" : NULL;
 }
+/* Linear layers in fp8, or in fp4, which has keys of its own: format, recipe, and whether weights
+ * are gathered so; those in mxfp8 are, in the buffer of gradients. */
+const char *megatron_fp8_format(struct exporting *exporting);
+const char *megatron_fp8_recipe(struct exporting *exporting);
+const char *megatron_gathers_fp8(struct exporting *exporting);
+const char *megatron_fp4_format(struct exporting *exporting);
+const char *megatron_fp4_recipe(struct exporting *exporting);
+const char *megatron_gathers_fp4(struct exporting *exporting);
+const char *megatron_gathers_in_gradients(struct exporting *exporting);
 /* Expert ranks; of a plan that has some: ranks that cut an expert, and rows of each. */
 const char *megatron_experts(struct exporting *exporting);
 const char *megatron_expert_tensor(struct exporting *exporting);
@@ -100,13 +109,6 @@ const char *megatron_pads(struct exporting *exporting);
 /* For a model with experts: how rows are sent to them, also beside another micro-batch; that all
  * experts are one product; that one kernel puts rows in order. */
 const char *megatron_dispatcher(struct exporting *exporting);
-const char *megatron_fp8_format(struct exporting *exporting);
-const char *megatron_fp8_recipe(struct exporting *exporting);
-const char *megatron_gathers_fp8(struct exporting *exporting);
-const char *megatron_fp4_format(struct exporting *exporting);
-const char *megatron_fp4_recipe(struct exporting *exporting);
-const char *megatron_gathers_fp4(struct exporting *exporting);
-const char *megatron_gathers_in_gradients(struct exporting *exporting);
 const char *megatron_deepep(struct exporting *exporting);
 const char *megatron_rows_beside(struct exporting *exporting);
 const char *megatron_grouped(struct exporting *exporting);

@@ -187,7 +187,7 @@ static const struct config_key core_keys[] = {
 };
 
 static const char core_unpriced[] =
-	"fp4-format use-nccl-ub optimizer-cpu-offload "
+	"use-nccl-ub optimizer-cpu-offload "
 	"fine-grained-activation-offloading "
 	"cpu-offloading-num-layers tp-comm-overlap-cfg "
 	"no-create-attention-mask-in-dataloader use-precision-aware-optimizer "

@@ -27,26 +27,29 @@ const char *megatron_fp8_recipe(struct exporting *exporting)
 		       : NULL;
 }
 
+static bool is_fp4(const struct exporting *exporting)
+{
+	return exporting->plan->fp8 == FP8_NVFP4;
+}
+
 const char *megatron_gathers_fp8(struct exporting *exporting)
 {
-	return megatron_if_true(
-		exporting->plan->fp8_param_gather && exporting->plan->fp8 != FP8_NVFP4);
+	return megatron_if_true(exporting->plan->fp8_param_gather && !is_fp4(exporting));
 }
 
 const char *megatron_fp4_format(struct exporting *exporting)
 {
-	return exporting->plan->fp8 == FP8_NVFP4 ? "e2m1" : NULL;
+	return is_fp4(exporting) ? "e2m1" : NULL;
 }
 
 const char *megatron_fp4_recipe(struct exporting *exporting)
 {
-	return exporting->plan->fp8 == FP8_NVFP4 ? "nvfp4" : NULL;
+	return is_fp4(exporting) ? "nvfp4" : NULL;
 }
 
 const char *megatron_gathers_fp4(struct exporting *exporting)
 {
-	return megatron_if_true(
-		exporting->plan->fp8_param_gather && exporting->plan->fp8 == FP8_NVFP4);
+	return megatron_if_true(exporting->plan->fp8_param_gather && is_fp4(exporting));
 }
 
 const char *megatron_gathers_in_gradients(struct exporting *exporting)
@@ -55,8 +58,8 @@ const char *megatron_gathers_in_gradients(struct exporting *exporting)
 		exporting->plan->fp8_param_gather && exporting->plan->fp8 == FP8_MXFP8);
 }
 
-/* Its recipes of fp8, most of which keep weights in fp8; that of tensors leaves the first and the
- * last block in bf16 (training/mixed_precision.py). */
+/* Megatron-Bridge's recipes, most of which keep weights in fp8 or fp4; that of tensors leaves the
+ * first and the last block in bf16 (training/mixed_precision.py). */
 static const char *const mixed[] = {[FP8_TENSORWISE] = "bf16_with_fp8_current_scaling_mixed",
 	[FP8_DELAYED] = "bf16_with_fp8_delayed_scaling_mixed",
 	[FP8_BLOCKWISE] = "bf16_with_fp8_subchannel_scaling_mixed",

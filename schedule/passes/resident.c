@@ -184,11 +184,11 @@ static void add_partitions(struct step *step)
 static int64_t copied_tokens_bytes(const struct step *step)
 {
 	enum { GATHERS = 6, SUMS = 4 };
-	int64_t whole = exchanged_tokens_bytes(step), gathered = whole;
+	int64_t whole = exchanged_tokens_bytes(step);
 
 	if (!runtime_of(step->plan->runtime)->layers_exchange)
 		return 2 * whole / step->plan->mesh.tensor;
-	gathered =
+	int64_t gathered =
 		fp8_gathered_bytes(step->plan, whole / dtype_bytes(step->plan->param_dtype), true);
 	return GATHERS * gathered + SUMS * whole;
 }

@@ -51,7 +51,7 @@ static const double cpu_half_m = 4, cpu_half_n = 16;
 /* Attention of the peak is 1 / (c + slope * peak of a multiprocessor): softmax, copies and waits
  * run at the speed of the multiprocessor, whatever its matrix units do. TFLOP/s; from A100 and
  * H100, whose line also passes through the other generations. The third kernel overlaps softmax
- * with products; the fourth's line is from B200 to GB200. */
+ * with products; the fourth's line passes through B200 and GB200. */
 static const struct attention_rates slopes[ATTENTION_GENERATION_COUNT] = {
 	[ATTENTION_FIRST] = {0.59, 0.66},
 	[ATTENTION_SECOND] = {0.30, 0.29},

@@ -81,8 +81,8 @@ static void axes(void **state)
 	arena_finish(&arena);
 }
 
-#define MEGATRON RUNTIME_MEGATRON, STRATEGY_ZERO_1, FP8_DELAYED
-#define FSDP2    RUNTIME_PYTORCH_FSDP2, STRATEGY_FULL_SHARD, FP8_TENSORWISE
+#define MEGATRON RUNTIME_MEGATRON, STRATEGY_ZERO_1
+#define FSDP2    RUNTIME_PYTORCH_FSDP2, STRATEGY_FULL_SHARD
 /* Weights that stay in fp8 have an option in Megatron-LM; its bridge's recipes of fp8
  * have them; torchtitan gathers them. */
 static void weights_in_fp8(void **state)
@@ -93,19 +93,29 @@ static void weights_in_fp8(void **state)
 		enum runtime_kind runtime;
 		enum strategy strategy;
 		enum fp8_recipe fp8;
-	} cases[] = {{"megatron", "--fp8-param-gather", true, true, MEGATRON},
-		{"megatron", "--fp8-recipe delayed", false, false, MEGATRON},
-		{"megatron-bridge", "bf16_with_fp8_delayed_scaling_mixed", true, true, MEGATRON},
-		{"megatron-bridge", "bf16_with_fp8_delayed_scaling_mixed", false, true, MEGATRON},
-		{"torchtitan-toml", "enable_fsdp_float8_all_gather = true", true, true, FSDP2},
-		{"torchtitan-toml", "recipe_name = \"tensorwise\"", false, false, FSDP2}};
+	} cases[] = {{"megatron", "--fp8-param-gather", true, true, MEGATRON, FP8_DELAYED},
+		{"megatron", "--fp8-recipe delayed", false, false, MEGATRON, FP8_DELAYED},
+		{"megatron", "--reuse-grad-buf-for-mxfp8-param-ag", true, true, MEGATRON,
+			FP8_MXFP8},
+		{"megatron", "--fp4-param-gather", true, true, MEGATRON, FP8_NVFP4},
+		{"megatron", "--fp4-recipe nvfp4", false, false, MEGATRON, FP8_NVFP4},
+		{"megatron-bridge", "bf16_with_fp8_delayed_scaling_mixed", true, true, MEGATRON,
+			FP8_DELAYED},
+		{"megatron-bridge", "bf16_with_fp8_delayed_scaling_mixed", false, true, MEGATRON,
+			FP8_DELAYED},
+		{"megatron-bridge", "bf16_with_nvfp4_mixed", false, true, MEGATRON, FP8_NVFP4},
+		{"torchtitan-toml", "enable_fsdp_float8_all_gather = true", true, true, FSDP2,
+			FP8_TENSORWISE},
+		{"torchtitan-toml", "recipe_name = \"tensorwise\"", false, false, FSDP2,
+			FP8_TENSORWISE}};
 	struct arena arena = {0};
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct trip trip = {.arena = &arena, .target = export_find(cases[i].target, NULL)};
 		struct plan back;
-		load(&arena, "llama-3.1-8b", "2xdgx-h100", &trip.file);
+		load(&arena, "llama-3.1-8b",
+			cases[i].fp8 >= FP8_MXFP8 ? "2xdgx-b200" : "2xdgx-h100", &trip.file);
 		struct question question = {
 			.model = trip.file.model, .topology = trip.file.topology};
 		question_put(&question, KNOB_RUNTIME,

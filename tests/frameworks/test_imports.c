@@ -123,8 +123,8 @@ static const struct foreign files[] = {
 	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: bf16_with_nvfp4_mixed\n",
 		"megatron-bridge", "param-dtype=bf16 fp8=nvfp4 fp8-param-gather=on", NULL},
 	{"model: {tensor_model_parallel_size: 2}\nmixed_precision: {fp4: e2m1, fp4_recipe: "
-	 "nvfp4}\n",
-		"megatron-bridge", "param-dtype=bf16 fp8=nvfp4", NULL},
+	 "nvfp4, fp4_param_gather: true}\n",
+		"megatron-bridge", "param-dtype=bf16 fp8=nvfp4 fp8-param-gather=on", NULL},
 	{"trainer: {devices: 8, num_nodes: 2, precision: bf16}\nmodel:\n"
 	 "  micro_batch_size: 1\n  global_batch_size: 64\n  tensor_model_parallel_size: 2\n"
 	 "  pipeline_model_parallel_size: 1\n  optim: {name: distributed_fused_adam}\n",

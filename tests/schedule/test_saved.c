@@ -311,21 +311,23 @@ static void test_fp8_gathers(void **state)
 }
 
 /* What tensor ranks gather: two inputs and two gradients of 32 blocks; the head's stay in bf16.
- * With scales of blocks gradients travel in both orders, in as many bytes as in bf16. */
+ * With scales of blocks gradients travel in both orders, in as many bytes as in bf16, or as in fp8
+ * where two elements take a byte: inputs, which are gathered twice, then take half of that. */
 static void test_gathers_in_fp8(void **state)
 {
 	static const struct {
 		const char *words[2], *nodes;
-		int in_fp8;
+		int in_fp8, bytes; /* gathers of a block, and of an element in all of them */
 		bool others;
-	} cases[] = {{{"fp8=tensorwise"}, "2xdgx-h100", 4, true},
-		{{"fp8=rowwise"}, "2xdgx-h100", 0, true},
-		{{"fp8=tensorwise", "runtime=shardplan"}, "2xdgx-h100", 0, true},
-		{{"fp8=tensorwise", "sequence_parallel=off"}, "2xdgx-h100", 0, false},
-		{{"fp8=mxfp8"}, "2xdgx-b200", 0, true},
-		{{"fp8=tensorwise", "runtime=megatron"}, "2xdgx-h100", 6, true},
-		{{"fp8=blockwise", "runtime=megatron"}, "2xdgx-h100", 4, true},
-		{{"fp8=mxfp8", "runtime=megatron"}, "2xdgx-b200", 4, true}};
+	} cases[] = {{{"fp8=tensorwise"}, "2xdgx-h100", 4, 4, true},
+		{{"fp8=rowwise"}, "2xdgx-h100", 0, 0, true},
+		{{"fp8=tensorwise", "runtime=shardplan"}, "2xdgx-h100", 0, 0, true},
+		{{"fp8=tensorwise", "sequence_parallel=off"}, "2xdgx-h100", 0, 0, false},
+		{{"fp8=mxfp8"}, "2xdgx-b200", 0, 0, true},
+		{{"fp8=tensorwise", "runtime=megatron"}, "2xdgx-h100", 6, 6, true},
+		{{"fp8=blockwise", "runtime=megatron"}, "2xdgx-h100", 4, 4, true},
+		{{"fp8=mxfp8", "runtime=megatron"}, "2xdgx-b200", 4, 4, true},
+		{{"fp8=nvfp4", "runtime=megatron"}, "2xdgx-b200", 6, 4, true}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct arena arena = {0};
@@ -334,6 +336,7 @@ static void test_gathers_in_fp8(void **state)
 		struct plan plan = toy_plan(&arena, model, topology, "tensor=2", cases[i].words[0],
 			cases[i].words[1], NULL);
 		const struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+		int64_t bytes = 0;
 		int in_fp8 = 0, others = 0;
 		for (int x = 0; x < schedule->programs->n_ops; x++) {
 			const struct op *op = &schedule->programs->ops[x];
@@ -341,10 +344,12 @@ static void test_gathers_in_fp8(void **state)
 			if (op->kind != OP_ALL_GATHER || op->dtype == DTYPE_FP32 ||
 				schedule->groups[op->group].kind != GROUP_TENSOR)
 				continue;
-			assert_int_equal(op->bytes, (low ? 1 : 2) * 4096 * 4096);
+			assert_true(low || op->bytes == 2 * 4096 * 4096);
+			bytes += low ? op->bytes : 0;
 			*(low ? &in_fp8 : &others) += 1;
 		}
 		assert_int_equal(in_fp8, cases[i].in_fp8 * 32);
+		assert_int_equal(bytes, (int64_t)cases[i].bytes * 32 * 4096 * 4096);
 		assert_int_equal(others > 0, cases[i].others);
 		arena_finish(&arena);
 	}

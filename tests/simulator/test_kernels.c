@@ -342,6 +342,15 @@ static void test_attention_order(void **state)
 		last = rate;
 	}
 	assert_true(last < t.device.bf16_flops);
+	/* Keys of 192 and values of 128 are products of 160 in the mean of forward. */
+	const struct architecture mixed = {
+		.family = FAMILY_LLAMA, .heads = 32, .head_dim = 192, .value_dim = 128};
+	const struct architecture mean = {.family = FAMILY_LLAMA, .heads = 32, .head_dim = 160};
+	const struct attention_shape with_mixed = {&mixed, 2, 4096, ATTENTION_FLASH3, PASS_FORWARD};
+	const struct attention_shape with_mean = {&mean, 2, 4096, ATTENTION_FLASH3, PASS_FORWARD};
+	assert_within(cost_attention(&t, DTYPE_BF16, &with_mixed) /
+			      cost_attention(&t, DTYPE_BF16, &with_mean),
+		192.0 / 160, 0.002);
 	/* Few heads of one short sequence leave multiprocessors idle. */
 	const struct architecture one = {.family = FAMILY_LLAMA, .heads = 1, .head_dim = 128};
 	const struct attention_shape few = {&one, 1, 1024, ATTENTION_FLASH, PASS_FORWARD};
