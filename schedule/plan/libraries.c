@@ -230,18 +230,33 @@ int64_t plan_key_heads(const struct plan *plan, const struct model *model)
 	return repeats ? model->architecture.heads : model->architecture.kv_heads;
 }
 
+/* Windows, sinks and values of another depth than keys are computed by FlexAttention, whose kernels
+ * are of the second generation (torchtitan, pull 1610). */
+static bool needs_flex(const struct architecture *a)
+{
+	return a->attention_window > 0 || a->attention_chunk > 0 || a->attention_sinks ||
+	       (a->value_dim > 0 && a->value_dim != a->head_dim);
+}
+
 /* Chooses PyTorch's own attention. cuDNN's kernel goes first on H100 and B200 since wheels bring a
- * cuDNN after 9.15. */
-static enum attention_kind pytorch_attention(
+ * cuDNN after 9.15; on B200 torchtitan puts it first since its commit 3b85aa31f of May 2025, when
+ * PyTorch 2.8 was next. Not named, PyTorch is recent on Blackwell alone: most published steps of
+ * Hopper are older. */
+static enum attention_kind pytorch_attention(const struct plan *plan, const struct model *model,
 	const struct libraries *libraries, enum device_generation generation)
 {
-	bool cudnn = generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL;
+	bool blackwell = generation == GENERATION_BLACKWELL;
+	bool cudnn = generation == GENERATION_HOPPER || blackwell;
+	int first = blackwell && plan->runtime == RUNTIME_PYTORCH_FSDP2 ? LIBRARY_VERSION(2, 8)
+									: LIBRARY_VERSION(2, 11);
 
+	if (libraries->version[LIBRARY_PYTORCH] == 0)
+		return blackwell && !needs_flex(&model->architecture) ? ATTENTION_FLASH3
+								      : ATTENTION_FLASH;
 	if (library_before(libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 2)))
 		return ATTENTION_FLASH1;
-	return !cudnn || library_before(libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 11))
-		       ? ATTENTION_FLASH2
-		       : ATTENTION_FLASH3;
+	return !cudnn || library_before(libraries, LIBRARY_PYTORCH, first) ? ATTENTION_FLASH2
+									   : ATTENTION_FLASH3;
 }
 
 /* Transformer Engine prefers cuDNN's kernel on Hopper since its 1.2 (commit 32db392, December
@@ -270,9 +285,9 @@ enum attention_kind plan_attention(
 		return flash == 1   ? ATTENTION_FLASH1
 		       : flash == 2 ? ATTENTION_FLASH2
 				    : ATTENTION_FLASH3;
-	if (!calls_pytorch_attention(plan, model) || libraries.version[LIBRARY_PYTORCH] == 0)
-		return ATTENTION_FLASH;
-	return pytorch_attention(&libraries, generation);
+	return calls_pytorch_attention(plan, model)
+		       ? pytorch_attention(plan, model, &libraries, generation)
+		       : ATTENTION_FLASH;
 }
 
 /* --- what they rule out --------------------------------------------------------------------------

@@ -134,6 +134,24 @@ static void test_attention_kernel(void **state)
 		{"llama-2-7b", "runtime=megatron libraries=pytorch:2.2", ATTENTION_FLASH3},
 		{"llama-2-7b", "runtime=megatron libraries=pytorch:2.1", ATTENTION_FLASH},
 	};
+	/* On Blackwell torchtitan took it with 2.8, and what is not named is recent; sinks and
+	 * unlike depths of keys and values go to FlexAttention. */
+	static const struct {
+		const char *model, *words;
+		enum attention_kind kind;
+	} blackwell[] = {
+		{"llama-2-7b", "", ATTENTION_FLASH3},
+		{"llama-2-7b", "runtime=pytorch-fsdp1", ATTENTION_FLASH3},
+		{"llama-2-7b", "libraries=pytorch:2.8", ATTENTION_FLASH3},
+		{"llama-2-7b", "libraries=pytorch:2.7", ATTENTION_FLASH2},
+		{"llama-2-7b", "runtime=pytorch-fsdp1 libraries=pytorch:2.8", ATTENTION_FLASH2},
+		{"llama-2-7b", "runtime=pytorch-fsdp1 libraries=pytorch:2.11", ATTENTION_FLASH3},
+		{"llama-2-7b", "runtime=nanotron", ATTENTION_FLASH},
+		{"llama-2-7b", "attention=flash2", ATTENTION_FLASH2},
+		{"mpt-7b", "", ATTENTION_FLASH},
+		{"gpt-oss-20b", "", ATTENTION_FLASH},
+		{"deepseek-v3", "", ATTENTION_FLASH},
+	};
 	(void)state;
 	struct arena arena = {0};
 	struct topology *topology = cluster(&arena, "dgx-h100");
@@ -146,6 +164,13 @@ static void test_attention_kernel(void **state)
 		if (strstr(cases[i].words, "2.11") != NULL)
 			assert_int_equal(
 				plan_attention(&plan, model, GENERATION_AMPERE), ATTENTION_FLASH2);
+	}
+	for (int i = 0; i < COUNT_OF(blackwell); i++) {
+		struct model *model = preset_model(&arena, blackwell[i].model);
+		struct plan plan = plan_of_words(&arena, model, topology, blackwell[i].words);
+
+		assert_int_equal(
+			plan_attention(&plan, model, GENERATION_BLACKWELL), blackwell[i].kind);
 	}
 	arena_finish(&arena);
 }
