@@ -83,6 +83,7 @@ struct expert_rules {
 	bool weighs_activations;
 	bool routes_in_fp32; /* models/activations.h */
 	bool drops_rows;     /* KNOB_CAPACITY_FACTOR */
+	bool adds_by_index;  /* rows are added up by PyTorch's index_put (costs/experts.c) */
 	/* PyTorch operations around the products: the clamp of a gated activation; and for each
 	 * element of the last product its weighed bias, with launches for each expert
 	 * (simulator/costs/experts.c). */

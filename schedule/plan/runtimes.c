@@ -139,6 +139,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.stages_again = true,
 			.keeps_host_gradient = true,
 			.recomputes_by_unit = true,
+			.experts = {.adds_by_index = true},
 			.host_per_hook = 150e-6,
 		},
 	[RUNTIME_PYTORCH_FSDP2] =
@@ -163,7 +164,9 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.names_stages = true, /* module_fqns_per_model_part */
 			.keeps_stage_output = true,
 			.waits_for_batch = true, /* torchtitan */
-			.experts = {.routes_stream_of_whole = true, .routes_in_fp32 = true},
+			.experts = {.routes_stream_of_whole = true,
+				.routes_in_fp32 = true,
+				.adds_by_index = true},
 			.host_per_hook = 150e-6,
 			/* [U]: taken to cost what a hook of FSDP costs */
 			.host_per_exchange = 150e-6,
@@ -179,6 +182,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.ends_are_blocks = true,
 			.names_stages = true, /* module_fqns_per_model_part */
 			.keeps_stage_output = true,
+			.experts = {.adds_by_index = true},
 			.host_per_hook = 30e-6,
 			.host_per_exchange = 150e-6,
 		},

@@ -269,6 +269,15 @@ static bool is_left_out(
 	       runtime_of(schedule->plan.runtime)->recompute_stops_early;
 }
 
+/* Does a compiled recomputation end with the last product of experts? No result that was added up
+ * is needed again. */
+static bool ends_with_product(
+	const struct schedule *schedule, const struct op *op, const struct module *m)
+{
+	return op->kind == OP_RECOMPUTE && m->kind == MODULE_EXPERTS_DOWN &&
+	       schedule->plan.compile && runtime_of(schedule->plan.runtime)->experts.adds_by_index;
+}
+
 /* Parameters whose gradients an operation writes. */
 static double gradient_elements(const struct model *model, const struct op *op)
 {
@@ -486,7 +495,12 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 		add_copies(plan, model, pass, &work);
 		if (own_kernels(machine, schedule))
 			join_inputs(plan, model, i, pass, &work);
-		add_module_work(machine, schedule, model, i, pass, &work, &kernels, cost);
+		if (ends_with_product(schedule, op, module)) {
+			work.memory_bytes = work.eager_bytes = 0;
+			kernels += add_module(machine, schedule, model, i, pass, &work, cost);
+		} else {
+			add_module_work(machine, schedule, model, i, pass, &work, &kernels, cost);
+		}
 		kernels = before + launched(machine, plan, model, i, kernels - before, cost);
 	}
 	add_exact_sums(machine, schedule, op, elements, cost);

@@ -38,8 +38,12 @@ static const struct dispatcher from_experts = {{5, 6}, {3, 0}, {2, 2}, {7, 6}};
 
 /* Elements a second of PyTorch's gather and scatter of two bytes until its 2.7, which has one
  * thread for each element: 33.5 million in 0.224 ms, in fp32 0.259, scatter_add 0.266 (issue
- * 121389); index_select 21 million in 0.136 ms (issue 151612). */
-static const double indexed_rate = 150e9;
+ * 121389); index_select 21 million in 0.136 ms (issue 151612). Rows that are added up by an index
+ * take as long still. On B200 403 million take 1.85 ms (torchao, pull 4623). */
+static double indexed_rate(const struct machine *machine)
+{
+	return machine->topology->device.generation == GENERATION_BLACKWELL ? 218e9 : 150e9;
+}
 
 /* Without fused kernels (moe_utils.py, permute and unpermute, d98e8a64) rows are copied by an
  * index, which PyTorch does as fast as memory since 2.8, and added up by one, element by element:
@@ -49,16 +53,49 @@ static const double indexed_rate = 150e9;
 static const struct dispatcher unfused_to = {{0, -2}, {0, 1}, {0, 1}, {12, 4}};
 static const struct dispatcher unfused_from = {{-2, 0}, {1, 0}, {1, 0}, {4, 3}};
 
+/* torchtitan's dispatchers (models/common/token_dispatcher.py, 7e3f2ebc): rows are copied to
+ * experts by an index, so backward adds their gradients up (index_put), and results are added up by
+ * one (deterministic_scatter_add, which is index_put). By all-to-all a second index puts rows in
+ * the order of experts: backward adds up there, too. DeepEP brings tokens, which are copied and
+ * added up on the rank of the experts alone (distributed/deepep/deepep.py). Launches are those of
+ * the sort of an index. */
+enum exchange { EXCHANGE_NONE, EXCHANGE_ALL_TO_ALL, EXCHANGE_DEEPEP, EXCHANGE_COUNT };
+static const struct dispatcher index_to[EXCHANGE_COUNT] = {
+	[EXCHANGE_NONE] = {{0, -3}, {0, 1}, {0, 1}, {0, 10}},
+	[EXCHANGE_ALL_TO_ALL] = {{0, -3}, {0, 1}, {0, 1}, {0, 10}},
+	[EXCHANGE_DEEPEP] = {{-2, -3}, {0, 0}, {0, 0}, {0, 0}},
+};
+static const struct dispatcher index_from[EXCHANGE_COUNT] = {
+	[EXCHANGE_NONE] = {{-1, -1}, {1, 0}, {1, 0}, {10, 0}},
+	[EXCHANGE_ALL_TO_ALL] = {{-1, -4}, {1, 0}, {1, 1}, {10, 10}},
+	[EXCHANGE_DEEPEP] = {{-3, -7}, {1, 1}, {1, 1}, {0, 0}},
+};
+
+/* Results are weighed in fp32: three operations where they are not compiled into one, and six in
+ * backward. */
+static const struct copies weighed_apart = {{8, 15}, {2, 4}};
+
+static enum exchange exchange_of(const struct plan *plan, const struct model *model)
+{
+	return !division_sends_rows(&model->division)     ? EXCHANGE_NONE
+	       : plan->expert_dispatch == DISPATCH_DEEPEP ? EXCHANGE_DEEPEP
+							  : EXCHANGE_ALL_TO_ALL;
+}
+
 static const struct dispatcher *dispatcher_of(
 	const struct plan *plan, const struct model *model, enum module_kind kind)
 {
 	bool gathers = model->division.gathers_tokens;
+	enum exchange exchange = exchange_of(plan, model);
+	bool to = kind == MODULE_ROUTER;
 
-	if (!gathers && !plan->unfused_permute)
+	if (!to && kind != MODULE_EXPERTS_DOWN)
 		return NULL;
-	return kind == MODULE_ROUTER         ? (gathers ? &to_experts : &unfused_to)
-	       : kind == MODULE_EXPERTS_DOWN ? (gathers ? &from_experts : &unfused_from)
-					     : NULL;
+	if (runtime_of(plan->runtime)->experts.adds_by_index)
+		return to ? &index_to[exchange] : &index_from[exchange];
+	if (gathers)
+		return to ? &to_experts : &from_experts;
+	return !plan->unfused_permute ? NULL : to ? &unfused_to : &unfused_from;
 }
 
 /* What comes through all-to-all is put in the order of experts by sort_chunks_by_idxs: one split
@@ -90,7 +127,7 @@ static double dispatcher_operations(const struct machine *machine, const struct 
 
 	cost->memory += streamed + 2 * indexed * row * width / machine->memory_bandwidth;
 	cost->device += streamed + launches * machine->kernel_overhead +
-			fmax(indexed * row / indexed_rate,
+			fmax(indexed * row / indexed_rate(machine),
 				2 * indexed * row * width / machine->memory_bandwidth);
 	return launches;
 }
@@ -102,6 +139,18 @@ static double launched(const struct plan *plan, double launches)
 	       plan_host_per_kernel(plan);
 }
 
+/* Passes over what a leaf makes, operation by operation. */
+static double add_copies(const struct machine *machine, const struct copies *copies,
+	double elements, const struct plan *plan, bool back, double times, struct cost *cost)
+{
+	double bytes = copies->elements[back] * elements * (double)dtype_bytes(plan->param_dtype);
+	double launches = copies->launches[back] * times;
+
+	cost->memory += bytes / machine->memory_bandwidth;
+	cost->device += bytes / machine->memory_bandwidth + launches * machine->kernel_overhead;
+	return launches;
+}
+
 double experts_operations(const struct machine *machine, const struct plan *plan,
 	const struct model *model, int module, enum pass pass, struct cost *cost)
 {
@@ -109,26 +158,23 @@ double experts_operations(const struct machine *machine, const struct plan *plan
 	const struct expert_rules *rules = &runtime_of(plan->runtime)->experts;
 	enum module_kind kind = model->modules[module].kind;
 	const struct dispatcher *dispatcher = dispatcher_of(plan, model, kind);
-	bool is_bias = adds_bias(a, kind), back = pass != PASS_FORWARD;
-	double dispatched = 0;
+	const struct row_counts rows = model_rows(model, plan->micro_batch, plan->seq_len);
+	bool back = pass != PASS_FORWARD;
+	double launches = 0, received = (double)rows.received;
 
 	if (pass == PASS_BACKWARD_WEIGHT)
 		return 0;
 	if (dispatcher != NULL)
-		dispatched = launched(
-			plan, dispatcher_operations(machine, plan, model, dispatcher, back, cost) +
-				      pieces_sorted(plan, model, kind));
-	if (!(is_bias || clamps(a, kind)))
-		return dispatched;
-	const struct copies *copies = is_bias ? &rules->bias : &rules->clamp;
-	const struct row_counts rows = model_rows(model, plan->micro_batch, plan->seq_len);
-	int64_t width = is_bias ? a->hidden : a->expert_ffn;
-	int64_t experts = architecture_experts_held(a);
-	double elements = copies->elements[back] * (double)(rows.received * width);
-	double bytes = elements * (double)dtype_bytes(plan->param_dtype);
-	double launches = copies->launches[back] * (double)(is_bias ? experts : 1);
-
-	cost->memory += bytes / machine->memory_bandwidth;
-	cost->device += bytes / machine->memory_bandwidth + launches * machine->kernel_overhead;
-	return dispatched + launched(plan, launches);
+		launches += dispatcher_operations(machine, plan, model, dispatcher, back, cost) +
+			    pieces_sorted(plan, model, kind);
+	if (rules->adds_by_index && kind == MODULE_EXPERTS_DOWN && !plan->compile)
+		launches += add_copies(
+			machine, &weighed_apart, received * (double)a->hidden, plan, back, 1, cost);
+	if (adds_bias(a, kind))
+		launches += add_copies(machine, &rules->bias, received * (double)a->hidden, plan,
+			back, (double)architecture_experts_held(a), cost);
+	if (clamps(a, kind))
+		launches += add_copies(machine, &rules->clamp, received * (double)a->expert_ffn,
+			plan, back, 1, cost);
+	return launched(plan, launches);
 }
