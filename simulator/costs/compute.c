@@ -105,14 +105,31 @@ static double head_times(const struct machine *machine, const struct plan *plan,
 	return generation_unaligned(machine->topology->device.generation);
 }
 
+/* The most that one launch for all experts reaches, as a share of the peak: PyTorch's
+ * (torch._grouped_mm) on B200 reached 712 to 863 TFLOP/s in both passes together, 785 in the median
+ * of eight (torchao, prototype/moe_training, PyTorch 2.10). On H200 it is as fast as products one
+ * by one (pytorch pull 156203, issue 163425). FLOP/s; INFINITY: no limit of its own. */
+static double grouped_rate(
+	const struct machine *machine, const struct plan *plan, enum module_kind kind)
+{
+	static const double blackwell = 0.35;
+	const struct device *device = &machine->topology->device;
+
+	return module_kind_is_of_experts(kind) && device->generation == GENERATION_BLACKWELL &&
+			       runtime_of(plan->runtime)->experts.adds_by_index
+		       ? blackwell * device_peak_flops(device, machine->dtype)
+		       : INFINITY;
+}
+
 static void add_products(const struct machine *machine, const struct module_work *work,
-	double times, struct cost *cost)
+	double times, double most, struct cost *cost)
 {
 
 	for (int i = 0; i < work->n_gemms; i++) {
 		struct cost one = {0};
 
 		add_gemm(machine, &work->gemms[i], &one);
+		one.arithmetic = fmax(one.arithmetic, one.flops / most);
 		cost->flops += one.flops;
 		cost->unaligned += (times - 1) * one.device;
 		add_bound(cost, times * one.arithmetic, times * one.memory);
@@ -227,7 +244,8 @@ static double add_module(const struct machine *machine, const struct schedule *s
 	if (fp8_converts(plan, model, module))
 		kernels += add_fp8_products(machine, plan, model, module, pass, work, cost);
 	else
-		add_products(machine, work, head_times(machine, plan, model, kind), cost);
+		add_products(machine, work, head_times(machine, plan, model, kind),
+			grouped_rate(machine, plan, kind), cost);
 	if (work->attention_flops > 0) {
 		struct architecture part;
 		const struct attention_shape shape = shape_of(machine, plan, model, pass, &part);

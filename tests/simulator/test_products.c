@@ -1,5 +1,6 @@
 /* Products of single shapes that were measured on a processor's core, and products in fp8. */
 #include "cases.h"
+#include "simulator/costs/compute.h"
 #include "simulator/costs/experts.h"
 #include "simulator/costs/fp8.h"
 #include "sketch.h"
@@ -380,8 +381,8 @@ static double operations_of(struct case_ *c, const char *words, enum module_kind
 }
 
 /* Megatron-Core's experts on eight ranks: gpt-oss clamps gate and up, and adds a weighed bias
- * expert by expert, of which a rank has 16; Mixtral has neither, nor PyTorch's experts such
- * operations. The part of backward that makes weights' gradients has none. */
+ * expert by expert, of which a rank has 16; Mixtral has neither. The part of backward that makes
+ * weights' gradients has none. */
 static void test_operations_of_experts(void **state)
 {
 	static const struct {
@@ -395,7 +396,6 @@ static void test_operations_of_experts(void **state)
 		{"gpt-oss-120b", "megatron", MODULE_EXPERTS_DOWN, PASS_BACKWARD_INPUT, 7, 4 * 16},
 		{"gpt-oss-120b", "megatron", MODULE_EXPERTS_DOWN, PASS_BACKWARD_WEIGHT, 0, 0},
 		{"gpt-oss-120b", "megatron", MODULE_EXPERTS_UP, PASS_FORWARD, 0, 0},
-		{"gpt-oss-120b", "pytorch-fsdp2", MODULE_EXPERTS_DOWN, PASS_FORWARD, 0, 0},
 		{"mixtral-8x7b", "megatron", MODULE_EXPERTS_DOWN, PASS_FORWARD, 0, 0},
 		{"mixtral-8x7b", "megatron", MODULE_EXPERTS_ACTIVATION, PASS_FORWARD, 0, 0}};
 	(void)state;
@@ -503,6 +503,121 @@ static void test_unfused_permutations(void **state)
 	}
 }
 
+/* torchtitan adds rows up by an index, in forward what experts return and in backward what was
+ * copied to them, at the rate of PyTorch's kernel instead of memory's; by all-to-all what was put
+ * in their order, too. DeepEP brings tokens, so that only one rank copies and adds. What weighs
+ * rows is three operations unless it is compiled. */
+static void test_rows_added_by_index(void **state)
+{
+	enum { TOKENS = 4096 };
+	static const struct {
+		const char *words;
+		enum module_kind leaf;
+		enum pass pass;
+		double rows, tokens, indexed, kernels;
+	} cases[] = {
+		{"compile=on", MODULE_ROUTER, PASS_FORWARD, 0, 0, 0, 0},
+		{"compile=on", MODULE_ROUTER, PASS_BACKWARD, -3, 1, 1, 10},
+		{"compile=on", MODULE_EXPERTS_DOWN, PASS_FORWARD, -1, 1, 1, 10},
+		{"compile=on", MODULE_EXPERTS_DOWN, PASS_BACKWARD_INPUT, -1, 0, 0, 0},
+		{"compile=on", MODULE_EXPERTS_DOWN, PASS_BACKWARD_WEIGHT, 0, 0, 0, 0},
+		{"compile=on", MODULE_EXPERTS_UP, PASS_FORWARD, 0, 0, 0, 0},
+		{"compile=off", MODULE_EXPERTS_DOWN, PASS_FORWARD, 7, 1, 1, 12},
+		{"compile=off", MODULE_EXPERTS_DOWN, PASS_BACKWARD, 14, 0, 0, 4},
+		{"compile=on expert=8", MODULE_EXPERTS_DOWN, PASS_FORWARD, -1, 1, 1, 10},
+		{"compile=on expert=8", MODULE_EXPERTS_DOWN, PASS_BACKWARD, -4, 0, 1, 10},
+		{"compile=on expert=8 expert_dispatch=deepep", MODULE_ROUTER, PASS_FORWARD, -2, 0,
+			0, 0},
+		{"compile=on expert=8 expert_dispatch=deepep", MODULE_ROUTER, PASS_BACKWARD, -3, 0,
+			0, 0},
+		{"compile=on expert=8 expert_dispatch=deepep", MODULE_EXPERTS_DOWN, PASS_BACKWARD,
+			-7, 1, 1, 0},
+	};
+	static const struct {
+		const char *topology;
+		double rate;
+	} devices[] = {{"dgx-h100", 150e9}, {"dgx-b200", 218e9}};
+	const double token = TOKENS * 2048.0, row = 8 * token;
+	(void)state;
+	for (int i = 0; i < 2 * COUNT_OF(cases); i++) {
+		int k = i / 2;
+		struct case_ c;
+		struct machine machine;
+		struct cost cost;
+		case_load(&c, "qwen3-30b-a3b", devices[i % 2].topology);
+		double launched = operations_of(&c,
+			arena_printf(&c.arena, "%s expert_load=1 seq_len=4096 micro_batch=1",
+				cases[k].words),
+			cases[k].leaf, cases[k].pass, &machine, &cost);
+		double streamed = (cases[k].rows * row + cases[k].tokens * token) * 2 /
+				  machine.memory_bandwidth;
+		double seconds = streamed + cases[k].indexed * row / devices[i % 2].rate +
+				 cases[k].kernels * machine.kernel_overhead;
+		assert_float_equal(cost.device, seconds, 1e-9);
+		assert_float_equal(launched, cases[k].kernels, 1e-9);
+		case_finish(&c);
+	}
+}
+
+/* Compiled, a block that is computed again ends with the last product of its experts: nothing reads
+ * the sum of their results. */
+static void test_results_added_once(void **state)
+{
+	const double row = 8 * 4096 * 2048.0;
+	(void)state;
+	for (int compiled = 0; compiled < 2; compiled++) {
+		struct case_ c;
+		struct machine machine;
+		struct cost once = {0}, again = {0};
+		case_load(&c, "qwen3-30b-a3b", "dgx-h100");
+		case_plan(&c, compiled ? "compile=on" : "compile=off");
+		machine_init(&machine, c.topology, NULL, DTYPE_BF16);
+		int down = find_leaf(c.model, MODULE_EXPERTS_DOWN);
+		struct op op = {.kind = OP_FORWARD, .first_module = down, .end_module = down + 1};
+		compute_range_cost(&machine, c.schedule, c.model, &op, &once);
+		op.kind = OP_RECOMPUTE;
+		compute_range_cost(&machine, c.schedule, c.model, &op, &again);
+		if (compiled)
+			assert_true(once.device - again.device > row / 150e9);
+		else
+			assert_true(once.device == again.device);
+		assert_true(once.flops == again.flops);
+		case_finish(&c);
+	}
+}
+
+/* One launch for all experts reaches 0.35 of B200's peak under PyTorch, which products of another
+ * runtime and on another device exceed. */
+static void test_grouped_products(void **state)
+{
+	static const struct {
+		const char *topology, *words;
+		bool limited;
+	} cases[] = {{"dgx-b200", "runtime=pytorch-fsdp2", true},
+		{"dgx-b200", "runtime=megatron", false},
+		{"dgx-h100", "runtime=pytorch-fsdp2", false}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct case_ c;
+		struct machine machine;
+		struct cost cost = {0};
+		case_load(&c, "mixtral-8x7b", cases[i].topology);
+		case_plan(&c,
+			arena_printf(&c.arena, "%s seq_len=4096 micro_batch=8", cases[i].words));
+		machine_init(&machine, c.topology, NULL, DTYPE_BF16);
+		int up = find_leaf(c.model, MODULE_EXPERTS_UP);
+		const struct op op = {.kind = OP_FORWARD, .first_module = up, .end_module = up + 1};
+		compute_range_cost(&machine, c.schedule, c.model, &op, &cost);
+		double share = cost.flops / (cost.device - machine.kernel_overhead) /
+			       device_peak_flops(&c.topology->device, DTYPE_BF16);
+		if (cases[i].limited)
+			assert_float_equal(share, 0.35, 1e-3);
+		else
+			assert_true(share > 0.4);
+		case_finish(&c);
+	}
+}
+
 /* Row-wise, a pass scales what backward's products made: gradients of weights always, those of
  * inputs where no kernel reads them anyway. */
 static void test_scaled_afterwards(void **state)
@@ -537,6 +652,9 @@ int main(void)
 		cmocka_unit_test(test_casts_of_gathered_weights),
 		cmocka_unit_test(test_operations_of_experts),
 		cmocka_unit_test(test_unfused_permutations),
+		cmocka_unit_test(test_rows_added_by_index),
+		cmocka_unit_test(test_results_added_once),
+		cmocka_unit_test(test_grouped_products),
 		cmocka_unit_test(test_operations_of_the_dispatcher),
 		cmocka_unit_test(test_casts_before_gathers),
 		cmocka_unit_test(test_casts_of_the_engine),
