@@ -1,5 +1,5 @@
-/* Levers that are not open knobs: the vocabulary's size in the model, library versions that the
- * question names, and CUDA graphs. */
+/* Levers that are not open knobs: the vocabulary's size in the model, library versions, and CUDA
+ * graphs. */
 #include "planner/levers/beside.h"
 #include "schedule/resolve/resolve.h"
 
@@ -23,13 +23,18 @@ static const char *pad_vocabulary(const struct question *question, const struct 
 	return arena_printf(arena, "--vocab %lld", (long long)vocab);
 }
 
+/* Libraries that the question names, as new as they come; where it names none, a PyTorch whose own
+ * attention is faster. */
 static const char *renew_libraries(const struct question *question, const struct candidate *chosen,
 	struct arena *arena, struct question *with, struct plan *plan)
 {
 	enum device_generation generation = question->topology->device.generation;
 	(void)chosen;
-	if (!question_gives(question, KNOB_LIBRARIES) ||
-		!libraries_newest(&plan->libraries, generation, arena, &plan->libraries))
+	if (question_gives(question, KNOB_LIBRARIES)
+			? !libraries_newest(&plan->libraries, generation, arena, &plan->libraries)
+			: !question_leaves(question, KNOB_ATTENTION) ||
+				  !libraries_of_attention(
+					  plan, question->model, generation, &plan->libraries))
 		return NULL;
 	question_take(with, KNOB_LIBRARIES, plan);
 	return lever_typed(KNOB_LIBRARIES, plan, arena);

@@ -281,6 +281,19 @@ static void list_knobs(const struct question *question, const struct candidate *
 	}
 }
 
+/* A newer PyTorch computes attention as the lever of attention does, without being asked. */
+static void leave_newer_pytorch(struct answer *answer, const struct plan *chosen)
+{
+	bool named = libraries_named(&chosen->libraries), newer = false;
+	int n = 0;
+	for (int i = 0; i < answer->n_levers; i++)
+		newer = newer || (!named && answer->levers[i].id == KNOB_LIBRARIES);
+	for (int i = 0; i < answer->n_levers; i++)
+		if (!newer || answer->levers[i].id != KNOB_ATTENTION)
+			answer->levers[n++] = answer->levers[i];
+	answer->n_levers = n;
+}
+
 static bool list_levers(const struct question *question, const struct candidate *chosen,
 	const struct variants *variants, struct arena *arena, struct answer *answer,
 	struct error *error)
@@ -294,6 +307,7 @@ static bool list_levers(const struct question *question, const struct candidate 
 	for (int i = 0; i < n; i++)
 		if (is_worth_a_row(&beside[i], &chosen->prediction))
 			take_best(answer, &beside[i]);
+	leave_newer_pytorch(answer, &chosen->plan);
 	qsort(answer->levers, (size_t)answer->n_levers, sizeof(*answer->levers), by_gain);
 	return true;
 }

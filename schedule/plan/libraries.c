@@ -290,6 +290,21 @@ enum attention_kind plan_attention(
 		       : ATTENTION_FLASH;
 }
 
+bool libraries_of_attention(const struct plan *plan, const struct model *model,
+	enum device_generation generation, struct libraries *newest)
+{
+	struct plan with = *plan;
+
+	if (libraries_named(&plan->libraries) || plan->attention != ATTENTION_FLASH ||
+		!calls_pytorch_attention(plan, model) ||
+		!libraries_read("pytorch:2.11", &with.libraries) ||
+		plan_attention(&with, model, generation) != ATTENTION_FLASH3 ||
+		plan_attention(plan, model, generation) == ATTENTION_FLASH3)
+		return false;
+	*newest = with.libraries;
+	return true;
+}
+
 /* --- what they rule out --------------------------------------------------------------------------
  */
 

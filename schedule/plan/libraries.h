@@ -70,6 +70,11 @@ double plan_host_per_kernel(const struct plan *plan);
 bool libraries_newest(const struct libraries *libraries, enum device_generation generation,
 	struct arena *arena, struct libraries *newest);
 
+/* PyTorch alone, as new as above, where a plan names no library and PyTorch's attention is then of
+ * another generation. False: it is not. */
+bool libraries_of_attention(const struct plan *plan, const struct model *model,
+	enum device_generation generation, struct libraries *newest);
+
 /* Heads of the keys and values that context ranks exchange. */
 int64_t plan_key_heads(const struct plan *plan, const struct model *model);
 /* Transformer Engine takes cuDNN's kernels from Hopper on, unless flash-attn or a PyTorch

@@ -463,7 +463,8 @@ static void test_graphs(void **state)
 }
 
 /* PyTorch 2.1 calls the first generation of FlashAttention, 2.11 on Hopper cuDNN's kernel. Where
- * nobody named a version there is none to renew. */
+ * nobody named a version, a PyTorch that calls it stands for the lever of attention, unless the
+ * kernel is given, or is another framework's. */
 static void test_newer_libraries(void **state)
 {
 	(void)state;
@@ -482,8 +483,26 @@ static void test_newer_libraries(void **state)
 	assert_null(lever_of(&answer, KNOB_LIBRARIES));
 	question_open(&f.question, KNOB_LIBRARIES);
 	answer = ask(&f.question, &f.arena);
+	lever = lever_of(&answer, KNOB_LIBRARIES);
+	assert_non_null(lever);
+	assert_string_equal(lever->typed, "--libraries pytorch:2.11");
+	assert_true(lever->gain > 0.02 && lever_time(&f, &answer, lever) == lever->step_time);
+	assert_null(lever_of(&answer, KNOB_ATTENTION));
+	set_choice(&f.question, &f.arena, "attention", "flash2");
+	answer = ask(&f.question, &f.arena);
 	assert_null(lever_of(&answer, KNOB_LIBRARIES));
 	arena_finish(&f.arena);
+	static const char *const machines[][2] = {{"dgx-a100-80gb", "pytorch-fsdp2"},
+		{"dgx-b200", "pytorch-fsdp2"}, {"dgx-h100", "megatron"}};
+	for (int i = 0; i < COUNT_OF(machines); i++) {
+		struct open other;
+		BEGIN(&other, "llama-2-7b", machines[i][0], "runtime", machines[i][1],
+			"micro_batch", "1");
+		answer = ask(&other.question, &other.arena);
+		assert_null(lever_of(&answer, KNOB_LIBRARIES));
+		assert_null(lever_of(&answer, KNOB_ATTENTION));
+		arena_finish(&other.arena);
+	}
 }
 
 /* --- the way out ------------------------------------------------------------------------------ */
