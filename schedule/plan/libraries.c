@@ -246,13 +246,13 @@ static enum attention_kind pytorch_attention(const struct plan *plan, const stru
 	const struct libraries *libraries, enum device_generation generation)
 {
 	bool blackwell = generation == GENERATION_BLACKWELL;
-	bool cudnn = generation == GENERATION_HOPPER || blackwell;
+	bool cudnn =
+		(generation == GENERATION_HOPPER || blackwell) && !needs_flex(&model->architecture);
 	int first = blackwell && plan->runtime == RUNTIME_PYTORCH_FSDP2 ? LIBRARY_VERSION(2, 8)
 									: LIBRARY_VERSION(2, 11);
 
 	if (libraries->version[LIBRARY_PYTORCH] == 0)
-		return blackwell && !needs_flex(&model->architecture) ? ATTENTION_FLASH3
-								      : ATTENTION_FLASH;
+		return blackwell && cudnn ? ATTENTION_FLASH3 : ATTENTION_FLASH;
 	if (library_before(libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 2)))
 		return ATTENTION_FLASH1;
 	return !cudnn || library_before(libraries, LIBRARY_PYTORCH, first) ? ATTENTION_FLASH2

@@ -151,6 +151,8 @@ static void test_attention_kernel(void **state)
 		{"mpt-7b", "", ATTENTION_FLASH},
 		{"gpt-oss-20b", "", ATTENTION_FLASH},
 		{"deepseek-v3", "", ATTENTION_FLASH},
+		{"deepseek-v3", "libraries=pytorch:2.11", ATTENTION_FLASH2},
+		{"mistral-7b", "libraries=pytorch:2.11", ATTENTION_FLASH2},
 	};
 	(void)state;
 	struct arena arena = {0};
