@@ -85,14 +85,13 @@ static enum exchange exchange_of(const struct plan *plan, const struct model *mo
 static const struct dispatcher *dispatcher_of(
 	const struct plan *plan, const struct model *model, enum module_kind kind)
 {
-	bool gathers = model->division.gathers_tokens;
-	enum exchange exchange = exchange_of(plan, model);
-	bool to = kind == MODULE_ROUTER;
+	bool gathers = model->division.gathers_tokens, to = kind == MODULE_ROUTER;
 
 	if (!to && kind != MODULE_EXPERTS_DOWN)
 		return NULL;
 	if (runtime_of(plan->runtime)->experts.adds_by_index)
-		return to ? &index_to[exchange] : &index_from[exchange];
+		return to ? &index_to[exchange_of(plan, model)]
+			  : &index_from[exchange_of(plan, model)];
 	if (gathers)
 		return to ? &to_experts : &from_experts;
 	return !plan->unfused_permute ? NULL : to ? &unfused_to : &unfused_from;
@@ -158,16 +157,20 @@ double experts_operations(const struct machine *machine, const struct plan *plan
 	const struct expert_rules *rules = &runtime_of(plan->runtime)->experts;
 	enum module_kind kind = model->modules[module].kind;
 	const struct dispatcher *dispatcher = dispatcher_of(plan, model, kind);
-	const struct row_counts rows = model_rows(model, plan->micro_batch, plan->seq_len);
+	bool weighs = rules->adds_by_index && kind == MODULE_EXPERTS_DOWN && !plan->compile;
 	bool back = pass != PASS_FORWARD;
-	double launches = 0, received = (double)rows.received;
+	double launches = 0;
 
-	if (pass == PASS_BACKWARD_WEIGHT)
+	/* Nearly all leaves, of which simulations ask often. */
+	if (pass == PASS_BACKWARD_WEIGHT ||
+		!(dispatcher != NULL || weighs || adds_bias(a, kind) || clamps(a, kind)))
 		return 0;
+	const struct row_counts rows = model_rows(model, plan->micro_batch, plan->seq_len);
+	double received = (double)rows.received;
 	if (dispatcher != NULL)
 		launches += dispatcher_operations(machine, plan, model, dispatcher, back, cost) +
 			    pieces_sorted(plan, model, kind);
-	if (rules->adds_by_index && kind == MODULE_EXPERTS_DOWN && !plan->compile)
+	if (weighs)
 		launches += add_copies(
 			machine, &weighed_apart, received * (double)a->hidden, plan, back, 1, cost);
 	if (adds_bias(a, kind))
