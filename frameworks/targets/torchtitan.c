@@ -1,8 +1,8 @@
 /* torchtitan, three ways: the Python function that returns a Trainer.Config (since 0.3), the frozen
  * flags, and the TOML file of before. Keys: 0.3.0 and main b5bcd76c (config/configs.py,
- * components/optimizer, distributed/activation_checkpoint.py), 0.2.2 (config/job_config.py). main
- * counts batches in tokens. "default" reshards all but the last unit, "always" that too, "never"
- * none, as in pipelines (distributed/fsdp.py), whose gradients are reduced once a step. */
+ * distributed/activation_checkpoint.py), 0.2.2 (config/job_config.py). main counts batches in
+ * tokens. "default" reshards all but the last unit, "always" that too, "never" none, as in
+ * pipelines (distributed/fsdp.py), whose gradients are reduced once a step. */
 #include <string.h>
 
 #include "frameworks/targets/torchtitan.h"
@@ -15,13 +15,13 @@
 		FSDP2_PREFETCH, {KNOB_FORWARD_PREFETCH, FIXED}, FSDP2_LIMITER,                     \
 		{KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none selective full *>full",             \
 			"one policy for all blocks"},                                              \
-		{KNOB_ATTENTION, ELSEWHERE, NULL, "model_registry(flavor, attn_backend=...)"},     \
+		{KNOB_ATTENTION, ELSEWHERE, NULL,                                                  \
+			"attn_backend of model_registry: flex or varlen, which mask documents"},   \
 		{KNOB_PARAM_DTYPE, IN_FILE, "bf16 fp32 fp16>bf16",                                 \
 			"mixed_precision_param has no float16"},                                   \
 		{KNOB_MASTER_DTYPE, IN_FILE, "bf16 fp32 fp16>bf16",                                \
 			"training.dtype has no float16"},                                          \
-		{KNOB_REDUCE_DTYPE, FIXED, "*>fp32",                                               \
-			"mixed_precision_reduce can only be float32"},                             \
+		{KNOB_REDUCE_DTYPE, FIXED, "*>fp32", "mixed_precision_reduce is float32"},         \
 		{KNOB_OPTIMIZER, IN_FILE, "sgd>adamw-foreach", "torchtitan's optimizer is AdamW"}, \
 		FSDP_OFFLOAD, {KNOB_WRAP, IN_FILE}, {KNOB_MICRO_BATCH, IN_FILE},                   \
 		{KNOB_GRAD_ACCUM, IN_FILE},                                                        \

@@ -239,9 +239,10 @@ static bool needs_flex(const struct architecture *a)
 }
 
 /* Chooses PyTorch's own attention. cuDNN's kernel goes first on H100 and B200 since wheels bring a
- * cuDNN after 9.15; on B200 torchtitan puts it first since its commit 3b85aa31f of May 2025, when
- * PyTorch 2.8 was next. Not named, PyTorch is recent on Blackwell alone: most published steps of
- * Hopper are older. */
+ * cuDNN after 9.15; on B200 torchtitan put it first from May 2025 on (3b85aa31f), when PyTorch 2.8
+ * was next. Since June 2026 (169545712) it masks documents by FlexAttention, whose time depends on
+ * them. Not named, PyTorch is recent on Blackwell alone: most published steps of Hopper are older.
+ */
 static enum attention_kind pytorch_attention(const struct plan *plan, const struct model *model,
 	const struct libraries *libraries, enum device_generation generation)
 {
