@@ -141,7 +141,8 @@ struct architecture {
 	/* The last of `layers` are modules of multi-token prediction (DeepSeek-V3), each with its
 	 * own loss, through the model's head. */
 	int64_t mtp_layers;
-	int64_t experts_held; /* not of the file: of one of several ranks; 0 = all */
+	int64_t experts_held;  /* not of the file: of one of several ranks; 0 = all */
+	int64_t adapter_parts; /* nor is this: ranks that cut each adapter; 0 = 1 */
 	/* Not of the file: what of it is trained. The model has adapters and frozen parameters
 	 * accordingly. */
 	struct trainable trainable;

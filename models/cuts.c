@@ -1,27 +1,36 @@
 /* Where a rank's part of a parameter lies in the whole one. */
 #include "models/model.h"
 
-/* How ranks cut a parameter [out, in]. ROWS: each has some of the rows (or some of the experts) and
- * the same part of the bias. COLUMNS: each has some of the columns and the whole bias. */
-enum cut { CUT_NOT, CUT_ROWS, CUT_COLUMNS };
-
-static enum cut cut_of(const struct model *part, int parameter)
+enum tensor_cut module_cut(enum module_kind kind)
 {
-	static const enum cut cuts[MODULE_KIND_COUNT] = {
+	static const enum tensor_cut cuts[MODULE_KIND_COUNT] = {
 		[MODULE_EMBEDDING] = CUT_ROWS,
 		[MODULE_QKV] = CUT_ROWS,
 		[MODULE_QUERY] = CUT_ROWS,
 		[MODULE_KEY] = CUT_ROWS,
 		[MODULE_VALUE] = CUT_ROWS,
+		[MODULE_KV_UP] = CUT_ROWS,
 		[MODULE_GATE] = CUT_ROWS,
 		[MODULE_UP] = CUT_ROWS,
+		[MODULE_GATE_UP] = CUT_ROWS,
+		[MODULE_SHARED_GATE] = CUT_ROWS,
+		[MODULE_SHARED_UP] = CUT_ROWS,
 		[MODULE_HEAD] = CUT_ROWS,
 		[MODULE_ATTENTION_OUTPUT] = CUT_COLUMNS,
 		[MODULE_DOWN] = CUT_COLUMNS,
+		[MODULE_SHARED_DOWN] = CUT_COLUMNS,
 	};
+
+	return cuts[kind];
+}
+
+/* The bias of a layer that is cut by columns is whole. What the executor trains over ranks has no
+ * adapters. */
+static enum tensor_cut cut_of(const struct model *part, int parameter)
+{
 	const struct parameter *p = &part->parameters[parameter];
 	enum module_kind kind = part->modules[p->module].kind;
-	enum cut cut = cuts[kind];
+	enum tensor_cut cut = module_cut(kind);
 
 	if (part->division.expert > 1)
 		return module_kind_is_of_experts(kind) ? CUT_ROWS : CUT_NOT;

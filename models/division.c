@@ -35,6 +35,7 @@ static struct architecture share_of(
 	a.experts_held = share(a.experts, parts(division->expert));
 	a.shared_ffn = share(a.shared_ffn, n);
 	a.vocab = share(round_up(a.vocab, parts(division->words)), n);
+	a.adapter_parts = n;
 	return a;
 }
 

@@ -79,6 +79,12 @@ struct row_counts model_rows(const struct model *model, int64_t sequences, int64
  * reads the stream, and the row-parallel layer that writes to it again. */
 bool module_is_on_stream(const struct division *division, enum module_kind kind);
 
+/* How tensor ranks cut a parameter [out, in]. ROWS: each has some of the rows and the same part of
+ * the bias (column-parallel). COLUMNS: each has some of the columns, and results are summed
+ * (row-parallel). Expert ranks have some of the experts, which are rows. */
+enum tensor_cut { CUT_NOT, CUT_ROWS, CUT_COLUMNS };
+enum tensor_cut module_cut(enum module_kind kind);
+
 /* Elements that follow one another both in a rank's part of a parameter and in the whole one. */
 struct parameter_run {
 	int64_t whole; /* index of the first one in the whole parameter; -1: padding, which is 0 */

@@ -165,27 +165,27 @@ static void add_linear(struct module_work *work, enum pass pass, struct wanted w
 /* Y += s U B^T with U = X A^T; backward dU = s dY B, dB = s dY^T U, dA = dU^T X, dX += dU A. peft
  * multiplies by s and adds: five passes over Y, and three over dY and dX each. */
 static void add_adapter(struct module_work *work, enum pass pass, struct wanted wanted,
-	int64_t tokens, int64_t out, int64_t in, int64_t rank, int element_bytes)
+	int64_t tokens, int64_t out, int64_t in, struct adapter_ranks rank, int element_bytes)
 {
 	double width = (double)tokens * element_bytes;
 
 	if (pass == PASS_FORWARD) {
-		add_gemm(work, tokens, rank, in, 1);
-		add_gemm(work, tokens, out, rank, 1);
+		add_gemm(work, tokens, rank.a, in, 1);
+		add_gemm(work, tokens, out, rank.b, 1);
 		work->eager_bytes += 5 * (double)out * width;
 		work->eager_kernels += 2;
 		return;
 	}
 	if (has_input_part(pass))
-		add_gemm(work, tokens, rank, out, 1);
+		add_gemm(work, tokens, rank.b, out, 1);
 	if (has_weight_part(pass)) {
-		add_gemm(work, out, rank, tokens, 1);
-		add_gemm(work, rank, in, tokens, 1);
+		add_gemm(work, out, rank.b, tokens, 1);
+		add_gemm(work, rank.a, in, tokens, 1);
 	}
 	if (!has_input_part(pass))
 		return;
 	if (wanted.input)
-		add_gemm(work, tokens, in, rank, 1);
+		add_gemm(work, tokens, in, rank.a, 1);
 	work->eager_bytes += (2 * (double)out + 3 * (double)in) * width;
 	work->eager_kernels += 2;
 }
@@ -287,7 +287,8 @@ static void add_products(struct module_work *work, const struct model *model,
 	else
 		add_linear(work, pass, wanted, rows, out, in, 1);
 	if (m->adapter >= 0)
-		add_adapter(work, pass, wanted, rows, out, in, a->trainable.rank, element_bytes);
+		add_adapter(work, pass, wanted, rows, out, in,
+			architecture_adapter_ranks(a, m->kind), element_bytes);
 	if (has_weight_part(pass) && module_trains_bias(model, m))
 		add_bias_gradient(work, (double)rows * (double)out * element_bytes);
 }

@@ -25,6 +25,7 @@ struct parameter {
 	/* Keys the random numbers that it starts from. Adapters are numbered last, so that the
 	 * other parameters start alike with and without them. */
 	int number;
+	int whole; /* index in the whole model; a stage of a pipeline has its own order */
 	bool trainable;
 	bool decay; /* weight decay applies: matrices only */
 	enum parameter_init init;
@@ -88,11 +89,10 @@ static inline const struct model *model_whole(const struct model *model)
 	return model->whole != NULL ? model->whole : model;
 }
 
-/* The index in the whole model of a parameter of `model`. Stages of a pipeline number their
- * parameters as the whole model does; they have no adapters, and nothing of them is frozen. */
+/* The index in the whole model of a parameter of `model`. */
 static inline int model_whole_parameter(const struct model *model, int parameter)
 {
-	return model->whole != NULL ? model->parameters[parameter].number : parameter;
+	return model->whole != NULL ? model->parameters[parameter].whole : parameter;
 }
 
 /* The number in the whole model of a block of `model`. */

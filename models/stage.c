@@ -70,6 +70,8 @@ static void add_module(
 	kept->parent = module->parent >= 0 ? s->places[module->parent] : -1;
 	kept->layer = module->layer >= 0 ? s->layers[module->layer] : -1;
 	kept->first_parameter = part->n_parameters;
+	if (module->adapter >= 0)
+		kept->adapter += kept->first_parameter - module->first_parameter;
 	tie(s, stage, kept, index);
 	for (int p = 0; p < module->n_parameters; p++)
 		add_parameter(s, &s->model->parameters[module->first_parameter + p], index);
@@ -90,10 +92,11 @@ static void select_modules(struct selecting *s, const struct stage_part *stage)
 			s->part->modules[s->places[m]].end = s->places[model->modules[m].end];
 }
 
-/* Backward ends with the first leaf, as all is trained. */
-static int first_leaf(const struct model *part)
+/* Backward ends with the first trained leaf, or goes on to the stage before. */
+static int first_trained(const struct selecting *s)
 {
-	int m = 0;
+	const struct model *part = s->part;
+	int m = s->places[s->model->first_trained];
 
 	while (m < part->n_modules && !module_kind_is_leaf(part->modules[m].kind))
 		m++;
@@ -147,6 +150,6 @@ const struct model *model_stage(
 	s.part->whole = model_whole(model);
 	select_modules(&s, stage);
 	s.part->active_parameter_count = model_count_active(s.part);
-	s.part->first_trained = first_leaf(s.part);
+	s.part->first_trained = first_trained(&s);
 	return s.part;
 }

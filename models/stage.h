@@ -14,7 +14,7 @@ struct stage_part {
 
 /* A model of these blocks alone. Blocks are numbered from 0 on in it; `layers` has their numbers in
  * the model. A tied head without the embedding has a table of its own, which is a copy. The model
- * has no encoder, and all of it is trained. */
+ * has no encoder. */
 const struct model *model_stage(
 	struct arena *arena, const struct model *model, const struct stage_part *stage);
 

@@ -82,6 +82,7 @@ static void add_parameter(struct builder *b, const char *name, int64_t rows, int
 		.n_dims = matrix ? 2 : 1,
 		.shape = {matrix ? rows : columns, matrix ? columns : 0},
 		.number = model->n_parameters - 1 - 2 * b->n_adapters,
+		.whole = model->n_parameters - 1,
 		.trainable = true,
 		.decay = matrix,
 		.init = init,
@@ -106,12 +107,13 @@ static bool is_adapted_usually(const struct architecture *a, enum module_kind ki
 	       (a->family == FAMILY_PHI && (kind == MODULE_UP || kind == MODULE_DOWN));
 }
 
-/* A [r, in] and B [out, r] beside the open projection of a block. */
+/* A [r, in] and B [out, r] beside the open projection of a block, or a rank's part of them. */
 static void add_adapter(struct builder *b, enum module_kind kind, int64_t out, int64_t in)
 {
 	const struct architecture *a = &b->model->architecture;
 	struct module *module = &b->model->modules[b->parent];
 	const struct trainable *t = &a->trainable;
+	const struct adapter_ranks ranks = architecture_adapter_ranks(a, kind);
 
 	if (t->rank == 0 || b->layer < 0 ||
 		!trainable_adapts(t, module->name, is_adapted_usually(a, kind)))
@@ -119,8 +121,8 @@ static void add_adapter(struct builder *b, enum module_kind kind, int64_t out, i
 	if (module_kind_is_of_experts(kind) || kind == MODULE_ROUTER)
 		b->refused = module->name;
 	module->adapter = b->model->n_parameters;
-	add_parameter(b, "lora_A.weight", t->rank, in, INIT_ADAPTER);
-	add_parameter(b, "lora_B.weight", out, t->rank, INIT_ZERO);
+	add_parameter(b, "lora_A.weight", ranks.a, in, INIT_ADAPTER);
+	add_parameter(b, "lora_B.weight", out, ranks.b, INIT_ZERO);
 	b->n_adapters++;
 }
 

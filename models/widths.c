@@ -116,6 +116,17 @@ int64_t architecture_experts_held(const struct architecture *a)
 	return a->experts_held > 0 ? a->experts_held : a->experts;
 }
 
+struct adapter_ranks architecture_adapter_ranks(const struct architecture *a, enum module_kind kind)
+{
+	int64_t rank = a->trainable.rank, part = rank / max_i64(a->adapter_parts, 1);
+	enum tensor_cut cut = module_cut(kind);
+
+	return (struct adapter_ranks){
+		.a = cut == CUT_ROWS ? part : rank,
+		.b = cut == CUT_COLUMNS ? part : rank,
+	};
+}
+
 bool architecture_is_gated(const struct architecture *architecture)
 {
 	return architecture->mlp == MLP_SWIGLU || architecture->mlp == MLP_GEGLU;

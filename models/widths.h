@@ -53,6 +53,15 @@ int64_t rows_of_width(const struct row_counts *rows, enum width width);
 /* Does not overflow for an architecture within the limits of architecture_check. */
 int64_t architecture_width(const struct architecture *architecture, enum width width);
 
+/* Rows of A [a, in] and columns of B [out, b] of the adapter beside a projection. Tensor ranks cut
+ * the one whose other side is whole, and exchange x A' (NeMo AutoModel's ColwiseParallelLora and
+ * RowwiseParallelLora; Megatron-Bridge's ParallelLinearAdapter). */
+struct adapter_ranks {
+	int64_t a, b;
+};
+struct adapter_ranks architecture_adapter_ranks(
+	const struct architecture *architecture, enum module_kind kind);
+
 /* Sizes depend on a question (tokens) that models/ does not judge. Beyond 2^53 every size means
  * "fits nowhere", and the rest of the int64_t range is left for the sums of callers. */
 #define SATURATED_SIZE ((int64_t)1 << 53)

@@ -44,6 +44,9 @@
 	X(SCATTER_TOKENS, REDUCE_SCATTER, TENSOR, NOTHING, COMPUTE)                                \
 	X(REDUCE_TOKENS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                     \
 	X(ADD_SUM, ADD_SUM, COMPUTE, NOTHING, EXCHANGED)                                           \
+	/* what an adapter makes between its two matrices, or its gradient */                      \
+	X(GATHER_ADAPTER, ALL_GATHER, TENSOR, NOTHING, COMPUTE)                                    \
+	X(SCATTER_ADAPTER, REDUCE_SCATTER, TENSOR, NOTHING, COMPUTE)                               \
 	X(REDUCE_LOSS, ALL_REDUCE, TENSOR, NOTHING, COMPUTE)                                       \
 	X(GATHER_LOSS, ALL_GATHER, TENSOR, NOTHING, COMPUTE)                                       \
 	/* keys and values between context ranks; their gradients */                               \

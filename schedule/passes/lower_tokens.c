@@ -129,6 +129,23 @@ void lower_ADD_SUM(struct lowering *l)
 		of_parts ? parts + parts / l->step->plan->mesh.tensor : 3 * residual_bytes(l->step);
 }
 
+static void exchange_adapter(struct lowering *l, enum buffer_role role)
+{
+	op_set_exchange(l, l->step->group_tensor, exchanged_adapter_bytes(l->step));
+	int buffer = op_take_new(l, role, -1, l->op.bytes, l->op.dtype);
+	op_give(l, &buffer);
+}
+
+void lower_GATHER_ADAPTER(struct lowering *l)
+{
+	exchange_adapter(l, BUFFER_GATHERED_TOKENS);
+}
+
+void lower_SCATTER_ADAPTER(struct lowering *l)
+{
+	exchange_adapter(l, BUFFER_PARTIAL_SUMS);
+}
+
 void lower_REDUCE_LOSS(struct lowering *l)
 {
 	l->op.group = l->step->group_tensor;

@@ -117,6 +117,12 @@ int64_t exchanged_tokens_bytes(const struct step *step)
 	       dtype_bytes(step->plan->param_dtype);
 }
 
+int64_t exchanged_adapter_bytes(const struct step *step)
+{
+	return tokens_of(step) * step->model->architecture.trainable.rank *
+	       dtype_bytes(step->plan->param_dtype);
+}
+
 int64_t exchanged_loss_bytes(const struct step *step)
 {
 	return tokens_of(step) * dtype_bytes(DTYPE_FP32);

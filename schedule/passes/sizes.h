@@ -25,6 +25,7 @@ int64_t loss_work_bytes(const struct step *step);
 /* The residual stream of all tensor ranks. */
 int64_t exchanged_tokens_bytes(const struct step *step);
 /* One figure for each token in the loss, of which a part of the vocabulary has LOSS_PARTS. */
+int64_t exchanged_adapter_bytes(const struct step *step);
 int64_t exchanged_loss_bytes(const struct step *step);
 enum { LOSS_PARTS = 3 };
 /* Keys and values of all context ranks. */

@@ -61,6 +61,27 @@ static void add_compute_beside(struct step *step, const struct action *at, unsig
 	action_add(step, compute);
 }
 
+/* Of the two matrices of an adapter one is cut where the other is whole. Between them ranks
+ * exchange a few numbers a token, behind column-parallel A or before row-parallel B. They wait for
+ * it, before the compute of the range here. */
+static void add_adapters(struct step *step, const struct action *at)
+{
+	const struct range *range = &step->ranges[at->range];
+	bool back = !(at->kind == ACTION_FORWARD || at->kind == ACTION_RECOMPUTE);
+	for (int m = range->first_module; m < range->end_module; m++) {
+		const struct module *module = &step->model->modules[m];
+		enum tensor_cut cut = module_cut(module->kind);
+		if (module->adapter < 0 || cut == CUT_NOT)
+			continue;
+		action_add_beside(step, at,
+			(cut == CUT_ROWS) == back ? ACTION_SCATTER_ADAPTER : ACTION_GATHER_ADAPTER,
+			0);
+		struct action *exchange = &step->actions.items[step->actions.n - 1];
+		exchange->first_module = m;
+		exchange->end_module = m + 1;
+	}
+}
+
 /* Adds the compute, and the sum of what it leaves behind. */
 static void add_summed(struct step *step, const struct action *at, bool is_summed)
 {
@@ -185,7 +206,10 @@ void pass_tensor(struct step *step)
 	struct action_list old = actions_begin(step);
 	for (int i = 0; i < old.n; i++) {
 		const struct action *action = &old.items[i];
-		if (action->kind == ACTION_FORWARD || action->kind == ACTION_RECOMPUTE)
+		bool ahead = action->kind == ACTION_FORWARD || action->kind == ACTION_RECOMPUTE;
+		if (ahead || action_makes_input(action))
+			add_adapters(step, action);
+		if (ahead)
 			add_forward(step, action);
 		else if (action_makes_input(action))
 			add_backward(step, action);

@@ -111,6 +111,24 @@ static bool check_expert_width(
 		       nearest_divisors(width, ranks, nearest));
 }
 
+/* Adapters are cut along their rank. */
+static bool check_frozen(const struct plan *plan, enum knob_id axis, struct error *error)
+{
+	int64_t ranks = knob_get(axis, plan).number, rank = plan->trainable.rank;
+	char nearest[48];
+	if (trainable_is_all(&plan->trainable) || ranks == 1)
+		return true;
+	if (plan->runtime == RUNTIME_SHARDPLAN)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--%s %lld: runtime shardplan does not divide models with frozen "
+			"parameters; use 1, --trainable all, or --runtime pytorch-fsdp2",
+			knob_table[axis].field.name, (long long)ranks);
+	return axis != KNOB_TENSOR || rank % ranks == 0 ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--tensor %lld: does not divide the rank of the adapters, %lld; use %s",
+		       (long long)ranks, (long long)rank, nearest_divisors(rank, ranks, nearest));
+}
+
 /* Heads stay whole. Key and value heads are repeated where there are fewer of them than ranks. */
 static bool check_tensor(const struct plan *plan, const struct model *model, struct error *error)
 {
@@ -127,12 +145,8 @@ static bool check_tensor(const struct plan *plan, const struct model *model, str
 			"--tensor %lld: an encoder's decoder is not cut over tensor ranks yet; "
 			"use 1",
 			(long long)t);
-	if (!trainable_is_all(&plan->trainable))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--tensor %lld: frozen parameters are not cut over tensor ranks yet; "
-			"use 1, or --trainable all",
-			(long long)t);
-	return check_divides(plan, a->heads, "attention heads", model, error) &&
+	return check_frozen(plan, KNOB_TENSOR, error) &&
+	       check_divides(plan, a->heads, "attention heads", model, error) &&
 	       (t % a->kv_heads == 0 ||
 		       check_divides(plan, a->kv_heads, "key and value heads", model, error)) &&
 	       check_divides(plan, a->ffn, "feed-forward width", model, error) &&
@@ -209,6 +223,16 @@ static bool check_without_pipeline(const struct plan *plan, struct error *error)
 	return ok;
 }
 
+static bool trains_each_block(const struct model *model)
+{
+	int64_t next = 0; /* the first block without a trained parameter so far */
+	for (int p = 0; p < model->n_parameters; p++) {
+		int64_t layer = model->modules[model->parameters[p].module].layer;
+		next += model->parameters[p].trainable && layer == next;
+	}
+	return next == model->architecture.layers;
+}
+
 /* Refuses what stages of a model cannot have. */
 static bool check_parts(const struct plan *plan, const struct model *model, struct error *error)
 {
@@ -225,8 +249,11 @@ static bool check_parts(const struct plan *plan, const struct model *model, stru
 		{a->tied_head && a->head_bias && plan_layout(plan) != LAYOUT_WHOLE,
 			"the head has a bias beside the table that it shares with another stage; "
 			"use 1"},
-		{!trainable_is_all(&plan->trainable), "frozen parameters are not cut "
-						      "into stages yet; use 1, or --trainable all"},
+		{!trainable_is_all(&plan->trainable) && splits,
+			"it splits backward, which is not modelled with frozen parameters; "
+			"use another --pipeline-schedule, or --trainable all"},
+		{!trains_each_block(model), "stages that train nothing are not modelled; "
+					    "use 1, or name parameters of every block"},
 		{plan_offloads_any(plan), "offload is not cut into stages yet; "
 					  "use 1, or --cpu-offload none"},
 		{plan_pipeline(plan).chunks > 1 && plan->wrap.kind != WRAP_BLOCK,
@@ -303,7 +330,8 @@ static bool check_pipeline(const struct plan *plan, const struct model *model, s
 	bool torch = runtime_of(plan->runtime)->ends_are_blocks;
 	int64_t n = stages * pipeline.chunks;
 	int *blocks = ARENA_ARRAY(&arena, int, n);
-	bool ok = check_parts(plan, model, error) && pipeline_check(&pipeline, torch, error) &&
+	bool ok = check_frozen(plan, KNOB_PIPELINE, error) && check_parts(plan, model, error) &&
+		  pipeline_check(&pipeline, torch, error) &&
 		  plan_split(plan, model, blocks, error) &&
 		  check_last_stage(model, blocks[n - 1], error);
 	arena_finish(&arena);
@@ -428,11 +456,8 @@ static bool check_experts(const struct plan *plan, const struct model *model, st
 			strategy_shards(plan->strategy) ? "shard group" : "replicas",
 			(long long)(plan_expert_domain(plan) / plan->expert_tensor),
 			expert_rows(plan), nearest_experts(plan, model, nearest));
-	if (!trainable_is_all(&plan->trainable))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--expert %lld: frozen parameters are not cut over expert ranks yet; "
-			"use 1, or --trainable all",
-			(long long)e);
+	if (!check_frozen(plan, KNOB_EXPERT, error))
+		return false;
 	if (plan_reshard_group(plan) > 0)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--expert %lld: experts are sharded over other ranks "
