@@ -179,14 +179,18 @@ static bool repeats(const struct enumeration *e, const struct plan *plan)
 	       (e->axes.of[KNOB_ACTIVATION_OFFLOAD].n > 1 && moves_nothing);
 }
 
-/* Does the last group of micro-batches have fewer than the others? Megatron-LM accepts that only
- * with another size of groups (microbatch_group_size_per_vp_stage). */
-static bool leaves_a_group(const struct enumeration *e, const struct plan *plan)
+/* Refuses a last group of micro-batches that has fewer than the others. Megatron-LM accepts that
+ * only with another size of groups (microbatch_group_size_per_vp_stage). */
+static bool fills_groups(const struct enumeration *e, const struct plan *plan, struct error *error)
 {
-	return plan->pipeline_schedule == PIPELINE_INTERLEAVED &&
-	       !runtime_of(plan->runtime)->ends_are_blocks &&
-	       !question_gives(e->question, KNOB_GRAD_ACCUM) &&
-	       plan->grad_accum % plan->mesh.pipeline != 0;
+	return plan->pipeline_schedule != PIPELINE_INTERLEAVED ||
+	       runtime_of(plan->runtime)->ends_are_blocks ||
+	       question_gives(e->question, KNOB_GRAD_ACCUM) ||
+	       plan->grad_accum % plan->mesh.pipeline == 0 ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--pipeline-schedule interleaved: %lld micro-batches are not a multiple of "
+		       "%lld stages; use another batch, or 1f1b",
+		       (long long)plan->grad_accum, (long long)plan->mesh.pipeline);
 }
 
 static bool add_point(struct enumeration *e, const struct question *point, struct error *error)
@@ -201,7 +205,9 @@ static bool add_point(struct enumeration *e, const struct question *point, struc
 	if (point->asked.recompute_modules.of != 0 &&
 		!plan_checkpoints(&plan, CHECKPOINTING_SELECTIVE))
 		return plan_recomputes_nothing(&point->asked.recompute_modules, error);
-	if (repeats(e, &plan) || exceeds(e, &plan) || leaves_a_group(e, &plan))
+	if (!fills_groups(e, &plan, error))
+		return false;
+	if (repeats(e, &plan) || exceeds(e, &plan))
 		return true;
 	space->departures = array_grow(
 		space->departures, &e->capacity, space->n + 1, sizeof(*space->departures));
@@ -412,7 +418,16 @@ static bool add_strategy(
 	if (!usual_of(e->question, strategy, e->arena, &e->usual, error))
 		return false;
 	e->space->same_batch = e->space->same_batch && e->axes.same_batch;
-	return add_points(e, 0, &e->strategy, error);
+	int before = e->space->n;
+	if (!add_points(e, 0, &e->strategy, error))
+		return false;
+	if (e->space->n > before)
+		return true;
+	if (strategy_is_hybrid(strategy))
+		return no_group(e->question, strategy, e->arena, error);
+	return error_set(error, EXIT_CODE_USAGE,
+		"--strategy %s: all its plans repeat others of this question; leave it out",
+		strategy_names[strategy]);
 }
 
 /* The strategies that are searched without being named: all except stages of ZeRO, which are
