@@ -10,11 +10,12 @@ struct change {
 	const char *column, *value;
 };
 
-static bool resolve(const struct row *row, struct change change, const struct model *model,
-	const struct topology *topology, struct arena *arena, struct plan *plan,
-	struct error *error)
+/* A row that trains a part of the model gets a model with that part. */
+static bool resolve(const struct row *row, struct change change, struct arena *arena,
+	struct row_case *read, struct error *error)
 {
-	struct question question = {.model = model, .topology = topology};
+	struct question question = {.topology = read->topology};
+	const struct trainable *trainable = &question.asked.trainable;
 
 	for (int i = 0; i < row->header->n_cells; i++) {
 		const char *column = row->header->cells[i], *cell = row->cells[i];
@@ -24,7 +25,11 @@ static bool resolve(const struct row *row, struct change change, const struct mo
 			!question_set_by_name(&question, column, column, cell, arena, error))
 			return false;
 	}
-	return plan_resolve(&question, arena, plan, error);
+	if (!trainable_is_all(trainable) &&
+		!model_train(arena, read->model, trainable, &read->model, error))
+		return false;
+	question.model = read->model;
+	return plan_resolve(&question, arena, &read->plan, error);
 }
 
 /* Uses a part of a node. */
@@ -47,7 +52,7 @@ static bool read_changed(const struct catalogue *catalogue, const struct row *ro
 		return false;
 	if (catalogue->adjust != NULL)
 		catalogue->adjust(read->topology, catalogue->adjusting);
-	return resolve(row, change, read->model, read->topology, arena, &read->plan, error);
+	return resolve(row, change, arena, read, error);
 }
 
 bool row_read(const struct catalogue *catalogue, const struct row *row, struct arena *arena,
