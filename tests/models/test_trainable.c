@@ -130,6 +130,72 @@ static void test_reach(void **state)
 	arena_finish(&arena);
 }
 
+/* Tensor ranks have equal parts of every adapter, and of its work; what is frozen is as without. */
+static void test_divided(void **state)
+{
+	struct arena arena = {0};
+	struct model *model;
+
+	(void)state;
+	assert_true(train(&arena, "llama-3.1-8b", "lora:16:all-linear", &model));
+	for (int64_t t = 2; t <= 8; t *= 2) {
+		const struct division division = {.tensor = t, .stream = t};
+		struct error error = {0};
+		struct model *part;
+
+		assert_true(model_divide(&arena, model, &division, &part, &error));
+		assert_int_equal(part->trained_count * t, model->trained_count);
+		for (int p = 0; p < model->n_parameters; p++)
+			if (parameter_is_adapter(model, p))
+				assert_int_equal(part->parameters[p].elements * t,
+					model->parameters[p].elements);
+	}
+	arena_finish(&arena);
+}
+
+/* The blocks of one of two stages, every other one. */
+static const struct model *half_of(struct arena *arena, const struct model *model, bool last)
+{
+	enum { BLOCKS = 16 };
+	int layers[BLOCKS];
+	const struct stage_part stage = {BLOCKS, layers, !last, last};
+
+	for (int l = 0; l < BLOCKS; l++)
+		layers[l] = 2 * l + last;
+	return model_stage(arena, model, &stage);
+}
+
+/* Adapters go with their blocks. Backward ends with the first trained leaf of all, and elsewhere
+ * goes on to the stage before. */
+static void test_stages(void **state)
+{
+	struct arena arena = {0};
+	struct model *model;
+	int64_t trained = 0;
+
+	(void)state;
+	assert_true(train(&arena, "llama-3.1-8b", "lora:16", &model));
+	for (int last = 0; last < 2; last++) {
+		const struct model *stage = half_of(&arena, model, last);
+
+		trained += stage->trained_count;
+		for (int m = 0; m < stage->n_modules; m++) {
+			int adapter = stage->modules[m].adapter;
+
+			if (adapter < 0)
+				continue;
+			assert_int_equal(stage->parameters[adapter].module, m);
+			assert_non_null(strstr(stage->parameters[adapter].name, "lora_A"));
+			assert_string_equal(stage->parameters[adapter].name,
+				model->parameters[model_whole_parameter(stage, adapter)].name);
+		}
+		assert_int_equal(stage->modules[stage->first_trained].kind,
+			last ? MODULE_NORM : MODULE_QUERY);
+	}
+	assert_int_equal(trained, model->trained_count);
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -138,6 +204,8 @@ int main(void)
 		cmocka_unit_test(test_as_peft),
 		cmocka_unit_test(test_what_is_not_there),
 		cmocka_unit_test(test_reach),
+		cmocka_unit_test(test_divided),
+		cmocka_unit_test(test_stages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

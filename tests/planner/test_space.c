@@ -572,6 +572,14 @@ static void test_strategies_that_cannot_be(void **state)
 	hybrid = f.space.first[STRATEGY_HYBRID_SHARD];
 	assert_int_equal(f.space.plans[hybrid].mesh.shard, 3);
 	end(&f);
+	/* Eight expert ranks of a node leave one shard group, which is FULL_SHARD's. */
+	begin(&f, "mixtral-8x7b", "dgx-h100");
+	fix(&f, "expert", "8");
+	build(&f);
+	assert_true(f.space.first[STRATEGY_FULL_SHARD + 1] > f.space.first[STRATEGY_FULL_SHARD]);
+	assert_non_null(strstr(f.space.impossible[STRATEGY_HYBRID_SHARD], "shard group of 2"));
+	assert_non_null(f.space.impossible[STRATEGY_HYBRID_SHARD_ZERO2]);
+	end(&f);
 }
 
 static void test_contradictions(void **state)
@@ -592,6 +600,18 @@ static void test_contradictions(void **state)
 	fix(&f, "reduce_dtype", "bf16");
 	assert_false(space_build(&f.question, &f.arena, &f.space, &error));
 	assert_non_null(strstr(error.message, "--reduce-dtype bf16"));
+	end(&f);
+	/* No batch of the question fills the groups of micro-batches. */
+	error = (struct error){0};
+	begin(&f, "gpt3-175b", "8xdgx-a100-80gb");
+	fix(&f, "runtime", "megatron");
+	fix(&f, "pipeline", "8");
+	fix(&f, "tensor", "8");
+	fix(&f, "pipeline_schedule", "interleaved");
+	fix(&f, "global_batch", "12");
+	assert_false(space_build(&f.question, &f.arena, &f.space, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	assert_non_null(strstr(error.message, "12 micro-batches are not a multiple of 8 stages"));
 	end(&f);
 }
 

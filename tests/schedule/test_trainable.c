@@ -3,27 +3,46 @@
 #include "schedule/resolve/resolve.h"
 #include "support.h"
 
-/* The plan, with the model trained as `text` says; `reshard` NULL: as the strategy has it. */
+/* A step of a model that is trained as the words say ("trainable=lora:4 tensor=2"). */
+static bool try_trained(struct arena *arena, const char *preset, const char *words,
+	struct schedule **schedule, struct error *error)
+{
+	struct question question = {.topology = gpu_cluster(arena, 2, 4)};
+	struct model *model = preset_model(arena, preset);
+	struct plan plan;
+	for (const char *word = words; *word != '\0'; word += strspn(word, " ")) {
+		size_t length = strcspn(word, " "), name = strcspn(word, "=");
+		const char *key = arena_strndup(arena, word, name);
+		const char *value = arena_strndup(arena, word + name + 1, length - name - 1);
+		assert_true(question_set_by_name(&question, key, key, value, arena, error));
+		word += length;
+	}
+	assert_true(model_train(arena, model, &question.asked.trainable, &model, error));
+	question.model = model;
+	return plan_resolve(&question, arena, &plan, error) &&
+	       schedule_build(arena, &plan, model, question.topology, schedule, error);
+}
+
+static struct schedule *trained(struct arena *arena, const char *preset, const char *words)
+{
+	struct schedule *schedule = NULL;
+	struct error error = {0};
+	if (!try_trained(arena, preset, words, &schedule, &error))
+		fail_msg("%s: %s", words, error.message);
+	return schedule;
+}
+
+/* `reshard` NULL: as the strategy has it. */
 static struct schedule *build_resharded(struct arena *arena, const char *text, const char *runtime,
 	const char *strategy, const char *checkpointing, const char *reshard)
 {
-	struct question question = {.topology = gpu_cluster(arena, 2, 4)};
-	struct model *model = preset_model(arena, "llama-nano"), *trained;
-	struct plan plan;
-	struct schedule *schedule = NULL;
-	struct error error = {0};
-	const char *const typed[][2] = {{"trainable", text}, {"runtime", runtime},
-		{"strategy", strategy}, {"activation_checkpointing", checkpointing},
-		{"param_dtype", "bf16"}, {"grad_accum", "2"}, {"reshard_after_forward", reshard}};
-	for (int i = 0; i < COUNT_OF(typed) - (reshard == NULL); i++)
-		assert_true(question_set_by_name(
-			&question, typed[i][0], typed[i][0], typed[i][1], arena, &error));
-	assert_true(model_train(arena, model, &question.asked.trainable, &trained, &error));
-	question.model = trained;
-	if (!plan_resolve(&question, arena, &plan, &error) ||
-		!schedule_build(arena, &plan, trained, question.topology, &schedule, &error))
-		fail_msg("%s", error.message);
-	return schedule;
+	return trained(arena, "llama-nano",
+		arena_printf(arena,
+			"trainable=%s runtime=%s strategy=%s activation_checkpointing=%s "
+			"param_dtype=bf16 grad_accum=2%s%s",
+			text, runtime, strategy, checkpointing,
+			reshard != NULL ? " reshard_after_forward=" : "",
+			reshard != NULL ? reshard : ""));
 }
 
 static struct schedule *build(struct arena *arena, const char *text, const char *runtime,
@@ -115,10 +134,83 @@ static void test_backward_ends(void **state)
 	}
 }
 
+/* --- ranks that divide the model ----------------------------------------------------------------
+ */
+
+/* Of seven adapters a block, ranks exchange 2 bytes a token and rank of the adapter, forward and
+ * back: five are gathered one way and scattered the other, two the other way round. The stream is
+ * exchanged as without adapters (test_axes.c), but for the gradient of the frozen embedding. */
+static void test_tensor_ranks(void **state)
+{
+	enum { BLOCKS = 32, TOKENS = 2048, STREAM = TOKENS * 4096 * 2, ADAPTER = TOKENS * 16 * 2 };
+	struct arena arena = {0};
+	struct schedule *s =
+		trained(&arena, "llama-2-7b", "trainable=lora:16:all-linear tensor=4 seq_len=2048");
+	struct exchanged gathers = exchanged(s, OP_ALL_GATHER, GROUP_TENSOR);
+	struct exchanged scatters = exchanged(s, OP_REDUCE_SCATTER, GROUP_TENSOR);
+	(void)state;
+	assert_int_equal(gathers.n, 4 * BLOCKS + 1 + 7 * BLOCKS);
+	assert_int_equal(scatters.n, 4 * BLOCKS + 2 + 7 * BLOCKS);
+	assert_int_equal(
+		gathers.bytes, (int64_t)(4 * BLOCKS + 1) * STREAM + (int64_t)7 * BLOCKS * ADAPTER);
+	assert_int_equal(
+		scatters.bytes, (int64_t)(4 * BLOCKS + 2) * STREAM + (int64_t)7 * BLOCKS * ADAPTER);
+	arena_finish(&arena);
+}
+
+/* Backward of every stage but the first goes on to the one before: each sends as many gradients as
+ * it received activations. States are those of what is trained. */
+static void test_stages(void **state)
+{
+	struct arena arena = {0};
+	struct schedule *s = trained(&arena, "llama-2-7b",
+		"trainable=lora:16:all-linear pipeline=4 grad_accum=8 seq_len=2048");
+	int64_t trained_states = 0;
+	(void)state;
+	assert_int_equal(s->n_classes, 4);
+	for (int c = 0; c < s->n_classes; c++) {
+		int sent = 0;
+		for (int x = 0; x < s->programs[c].n_ops; x++) {
+			const struct op *op = &s->programs[c].ops[x];
+			sent += op->kind == OP_SEND;
+			assert_false(op->kind == OP_BACKWARD && op->layer < 0 && c < 3);
+		}
+		assert_int_equal(sent, (c == 0 || c == 3 ? 1 : 2) * 8);
+		trained_states += schedule_model_states(s, c).optimizer_state;
+	}
+	assert_int_equal(trained_states, 8 * s->model->trained_count / s->plan.mesh.shard);
+	arena_finish(&arena);
+}
+
+static void test_refused(void **state)
+{
+	static const struct {
+		const char *words, *message;
+	} rows[] = {{"trainable=lora:6 tensor=4", "the rank of the adapters, 6; use 3 or 6"},
+		{"trainable=lora:16 tensor=2 runtime=shardplan",
+			"runtime shardplan does not divide"},
+		{"trainable=lora:16 pipeline=2 runtime=shardplan",
+			"runtime shardplan does not divide"},
+		{"trainable=*.0.* pipeline=2", "stages that train nothing are not modelled"},
+		{"trainable=lm_head* pipeline=2", "stages that train nothing are not modelled"},
+		{"trainable=lora:16 pipeline=2 pipeline_schedule=zb-h1", "splits backward"}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		struct schedule *schedule;
+		struct error error = {0};
+		assert_false(try_trained(&arena, "llama-2-7b", rows[i].words, &schedule, &error));
+		assert_non_null(strstr(error.message, rows[i].message));
+		assert_int_equal(error.code, EXIT_CODE_USAGE);
+		arena_finish(&arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_states),
 		cmocka_unit_test(test_more_frozen_needs_no_more),
-		cmocka_unit_test(test_backward_ends)};
+		cmocka_unit_test(test_backward_ends), cmocka_unit_test(test_tensor_ranks),
+		cmocka_unit_test(test_stages), cmocka_unit_test(test_refused)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
