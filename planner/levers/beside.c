@@ -110,8 +110,10 @@ const char *beside_pull(const struct answer *answer, struct arena *arena, struct
 		if (!listed || !is_of_use(question, levers[i].id))
 			continue;
 		const struct question asked = *question;
-		typed = arena_printf(arena, "%s %s", typed,
-			levers[i].pull(&asked, answer->chosen, arena, question, &plan));
+		bool told = levers[i].id < KNOB_COUNT && !question_gives(&asked, levers[i].id);
+		const char *pulled =
+			levers[i].pull(&asked, answer->chosen, arena, question, &plan);
+		typed = told ? typed : arena_printf(arena, "%s %s", typed, pulled);
 	}
 	return typed;
 }

@@ -487,6 +487,9 @@ static void test_newer_libraries(void **state)
 	assert_non_null(lever);
 	assert_string_equal(lever->typed, "--libraries pytorch:2.11");
 	assert_true(lever->gain > 0.02 && lever_time(&f, &answer, lever) == lever->step_time);
+	const char *said = strstr(answer.free->typed, lever->typed);
+	assert_non_null(said);
+	assert_null(strstr(said + 1, "--libraries"));
 	assert_null(lever_of(&answer, KNOB_ATTENTION));
 	set_choice(&f.question, &f.arena, "attention", "flash2");
 	answer = ask(&f.question, &f.arena);
