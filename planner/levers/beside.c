@@ -111,8 +111,7 @@ const char *beside_pull(const struct answer *answer, struct arena *arena, struct
 			continue;
 		const struct question asked = *question;
 		bool told = levers[i].id < KNOB_COUNT && !question_gives(&asked, levers[i].id);
-		const char *pulled =
-			levers[i].pull(&asked, answer->chosen, arena, question, &plan);
+		const char *pulled = levers[i].pull(&asked, answer->chosen, arena, question, &plan);
 		typed = told ? typed : arena_printf(arena, "%s %s", typed, pulled);
 	}
 	return typed;

@@ -26,6 +26,7 @@ const enum knob_id axes_in_order[] = {
 	KNOB_ATTENTION,
 	KNOB_LOSS,
 	KNOB_COMPILE,
+	KNOB_LIGER,
 	KNOB_ASYNC_TENSOR,
 	KNOB_EXPERT_DISPATCH,
 	KNOB_EXPERT_OVERLAP,
@@ -321,7 +322,7 @@ static void add_checkpointings(struct filling *f)
 /* --- levers ----------------------------------------------------------------------------------- */
 
 /* Adds the levers that the question frees. One that never makes a step slower is pulled in all
- * plans; levers_let_go drops it again where it gains nothing. */
+ * plans; levers_let_go drops it again where it gains nothing. Not all plans can have Liger. */
 static void add_levers(struct filling *f)
 {
 	for (int i = 0; i < KNOB_COUNT; i++) {
@@ -333,7 +334,8 @@ static void add_levers(struct filling *f)
 			continue;
 		int n = space_levers(f->question, f->plan, id, values, &error);
 		bool usual = knob_table[id].levers >> now.choice & 1;
-		if (n > 0 && (usual || !(knob_table[id].roles & KNOB_NEVER_WORSE)))
+		bool all = knob_table[id].roles & KNOB_NEVER_WORSE && id != KNOB_LIGER;
+		if (n > 0 && (usual || !all))
 			axis_add(axis, now);
 		for (int v = 0; v < n; v++)
 			axis_add(axis, values[v]);

@@ -95,11 +95,21 @@ static bool asks_for_others(const struct question *question, enum knob_id id)
 	       ((id == KNOB_EXPERT_DISPATCH || id == KNOB_EXPERT_OVERLAP) && experts);
 }
 
+/* Compiled models leave nothing for Liger to fuse, so nobody searches it beside torch.compile. */
+static bool is_compiled_away(const struct question *question, const struct plan *plan)
+{
+	bool compiles = question->freed & KNOB_BIT(KNOB_COMPILE) &&
+			knob_honoured(KNOB_COMPILE, plan->runtime, true);
+	return (plan->compile || compiles) && !(question->freed_by_name & KNOB_BIT(KNOB_LIGER));
+}
+
 /* Asynchronous tensor parallelism may need compilation, which may be a free lever itself. */
 int space_levers(const struct question *question, const struct plan *plan, enum knob_id id,
 	union knob_value values[SPACE_VALUES_MAX], struct error *error)
 {
 	int n = 0;
+	if (id == KNOB_LIGER && is_compiled_away(question, plan))
+		return 0;
 	for (int i = 0; i < knob_n_values(id); i++) {
 		union knob_value value = knob_value_of(id, i);
 		struct plan with = *plan;

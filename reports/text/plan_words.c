@@ -189,7 +189,8 @@ void add_work(const struct plan *plan, struct text *text)
 {
 	char tokens[32];
 
-	text_printf(text, "%lld %s of %lld tokens a step (%s), %s%s%s, %s attention, %s loss, %s%s",
+	text_printf(text,
+		"%lld %s of %lld tokens a step (%s), %s%s%s, %s attention, %s loss, %s%s%s",
 		(long long)plan->global_batch, plan->global_batch == 1 ? "sequence" : "sequences",
 		(long long)plan->seq_len,
 		format_count(tokens, (double)plan->global_batch * (double)plan->seq_len),
@@ -201,7 +202,7 @@ void add_work(const struct plan *plan, struct text *text)
 		knob_name(KNOB_ATTENTION, (int)plan->attention),
 		knob_name(KNOB_LOSS, (int)plan->loss),
 		knob_name(KNOB_OPTIMIZER, (int)plan->optimizer),
-		plan->compile ? ", torch.compile" : "");
+		plan->compile ? ", torch.compile" : "", plan->liger ? ", Liger" : "");
 }
 
 /* --- figures ---------------------------------------------------------------------------------- */

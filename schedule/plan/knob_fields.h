@@ -11,12 +11,14 @@
 #define NAME(enumerator, name)       name,
 #define NAMES(VALUES)                ((const char *const[]){VALUES(NAME) NULL})
 #define CHOICE(member, flags, names) FIELD_ENUM(struct plan, member, #member, flags, names)
-#define SWITCH(member)               FIELD_BOOL(struct plan, member, #member, REQUIRED)
-#define OMITTED(member)              FIELD_BOOL(struct plan, member, #member, FIELD_OMIT_ZERO)
+#define SWITCH(member)               ON_OFF(member, REQUIRED)
+#define OMITTED(member)              ON_OFF(member, FIELD_OMIT_ZERO)
 #define COUNT(member)                FIELD_INT(struct plan, member, #member, COUNTED)
 #define RATE(member, flags)          FIELD_DOUBLE(struct plan, member, #member, flags)
 #define DECODED(member, flags, names, decoded)                                                     \
 	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
+
+#define ON_OFF(member, flags) FIELD_BOOL(struct plan, member, #member, flags), .metavar = "on|off"
 
 #define OMITTED_TEXT(member) DECODED(member, FIELD_OMIT_ZERO, NULL, &member##_decoded)
 
@@ -28,7 +30,7 @@
 /* A switch of some runtimes that only a plan says: nothing searches, varies or compares it. */
 #define SAID_ONLY(member, kind, of)                                                                \
 	OMITTED(member), .group = KNOB_GROUP_##kind, .roles = KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,   \
-			 .runtimes = (of), .metavar = on_off
+			 .runtimes = (of)
 
 /* Roles of what plans differ in and are compared by. */
 #define COMPARABLE (KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY)

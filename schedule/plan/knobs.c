@@ -1,7 +1,6 @@
 /* The rows of the table of knobs. resolve.c fills in what depends on the model or other knobs. */
 #include "schedule/plan/knob_fields.h"
 
-static const char on_off[] = "on|off";
 /* Whole tensors of a plan may have these element types only. */
 static const char *const dtypes[] = {
 	[DTYPE_FP32] = "fp32", [DTYPE_BF16] = "bf16", [DTYPE_FP16] = "fp16", NULL};
@@ -61,7 +60,6 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP1) | BIT(RUNTIME_PYTORCH_FSDP2) |
 				    BIT(RUNTIME_SHARDPLAN),
 			.refusal = "it has no such knob; use off",
-			.metavar = on_off,
 			.help = "gather the next unit of forward early",
 		},
 	[KNOB_LIMIT_ALL_GATHERS] =
@@ -73,7 +71,6 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.gpu = true,
 			.cpu = true,
 			.refusal = "it has no rate limiter; use off",
-			.metavar = on_off,
 			.help = "FSDP1's rate limiter",
 			.remark = "on for runtimes that have a rate limiter",
 		},
@@ -119,7 +116,6 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.levers = BIT(true),
 			.runtimes = ON_PYTORCH & ~(BIT(RUNTIME_MEGATRON) | BIT(RUNTIME_NANOTRON)),
 			.refusal = "it does not compile models; use off",
-			.metavar = on_off,
 			.help = "torch.compile",
 		},
 	[KNOB_PARAM_DTYPE] =
@@ -273,7 +269,6 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED,
 			.gpu = true,
 			.cpu = true,
-			.metavar = on_off,
 			.help = "reduce gradients after every micro-batch, not only after the last",
 		},
 	[KNOB_CLIP] =
@@ -304,7 +299,6 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.levers = BIT(true),
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_SHARDPLAN),
 			.refusal = "it reduces over all ranks at once; use off",
-			.metavar = on_off,
 			.help = "hybrid strategies: reduce-scatter after every micro-batch, "
 				"all-reduce only after the last (FSDP2's set_requires_all_reduce)",
 		},
@@ -344,7 +338,6 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = COMPARABLE | KNOB_ZERO_UNSAID,
 			.runtimes = STAGED,
 			.refusal = "it has no tensor parallelism; use off",
-			.metavar = on_off,
 			.help = "the tokens of the residual stream are cut over the tensor ranks "
 				"between linear layers",
 			.remark = "on with tensor parallelism",
@@ -423,7 +416,6 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
 			.runtimes = BIT(RUNTIME_MEGATRON),
 			.refusal = "its masks are not modelled; use off",
-			.metavar = on_off,
 			.help = "runtime megatron: dropout, whose masks are kept for backward",
 		},
 	[KNOB_KEEP_GATHERED] =
@@ -478,7 +470,6 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.levers = BIT(true),
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
 			.refusal = "its exchanges stand between products; use off",
-			.metavar = on_off,
 			.help = "tensor ranks exchange beside products (fsdp2: with --compile on)",
 		},
 	[KNOB_SERIAL_TENSOR] =
@@ -496,7 +487,6 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.levers = BIT(true),
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_MEGATRON),
 			.refusal = "it gathers parameters in --param-dtype; use off",
-			.metavar = on_off,
 			.help = "with --fp8: gathers these weights in fp8 (megatron: keeps them "
 				"so)",
 		},
@@ -519,7 +509,6 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.levers = BIT(true),
 			.runtimes = BIT(RUNTIME_MEGATRON),
 			.refusal = "its experts wait for their tokens; use off",
-			.metavar = on_off,
 			.help = "with --expert: tokens travel while another micro-batch computes",
 		},
 	[KNOB_UNFUSED_PERMUTE] =
@@ -544,6 +533,17 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.refusal = "its kernels go one by one; use off, or --runtime megatron",
 			.help = "what is launched as CUDA graphs (megatron): full_iteration, or of "
 				"each block attn, mlp, moe, moe_router, moe_preprocess",
+		},
+	[KNOB_LIGER] =
+		{
+			OMITTED(liger),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK | KNOB_LEVER | KNOB_NEVER_WORSE | KNOB_ZERO_UNSAID,
+			.levers = BIT(true),
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP1) | BIT(RUNTIME_PYTORCH_FSDP2) |
+				    BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_DEEPSPEED),
+			.refusal = "its models have kernels of their own; use off",
+			.help = "Liger's kernels for norms, RoPE and MLPs (its loss: fused-linear)",
 		},
 	[KNOB_TENSOR] =
 		{

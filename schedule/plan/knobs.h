@@ -68,6 +68,7 @@ struct plan {
 	enum attention_kind attention;
 	enum loss_kind loss;
 	bool compile;
+	bool liger; /* fused kernels for norms, RoPE and gated MLPs, where nothing is compiled */
 	enum dtype param_dtype, reduce_dtype; /* of the compute copy; of gradients on their way */
 	enum dtype master_dtype;              /* of the sharded parameters and the optimizer */
 	enum fp8_recipe fp8;                  /* of linear layers (fp8.h) */
@@ -164,6 +165,7 @@ enum knob_id {
 	KNOB_EXPERT_OVERLAP,
 	KNOB_UNFUSED_PERMUTE,
 	KNOB_RECOMPUTE_MODULES,
+	KNOB_LIGER,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

@@ -345,11 +345,12 @@ struct activation_rules plan_activation_rules(
 	const struct plan *plan, enum device_generation generation)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
+	bool fused = plan->compile || plan->liger;
 	return (struct activation_rules){
 		.dtype = plan->param_dtype,
 		.attention = plan_engine_attention(plan, generation),
-		.norm_unfused = runtime->norm_unfused && !plan->compile,
-		.keeps_activated_gate = runtime->keeps_activated_gate && !plan->compile,
+		.norm_unfused = runtime->norm_unfused && !fused,
+		.keeps_activated_gate = runtime->keeps_activated_gate && !fused,
 		.softmax_fp32 = plan_softmax_in_fp32(plan),
 		.projection_keeps_input = runtime->projection_keeps_input,
 		.keeps_products_whole = runtime->keeps_products_whole,

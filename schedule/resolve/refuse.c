@@ -95,47 +95,6 @@ static bool check_dtypes(
 	return true;
 }
 
-/* FlashAttention-3 takes no slopes of ALiBi and no other bias (hopper/flash_attn_interface.py). */
-static bool check_bias(const struct plan *plan, const struct model *model, struct error *error)
-{
-	enum positions positions = model->architecture.positions;
-	if (plan->attention != ATTENTION_FLASH3 ||
-		(positions != POSITIONS_ALIBI && positions != POSITIONS_RELATIVE))
-		return true;
-	return error_set(error, EXIT_CODE_USAGE,
-		"--attention flash3: its kernels add no bias to the scores, which the model's "
-		"positions need; use flash");
-}
-
-/* The kernels of flash-attn and cuDNN exist from a generation of NVIDIA's GPUs on; flash2 exists
- * for AMD's too. */
-static bool check_attention(
-	const struct plan *plan, const struct device *device, struct error *error)
-{
-	static const struct {
-		enum device_generation first;
-		const char *name;
-	} from[] = {
-		[ATTENTION_FLASH1] = {GENERATION_TURING, "Turing"},
-		[ATTENTION_FLASH2] = {GENERATION_AMPERE, "Ampere"},
-		[ATTENTION_FLASH3] = {GENERATION_HOPPER, "Hopper"},
-	};
-	enum attention_kind kind = plan->attention;
-	if (kind >= COUNT_OF(from) || from[kind].name == NULL)
-		return true;
-	if (device->generation < from[kind].first)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--attention %s: its kernels need a GPU of %s or later, which %s is not; "
-			"use flash or eager",
-			attention_kind_names[kind], from[kind].name, device->name);
-	if (plan->param_dtype == DTYPE_FP32)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--attention %s: its kernels compute in bf16 and fp16, not in fp32; "
-			"use flash or eager, or --param-dtype bf16",
-			attention_kind_names[kind]);
-	return true;
-}
-
 /* Checks groups of `group` ranks; 0 or less means that there are none. */
 static bool check_reshard_group(const struct plan *plan, int64_t group, struct error *error)
 {
@@ -543,7 +502,7 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 {
 	return check_mesh(plan, topology, error) && plan_check_axes(plan, model, error) &&
 	       check_batch(plan, model, error) && check_dtypes(plan, topology, error) &&
-	       check_attention(plan, &topology->device, error) && check_bias(plan, model, error) &&
+	       plan_check_kernels(plan, model, &topology->device, error) &&
 	       check_wrap(plan, model, error) && check_knobs(plan, error) &&
 	       plan_check_exchanges(plan, model, topology, error) &&
 	       plan_check_recompute(plan, model, error) && plan_check_graphs(plan, model, error) &&

@@ -37,6 +37,10 @@ bool plan_check_exchanges(const struct plan *plan, const struct model *model,
 bool plan_recomputes_nothing(const struct name_set *modules, struct error *error);
 bool plan_check_recompute(const struct plan *plan, const struct model *model, struct error *error);
 
+/* kernels.c. Of attention, and Liger's. */
+bool plan_check_kernels(const struct plan *plan, const struct model *model,
+	const struct device *device, struct error *error);
+
 /* graphs.c. What is captured as CUDA graphs. */
 bool plan_check_graphs(const struct plan *plan, const struct model *model, struct error *error);
 

@@ -73,12 +73,24 @@ double cost_attention(
 	return square / attention_rate(&machine, shape) + machine.kernel_overhead;
 }
 
+/* Liger's RMSNorm, SwiGLU and GeGLU, and its RoPE, which is all that the core of attention does
+ * beside its flash kernel. */
+static bool is_ligers(
+	const struct plan *plan, enum module_kind kind, const struct module_work *work)
+{
+	bool norm = kind == MODULE_NORM || kind == MODULE_QUERY_NORM || kind == MODULE_KEY_NORM;
+	bool rope = kind == MODULE_ATTENTION_CORE && attention_is_flash(plan->attention);
+
+	return plan->liger && (norm || rope || work->activations > 0);
+}
+
 /* Our own kernels are written fused; PyTorch's are once compiled. */
-static bool is_fused(const struct schedule *schedule, const struct module_work *work)
+static bool is_fused(
+	const struct schedule *schedule, enum module_kind kind, const struct module_work *work)
 {
 	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
 
-	return schedule->plan.compile ||
+	return schedule->plan.compile || is_ligers(&schedule->plan, kind, work) ||
 	       (work->activations > 0 ? runtime->fused_activations : runtime->fused_kernels);
 }
 
@@ -238,7 +250,7 @@ static double add_module(const struct machine *machine, const struct schedule *s
 {
 	const struct plan *plan = &schedule->plan;
 	enum module_kind kind = model->modules[module].kind;
-	bool fused = is_fused(schedule, work);
+	bool fused = is_fused(schedule, kind, work);
 	double kernels = fused ? work->kernels : work->eager_kernels;
 
 	if (fp8_converts(plan, model, module))

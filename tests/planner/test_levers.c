@@ -372,8 +372,8 @@ static double lever_time(struct open *f, const struct answer *answer, const stru
 	struct prediction prediction;
 	struct error error = {0};
 	type(&again, &f->arena, lever->typed);
-	plan.libraries =
-		question_gives(&again, KNOB_LIBRARIES) ? again.asked.libraries : plan.libraries;
+	if (lever->id < KNOB_COUNT)
+		knob_put(lever->id, &plan, knob_get(lever->id, &again.asked));
 	assert_true(evaluator_run(&evaluator, &plan, &prediction, &error));
 	evaluator_finish(&evaluator);
 	return prediction.step_time;
@@ -506,6 +506,32 @@ static void test_newer_libraries(void **state)
 		assert_null(lever_of(&answer, KNOB_ATTENTION));
 		arena_finish(&other.arena);
 	}
+}
+
+/* Liger is a lever of its own, but not beside torch.compile, which fuses all that it does. Where
+ * compilation is not free, plans with tensor ranks are searched without it. */
+static void test_liger(void **state)
+{
+	(void)state;
+	struct open f;
+	BEGIN(&f, "llama-2-7b", "dgx-h100", "micro_batch", "1", "runtime", "pytorch-fsdp2");
+	struct answer answer = ask(&f.question, &f.arena);
+	const struct lever *lever = lever_of(&answer, KNOB_LIGER);
+	assert_non_null(lever);
+	assert_string_equal(lever->typed, "--liger on");
+	assert_true(lever->gain > 0.05 && lever_time(&f, &answer, lever) == lever->step_time);
+	assert_false(answer.free->plan.liger);
+	assert_true(answer.free->plan.compile);
+	set_choice(&f.question, &f.arena, "compile", "on");
+	answer = ask(&f.question, &f.arena);
+	assert_null(lever_of(&answer, KNOB_LIGER));
+	arena_finish(&f.arena);
+	BEGIN(&f, "llama-3.1-405b", "64xdgx-h100", "compile", "off", "micro_batch", "1");
+	f.question.freed = KNOB_BIT(KNOB_LIGER);
+	answer = ask(&f.question, &f.arena);
+	assert_non_null(answer.chosen);
+	assert_true(answer.chosen->plan.liger == (answer.chosen->plan.mesh.tensor == 1));
+	arena_finish(&f.arena);
 }
 
 /* --- the way out ------------------------------------------------------------------------------ */
@@ -641,6 +667,7 @@ int main(void)
 		cmocka_unit_test(test_padded_vocabulary),
 		cmocka_unit_test(test_graphs),
 		cmocka_unit_test(test_newer_libraries),
+		cmocka_unit_test(test_liger),
 		cmocka_unit_test(test_way_out_is_true),
 		cmocka_unit_test(test_experts_beyond_a_node),
 		cmocka_unit_test(test_way_out_of_a_small_batch),

@@ -257,6 +257,25 @@ static void test_eager_scores(void **state)
 	}
 }
 
+/* Liger's kernels read and write what a fused one must: of 65 norms, and of RoPE and SwiGLU in 32
+ * blocks (docs/models.md, Memory traffic). Scores of eager attention are not among them. */
+static void test_liger(void **state)
+{
+	const double tokens = 2048, hidden = 4096, ffn = 11008, bytes = 2;
+	const double norms = 65 * (18 - 2 + 36 - 5) * hidden;
+	const double ropes = 32 * (10 - 2 + 10 - 2) * 2 * hidden;
+	const double activations = 32 * (5 - 3 + 9 - 5) * ffn;
+	double base = moved("seq_len=2048"), liger = moved("seq_len=2048 liger=on");
+	double eager = moved("seq_len=2048 attention=eager");
+	double saved = (norms + ropes + activations) * tokens * bytes;
+	(void)state;
+	assert_true(fabs((base - liger) / saved - 1) < 0.02);
+	assert_true(moved("seq_len=2048 compile=on liger=on") == moved("seq_len=2048 compile=on"));
+	saved -= ropes * tokens * bytes;
+	double with = moved("seq_len=2048 attention=eager liger=on");
+	assert_true(fabs((eager - with) / saved - 1) < 0.02);
+}
+
 /* The longest operation of that kind. */
 static double seconds_of(struct case_ *c, enum op_kind kind)
 {
@@ -597,6 +616,7 @@ int main(void)
 		cmocka_unit_test(test_threads_of_a_rank),
 		cmocka_unit_test(test_choices_have_the_right_sign),
 		cmocka_unit_test(test_eager_scores),
+		cmocka_unit_test(test_liger),
 		cmocka_unit_test(test_rates_of_a_core),
 		cmocka_unit_test(test_steps_that_were_measured),
 		cmocka_unit_test(test_where_steps_do_not_count),
