@@ -313,7 +313,7 @@ static void adapt_unsaid(struct exporting *exporting, struct plan *plan)
 		const char *off;
 	} knobs[] = {{KNOB_FP8, "off"}, {KNOB_FP8_PARAM_GATHER, "false"},
 		{KNOB_ASYNC_TENSOR, "false"}, {KNOB_EXPERT_DISPATCH, "all-to-all"},
-		{KNOB_EXPERT_OVERLAP, "false"}};
+		{KNOB_EXPERT_OVERLAP, "false"}, {KNOB_LIGER, "false"}};
 
 	for (int i = 0; i < COUNT_OF(knobs); i++) {
 		enum expressed expressed;

@@ -168,6 +168,28 @@ const char *value_nodes(struct exporting *exporting)
 	return count(exporting, exporting->topology->nodes);
 }
 
+const char *value_liger(struct exporting *exporting)
+{
+	const struct plan *plan = exporting->plan;
+
+	return plan->liger || plan->loss == LOSS_FUSED_LINEAR ? "true" : NULL;
+}
+
+const char *value_liger_model(struct exporting *exporting)
+{
+	bool any = value_liger(exporting) != NULL;
+
+	return any ? (exporting->plan->liger ? "true" : "false") : NULL;
+}
+
+const char *value_liger_loss(struct exporting *exporting)
+{
+	bool any = value_liger(exporting) != NULL,
+	     loss = exporting->plan->loss == LOSS_FUSED_LINEAR;
+
+	return any ? (loss ? "true" : "false") : NULL;
+}
+
 const char *value_reshards(struct exporting *exporting)
 {
 	return strategy_reshards(exporting->plan->strategy) ? "true" : "false";

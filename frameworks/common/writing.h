@@ -101,6 +101,11 @@ const char *value_nodes(struct exporting *exporting);
 const char *value_replicas(struct exporting *exporting); /* mesh.replicate */
 /* "true" or "false", whatever becomes of the tail. */
 const char *value_reshards(struct exporting *exporting);
+/* Liger's kernels: any of them; those that are not its loss, false where its loss is alone; its
+ * loss. NULL without Liger. */
+const char *value_liger(struct exporting *exporting);
+const char *value_liger_model(struct exporting *exporting);
+const char *value_liger_loss(struct exporting *exporting);
 const char *value_zero_stage(struct exporting *exporting);
 const char *value_fsdp_version(struct exporting *exporting);
 const char *value_wrap_policy(struct exporting *exporting); /* "TRANSFORMER_BASED_WRAP" */

@@ -43,7 +43,7 @@
 		ROW(KNOB_SEQUENCE_PARALLEL, FIXED, "*>false", "tp_plan=\"auto\" cuts no sequence")
 
 static const struct export_rule fsdp2_rules[] = {
-	ACCELERATE_FSDP2, ACCELERATE_ELSEWHERE, OUTSIDE_OF_FILES};
+	ACCELERATE_FSDP2, ACCELERATE_ELSEWHERE, LIGER_IN_SCRIPT, OUTSIDE_OF_FILES};
 
 static const struct export_rule trl_rules[] = {
 	ACCELERATE_FSDP2,
@@ -55,6 +55,7 @@ static const struct export_rule trl_rules[] = {
 	{KNOB_SYNC_EACH_MICRO_BATCH, ELSEWHERE, NULL,
 		"accelerator_config.gradient_accumulation_kwargs.sync_each_batch=..."},
 	{KNOB_CLIP, ELSEWHERE, NULL, "--max_grad_norm ..."},
+	LIGER_IN_SCRIPT,
 	OUTSIDE_OF_FILES,
 };
 
@@ -71,6 +72,7 @@ static const struct export_rule fsdp1_rules[] = {
 	REDUCTION,
 	FSDP_OFFLOAD,
 	ACCELERATE_ELSEWHERE,
+	LIGER_IN_SCRIPT,
 	OUTSIDE_OF_FILES,
 };
 

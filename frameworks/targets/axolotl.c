@@ -22,7 +22,8 @@ static const struct export_rule rules[] = {
 	TORCH_ADAMW,
 	FSDP_OFFLOAD,
 	{KNOB_SEQUENCE_PARALLEL, FIXED, "*>false", "tp_plan=\"auto\" cuts no sequence"},
-	OUTSIDE_OF_FILES,
+	LOSS_OF_TRANSFORMERS,
+	OUTSIDE_BUT_LOSS,
 };
 
 static const char *tensor_ranks(struct exporting *exporting)
@@ -30,6 +31,13 @@ static const char *tensor_ranks(struct exporting *exporting)
 	int64_t ranks = exporting->plan->mesh.tensor;
 
 	return ranks > 1 ? arena_printf(exporting->arena, "%lld", (long long)ranks) : NULL;
+}
+
+#define LIGER_PLUGIN "axolotl.integrations.liger.LigerPlugin"
+
+static const char *liger_plugin(struct exporting *exporting)
+{
+	return value_liger(exporting) != NULL ? LIGER_PLUGIN : NULL;
 }
 
 #define FSDP(name) "fsdp_config." name
@@ -56,6 +64,12 @@ static const struct config_key keys[] = {
 		"flash_attention_2>flash flash*>flash eager sdpa>flash flex*>flash"},
 	{"flash_attention", KEY_WORD, KNOB_ATTENTION, "true>flash false>eager", ONLY_READ},
 	{"torch_compile", KEY_WORD, KNOB_COMPILE, "true>on false>off"},
+	{"plugins[]", KEY_READ, KNOB_LIGER, NULL, 0, liger_plugin},
+	{"liger_rms_norm", KEY_READ, NO_KNOB, NULL, 0, value_liger_model},
+	{"liger_rope", KEY_READ, NO_KNOB, NULL, 0, value_liger_model},
+	{"liger_glu_activation", KEY_READ, NO_KNOB, NULL, 0, value_liger_model},
+	{"liger_swiglu", KEY_READ, NO_KNOB, NULL, ONLY_READ},
+	{"liger_fused_linear_cross_entropy", KEY_READ, KNOB_LOSS, NULL, 0, value_liger_loss},
 	{"fsdp_version", KEY_READ, NO_KNOB, NULL, IF_SHARDED, value_fsdp_version},
 	{FSDP("reshard_after_forward"), KEY_READ, KNOB_RESHARD_AFTER_FORWARD, NULL, IF_SHARDED},
 	{FSDP("auto_wrap_policy"), KEY_READ, KNOB_WRAP, NULL, IF_SHARDED, value_wrap_policy},
@@ -77,7 +91,7 @@ static const struct config_key keys[] = {
 	{"expert_parallel_size", KEY_ONE, NO_KNOB},
 	{NULL},
 };
-static const char unpriced[] = "adapter fp8* plugins*";
+static const char unpriced[] = "adapter fp8* plugins* liger_*";
 static const char plain[] =
 	"accelerator_config.* fsdp_config.* load_in_* sample_packing datasets* dataset_* "
 	"output_dir num_epochs max_steps lr_scheduler* learning_rate weight_decay warmup_* tf32 "
@@ -142,6 +156,21 @@ static bool finish_sharded(struct importing *importing, struct error *error)
 	return true;
 }
 
+/* Keys that are not said are off. */
+static void finish_liger(struct importing *importing)
+{
+	static const char *const known[] = {LIGER_PLUGIN, NULL};
+	const char *model = import_is(importing, "liger_rms_norm", "true") ? "liger_rms_norm"
+									   : "liger_glu_activation";
+	bool any = import_names(importing, "plugins[]", known) != 0;
+	bool loss = import_is(importing, "liger_fused_linear_cross_entropy", "true");
+
+	import_set(importing, KNOB_LIGER, any && import_is(importing, model, "true") ? "on" : "off",
+		model);
+	import_set(importing, KNOB_LOSS, any && loss ? "fused-linear" : "upcast",
+		"liger_fused_linear_cross_entropy");
+}
+
 static bool finish(struct importing *importing, struct error *error)
 {
 	const char *version = import_text(
@@ -156,6 +185,7 @@ static bool finish(struct importing *importing, struct error *error)
 	if (import_is(importing, "activation_offloading", "disk"))
 		import_note(importing, "activation_offloading", "to a disk is not predicted");
 	finish_dtype(importing);
+	finish_liger(importing);
 	import_set_default(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off"); /* the Trainer's */
 	import_set_default(importing, KNOB_CLIP, "1");
 	if (source_has(importing->source, "load_in_*"))

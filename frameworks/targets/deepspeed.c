@@ -38,6 +38,7 @@ static const struct export_rule rules[] = {
 	{KNOB_OPTIMIZER, IN_FILE, "adamw-fused adamw-foreach sgd *>adamw-foreach",
 		"AdamW is DeepSpeed's fused one, or PyTorch's with torch_adam"},
 	DEEPSPEED_OFFLOAD,
+	LIGER_IN_SCRIPT,
 	OUTSIDE_OF_FILES,
 };
 
@@ -50,6 +51,7 @@ static const struct export_rule accelerate_rules[] = {
 	{KNOB_OPTIMIZER, ELSEWHERE, NULL, "the optimizer given to prepare()"},
 	DEEPSPEED_OFFLOAD,
 	{KNOB_MICRO_BATCH, ELSEWHERE, NULL, "DataLoader(batch_size=...)"},
+	LIGER_IN_SCRIPT,
 	OUTSIDE_OF_FILES,
 };
 

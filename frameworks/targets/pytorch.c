@@ -9,7 +9,7 @@
 
 extern const struct export_target export_pytorch_fsdp2;
 
-#define PYTORCH_COMMON ATTENTION_FLASH, FSDP_OFFLOAD, OUTSIDE_OF_FILES
+#define PYTORCH_COMMON ATTENTION_FLASH, FSDP_OFFLOAD, LIGER_IN_SCRIPT, OUTSIDE_OF_FILES
 
 static const struct export_rule fsdp2_rules[] = {
 	{KNOB_STRATEGY, IN_FILE, ZERO_AS_FSDP, "FSDP2 is the nearest"},

@@ -45,6 +45,17 @@
 	ROW(KNOB_ATTENTION, ELSEWHERE, NULL,                                                       \
 		"from_pretrained(attn_implementation=\"flash_attention_2\" or \"eager\")")
 /* Knobs that no configuration has, except for the loss, which some have; the end of every list. */
+/* Transformers' models compute the loss in fp32, unless Liger does. */
+#define LOSS_OF_TRANSFORMERS                                                                       \
+	{                                                                                          \
+		KNOB_LOSS, IN_FILE, "fused-linear *>upcast",                                       \
+			"Transformers has this loss, or Liger's"                                   \
+	}
+#define LIGER_IN_SCRIPT                                                                            \
+	{                                                                                          \
+		KNOB_LIGER, ELSEWHERE, NULL,                                                       \
+			"the script: apply_liger_kernel_to_llama() or its like"                    \
+	}
 #define OUTSIDE_OF_FILES                                                                           \
 	{KNOB_LOSS, ELSEWHERE, NULL, "the loss that the model or the script computes"},            \
 		OUTSIDE_BUT_LOSS

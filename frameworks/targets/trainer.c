@@ -16,7 +16,7 @@
 		MASTER_FP32, REDUCE_AS_PARAMETERS, FSDP_OFFLOAD, ATTENTION_IN_SCRIPT, TORCH_ADAMW, \
 		{KNOB_SEQ_LEN, ELSEWHERE, NULL,                                                    \
 			"tokens in a sequence, of the tokenized data set"},                        \
-		OUTSIDE_OF_FILES
+		LOSS_OF_TRANSFORMERS, OUTSIDE_BUT_LOSS
 
 static const struct export_rule fsdp2_rules[] = {
 	{KNOB_STRATEGY, IN_FILE, GROUPS_AS_FLAT,
@@ -57,7 +57,8 @@ static const char *strategy(struct exporting *exporting)
 	return name;
 }
 
-#define FSDP(name) "fsdp_config." name
+#define FSDP(name)  "fsdp_config." name
+#define LIGER(name) "liger_kernel_config." name
 
 static const struct config_key keys[] = {
 	{"output_dir", KEY_PLAIN, NO_KNOB, "output"},
@@ -69,6 +70,11 @@ static const struct config_key keys[] = {
 	{"deepspeed*", KEY_READ, NO_KNOB, NULL, ONLY_READ},
 	{"max_grad_norm", KEY_NUMBER, KNOB_CLIP},
 	{"torch_compile", KEY_SWITCH, KNOB_COMPILE},
+	{"use_liger_kernel", KEY_READ, KNOB_LIGER, NULL, 0, value_liger},
+	{LIGER("rms_norm"), KEY_READ, NO_KNOB, NULL, 0, value_liger_model},
+	{LIGER("rope"), KEY_READ, NO_KNOB, NULL, 0, value_liger_model},
+	{LIGER("swiglu"), KEY_READ, NO_KNOB, NULL, 0, value_liger_model},
+	{LIGER("fused_linear_cross_entropy"), KEY_READ, KNOB_LOSS, NULL, 0, value_liger_loss},
 	{"accelerator_config.gradient_accumulation_kwargs.sync_each_batch", KEY_SWITCH,
 		KNOB_SYNC_EACH_MICRO_BATCH, NULL, IF_ACCUMULATED},
 	{"fsdp", KEY_READ, NO_KNOB, NULL, 0, is_fsdp},
@@ -181,6 +187,9 @@ static bool finish(struct importing *importing, struct error *error)
 
 	if (!import_shards_itself(importing, error) || !finish_dtype(importing, error))
 		return false;
+	if (source_has(importing->source, "per_device_train_batch_size"))
+		import_liger(importing, import_is(importing, "use_liger_kernel", "true"),
+			LIGER("rms_norm"), LIGER("fused_linear_cross_entropy"));
 	import_set_default(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off"); /* accelerate's no_sync */
 	if (import_find(importing, "bf16") != NULL || import_find(importing, "fp16") != NULL)
 		import_set_default(importing, KNOB_CLIP, "1"); /* all arguments, not fsdp_config */

@@ -309,6 +309,26 @@ static const struct foreign files[] = {
 		"optimizer: dist_muon: is predicted as AdamW"},
 	{"base_model: m\nsequence_len: 4096\nmicro_batch_size: 2\noptimizer: adamw_bnb_8bit\n",
 		"axolotl", "micro-batch=2", "optimizer: adamw_bnb_8bit: is predicted as AdamW"},
+	{"base_model: m\nsequence_len: 4096\nmicro_batch_size: 2\nliger_rms_norm: true\nplugins:\n"
+	 "  - axolotl.integrations.liger.LigerPlugin\n"
+	 "  - axolotl.integrations.kd.KDPlugin\n",
+		"axolotl", "liger=on loss=upcast",
+		"axolotl.integrations.kd.KDPlugin: is not predicted"},
+	/* Without the plugin its keys do nothing. */
+	{"base_model: m\nsequence_len: 4096\nmicro_batch_size: 2\nliger_rms_norm: true\n"
+	 "liger_fused_linear_cross_entropy: true\n",
+		"axolotl", "liger=off loss=upcast", NULL},
+	{"base_model: m\nsequence_len: 4096\nmicro_batch_size: 2\nplugins:\n"
+	 "  - axolotl.integrations.liger.LigerPlugin\n"
+	 "liger_fused_linear_cross_entropy: true\n",
+		"axolotl", "liger=off loss=fused-linear", NULL},
+	/* Transformers turns on all of Liger's kernels unless told otherwise. */
+	{"{\"per_device_train_batch_size\": 1, \"use_liger_kernel\": true}", "hf-trainer",
+		"liger=on loss=fused-linear", NULL},
+	{"{\"per_device_train_batch_size\": 1, \"use_liger_kernel\": true, "
+	 "\"liger_kernel_config\": {\"fused_linear_cross_entropy\": false}}",
+		"hf-trainer", "liger=on loss=upcast", NULL},
+	{"{\"per_device_train_batch_size\": 1}", "hf-trainer", "liger=off loss=upcast", NULL},
 	{"--micro-batch-size 1 --bf16 --use-distributed-optimizer --fp8-format hybrid --fp8-recipe "
 	 "tensorwise --fp8-param-gather\n",
 		"megatron", "fp8=tensorwise fp8-param-gather=on", NULL},

@@ -34,6 +34,8 @@ static const struct {
 	{"activation_checkpointing", {"none", "selective", "full", "8xfull+24xnone"}},
 	{"attention", {"flash", "eager", "flash2"}},
 	{"compile", {"true", "false"}},
+	{"liger", {"", "", "true"}},
+	{"loss", {"", "", "fused-linear"}},
 	{"param_dtype", {"bf16", "fp16", "fp32"}},
 	{"fp8", {"", "", "", "", "", "", "", "tensorwise", "rowwise", "mxfp8"}},
 	{"master_dtype", {"fp32", "bf16"}},
