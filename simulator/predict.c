@@ -445,11 +445,15 @@ bool simulate_overflow(const struct schedule *schedule, int class,
 	struct engine engine;
 	int64_t fixed = outside.context + outside.communicators;
 	int64_t room = device_limit(schedule->topology, options->memory_limit_bytes) - fixed;
-	*held = fixed;
+	if (held != NULL)
+		*held = fixed;
 	engine_init(&engine, schedule, class, &engine_options, arena);
 	if (!has_pools(&engine) || memory_defers_frees(schedule))
 		return false;
-	struct reserved reserved = memory_reserved(&engine, 0, arena);
-	*held += reserved.active;
+	/* A limit of 0 would be none. */
+	struct reserved reserved =
+		memory_reserved(&engine, held != NULL ? 0 : max_i64(room, 1), arena);
+	if (held != NULL)
+		*held += reserved.active;
 	return reserved.bytes > room;
 }

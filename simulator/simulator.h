@@ -89,7 +89,8 @@ void simulate_interval(const struct schedule *schedule, const struct simulation_
 /* Does a rank of the class need more memory than the device has, when the allocator serves
  * operations in list order? False also where only simulate() can tell.
  * `schedule` may have the program of this class only. `held`: bytes in use at once when it
- * overflows, which no retry of the allocator gives back. */
+ * overflows, which no retry of the allocator gives back. NULL: the replay stops where it
+ * overflows. */
 bool simulate_overflow(const struct schedule *schedule, int class,
 	const struct simulation_options *options, struct arena *arena, int64_t *held);
 

@@ -391,10 +391,9 @@ static bool is_another(const struct variation *v, int index)
 /* Does the variant have no room, by the allocator's replay of its fullest stages? */
 static bool overflows(struct variation *v, int index)
 {
-	int64_t held;
 	return v->prediction->fits != FITS_NO &&
 	       evaluator_stages_overflow(&v->evaluators.of[0], &v->variants->items[index].plan,
-		       v->prediction->memory_limit_bytes, &held);
+		       v->prediction->memory_limit_bytes, NULL);
 }
 
 static void drop_worthless(struct variation *v)

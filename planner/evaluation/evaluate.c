@@ -391,15 +391,16 @@ bool evaluator_stages_overflow(
 	const struct simulation_options options = sketch(evaluator);
 	int stages[FULLEST_STAGES], n = find_fullest(evaluator, plan, stages);
 	bool overflows = false;
-	int64_t stage;
-	*held = 0;
-	for (int i = 0; i < n && *held <= enough; i++) {
+	int64_t stage = 0, most = 0;
+	for (int i = 0; i < n && (held != NULL ? most <= enough : !overflows); i++) {
 		const struct schedule *schedule = stage_of(evaluator, plan, stages[i]);
-		overflows = simulate_overflow(
-				    schedule, stages[i], &options, &evaluator->scratch, &stage) ||
+		overflows = simulate_overflow(schedule, stages[i], &options, &evaluator->scratch,
+				    held != NULL ? &stage : NULL) ||
 			    overflows;
-		*held = max_i64(*held, stage);
+		most = max_i64(most, stage);
 	}
+	if (held != NULL)
+		*held = most;
 	return overflows;
 }
 

@@ -31,7 +31,7 @@ int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *p
 int64_t evaluator_bound_last(struct evaluator *evaluator, const struct plan *plan);
 /* Do a pipeline's fullest stages hold more than a device has? Takes a tenth of a simulation.
  * `held`: bytes in use at once, which no retry frees; above `enough` no further stage is looked at.
- */
+ * NULL: nor behind the first one that has too much. */
 bool evaluator_stages_overflow(
 	struct evaluator *evaluator, const struct plan *plan, int64_t enough, int64_t *held);
 /* Lower bounds of a pipeline's step time and traffic by its own schedule (bounds.h); 0: none. */

@@ -45,11 +45,10 @@ static bool fits_at(const struct limit *limit, struct evaluator *evaluator, cons
 	struct plan with = with_value(limit, plan, value);
 	struct prediction prediction;
 	struct error mine = {0};
-	int64_t held;
 	*fits = false;
 	if (value > limit->most / limit->step ||
 		(with.mesh.pipeline > 1 &&
-			evaluator_stages_overflow(evaluator, &with, limit->memory, &held)))
+			evaluator_stages_overflow(evaluator, &with, limit->memory, NULL)))
 		return true;
 	if (!evaluator_judge(evaluator, &with, &prediction, &mine))
 		return error_is_refusal(&mine, error);

@@ -185,16 +185,14 @@ static bool look_once(
 {
 	struct known *known = &search->known[index];
 	int twin = find_twin(search, evaluator, index);
-	int64_t held;
 	if (twin >= 0) {
 		take_after(&search->known[twin], &search->bounds.of[index], known);
 		return true;
 	}
 	known->is_short = evaluator_stages_overflow(
-		evaluator, &search->space.plans[index], search->limit, &held);
+		evaluator, &search->space.plans[index], search->limit, NULL);
 	if (known->is_short) {
 		known->bound = search->bounds.of[index];
-		known->bound.memory = max_i64(known->bound.memory, held);
 		return true;
 	}
 	struct prediction prediction;
