@@ -293,11 +293,14 @@ static void add_products(struct module_work *work, const struct model *model,
 		add_bias_gradient(work, (double)rows * (double)out * element_bytes);
 }
 
-static double share_seen(const struct model *model, int module, int64_t seq_len, bool windows)
+static double share_seen(
+	const struct model *model, int module, int64_t seq_len, struct attending attending)
 {
-	if (module_sees_all(model, module))
-		return 1;
-	return windows ? architecture_seen(&model->architecture, seq_len) / (double)seq_len : 0.5;
+	int64_t length = attending.document > 0 ? attending.document : seq_len;
+	double seen = attending.windows ? architecture_seen(&model->architecture, length)
+					: (double)length / 2;
+
+	return module_sees_all(model, module) ? 1 : seen / (double)seq_len;
 }
 
 void model_module_work(const struct model *model, int module, enum pass pass, int64_t sequences,
@@ -315,7 +318,7 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 		return;
 	if (m->kind == MODULE_ATTENTION_CORE)
 		add_core(work, a, pass, (double)rows.tokens, (double)seq_len, element_bytes,
-			attending.kind, share_seen(model, module, seq_len, attending.windows));
+			attending.kind, share_seen(model, module, seq_len, attending));
 	add_activation(work, a, m->kind, pass, &rows, element_bytes);
 	if (m->kind == MODULE_ROUTER && !model->division.gathers_tokens)
 		add_traffic(work, &dispatch_traffic, pass, (double)rows.sent, a, element_bytes);

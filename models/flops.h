@@ -53,6 +53,9 @@ struct module_work {
 struct attending {
 	enum attention_kind kind;
 	bool windows;
+	/* Tokens of a document, in the mean over tokens (the sum of squares over the sum of
+	 * lengths): flash leaves out what is between documents. 0: a sequence is one. */
+	int64_t document;
 };
 
 /* The mean over blocks of the tokens that a token of a causal sequence sees: seq_len / 2 without

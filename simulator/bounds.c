@@ -97,6 +97,7 @@ static double least_flops(
 {
 	int64_t seq_len = plan->seq_len;
 	bool all = trainable_is_all(&model->architecture.trainable);
+	const struct attending attending = {ATTENTION_FLASH, true, plan->document_len};
 	double flops = 0;
 
 	for (int i = 0; i < model->n_modules; i++) {
@@ -104,16 +105,14 @@ static double least_flops(
 
 		if (!module_kind_is_leaf(model->modules[i].kind))
 			continue;
-		model_module_work(model, i, PASS_FORWARD, 1, seq_len, 1,
-			(struct attending){ATTENTION_FLASH, true}, &work);
+		model_module_work(model, i, PASS_FORWARD, 1, seq_len, 1, attending, &work);
 		if (all) {
 			flops += 3 *
 				 (product_weight(plan, model, topology, i) * product_flops(&work) +
 					 work.attention_flops);
 			continue;
 		}
-		model_module_work(model, i, PASS_BACKWARD, 1, seq_len, 1,
-			(struct attending){ATTENTION_FLASH, true}, &back);
+		model_module_work(model, i, PASS_BACKWARD, 1, seq_len, 1, attending, &back);
 		flops += product_flops(&work) + product_flops(&back) +
 			 work.attention_flops * (model_goes_back(model, i) ? 3 : 1);
 	}

@@ -99,7 +99,8 @@ static void fill_utilisation(
 	double tokens = (double)(plan->micro_batch * plan->grad_accum * plan->seq_len);
 	double ranks = (double)(engines->n * plan->mesh.tensor * plan->mesh.context);
 	double rate = tokens / ranks / prediction->step_time;
-	double model_flops = model_flops_per_token(schedule->model, plan->seq_len);
+	int64_t length = plan_attended_len(plan);
+	double model_flops = model_flops_per_token(schedule->model, length);
 
 	prediction->tokens_per_s_per_gpu = rate;
 	fill_peak(schedule->topology, plan->param_dtype, arena, prediction);
@@ -108,7 +109,7 @@ static void fill_utilisation(
 	rate /= prediction->peak_flops;
 	prediction->mfu = model_flops * rate;
 	prediction->mfu_6n = model_flops_6n(schedule->model) * rate;
-	prediction->mfu_causal = model_flops_causal(schedule->model, plan->seq_len) * rate;
+	prediction->mfu_causal = model_flops_causal(schedule->model, length) * rate;
 	prediction->hfu = prediction->mfu + finished->common->recomputed / prediction->step_time /
 						    prediction->peak_flops;
 }

@@ -309,7 +309,8 @@ static bool follows(const struct arguments *arguments, enum knob_id id, const st
 /* What few scripts change: the note of defaults would be too long to be read with them. */
 static bool is_rarely_changed(enum knob_id id)
 {
-	return id == KNOB_LIBRARIES || id == KNOB_LOADER_RATE || id == KNOB_ACTIVATION_OFFLOAD;
+	return id == KNOB_LIBRARIES || id == KNOB_LOADER_RATE || id == KNOB_ACTIVATION_OFFLOAD ||
+	       id == KNOB_LIGER || id == KNOB_DOCUMENT_LEN;
 }
 
 /* What neither the file nor an option says, and its framework does not settle, takes our default;

@@ -60,7 +60,9 @@
 	{KNOB_LOSS, ELSEWHERE, NULL, "the loss that the model or the script computes"},            \
 		OUTSIDE_BUT_LOSS
 #define OUTSIDE_BUT_LOSS                                                                           \
-	{KNOB_LOADER_RATE, ELSEWHERE, NULL, "what the data loader delivers is measured, not set"}, \
+	{KNOB_DOCUMENT_LEN, ELSEWHERE, NULL, "of the data, which the loader packs"},               \
+		{KNOB_LOADER_RATE, ELSEWHERE, NULL,                                                \
+			"what the data loader delivers is measured, not set"},                     \
 		{KNOB_ALLOCATOR, ELSEWHERE, NULL,                                                  \
 			"the environment: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},      \
 		{KNOB_LIBRARIES, ELSEWHERE, NULL, "the versions that are installed"}, ROW(NO_KNOB)

@@ -104,9 +104,7 @@ static bool experts_are_gathered(const struct subject *subject, struct text *sen
 	bool searched =
 		(subject->topology->nodes > 1 || subject->topology->device.kind == DEVICE_GPU) &&
 		!question_gives(subject->question, KNOB_EXPERT); /* and lost */
-	/* Frozen experts cannot be cut, and not every runtime cuts any. */
-	bool offered = trainable_is_all(&subject->plan->trainable) &&
-		       (knob_table[KNOB_EXPERT].runtimes >> subject->plan->runtime & 1) != 0;
+	bool offered = (knob_table[KNOB_EXPERT].runtimes >> subject->plan->runtime & 1) != 0;
 	if (a->experts == 0 || searched || !offered ||
 		p->time.exposed_communication < FEW_EXPOSED * p->step_time ||
 		subject->plan->strategy == STRATEGY_NO_SHARD || subject->plan->mesh.shard == 1 ||
@@ -116,6 +114,30 @@ static bool experts_are_gathered(const struct subject *subject, struct text *sen
 		"%lld experts are gathered for %lld a token; "
 		"expert parallelism (--expert N) moves tokens",
 		(long long)a->experts, (long long)a->experts_per_token);
+	return true;
+}
+
+/* --- documents -------------------------------------------------------------------------------- */
+
+/* A share of the FLOPs from which on it decides whether attention keeps documents apart. Few single
+ * documents are so long (Llama 3 masked its documents: arXiv:2407.21783, section 3.2). */
+#define MUCH_ATTENTION 0.4
+
+static bool attention_sees_all(const struct subject *subject, struct text *sentence)
+{
+	const struct plan *plan = subject->plan;
+	const struct model *model = subject->question->model;
+	double all = model_flops_causal(model, plan->seq_len);
+	double share = 1 - model_flops_6n(model) / all;
+	bool offered = knob_honoured(KNOB_DOCUMENT_LEN, plan->runtime, 1) &&
+		       plan->attention != ATTENTION_EAGER &&
+		       !question_gives(subject->question, KNOB_DOCUMENT_LEN);
+	if (!offered || share < MUCH_ATTENTION)
+		return false;
+	text_printf(sentence,
+		"attention to all %lld tokens is %.0f %% of the FLOPs; "
+		"--document-len N masks documents",
+		(long long)plan->seq_len, 100 * share);
 	return true;
 }
 
@@ -263,6 +285,7 @@ static const struct {
 	{"model-beyond-data-parallelism", model_is_beyond_data_parallelism},
 	{"communication-rules", communication_rules},
 	{"experts-gathered", experts_are_gathered},
+	{"attention-sees-all", attention_sees_all},
 	{"tcp-at-full-rate", tcp_is_taken_at_its_word},
 	{"fp8-eager", casts_are_eager},
 	{"machine-not-measured", machine_is_not_measured},

@@ -86,7 +86,7 @@ static bool network_is_slow(const struct filling *f)
 	double sequences = question_gives(f->question, KNOB_GLOBAL_BATCH)
 				   ? (double)f->question->asked.global_batch / devices
 				   : SEQUENCES;
-	double flops = model_flops_per_token(model, f->plan->seq_len) * sequences *
+	double flops = model_flops_per_token(model, plan_attended_len(f->plan)) * sequences *
 		       (double)f->plan->seq_len;
 	double bytes = 2 * (nodes - 1) / nodes * GRADIENT_BYTES * (double)model->trained_count;
 	return topology->nodes > 1 && flops * bytes > 0 &&

@@ -189,11 +189,12 @@ void add_work(const struct plan *plan, struct text *text)
 {
 	char tokens[32];
 
-	text_printf(text,
-		"%lld %s of %lld tokens a step (%s), %s%s%s, %s attention, %s loss, %s%s%s",
-		(long long)plan->global_batch, plan->global_batch == 1 ? "sequence" : "sequences",
-		(long long)plan->seq_len,
-		format_count(tokens, (double)plan->global_batch * (double)plan->seq_len),
+	text_printf(text, "%lld %s of %lld tokens a step (%s)", (long long)plan->global_batch,
+		plan->global_batch == 1 ? "sequence" : "sequences", (long long)plan->seq_len,
+		format_count(tokens, (double)plan->global_batch * (double)plan->seq_len));
+	if (plan->document_len > 0)
+		text_printf(text, ", documents of %lld", (long long)plan->document_len);
+	text_printf(text, ", %s%s%s, %s attention, %s loss, %s%s%s",
 		knob_name(KNOB_PARAM_DTYPE, (int)plan->param_dtype),
 		plan->fp8 == FP8_OFF     ? ""
 		: plan->fp8 == FP8_NVFP4 ? ", "

@@ -20,6 +20,11 @@
 
 #define ON_OFF(member, flags) FIELD_BOOL(struct plan, member, #member, flags), .metavar = "on|off"
 
+/* An axis of the mesh. */
+#define RANKS(member)                                                                              \
+	FIELD_INT(struct plan, mesh.member, #member, FIELD_POSITIVE),                              \
+		.group = KNOB_GROUP_AXES, .roles = COMPARABLE, .metavar = "N", .shown = "1"
+
 #define OMITTED_TEXT(member) DECODED(member, FIELD_OMIT_ZERO, NULL, &member##_decoded)
 
 /* Names with + between them, of Megatron-LM's lists. */

@@ -545,47 +545,44 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.refusal = "its models have kernels of their own; use off",
 			.help = "Liger's kernels for norms, RoPE and MLPs (its loss: fused-linear)",
 		},
+	[KNOB_DOCUMENT_LEN] =
+		{
+			FIELD_INT(struct plan, document_len, "document_len",
+				FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+			.group = KNOB_GROUP_BATCH,
+			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
+			.runtimes = ON_PYTORCH,
+			.metavar = "N",
+			.help = "tokens of a document, in the mean over tokens, where several fill "
+				"a sequence and attention keeps them apart",
+			.shown = "none",
+			.remark = "attention sees the whole sequence",
+		},
 	[KNOB_TENSOR] =
 		{
-			FIELD_INT(struct plan, mesh.tensor, "tensor", FIELD_POSITIVE),
-			.group = KNOB_GROUP_AXES,
-			.roles = COMPARABLE,
+			RANKS(tensor),
 			.runtimes = STAGED,
-			.metavar = "N",
 			.help = "ranks that heads, MLPs and vocabulary are cut over "
 				"(tensor parallelism)",
-			.shown = "1",
 		},
 	[KNOB_CONTEXT] =
 		{
-			FIELD_INT(struct plan, mesh.context, "context", FIELD_POSITIVE),
-			.group = KNOB_GROUP_AXES,
-			.roles = COMPARABLE,
+			RANKS(context),
 			.runtimes = CUTS_SEQUENCES,
-			.metavar = "N",
 			.help = "ranks that a sequence's tokens are cut over (context parallelism)",
-			.shown = "1",
 		},
 	[KNOB_PIPELINE] =
 		{
-			FIELD_INT(struct plan, mesh.pipeline, "pipeline", FIELD_POSITIVE),
-			.group = KNOB_GROUP_AXES,
-			.roles = COMPARABLE,
+			RANKS(pipeline),
 			.runtimes = STAGED,
-			.metavar = "N",
 			.help = "ranks that blocks are cut over, in stages (pipeline parallelism)",
-			.shown = "1",
 		},
 	[KNOB_EXPERT] =
 		{
-			FIELD_INT(struct plan, mesh.expert, "expert", FIELD_POSITIVE),
-			.group = KNOB_GROUP_AXES,
-			.roles = COMPARABLE,
+			RANKS(expert),
 			.runtimes = CUTS_SEQUENCES,
-			.metavar = "N",
 			.help = "ranks that share out experts and send one another tokens "
 				"(expert parallelism)",
-			.shown = "1",
 		},
 	[KNOB_SHARD_GROUP] =
 		{

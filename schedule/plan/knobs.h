@@ -81,6 +81,7 @@ struct plan {
 	struct libraries libraries;
 	enum allocator_kind allocator;
 	int64_t seq_len;
+	int64_t document_len;       /* tokens that attention keeps together; 0: all of a sequence */
 	int64_t micro_batch;        /* sequences per rank and forward pass */
 	int64_t grad_accum;         /* micro-batches per step */
 	int64_t global_batch;       /* sequences per step, of all data-parallel ranks */
@@ -166,6 +167,7 @@ enum knob_id {
 	KNOB_UNFUSED_PERMUTE,
 	KNOB_RECOMPUTE_MODULES,
 	KNOB_LIGER,
+	KNOB_DOCUMENT_LEN,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_TENSOR,

@@ -230,12 +230,12 @@ int64_t plan_key_heads(const struct plan *plan, const struct model *model)
 	return repeats ? model->architecture.heads : model->architecture.kv_heads;
 }
 
-/* Windows, sinks and values of another depth than keys are computed by FlexAttention, whose kernels
- * are of the second generation (torchtitan, pull 1610). */
-static bool needs_flex(const struct architecture *a)
+/* Documents, windows, sinks and values of another depth than keys are computed by FlexAttention,
+ * whose kernels are of the second generation (torchtitan, pull 1610). */
+static bool needs_flex(const struct plan *plan, const struct architecture *a)
 {
-	return a->attention_window > 0 || a->attention_chunk > 0 || a->attention_sinks ||
-	       (a->value_dim > 0 && a->value_dim != a->head_dim);
+	return plan->document_len > 0 || a->attention_window > 0 || a->attention_chunk > 0 ||
+	       a->attention_sinks || (a->value_dim > 0 && a->value_dim != a->head_dim);
 }
 
 /* Chooses PyTorch's own attention. cuDNN's kernel goes first on H100 and B200 since wheels bring a
@@ -247,8 +247,8 @@ static enum attention_kind pytorch_attention(const struct plan *plan, const stru
 	const struct libraries *libraries, enum device_generation generation)
 {
 	bool blackwell = generation == GENERATION_BLACKWELL;
-	bool cudnn =
-		(generation == GENERATION_HOPPER || blackwell) && !needs_flex(&model->architecture);
+	bool cudnn = (generation == GENERATION_HOPPER || blackwell) &&
+		     !needs_flex(plan, &model->architecture);
 	int first = blackwell && plan->runtime == RUNTIME_PYTORCH_FSDP2 ? LIBRARY_VERSION(2, 8)
 									: LIBRARY_VERSION(2, 11);
 

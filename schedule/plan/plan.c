@@ -141,8 +141,15 @@ int64_t plan_attention_rounds(const struct plan *plan)
 
 struct attending plan_attending(const struct plan *plan)
 {
-	return (struct attending){plan->attention,
-		runtime_of(plan->runtime)->skips_windows && plan_attention_rounds(plan) == 1};
+	return (struct attending){.kind = plan->attention,
+		.windows = runtime_of(plan->runtime)->skips_windows &&
+			   plan_attention_rounds(plan) == 1,
+		.document = plan->document_len};
+}
+
+int64_t plan_attended_len(const struct plan *plan)
+{
+	return plan->document_len > 0 ? plan->document_len : plan->seq_len;
 }
 
 /* Does a rank route its tokens of the residual stream? */
@@ -484,6 +491,8 @@ void plan_summary(const struct plan *plan, struct text *text)
 		text_add(text, ", offload ");
 		rows_say(&plan->cpu_offload, "unit", text);
 	}
+	if (plan->document_len > 0)
+		text_printf(text, ", documents of %lld", (long long)plan->document_len);
 	if (!trainable_is_all(&plan->trainable))
 		text_printf(text, ", trains %s", plan->trainable.text);
 	if (plan->fp8 != FP8_OFF)

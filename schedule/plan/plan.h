@@ -53,6 +53,8 @@ bool plan_attends_by(const struct plan *plan, const struct architecture *archite
 int64_t plan_attention_rounds(const struct plan *plan);
 /* Kernels in a ring of context ranks see all that they hold. */
 struct attending plan_attending(const struct plan *plan);
+/* Tokens that attention keeps together: a document, or the whole sequence. */
+int64_t plan_attended_len(const struct plan *plan);
 /* How the plan's ranks divide the model. */
 struct division plan_division(const struct plan *plan);
 bool plan_divides_alike(const struct plan *a, const struct plan *b);

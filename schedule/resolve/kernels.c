@@ -55,9 +55,30 @@ static bool check_liger(const struct plan *plan, const struct model *model, stru
 	       error_set(error, EXIT_CODE_USAGE, "--liger on: %s; use off", why);
 }
 
+/* Eager attention computes all of a sequence under any mask, and the masks of an encoder's decoder
+ * are others. */
+static bool check_documents(const struct plan *plan, const struct model *model, struct error *error)
+{
+	long long length = (long long)plan->document_len;
+	if (length > plan->seq_len)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--document-len %lld: a sequence has %lld tokens; use less, or leave it "
+			"out",
+			length, (long long)plan->seq_len);
+	const char *why = plan->attention == ATTENTION_EAGER
+				  ? "eager attention computes all of a sequence; use flash"
+			  : model->architecture.encoder_layers > 0
+				  ? "documents of an encoder are not predicted; leave it out"
+			  : !knob_honoured(KNOB_DOCUMENT_LEN, plan->runtime, 1)
+				  ? "attention of runtime shardplan masks none; leave it out"
+				  : NULL;
+	return length == 0 || why == NULL ||
+	       error_set(error, EXIT_CODE_USAGE, "--document-len %lld: %s", length, why);
+}
+
 bool plan_check_kernels(const struct plan *plan, const struct model *model,
 	const struct device *device, struct error *error)
 {
 	return check_attention(plan, device, error) && check_bias(plan, model, error) &&
-	       check_liger(plan, model, error);
+	       check_liger(plan, model, error) && check_documents(plan, model, error);
 }

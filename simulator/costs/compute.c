@@ -166,6 +166,19 @@ static double add_fp8_products(const struct machine *machine, const struct plan 
 	return casts.kernels;
 }
 
+/* The tokens that a query meets; 0: half of the sequence, or of a round's part of it. In rounds
+ * every document has a part in each. */
+static double tokens_seen(const struct plan *plan, const struct architecture *part)
+{
+	const struct attending attending = plan_attending(plan);
+	int64_t length = plan_attended_len(plan);
+
+	if (attending.windows)
+		return architecture_seen(part, length);
+	return attending.document > 0 ? (double)length / 2 / (double)plan_attention_rounds(plan)
+				      : 0;
+}
+
 /* A context rank has queries of its part of the tokens, and keys of all; in a ring of as many at a
  * time. Where heads are shared out it has fewer of them, and all tokens. */
 static struct attention_shape shape_of(const struct machine *machine, const struct plan *plan,
@@ -180,7 +193,7 @@ static struct attention_shape shape_of(const struct machine *machine, const stru
 		.sequences = plan->micro_batch,
 		.seq_len = plan->seq_len / plan_attention_rounds(plan),
 		.kind = plan_attention(plan, model, machine->topology->device.generation),
-		.seen = plan_attending(plan).windows ? architecture_seen(part, plan->seq_len) : 0,
+		.seen = tokens_seen(plan, part),
 		.pass = pass,
 		.queries = by_heads ? plan->seq_len : plan->seq_len / plan->mesh.context};
 }

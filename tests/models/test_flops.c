@@ -144,6 +144,35 @@ static void test_windows(void **state)
 	arena_finish(&arena);
 }
 
+/* Several documents of a sequence cost what as many sequences of their length do, with windows or
+ * without. Eager attention computes all of a sequence. */
+static void test_documents(void **state)
+{
+	static const char *const presets[] = {"llama-3-8b", "mistral-7b", "gpt-oss-20b"};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(presets); i++) {
+		struct arena arena = {0};
+		struct model *model = load_preset(&arena, presets[i]);
+		int m = find_module(model, "model.layers.1.self_attn.core");
+
+		for (int kind = 0; kind < 4; kind++) {
+			struct attending attending = {
+				kind / 2 ? ATTENTION_FLASH : ATTENTION_EAGER, kind % 2, 512};
+			struct module_work packed, apart, whole;
+			enum pass pass = PASS_BACKWARD;
+
+			model_module_work(model, m, pass, 2, 4096, 2, attending, &packed);
+			attending.document = 0;
+			model_module_work(model, m, pass, 16, 512, 2, attending, &apart);
+			model_module_work(model, m, pass, 2, 4096, 2, attending, &whole);
+			assert_near(packed.attention_flops,
+				(kind / 2 ? apart : whole).attention_flops, 1e-12);
+		}
+		arena_finish(&arena);
+	}
+}
+
 static void test_gemm_shapes(void **state)
 {
 	struct arena arena = {0};
@@ -287,6 +316,7 @@ int main(void)
 		cmocka_unit_test(test_llama_2_7b),
 		cmocka_unit_test(test_mfu_flops),
 		cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_documents),
 		cmocka_unit_test(test_gemm_shapes),
 		cmocka_unit_test(test_random_sums),
 	};

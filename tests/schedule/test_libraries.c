@@ -124,6 +124,7 @@ static void test_attention_kernel(void **state)
 		{"llama-2-7b", "runtime=pytorch-fsdp1 libraries=pytorch:2.2", ATTENTION_FLASH2},
 		{"llama-2-7b", "libraries=pytorch:2.10", ATTENTION_FLASH2},
 		{"llama-2-7b", "libraries=pytorch:2.11", ATTENTION_FLASH3},
+		{"llama-2-7b", "libraries=pytorch:2.11 document_len=512", ATTENTION_FLASH2},
 		{"llama-2-7b", "libraries=pytorch:2.6+flash-attn:3", ATTENTION_FLASH3},
 		{"llama-2-7b", "attention=flash2 libraries=flash-attn:1.0.9", ATTENTION_FLASH2},
 		{"llama-2-7b", "attention=eager libraries=flash-attn:2", ATTENTION_EAGER},

@@ -388,6 +388,27 @@ static void test_default_kernel(void **state)
 		    compute_of("llama-2-7b", "seq_len=2048 attention=flash2"));
 }
 
+/* Documents cost what as many sequences of their length do, by the same kernel, with context ranks
+ * too. One document of a whole sequence changes nothing. */
+static void test_documents(void **state)
+{
+	static const char whole[] = "seq_len=8192 attention=flash2 activation_checkpointing=full";
+	double packed = compute_of("llama-3-8b",
+		"seq_len=8192 document_len=1024 attention=flash2 activation_checkpointing=full");
+	double apart = compute_of("llama-3-8b",
+		"seq_len=1024 micro_batch=8 attention=flash2 activation_checkpointing=full");
+	(void)state;
+	assert_true(fabs(packed / apart - 1) < 1e-9);
+	assert_true(packed < 0.9 * compute_of("llama-3-8b", whole));
+	assert_true(compute_of("llama-3-8b",
+			    "seq_len=8192 document_len=8192 attention=flash2 "
+			    "activation_checkpointing=full") == compute_of("llama-3-8b", whole));
+	assert_true(compute_of("llama-3.1-8b", "seq_len=65536 context=8 document_len=2048 "
+					       "activation_checkpointing=full") <
+		    0.7 * compute_of("llama-3.1-8b",
+				  "seq_len=65536 context=8 activation_checkpointing=full"));
+}
+
 /* Compiling saved torchtitan 16 % and IBM 19 % of a Llama step, selective recomputation aside; a
  * GPT block has less to fuse. */
 static void test_compiling(void **state)
@@ -485,6 +506,7 @@ int main(void)
 		cmocka_unit_test(test_published_attention_on_blackwell),
 		cmocka_unit_test(test_attention_order),
 		cmocka_unit_test(test_default_kernel),
+		cmocka_unit_test(test_documents),
 		cmocka_unit_test(test_compiling),
 		cmocka_unit_test(test_recomputation),
 	};
