@@ -525,12 +525,20 @@ static void test_liger(void **state)
 	set_choice(&f.question, &f.arena, "compile", "on");
 	answer = ask(&f.question, &f.arena);
 	assert_null(lever_of(&answer, KNOB_LIGER));
+	/* A search with all levers free has no axis for it. */
+	question_open(&f.question, KNOB_COMPILE);
+	f.question.freed = knobs_of_role(KNOB_LEVER);
+	struct plan plain = answer.chosen->plan;
+	plain.compile = false;
+	union knob_value values[SPACE_VALUES_MAX];
+	struct error error = {0};
+	assert_int_equal(space_levers(&f.question, &plain, KNOB_LIGER, values, &error), 0);
 	arena_finish(&f.arena);
 	BEGIN(&f, "llama-3.1-405b", "64xdgx-h100", "compile", "off", "micro_batch", "1");
 	f.question.freed = KNOB_BIT(KNOB_LIGER);
 	answer = ask(&f.question, &f.arena);
 	assert_non_null(answer.chosen);
-	assert_true(answer.chosen->plan.liger == (answer.chosen->plan.mesh.tensor == 1));
+	assert_true(answer.chosen->plan.mesh.tensor > 1 && !answer.chosen->plan.liger);
 	arena_finish(&f.arena);
 }
 

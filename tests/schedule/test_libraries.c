@@ -352,9 +352,28 @@ static void test_host(void **state)
 	arena_finish(&arena);
 }
 
+/* Liger keeps what compiled code keeps of gated MLPs: silu(gate) is made again. */
+static void test_liger_keeps_less(void **state)
+{
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "dgx-h100");
+	const char *const words[] = {"", "liger=on", "compile=on"};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		const struct plan plan = plan_of_words(&arena, model, topology, words[i]);
+		const struct activation_rules rules =
+			plan_activation_rules(&plan, topology->device.generation);
+
+		assert_int_equal(rules.keeps_activated_gate, i == 0);
+	}
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_liger_keeps_less),
 		cmocka_unit_test(test_reading),
 		cmocka_unit_test(test_newest),
 		cmocka_unit_test(test_refusals),

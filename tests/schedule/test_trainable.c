@@ -137,6 +137,14 @@ static void test_backward_ends(void **state)
 /* --- ranks that divide the model ----------------------------------------------------------------
  */
 
+/* Does the operation exchange what lies between the matrices of an adapter of that kind of leaf? */
+static bool is_of_adapter(const struct schedule *s, const struct op *op, enum module_kind kind)
+{
+	return op->group >= 0 && s->groups[op->group].kind == GROUP_TENSOR &&
+	       op->end_module == op->first_module + 1 && op->bytes < 1 << 20 &&
+	       s->model->modules[op->first_module].kind == kind;
+}
+
 /* Of seven adapters a block, ranks exchange 2 bytes a token and rank of the adapter, forward and
  * back: five are gathered one way and scattered the other, two the other way round. The stream is
  * exchanged as without adapters (test_axes.c), but for the gradient of the frozen embedding. */
@@ -155,6 +163,15 @@ static void test_tensor_ranks(void **state)
 		gathers.bytes, (int64_t)(4 * BLOCKS + 1) * STREAM + (int64_t)7 * BLOCKS * ADAPTER);
 	assert_int_equal(
 		scatters.bytes, (int64_t)(4 * BLOCKS + 2) * STREAM + (int64_t)7 * BLOCKS * ADAPTER);
+	bool back = false;
+	for (int x = 0; x < s->programs->n_ops; x++) {
+		const struct op *op = &s->programs->ops[x];
+		back = back || op->kind == OP_LOSS;
+		if (is_of_adapter(s, op, MODULE_QUERY))
+			assert_int_equal(op->kind, back ? OP_REDUCE_SCATTER : OP_ALL_GATHER);
+		if (is_of_adapter(s, op, MODULE_DOWN))
+			assert_int_equal(op->kind, back ? OP_ALL_GATHER : OP_REDUCE_SCATTER);
+	}
 	arena_finish(&arena);
 }
 

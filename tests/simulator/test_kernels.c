@@ -388,6 +388,20 @@ static void test_default_kernel(void **state)
 		    compute_of("llama-2-7b", "seq_len=2048 attention=flash2"));
 }
 
+/* FLOPs of a step by MFU's formula, over the peak; bounds hold. */
+static double counted(const char *model, const char *choices)
+{
+	struct simulation_options options = {0};
+	struct case_ c;
+	case_load(&c, model, "dgx-a100-80gb");
+	case_plan(&c, choices);
+	const struct prediction *p = case_simulate(&c, &options, false);
+	double seconds = p->mfu * p->step_time;
+	assert_true(p->lower_bound < p->step_time && p->plan_lower_bound < p->step_time);
+	case_finish(&c);
+	return seconds;
+}
+
 /* Documents cost what as many sequences of their length do, by the same kernel, with context ranks
  * too. One document of a whole sequence changes nothing. */
 static void test_documents(void **state)
@@ -400,6 +414,9 @@ static void test_documents(void **state)
 	(void)state;
 	assert_true(fabs(packed / apart - 1) < 1e-9);
 	assert_true(packed < 0.9 * compute_of("llama-3-8b", whole));
+	double same = counted("llama-3-8b", "seq_len=8192 document_len=512 attention=flash2") /
+		      counted("llama-3-8b", "seq_len=512 micro_batch=16 attention=flash2");
+	assert_true(fabs(same - 1) < 1e-9);
 	assert_true(compute_of("llama-3-8b",
 			    "seq_len=8192 document_len=8192 attention=flash2 "
 			    "activation_checkpointing=full") == compute_of("llama-3-8b", whole));
