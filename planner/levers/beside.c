@@ -25,16 +25,21 @@ static const char *pad_vocabulary(const struct question *question, const struct 
 
 /* Libraries that the question names, as new as they come; where it names none, a PyTorch whose own
  * attention is faster. */
+static bool has_newer(const struct question *question, struct arena *arena, struct plan *plan)
+{
+	enum device_generation generation = question->topology->device.generation;
+	struct libraries *libraries = &plan->libraries;
+	if (question_gives(question, KNOB_LIBRARIES))
+		return libraries_newest(libraries, generation, arena, libraries);
+	return question_leaves(question, KNOB_ATTENTION) &&
+	       libraries_of_attention(plan, question->model, generation, libraries);
+}
+
 static const char *renew_libraries(const struct question *question, const struct candidate *chosen,
 	struct arena *arena, struct question *with, struct plan *plan)
 {
-	enum device_generation generation = question->topology->device.generation;
 	(void)chosen;
-	if (question_gives(question, KNOB_LIBRARIES)
-			? !libraries_newest(&plan->libraries, generation, arena, &plan->libraries)
-			: !question_leaves(question, KNOB_ATTENTION) ||
-				  !libraries_of_attention(
-					  plan, question->model, generation, &plan->libraries))
+	if (!has_newer(question, arena, plan))
 		return NULL;
 	question_take(with, KNOB_LIBRARIES, plan);
 	return lever_typed(KNOB_LIBRARIES, plan, arena);

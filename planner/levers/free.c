@@ -281,8 +281,8 @@ static void list_knobs(const struct question *question, const struct candidate *
 	}
 }
 
-/* A newer PyTorch computes attention as the lever of attention does, without being asked. */
-static void leave_newer_pytorch(struct answer *answer, const struct plan *chosen)
+/* Drops the lever of attention where a newer PyTorch calls its kernel without being asked. */
+static void drop_attention_of_newer(struct answer *answer, const struct plan *chosen)
 {
 	bool named = libraries_named(&chosen->libraries), newer = false;
 	int n = 0;
@@ -307,7 +307,7 @@ static bool list_levers(const struct question *question, const struct candidate 
 	for (int i = 0; i < n; i++)
 		if (is_worth_a_row(&beside[i], &chosen->prediction))
 			take_best(answer, &beside[i]);
-	leave_newer_pytorch(answer, &chosen->plan);
+	drop_attention_of_newer(answer, &chosen->plan);
 	qsort(answer->levers, (size_t)answer->n_levers, sizeof(*answer->levers), by_gain);
 	return true;
 }

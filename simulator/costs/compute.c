@@ -136,7 +136,6 @@ static double grouped_rate(
 static void add_products(const struct machine *machine, const struct module_work *work,
 	double times, double most, struct cost *cost)
 {
-
 	for (int i = 0; i < work->n_gemms; i++) {
 		struct cost one = {0};
 

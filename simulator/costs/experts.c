@@ -1,10 +1,11 @@
-/* Megatron-Core's experts (transformer/moe/experts.py, fusions/fused_bias_geglu.py, d98e8a64).
+/* Experts of Megatron-Core (transformer/moe/experts.py, fusions/fused_bias_geglu.py, d98e8a64), and
+ * dispatchers of torchtitan, which copy rows and add them up by an index.
  *
- * Its gated activation is one kernel, but a clamp before it is not: two clamps and a copy that puts
- * both halves together again; in backward a mask for each, and a copy. A bias behind the last
- * product belongs to rows that were weighed before it, so it is weighed, too, and added expert by
- * expert (`_apply_bias`): b*p, t + b*p and a copy of all; in backward a copy, and g*p and g*b, each
- * made and added up. */
+ * Megatron-Core's gated activation is one kernel, but a clamp before it is not: two clamps and a
+ * copy that puts both halves together again; in backward a mask for each, and a copy. A bias behind
+ * the last product belongs to rows that were weighed before it, so it is weighed, too, and added
+ * expert by expert (`_apply_bias`): b*p, t + b*p and a copy of all; in backward a copy, and g*p and
+ * g*b, each made and added up. */
 #include "simulator/costs/experts.h"
 
 #include <math.h>
@@ -71,8 +72,8 @@ static const struct dispatcher index_from[EXCHANGE_COUNT] = {
 	[EXCHANGE_DEEPEP] = {{-3, -7}, {1, 1}, {1, 1}, {0, 0}},
 };
 
-/* Results are weighed in fp32: three operations where they are not compiled into one, and six in
- * backward. */
+/* Results are weighed in fp32. Not compiled, that is two launches more than one forward, and four
+ * more than one in backward. */
 static const struct copies weighed_apart = {{8, 15}, {2, 4}};
 
 static enum exchange exchange_of(const struct plan *plan, const struct model *model)
@@ -161,7 +162,7 @@ double experts_operations(const struct machine *machine, const struct plan *plan
 	bool back = pass != PASS_FORWARD;
 	double launches = 0;
 
-	/* Nearly all leaves, of which simulations ask often. */
+	/* Most leaves end here; simulations ask for each of them many times. */
 	if (pass == PASS_BACKWARD_WEIGHT ||
 		!(dispatcher != NULL || weighs || adds_bias(a, kind) || clamps(a, kind)))
 		return 0;

@@ -1,4 +1,4 @@
-/* Private to costs/: what Megatron-Core's experts cost beside their own kernels. */
+/* Private to costs/: what experts cost beside their products, in PyTorch's operations. */
 #ifndef SIMULATOR_COSTS_EXPERTS_H
 #define SIMULATOR_COSTS_EXPERTS_H
 
