@@ -122,18 +122,34 @@ static const char *presets_of(struct arena *arena, const char *typed)
 	return said == NULL ? last : arena_printf(arena, "%s or %s", said, last);
 }
 
+static const char *size_of(const char *name)
+{
+	return name + strcspn(name, "-_: ");
+}
+
+/* Does only the name that was meant say a size? Then the family was named: "qwen3-moe". */
+static bool names_family(const char *typed, const char *nearest)
+{
+	static const char digits[] = "0123456789";
+
+	return nearest == NULL || (strpbrk(size_of(typed), digits) == NULL &&
+					  strpbrk(size_of(nearest), digits) != NULL);
+}
+
 static bool no_such_preset(struct arena *arena, const char *name, struct error *error)
 {
 	const char **names = ARENA_ARRAY(arena, const char *, n_model_presets + 1);
-	const char *nearest;
+	const char *nearest, *family = NULL;
 
 	for (int i = 0; i < n_model_presets; i++)
 		names[i] = model_presets[i].name;
 	nearest = presets_of(arena, name);
 	if (nearest == NULL)
 		nearest = nearest_name(name, names);
-	if (nearest == NULL) /* "qwen3-moe" */
-		nearest = presets_of(arena, arena_strndup(arena, name, strcspn(name, "-_: ")));
+	if (names_family(name, nearest))
+		family = presets_of(
+			arena, arena_strndup(arena, name, (size_t)(size_of(name) - name)));
+	nearest = family != NULL ? family : nearest;
 	if (nearest == NULL)
 		return error_set(error, EXIT_CODE_INPUT,
 			"no preset model is named \"%s\" (`shardplan models` lists them); "
