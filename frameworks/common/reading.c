@@ -44,15 +44,6 @@ bool import_is_unset(const struct node *node)
 	       strcmp(node->text, "auto") == 0 || strcmp(node->text, "None") == 0;
 }
 
-void import_liger(struct importing *importing, bool any, const char *model, const char *loss)
-{
-	bool fuses = any && !import_is(importing, loss, "false");
-
-	import_set(importing, KNOB_LIGER,
-		any && !import_is(importing, model, "false") ? "on" : "off", model);
-	import_set(importing, KNOB_LOSS, fuses ? "fused-linear" : "upcast", loss);
-}
-
 const char *import_list(const struct importing *importing, const char *path)
 {
 	const char *element = arena_printf(importing->arena, "%s[]", path);

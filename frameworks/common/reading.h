@@ -70,9 +70,6 @@ const char *import_text(const struct importing *importing, const char *path, con
 bool import_is(const struct importing *importing, const char *path, const char *value);
 /* Is the leaf left to the framework: absent, null, "auto" or "None"? */
 bool import_is_unset(const struct node *node);
-/* Liger's kernels, where the file has any: `model` and `loss` are the keys of those in the model
- * and of its loss, on unless they say false. Without Liger all of it is off. */
-void import_liger(struct importing *importing, bool any, const char *model, const char *loss);
 /* The path of a list's elements, or of its only word, as the file has it; NULL: there is none. */
 const char *import_list(const struct importing *importing, const char *path);
 /* The bits of names that stand in the list; a note says which are not known. */

@@ -179,6 +179,18 @@ static bool finish_sharded(struct importing *importing, struct error *error)
 	return true;
 }
 
+/* All of Liger's kernels are on unless the file says otherwise, its loss too. */
+static void finish_liger(struct importing *importing)
+{
+	const char *model = LIGER("rms_norm"), *loss = LIGER("fused_linear_cross_entropy");
+	bool any = import_is(importing, "use_liger_kernel", "true");
+	bool fuses = any && !import_is(importing, loss, "false");
+
+	import_set(importing, KNOB_LIGER,
+		any && !import_is(importing, model, "false") ? "on" : "off", model);
+	import_set(importing, KNOB_LOSS, fuses ? "fused-linear" : "upcast", loss);
+}
+
 static bool finish(struct importing *importing, struct error *error)
 {
 	bool any = source_has(importing->source, "fsdp_config.*") ||
@@ -188,8 +200,7 @@ static bool finish(struct importing *importing, struct error *error)
 	if (!import_shards_itself(importing, error) || !finish_dtype(importing, error))
 		return false;
 	if (source_has(importing->source, "per_device_train_batch_size"))
-		import_liger(importing, import_is(importing, "use_liger_kernel", "true"),
-			LIGER("rms_norm"), LIGER("fused_linear_cross_entropy"));
+		finish_liger(importing);
 	import_set_default(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off"); /* accelerate's no_sync */
 	if (import_find(importing, "bf16") != NULL || import_find(importing, "fp16") != NULL)
 		import_set_default(importing, KNOB_CLIP, "1"); /* all arguments, not fsdp_config */
