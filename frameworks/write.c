@@ -192,6 +192,15 @@ void export_settle(const struct export_target *target, const struct model *model
 	plan->expert_overlap = false;
 }
 
+/* A program that reads a file without a word for it trains everything. */
+static bool says_what_is_trained(const struct export_target *target, const struct plan *plan)
+{
+	enum expressed expressed;
+
+	return trainable_is_all(&plan->trainable) ||
+	       target_expresses(target, KNOB_TRAINABLE, &expressed);
+}
+
 static bool says(const struct export_target *target, const struct model *model,
 	const struct topology *topology, struct arena *arena, const struct plan *plan)
 {
@@ -202,7 +211,8 @@ static bool says(const struct export_target *target, const struct model *model,
 		.topology = topology,
 		.arena = arena};
 
-	if (!says_axes(target, plan, NULL) || !export_runs_on(target, topology, NULL))
+	if (!says_axes(target, plan, NULL) || !export_runs_on(target, topology, NULL) ||
+		!says_what_is_trained(target, plan))
 		return false;
 	export_settle(target, model, topology, arena, &said);
 	if (target->leaves != NULL && target->leaves(&exporting))

@@ -378,6 +378,37 @@ static void compare_stages(struct trip *trip, const struct plan *back, int c)
 		stages[c].beside);
 }
 
+/* Only a file with a word for it says what is trained: the others' programs train everything. */
+static void adapters(void **state)
+{
+	static const char *const given[][2] = {
+		{"tensor", "2"}, {"trainable", "lora:16"}, {"wrap", "block+embedding+head"}};
+	(void)state;
+	for (int n = 1; n <= 2; n++) {
+		struct arena arena = {0};
+		struct plan_file file = {0};
+		struct error error = {0};
+		struct model *model;
+		const char *const *sayers;
+		load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &file);
+		struct question question = {.topology = file.topology};
+		for (int i = 0; i < COUNT_OF(given); i++)
+			if (n == 2 || i != 1)
+				assert_true(question_set_by_name(&question, given[i][0],
+					given[i][0], given[i][1], &arena, &error));
+		assert_true(
+			model_train(&arena, file.model, &question.asked.trainable, &model, &error));
+		question.model = model;
+		assert_true(plan_resolve(&question, &arena, &file.plan, &error));
+		int said = export_sayers(model, file.topology, &file.plan, &arena, &sayers);
+		bool titan = false;
+		for (int i = 0; i < said; i++)
+			titan = titan || strcmp(sayers[i], "torchtitan") == 0;
+		assert_int_equal(titan, n == 1);
+		arena_finish(&arena);
+	}
+}
+
 /* Megatron-LM stops at stages that are not equal, unless a layout lists them. */
 static void check_layout(const struct trip *trip)
 {
@@ -429,6 +460,7 @@ static void pipelines(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(adapters),
 		cmocka_unit_test(axes),
 		cmocka_unit_test(weights_in_fp8),
 		cmocka_unit_test(async_tensor),
