@@ -368,7 +368,8 @@ static int64_t elements_bytes(
 static int64_t rows_of(const struct request *r, enum width width)
 {
 	if (width == WIDTH_INPUT)
-		return r->rules->keeps_gathered_input ? r->rows.tokens : r->rows.stream;
+		return r->rules->keeps_gathered_input || has_adapters(r) ? r->rows.tokens
+									 : r->rows.stream;
 	return rows_of_width(&r->rows, width);
 }
 
@@ -410,6 +411,9 @@ static void place(const struct request *r, enum tensor_role role, int64_t bytes,
  * own result too. */
 static bool is_dropped(const struct request *r, const struct module *module, enum tensor_role role)
 {
+	if (role == TENSOR_ATTENTION_COPY)
+		return r->rules->drops_unread && !module_reads_input(module) &&
+		       attention_keeps_result(r);
 	if (!r->rules->drops_unread || !module->unread)
 		return false;
 	return role == TENSOR_NORM_OUT || role == TENSOR_PRODUCT ||
@@ -425,10 +429,14 @@ static bool feeds_router(const struct model *model, int module)
 	return next < model->n_modules && model->modules[next].kind == MODULE_ROUTER;
 }
 
-/* Does a layer in the compute dtype read what the norm returns: the head, or a router? */
-static bool is_read_uncast(const struct model *model, int module)
+/* Does a layer in the compute dtype read it: the head or a router what the norm returns, or an
+ * adapter? */
+static bool is_read_uncast(const struct request *r, const struct model *model, int module)
 {
-	return model->modules[module].layer < 0 || feeds_router(model, module);
+	const struct module *m = &model->modules[module];
+
+	return has_adapters(r) ||
+	       (m->kind == MODULE_NORM && (m->layer < 0 || feeds_router(model, module)));
 }
 
 /* Routers that read the stream's tokens need no others, unless shared experts do. */
@@ -455,8 +463,7 @@ int model_saved_tensors(const struct model *model, int module, const struct acti
 		if (s->kind != m->kind || (s->when != NULL && !s->when(&r)) ||
 			is_dropped(&r, m, s->role))
 			continue;
-		bool uncast = m->kind == MODULE_NORM && s->role == TENSOR_NORM_OUT &&
-			      is_read_uncast(model, module);
+		bool uncast = s->element == ELEMENT_INPUT && is_read_uncast(&r, model, module);
 		enum width width = width_of(model, module, s);
 		place(&r, s->role, tensor_bytes(&r, width, uncast ? ELEMENT_COMPUTE : s->element),
 			&tensors[n++], bytes);

@@ -286,9 +286,11 @@ static void add_products(struct module_work *work, const struct model *model,
 		add_experts(work, a, pass, wanted, rows, out, in);
 	else
 		add_linear(work, pass, wanted, rows, out, in, 1);
+	int n_own = work->n_gemms;
 	if (m->adapter >= 0)
-		add_adapter(work, pass, wanted, rows, out, in,
-			architecture_adapter_ranks(a, m->kind), element_bytes);
+		add_adapter(work, pass, wanted, rows, model->parameters[m->adapter + 1].shape[0],
+			in, architecture_adapter_ranks(a, m->kind), element_bytes);
+	work->n_of_adapter = work->n_gemms - n_own;
 	if (has_weight_part(pass) && module_trains_bias(model, m))
 		add_bias_gradient(work, (double)rows * (double)out * element_bytes);
 }

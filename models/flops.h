@@ -37,6 +37,7 @@ struct module_work {
 	int n_gemms; /* linear leaves: forward 1; backward 2 (input and weight gradient), 1 with a
 			frozen weight; an adapter: 2 and 4 more. EXPERTS leaves: `count` = experts
 			that have tokens, each its even share of them */
+	int n_of_adapter; /* the last of these */
 	struct gemm_shape gemms[MODULE_GEMMS_MAX];
 	double attention_flops; /* ATTENTION_CORE: flash forward 4*T*s*a*d/2 (causal; all of it
 				   where module_sees_all; less with windows, as the mean over

@@ -179,3 +179,14 @@ bool trainable_adapts(const struct trainable *trainable, const char *name, bool 
 		part += length + 1;
 	}
 }
+
+bool trainable_names_layers(const struct trainable *trainable)
+{
+	static const char layer[] = "linear_";
+	const char *part = trainable->modules;
+
+	for (; part != NULL; part = strchr(part, ','), part += part != NULL)
+		if (strncmp(part, layer, sizeof(layer) - 1) == 0)
+			return true;
+	return false;
+}

@@ -13,7 +13,9 @@ struct trainable {
 	int64_t rank;     /* r of the adapters; 0: there are none */
 	double alpha;     /* what they compute counts alpha / r times; 2 r unless given */
 	/* Names of the projections, with commas, as peft's target_modules: the last part of a name,
-	 * or more of it. "all-linear": all of the blocks; NULL: what peft takes for the family. */
+	 * or more of it. "all-linear": all of the blocks; NULL: what peft takes for the family.
+	 * Megatron-Core's layers have names of their own: linear_qkv and linear_fc1 are several
+	 * projections in one, which share an adapter; linear_proj, linear_fc2. */
 	const char *modules;
 };
 
@@ -30,5 +32,8 @@ bool trainable_equal(const struct trainable *a, const struct trainable *b);
  * adapter? `usual`: peft would give it one. */
 bool trainable_matches(const struct trainable *trainable, const char *name);
 bool trainable_adapts(const struct trainable *trainable, const char *name, bool usual);
+
+/* Are there names of Megatron-Core's layers among them? */
+bool trainable_names_layers(const struct trainable *trainable);
 
 #endif

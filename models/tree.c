@@ -107,6 +107,46 @@ static bool is_adapted_usually(const struct architecture *a, enum module_kind ki
 	       (a->family == FAMILY_PHI && (kind == MODULE_UP || kind == MODULE_DOWN));
 }
 
+/* Megatron-Core's layer that the projection is the first part of; NULL: it is none. */
+static const char *layer_begun_by(const struct architecture *a, enum module_kind kind)
+{
+	switch ((int)kind) {
+	case MODULE_QKV:
+	case MODULE_QUERY:
+		return a->kv_rank == 0 ? "linear_qkv" : NULL;
+	case MODULE_ATTENTION_OUTPUT:
+		return "linear_proj";
+	case MODULE_GATE:
+	case MODULE_GATE_UP:
+	case MODULE_SHARED_GATE:
+	case MODULE_EXPERTS_GATE:
+		return "linear_fc1";
+	case MODULE_UP:
+		return architecture_is_gated(a) ? NULL : "linear_fc1";
+	case MODULE_DOWN:
+	case MODULE_SHARED_DOWN:
+	case MODULE_EXPERTS_DOWN:
+		return "linear_fc2";
+	default:
+		return NULL;
+	}
+}
+
+/* What the layer makes: a result of each of its projections. */
+static int64_t layer_width(const struct architecture *a, enum module_kind kind)
+{
+	enum module_kind last = kind == MODULE_QUERY         ? MODULE_VALUE
+				: kind == MODULE_GATE        ? MODULE_UP
+				: kind == MODULE_SHARED_GATE ? MODULE_SHARED_UP
+							     : kind;
+	int64_t width = 0, out, in;
+
+	for (; kind <= last; kind++)
+		if (module_linear_shape(a, kind, &out, &in))
+			width += out;
+	return width;
+}
+
 /* A [r, in] and B [out, r] beside the open projection of a block, or a rank's part of them. */
 static void add_adapter(struct builder *b, enum module_kind kind, int64_t out, int64_t in)
 {
@@ -114,9 +154,13 @@ static void add_adapter(struct builder *b, enum module_kind kind, int64_t out, i
 	struct module *module = &b->model->modules[b->parent];
 	const struct trainable *t = &a->trainable;
 	const struct adapter_ranks ranks = architecture_adapter_ranks(a, kind);
+	const char *layer = layer_begun_by(a, kind);
 
-	if (t->rank == 0 || b->layer < 0 ||
-		!trainable_adapts(t, module->name, is_adapted_usually(a, kind)))
+	if (t->rank == 0 || b->layer < 0)
+		return;
+	if (layer != NULL && trainable_names_layers(t) && trainable_adapts(t, layer, false))
+		out = layer_width(a, kind);
+	else if (!trainable_adapts(t, module->name, is_adapted_usually(a, kind)))
 		return;
 	if (module_kind_is_of_experts(kind) || kind == MODULE_ROUTER)
 		b->refused = module->name;

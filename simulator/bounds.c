@@ -106,14 +106,13 @@ static double least_flops(
 		if (!module_kind_is_leaf(model->modules[i].kind))
 			continue;
 		model_module_work(model, i, PASS_FORWARD, 1, seq_len, 1, attending, &work);
+		double weight = product_weight(plan, model, topology, i);
 		if (all) {
-			flops += 3 *
-				 (product_weight(plan, model, topology, i) * product_flops(&work) +
-					 work.attention_flops);
+			flops += 3 * (weight * product_flops(&work) + work.attention_flops);
 			continue;
 		}
 		model_module_work(model, i, PASS_BACKWARD, 1, seq_len, 1, attending, &back);
-		flops += product_flops(&work) + product_flops(&back) +
+		flops += weight * (product_flops(&work) + product_flops(&back)) +
 			 work.attention_flops * (model_goes_back(model, i) ? 3 : 1);
 	}
 	return flops;

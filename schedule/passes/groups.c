@@ -121,7 +121,9 @@ static void add_groups_of_axes(struct step *step)
 		add_group(step, GROUP_PIPELINE, mesh->pipeline, apart, next_engine(step));
 	step->group_backward =
 		add_group(step, GROUP_PIPELINE, mesh->pipeline, apart, next_engine(step));
-	if (step->schedule->model->architecture.tied_head)
+	const struct model *model = step->schedule->model;
+	int table = model->modules[model->n_modules - 1].tied_parameter;
+	if (table >= 0 && model->parameters[table].trainable)
 		step->group_table = add_group(
 			step, GROUP_EMBEDDING, 2, (mesh->pipeline - 1) * apart, next_engine(step));
 }

@@ -337,7 +337,7 @@ void lower_ADD_TO_COPIES(struct lowering *l)
 {
 	int64_t width = compute_bytes(l) + 2 * dtype_bytes(l->step->plan->reduce_dtype);
 	for (int u = 0; u < l->step->n_units; u++) {
-		l->op.bytes += l->step->units[u].parameters * width;
+		l->op.bytes += l->step->units[u].trained_parameters * width;
 		op_use_another(l, l->step->resident[u].gradient);
 	}
 	op_give_all_bucket_gradients(l);

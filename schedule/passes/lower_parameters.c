@@ -195,8 +195,9 @@ static void cast_to_fp8(struct lowering *l)
 	int64_t copied = 0, width = compute_bytes(l),
 		passes = l->step->plan->fp8 == FP8_DELAYED ? 1 : 2;
 	for (int u = 0; u < l->step->n_units; u++)
-		copied += l->step->units[u].fp8_elements /
-			  unit_shard_ranks(&l->step->units[u], l->step->plan);
+		if (unit_is_trained(l->step, u))
+			copied += l->step->units[u].fp8_elements /
+				  unit_shard_ranks(&l->step->units[u], l->step->plan);
 	if (copied == 0)
 		return;
 	int copy = op_take_new(
@@ -214,7 +215,7 @@ void lower_CAST_WHOLE(struct lowering *l)
 		op_use_another(
 			l, live->staged >= 0 ? live->staged : l->step->resident[u].parameter_shard);
 		op_give(l, &live->staged);
-		chunks += l->step->units[u].chunk;
+		chunks += l->step->units[u].trained_chunk;
 	}
 	l->op.bytes = chunks * (master_bytes(l) + compute_bytes(l));
 	cast_to_fp8(l);

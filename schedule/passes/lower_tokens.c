@@ -27,7 +27,8 @@ static void gather_in_fp8(struct lowering *l, bool is_input)
 	int leaf = is_input ? range->first_module : range->end_module - 1;
 	int64_t bytes =
 		fp8_gathered_bytes(l->step->plan, l->op.bytes / dtype_bytes(l->op.dtype), is_input);
-	if (bytes == l->op.bytes || !fp8_converts(l->step->plan, l->step->model, leaf))
+	if (bytes == l->op.bytes || !fp8_converts(l->step->plan, l->step->model, leaf) ||
+		(is_input && fp8_is_read_by_adapter(l->step->plan, l->step->model, leaf)))
 		return;
 	l->op.bytes = bytes;
 	l->op.dtype = DTYPE_FP8;
@@ -129,9 +130,14 @@ void lower_ADD_SUM(struct lowering *l)
 		of_parts ? parts + parts / l->step->plan->mesh.tensor : 3 * residual_bytes(l->step);
 }
 
+/* An adapter cannot read tokens that its layer gathers in pieces, and gathers them by itself
+ * (Megatron-Bridge, get_adapter_attributes_from_linear). */
 static void exchange_adapter(struct lowering *l, enum buffer_role role)
 {
-	op_set_exchange(l, l->step->group_tensor, exchanged_adapter_bytes(l->step));
+	const struct plan *plan = l->step->plan;
+	bool apart = plan->async_tensor && runtime_of(plan->runtime)->layers_exchange;
+	op_set_exchange(l, l->step->group_tensor,
+		exchanged_adapter_bytes(l->step) + (apart ? exchanged_tokens_bytes(l->step) : 0));
 	int buffer = op_take_new(l, role, -1, l->op.bytes, l->op.dtype);
 	op_give(l, &buffer);
 }

@@ -125,7 +125,8 @@ static void backward_done(struct reducing *r)
 		(!synchronises || method->reduces_late))
 		add(r, ACTION_ADD_TO_COPIES, STREAM_COMPUTE, -1, -1);
 	for (int u = 0; u < r->step->n_units && synchronises && method->reduces_late; u++)
-		reduce(r, u);
+		if (unit_is_trained(r->step, u))
+			reduce(r, u);
 	if (synchronises)
 		add(r, ACTION_RELEASE_GRADIENTS, STREAM_COMPUTE, -1, -1);
 }

@@ -53,12 +53,20 @@ static int64_t optimizer_state_bytes(const struct step *step)
 	return 2 * dtype_bytes(step->plan->master_dtype);
 }
 
+static bool has_whole(const struct step *step)
+{
+	return step->method.weights == WEIGHTS_WHOLE ||
+	       step->method.weights == WEIGHTS_WHOLE_BUCKETS;
+}
+
 static void add_states(struct step *step, int unit)
 {
 	struct resident *resident = &step->resident[unit];
 	enum dtype master = step->plan->master_dtype;
 	const struct unit *u = &step->units[unit];
 	int64_t chunk = u->trained_chunk, state_bytes = optimizer_state_bytes(step);
+	if (unit_is_frozen(u) && has_whole(step)) /* add_whole */
+		return;
 	resident->parameter_shard = buffer_new_resident(step, BUFFER_PARAMETER_SHARD, unit,
 		unit_shard_bytes(u, step->plan),
 		unit_is_frozen(u) ? step->plan->param_dtype : master);
@@ -125,18 +133,20 @@ static void add_unit(struct step *step, int unit)
 			step, BUFFER_REDUCE_INPUT, unit, u->elements * dtype_bytes(master), master);
 }
 
-/* Adds what ZeRO with whole parameters keeps. Beside nanotron's hook the DDP wrapper copies
- * gradients into buckets of its own. */
+/* Adds what ZeRO with whole parameters keeps; frozen ones lie apart, because nothing gathers them.
+ * Beside nanotron's hook the DDP wrapper copies gradients into buckets of its own. */
 static void add_whole(struct step *step)
 {
 	enum dtype compute = step->plan->param_dtype, reduce = step->plan->reduce_dtype;
 	int64_t bytes = 0, width = dtype_bytes(compute);
 	for (int u = 0; u < step->n_units; u++) {
-		int64_t n = step->units[u].gathered, whole = unit_whole_bytes(step, u);
-		bytes += whole;
-		if (step->method.weights == WEIGHTS_WHOLE_BUCKETS)
+		int64_t n = step->units[u].trained_gathered, whole = unit_whole_bytes(step, u);
+		bytes += n > 0 ? whole : 0;
+		if (step->method.weights == WEIGHTS_WHOLE_BUCKETS || (n == 0 && whole > 0))
 			step->resident[u].whole =
 				buffer_new_resident(step, BUFFER_COMPUTE_COPY, u, whole, compute);
+		if (n == 0)
+			continue;
 		if (step->method.buckets == BUCKETS_ADDED_UP)
 			step->resident[u].gradient = buffer_new_resident(
 				step, BUFFER_GRADIENT, u, n * dtype_bytes(reduce), reduce);
@@ -212,7 +222,7 @@ void pass_resident(struct step *step)
 	step->whole = step->collector = step->kernel_workspace = -1;
 	for (int u = 0; u < step->n_units; u++)
 		add_unit(step, u);
-	if (step->method.weights == WEIGHTS_WHOLE || step->method.weights == WEIGHTS_WHOLE_BUCKETS)
+	if (has_whole(step))
 		add_whole(step);
 	if (step->method.gathers == GATHERS_BY_TRACE)
 		add_partitions(step);

@@ -134,6 +134,20 @@ static int columns_end(const struct step *step, const struct range *range)
 	return m;
 }
 
+/* Does backward gather the input again, for the gradients of weights? Where these are frozen it
+ * does not, and an adapter has kept its own. */
+static bool gathers_again(const struct step *step, const struct range *range)
+{
+	bool frozen = false, trained = false;
+	for (int m = range->first_module; m < range->end_module; m++) {
+		const struct module *module = &step->model->modules[m];
+		bool linear = module_is_linear(module->kind);
+		frozen = frozen || (linear && module->weight_frozen);
+		trained = trained || (linear && !module->weight_frozen);
+	}
+	return (trained || !frozen) && !step->rules.keeps_gathered_input;
+}
+
 /* Column-parallel layers are computed by themselves: their input comes in beside dX, which is
  * summed beside dW. */
 static void add_overlapped(struct step *step, const struct action *action)
@@ -145,7 +159,7 @@ static void add_overlapped(struct step *step, const struct action *action)
 	part.end_module = range->end_module;
 	if (part.first_module < part.end_module)
 		action_add(step, part);
-	if (!step->rules.keeps_gathered_input)
+	if (gathers_again(step, range))
 		add_gather(step, action, OF_INPUT | BESIDE);
 	part.end_module = part.first_module;
 	part.first_module = range->first_module;
@@ -183,7 +197,7 @@ static void add_backward(struct step *step, const struct action *action)
 		add_overlapped(step, action);
 		return;
 	}
-	if (range->leaves_stream && !step->rules.keeps_gathered_input)
+	if (range->leaves_stream && gathers_again(step, range))
 		add_gather(step, action, OF_INPUT);
 	add_summed(step, action, range->leaves_stream);
 }

@@ -89,7 +89,7 @@ static void add_whole(struct step *step)
 static void gather_buckets(struct step *step)
 {
 	for (int u = step->n_units - 1; u >= 0; u--)
-		if (unit_group(step, u) >= 0)
+		if (unit_group(step, u) >= 0 && unit_is_trained(step, u))
 			action_add(step, action_of_step(ACTION_GATHER_BUCKET, u));
 }
 
@@ -161,7 +161,8 @@ static struct chain chain_of(const struct step *step, bool of_experts)
 {
 	struct chain chain = {step->n_units, -1, -1};
 	for (int u = 0; u < step->n_units; u++) {
-		if (step->units[u].of_experts != of_experts || unit_group(step, u) < 0)
+		if (step->units[u].of_experts != of_experts || unit_group(step, u) < 0 ||
+			!unit_is_trained(step, u))
 			continue;
 		chain.first = u < chain.first ? u : chain.first;
 		chain.last = chain.next = u;

@@ -66,6 +66,11 @@ bool fp8_is_gathered(const struct plan *plan)
 	       plan->runtime != RUNTIME_SHARDPLAN;
 }
 
+bool fp8_is_read_by_adapter(const struct plan *plan, const struct model *model, int module)
+{
+	return model->modules[module].adapter >= 0 && !plan->async_tensor;
+}
+
 int64_t fp8_gathered_bytes(const struct plan *plan, int64_t elements, bool is_input)
 {
 	int64_t orders = is_input || !fp8_rules_of(plan->fp8)->both_orders ? 1 : 2;

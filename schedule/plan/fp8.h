@@ -39,6 +39,8 @@ bool fp8_shares_input(const struct plan *plan, const struct model *model, int mo
  * none is cast twice (torchao, float8_tensor_parallel.py: with a scale for all of a tensor;
  * Transformer Engine, distributed.py). What experts get is gathered before it is cast. */
 bool fp8_is_gathered(const struct plan *plan);
+/* Does an adapter of the leaf read what is gathered for it? Then that is in the compute dtype. */
+bool fp8_is_read_by_adapter(const struct plan *plan, const struct model *model, int module);
 /* Bytes that tensor ranks gather of so many elements of a leaf's operand, those of the compute
  * dtype where they are not fewer. Backward's gradient travels in both orders, where none can be
  * turned into the other. */

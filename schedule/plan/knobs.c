@@ -308,9 +308,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
-				    BIT(RUNTIME_SHARDPLAN),
+				    BIT(RUNTIME_MEGATRON) | BIT(RUNTIME_SHARDPLAN),
 			.refusal = "frozen parameters of it are not modelled; use pytorch-fsdp2, "
-				   "pytorch-ddp or shardplan, or all",
+				   "pytorch-ddp, megatron or shardplan, or all",
 			.metavar = "all|lora:RANK[:MODULES][:alpha=A]|NAMES",
 			.help = "what is trained: everything; "
 				"adapters (LoRA) beside projections (q_proj,v_proj; all-linear); "

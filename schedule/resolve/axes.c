@@ -111,8 +111,19 @@ static bool check_expert_width(
 		       nearest_divisors(width, ranks, nearest));
 }
 
+/* Megatron-Bridge's adapter of a row-parallel layer gathers its whole result. */
+static bool gathers_adapters(const struct plan *plan, const struct model *model)
+{
+	for (int m = 0; m < model->n_modules && plan->runtime == RUNTIME_MEGATRON; m++)
+		if (model->modules[m].adapter >= 0 &&
+			module_cut(model->modules[m].kind) == CUT_COLUMNS)
+			return true;
+	return false;
+}
+
 /* Adapters are cut along their rank. */
-static bool check_frozen(const struct plan *plan, enum knob_id axis, struct error *error)
+static bool check_frozen(
+	const struct plan *plan, const struct model *model, enum knob_id axis, struct error *error)
 {
 	int64_t ranks = knob_get(axis, plan).number, rank = plan->trainable.rank;
 	char nearest[48];
@@ -123,6 +134,12 @@ static bool check_frozen(const struct plan *plan, enum knob_id axis, struct erro
 			"--%s %lld: runtime shardplan does not divide models with frozen "
 			"parameters; use 1, --trainable all, or --runtime pytorch-fsdp2",
 			knob_table[axis].field.name, (long long)ranks);
+	if (axis == KNOB_TENSOR && gathers_adapters(plan, model))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--tensor %lld: adapters of linear_proj and linear_fc2, whose whole "
+			"results Megatron-Core gathers, are not modelled over ranks; use 1, or "
+			"adapt linear_qkv and linear_fc1",
+			(long long)ranks);
 	return axis != KNOB_TENSOR || rank % ranks == 0 ||
 	       error_set(error, EXIT_CODE_USAGE,
 		       "--tensor %lld: does not divide the rank of the adapters, %lld; use %s",
@@ -145,7 +162,7 @@ static bool check_tensor(const struct plan *plan, const struct model *model, str
 			"--tensor %lld: an encoder's decoder is not cut over tensor ranks yet; "
 			"use 1",
 			(long long)t);
-	return check_frozen(plan, KNOB_TENSOR, error) &&
+	return check_frozen(plan, model, KNOB_TENSOR, error) &&
 	       check_divides(plan, a->heads, "attention heads", model, error) &&
 	       (t % a->kv_heads == 0 ||
 		       check_divides(plan, a->kv_heads, "key and value heads", model, error)) &&
@@ -330,8 +347,8 @@ static bool check_pipeline(const struct plan *plan, const struct model *model, s
 	bool torch = runtime_of(plan->runtime)->ends_are_blocks;
 	int64_t n = stages * pipeline.chunks;
 	int *blocks = ARENA_ARRAY(&arena, int, n);
-	bool ok = check_frozen(plan, KNOB_PIPELINE, error) && check_parts(plan, model, error) &&
-		  pipeline_check(&pipeline, torch, error) &&
+	bool ok = check_frozen(plan, model, KNOB_PIPELINE, error) &&
+		  check_parts(plan, model, error) && pipeline_check(&pipeline, torch, error) &&
 		  plan_split(plan, model, blocks, error) &&
 		  check_last_stage(model, blocks[n - 1], error);
 	arena_finish(&arena);
@@ -456,7 +473,7 @@ static bool check_experts(const struct plan *plan, const struct model *model, st
 			strategy_shards(plan->strategy) ? "shard group" : "replicas",
 			(long long)(plan_expert_domain(plan) / plan->expert_tensor),
 			expert_rows(plan), nearest_experts(plan, model, nearest));
-	if (!check_frozen(plan, KNOB_EXPERT, error))
+	if (!check_frozen(plan, model, KNOB_EXPERT, error))
 		return false;
 	if (plan_reshard_group(plan) > 0)
 		return error_set(error, EXIT_CODE_USAGE,

@@ -260,6 +260,11 @@ static bool check_trainable(const struct plan *plan, const struct model *model, 
 			typed);
 	if (trainable_is_all(trainable))
 		return true;
+	if (trainable_names_layers(trainable) && plan->runtime != RUNTIME_MEGATRON)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--trainable %s: Megatron-Core alone has such layers; "
+			"name projections (q_proj,v_proj), or use --runtime megatron",
+			typed);
 	if (plan_offloads_any(plan))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--trainable %s: "
@@ -363,7 +368,7 @@ static bool check_fp8_parameters(const struct plan *plan, struct error *error)
 {
 	const char *why =
 		plan->fp8 == FP8_OFF ? "no weight is multiplied in fp8; give --fp8, or leave it out"
-		: plan->strategy == STRATEGY_NO_SHARD
+		: plan->strategy == STRATEGY_NO_SHARD && trainable_is_all(&plan->trainable)
 			? "nothing is gathered; use a --strategy that shards"
 		: plan->fp8 != FP8_TENSORWISE && !runtime_of(plan->runtime)->keeps_fp8_copies
 			? "torchao gathers with a scale a tensor; use --fp8 tensorwise"
@@ -389,8 +394,9 @@ static bool check_fp8(const struct plan *plan, const struct model *model,
 	if (plan->param_dtype != DTYPE_BF16)
 		return refuse_fp8(
 			plan, "products have results in bf16, not in --param-dtype", error);
-	if (!trainable_is_all(&plan->trainable))
-		return refuse_fp8(plan, "with frozen parameters it is not modelled", error);
+	if (!trainable_is_all(&plan->trainable) && !runtime_of(plan->runtime)->keeps_fp8_copies)
+		return refuse_fp8(plan,
+			"with frozen parameters it is modelled for runtime megatron alone", error);
 	return check_fp8_model(plan, model, error);
 }
 

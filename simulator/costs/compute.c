@@ -160,7 +160,8 @@ static double add_fp8_products(const struct machine *machine, const struct plan 
 	const struct fp8_casts casts = fp8_casts_of(
 		plan, model, machine->topology->device.generation, module, &forward.gemms[0], pass);
 	for (int i = 0; i < work->n_gemms; i++)
-		add_gemm_to(&low, &work->gemms[i], machine->dtype, cost);
+		add_gemm_to(i < work->n_gemms - work->n_of_adapter ? &low : machine,
+			&work->gemms[i], machine->dtype, cost);
 	add_bound(cost, 0, casts.bytes / machine->memory_bandwidth);
 	return casts.kernels;
 }

@@ -14,6 +14,9 @@ struct casts {
 	 * of a norm. */
 	struct cast rows, normed_rows;
 	struct cast turned; /* a gathered operand, for dW */
+	/* Of the bytes of `input`, `normed` and `gradient`, and of `rows`, those of the other
+	 * order, for dW. */
+	double other, other_of_rows;
 };
 
 /* Compiled: the largest element is found in a pass (2 bytes; two kernels), scaling, clamping and
@@ -67,6 +70,7 @@ static const struct casts engine_delayed = {
 	.gradient = {4, 1},
 	.rows = {3, 1},
 	.turned = {2, 1},
+	.other = 1,
 };
 static const struct casts engine_tensorwise = {
 	.input = {6, 3},
@@ -76,6 +80,7 @@ static const struct casts engine_tensorwise = {
 	.rows = {5, 3},
 	.normed_rows = {3, 2},
 	.turned = {2, 1},
+	.other = 1,
 };
 /* Blackwell's products read columns, too: there is no other order
  * (nvte_is_non_tn_fp8_gemm_supported). */
@@ -107,6 +112,8 @@ static const struct casts engine_blockwise = {
 	.rows = {7.5, 1},
 	.normed_rows = {7.5, 1},
 	.turned = {2, 1},
+	.other = 1.875,
+	.other_of_rows = 1.875,
 };
 /* Both orders and their scales (2 + 1 + 1 + 2/32); the norm before writes bf16, unless cuDNN's is
  * asked for. The same table has 1.8 ms of casts on B300, or 4.7 bytes an element. */
@@ -117,6 +124,8 @@ static const struct casts engine_mxfp8 = {
 	.gradient = {4.0625, 1},
 	.rows = {4.0625, 1},
 	.normed_rows = {4.0625, 1},
+	.other = 1.03125,
+	.other_of_rows = 1.03125,
 };
 /* The largest element is found before, of what is summed over tokens after its transform (2 bytes;
  * two kernels); then both orders and their scales (2 + 1/2 + 1/2 + 2/16). The same table has 1.48
@@ -130,6 +139,8 @@ static const struct casts engine_nvfp4 = {
 	.rows = {6, 3},
 	.normed_rows = {6, 3},
 	.turned = {1.125, 1},
+	.other = 0.5625,
+	.other_of_rows = 0.5625,
 };
 /* torchao (moe_training/mxfp8_linear.py, 36027d8): one order at a time, by kernels of its own,
  * compiled or not (2 + 1 + 1/32), each followed by one that puts scales in the order of cuBLAS. */
@@ -230,16 +241,6 @@ static bool torch_gathers_fp8(const struct plan *plan)
 	return fp8_gathers_weights(plan) && !runtime_of(plan->runtime)->keeps_fp8_copies;
 }
 
-/* Adds the casts of a weight for forward. A weight kept in fp8 is transposed once a step, if
- * products need both orders. */
-static void add_weight(struct fp8_casts *sum, const struct plan *plan, const struct casts *casts,
-	double elements, double times)
-{
-	if (!torch_gathers_fp8(plan))
-		add(sum, fp8_gathers_weights(plan) ? &casts->turned : &casts->weight, elements,
-			times);
-}
-
 /* A rank's leaf in fp8, and its operands: elements of what it reads, of what it writes and of its
  * weight. */
 struct leaf {
@@ -248,6 +249,7 @@ struct leaf {
 	bool is_row, gathers; /* row-parallel; do tensor ranks gather one of its operands? */
 	double part;          /* of such an operand, which the rank casts itself */
 	double inputs;        /* 0: the leaf before it has cast them */
+	bool frozen, adapted; /* there is no dW; an adapter reads the input as the norm wrote it */
 };
 
 static struct leaf leaf_of(const struct plan *plan, const struct model *model, int module,
@@ -262,9 +264,31 @@ static struct leaf leaf_of(const struct plan *plan, const struct model *model, i
 		.out = rows * (double)product->n,
 		.weight = matrices * (double)product->n * (double)product->k,
 		.is_row = fp8_is_row_parallel(kind),
-		.gathers = fp8_is_gathered(plan) && !module_kind_is_of_experts(kind),
+		.gathers = fp8_is_gathered(plan) && !module_kind_is_of_experts(kind) &&
+			   !fp8_is_read_by_adapter(plan, model, module),
 		.part = 1 / (double)plan->mesh.tensor,
-		.inputs = fp8_shares_input(plan, model, module) ? 0 : 1};
+		.inputs = fp8_shares_input(plan, model, module) ? 0 : 1,
+		.frozen = model->modules[module].weight_frozen,
+		.adapted = model->modules[module].adapter >= 0};
+}
+
+/* Adds the casts of a weight for forward. Copies that are kept serve all micro-batches. A weight
+ * kept in fp8 is transposed once a step, if products need both orders; a frozen one never. */
+static void add_weight(struct fp8_casts *sum, const struct plan *plan, const struct casts *casts,
+	const struct leaf *leaf)
+{
+	bool keeps = runtime_of(plan->runtime)->keeps_fp8_copies;
+
+	if (!torch_gathers_fp8(plan) && !(leaf->frozen && plan->fp8_param_gather))
+		add(sum, fp8_gathers_weights(plan) ? &casts->turned : &casts->weight, leaf->weight,
+			keeps ? 1 / (double)plan->grad_accum : 1);
+}
+
+/* Without dW no operand is cast in its order. */
+static void leave_other_order(
+	struct fp8_casts *sum, const struct leaf *leaf, double bytes, double elements)
+{
+	sum->bytes -= leaf->frozen ? bytes * elements : 0;
 }
 
 /* Megatron-Core copies what experts read into rows that are padded to a multiple of 16 for each
@@ -284,21 +308,21 @@ static void add_padding(struct fp8_casts *sum, const struct leaf *leaf)
 /* Does a norm write the leaf's input for it alone? A router reads what a mixture's layers do. */
 static bool follows_norm(const struct leaf *leaf)
 {
-	return !leaf->is_row && !module_kind_is_of_experts(leaf->kind) &&
+	return !leaf->is_row && !leaf->adapted && !module_kind_is_of_experts(leaf->kind) &&
 	       leaf->kind != MODULE_SHARED_GATE && leaf->kind != MODULE_SHARED_UP;
 }
 
-/* Copies of weights that are kept serve all micro-batches. */
 static void cast_forward(struct fp8_casts *sum, const struct plan *plan, const struct casts *casts,
 	const struct leaf *leaf)
 {
-	bool keeps = runtime_of(plan->runtime)->keeps_fp8_copies;
 	bool gathers = leaf->gathers && !leaf->is_row;
+	double elements = leaf->inputs * leaf->in * (gathers ? leaf->part : 1);
 	const struct cast *whole = follows_norm(leaf) ? &casts->normed : &casts->input;
 	const struct cast *rows = follows_norm(leaf) ? &casts->normed_rows : &casts->rows;
 
 	add(sum, gathers ? rows : whole, leaf->in * (gathers ? leaf->part : 1), leaf->inputs);
-	add_weight(sum, plan, casts, leaf->weight, keeps ? 1 / (double)plan->grad_accum : 1);
+	leave_other_order(sum, leaf, gathers ? casts->other_of_rows : casts->other, elements);
+	add_weight(sum, plan, casts, leaf);
 	add_padding(sum, leaf);
 }
 
@@ -306,9 +330,13 @@ static void cast_backward(struct fp8_casts *sum, const struct plan *plan, const 
 	const struct leaf *leaf, enum pass pass)
 {
 	bool gathers_gradient = leaf->gathers && leaf->is_row;
+	double part = gathers_gradient ? leaf->part : 1;
 
-	add_gradient(
-		sum, casts, leaf->out, gathers_gradient ? leaf->part : 1, pass, gathers_gradient);
+	if (leaf->frozen)
+		pass = PASS_BACKWARD_INPUT;
+	add_gradient(sum, casts, leaf->out, part, pass, gathers_gradient);
+	leave_other_order(sum, leaf, gathers_gradient ? casts->other_of_rows : casts->other,
+		part * leaf->out);
 	if (pass != PASS_BACKWARD_WEIGHT) {
 		add(sum, torch_gathers_fp8(plan) ? &casts->turned : &casts->weight_again,
 			leaf->weight, 1);

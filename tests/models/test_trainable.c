@@ -64,6 +64,33 @@ static bool train(struct arena *arena, const char *preset, const char *text, str
 	return model_train(arena, model, &t, trained, &error);
 }
 
+/* Megatron-Core's layers: A [r, h] once for queries, keys and values, and B [q + k + v, r]; 80
+ * blocks of 8192, 64 and 8 heads of 128, 28672 wide; GPT-2's 12 of 768. */
+static void test_layers(void **state)
+{
+	static const struct {
+		const char *preset, *text;
+		int64_t trained;
+	} cases[] = {
+		{"llama-3-70b", "lora:16:linear_qkv", (int64_t)80 * 16 * (8192 + 10240)},
+		{"llama-3-70b", "lora:16:linear_proj", (int64_t)80 * 16 * (8192 + 8192)},
+		{"llama-3-70b", "lora:16:linear_fc1", (int64_t)80 * 16 * (8192 + 57344)},
+		{"llama-3-70b", "lora:16:linear_fc2", (int64_t)80 * 16 * (28672 + 8192)},
+		{"gpt2-124m", "lora:8:linear_qkv,linear_fc1",
+			(int64_t)12 * 8 * (768 + 2304 + 768 + 3072)},
+	};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		struct model *model;
+
+		assert_true(train(&arena, cases[i].preset, cases[i].text, &model));
+		assert_int_equal(model->trained_count, cases[i].trained);
+		arena_finish(&arena);
+	}
+}
+
 /* peft 0.21.2 with transformers 5.23.0 on the meta device: LoraConfig(r=16) and its target_modules,
  * p.numel() of what requires a gradient, and of all. */
 static void test_as_peft(void **state)
@@ -201,6 +228,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_globs),
+		cmocka_unit_test(test_layers),
 		cmocka_unit_test(test_as_peft),
 		cmocka_unit_test(test_what_is_not_there),
 		cmocka_unit_test(test_reach),

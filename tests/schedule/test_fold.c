@@ -324,7 +324,7 @@ static const struct {
 	[RUNTIME_DEEPSPEED] = {0, 25},
 	[RUNTIME_NANOTRON] = {0, 35},
 	[RUNTIME_INTERNEVO] = {0, 35},
-	[RUNTIME_MEGATRON] = {0, 35},
+	[RUNTIME_MEGATRON] = {0, 30},
 };
 
 enum { ENOUGH = 20 }; /* plans of a runtime for a share */

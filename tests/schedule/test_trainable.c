@@ -7,7 +7,9 @@
 static bool try_trained(struct arena *arena, const char *preset, const char *words,
 	struct schedule **schedule, struct error *error)
 {
-	struct question question = {.topology = gpu_cluster(arena, 2, 4)};
+	struct question question = {.topology = strstr(words, "fp8") != NULL
+							? cluster(arena, "dgx-h100")
+							: gpu_cluster(arena, 2, 4)};
 	struct model *model = preset_model(arena, preset);
 	struct plan plan;
 	for (const char *word = words; *word != '\0'; word += strspn(word, " ")) {
@@ -56,7 +58,9 @@ static const struct {
 } ways[] = {{"pytorch-fsdp2", "FULL_SHARD", "none"}, {"pytorch-fsdp2", "SHARD_GRAD_OP", "full"},
 	{"pytorch-fsdp2", "HYBRID_SHARD", "selective"}, {"pytorch-ddp", "NO_SHARD", "none"},
 	{"shardplan", "FULL_SHARD", "none"}, {"shardplan", "SHARD_GRAD_OP", "selective"},
-	{"shardplan", "ZERO_2", "full"}, {"shardplan", "NO_SHARD", "none"}};
+	{"shardplan", "ZERO_2", "full"}, {"shardplan", "NO_SHARD", "none"},
+	{"megatron", "ZERO_1", "none"}, {"megatron", "ZERO_1", "full"},
+	{"megatron", "NO_SHARD", "selective"}};
 
 /* Bytes of states follow from what is trained: the sum over ranks, padding apart. */
 static void test_states(void **state)
@@ -73,6 +77,7 @@ static void test_states(void **state)
 		for (int b = 0; b < s->programs->n_buffers; b++) {
 			const struct buffer *buffer = &s->programs->buffers[b];
 			bool of_trained = buffer->role == BUFFER_OPTIMIZER_STATE ||
+					  buffer->role == BUFFER_GRADIENT ||
 					  buffer->role == BUFFER_GRADIENT_SHARD ||
 					  buffer->role == BUFFER_REDUCE_INPUT;
 			if (of_trained && buffer->unit >= 0)
@@ -175,6 +180,41 @@ static void test_tensor_ranks(void **state)
 	arena_finish(&arena);
 }
 
+/* Megatron-Core: an adapter a block beside queries, keys and values. Inputs of frozen layers are
+ * not gathered again in backward; the head is frozen, too. What the adapter reads is gathered in
+ * bf16, and once more by itself where its layer gathers in pieces. */
+static void test_layers_over_ranks(void **state)
+{
+	enum { BLOCKS = 32, TOKENS = 2048, STREAM = TOKENS * 4096 * 2, ADAPTER = TOKENS * 16 * 2 };
+	static const struct {
+		const char *words;
+		int64_t gathered, scattered;
+	} rows[] = {
+		{"", (int64_t)(4 * BLOCKS + 1) * STREAM, (int64_t)(4 * BLOCKS + 2) * STREAM},
+		{" fp8=tensorwise",
+			(int64_t)(4 * BLOCKS + 1) * STREAM - (int64_t)3 * BLOCKS * STREAM / 2,
+			(int64_t)(4 * BLOCKS + 2) * STREAM},
+		{" fp8=tensorwise async_tensor=on",
+			(int64_t)(4 * BLOCKS + 1) * STREAM - (int64_t)4 * BLOCKS * STREAM / 2 +
+				(int64_t)BLOCKS * STREAM,
+			(int64_t)(5 * BLOCKS + 2) * STREAM},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		struct schedule *s = trained(&arena, "llama-2-7b",
+			arena_printf(&arena,
+				"trainable=lora:16:linear_qkv runtime=megatron tensor=4 "
+				"sequence_parallel=on seq_len=2048%s",
+				rows[i].words));
+		struct exchanged gathers = exchanged(s, OP_ALL_GATHER, GROUP_TENSOR);
+		struct exchanged scatters = exchanged(s, OP_REDUCE_SCATTER, GROUP_TENSOR);
+		assert_int_equal(gathers.bytes, rows[i].gathered + (int64_t)BLOCKS * ADAPTER);
+		assert_int_equal(scatters.bytes, rows[i].scattered + (int64_t)BLOCKS * ADAPTER);
+		arena_finish(&arena);
+	}
+}
+
 /* Backward of every stage but the first goes on to the one before: each sends as many gradients as
  * it received activations. States are those of what is trained. */
 static void test_stages(void **state)
@@ -210,7 +250,10 @@ static void test_refused(void **state)
 			"runtime shardplan does not divide"},
 		{"trainable=*.0.* pipeline=2", "stages that train nothing are not modelled"},
 		{"trainable=lm_head* pipeline=2", "stages that train nothing are not modelled"},
-		{"trainable=lora:16 pipeline=2 pipeline_schedule=zb-h1", "splits backward"}};
+		{"trainable=lora:16 pipeline=2 pipeline_schedule=zb-h1", "splits backward"},
+		{"trainable=lora:16:linear_qkv", "Megatron-Core alone has such layers"},
+		{"trainable=lora:16:linear_fc2 runtime=megatron tensor=2",
+			"whose whole results Megatron-Core gathers"}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct arena arena = {0};
@@ -228,6 +271,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_states),
 		cmocka_unit_test(test_more_frozen_needs_no_more),
 		cmocka_unit_test(test_backward_ends), cmocka_unit_test(test_tensor_ranks),
-		cmocka_unit_test(test_stages), cmocka_unit_test(test_refused)};
+		cmocka_unit_test(test_layers_over_ranks), cmocka_unit_test(test_stages),
+		cmocka_unit_test(test_refused)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
