@@ -114,6 +114,12 @@ const char *megatron_rows_beside(struct exporting *exporting);
 const char *megatron_grouped(struct exporting *exporting);
 const char *megatron_permute(struct exporting *exporting);
 const char *megatron_router_dtype(struct exporting *exporting);
+/* Adapters beside Megatron-Core's layers: their rank, alpha, and the layers. NULL: none. */
+const char *megatron_adapter_rank(struct exporting *exporting);
+const char *megatron_adapter_alpha(struct exporting *exporting);
+const char *megatron_adapted(struct exporting *exporting);
+void megatron_note_trained(struct exporting *exporting, const struct plan *plan);
+bool megatron_finish_adapters(struct importing *importing, struct error *error);
 /* The names of keys by which megatron_core.c reads both files. */
 struct megatron_names {
 	const char *pipeline, *chunks, *chunk_blocks, *first, *last, *layout, *instances;

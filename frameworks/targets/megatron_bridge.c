@@ -181,6 +181,7 @@ static const char *precision(struct exporting *exporting)
 static void adapt(struct exporting *exporting, struct plan *plan)
 {
 	megatron_adapt_core(exporting, plan);
+	megatron_note_trained(exporting, plan);
 	if (plan->fp8 == FP8_OFF)
 		return;
 	if (plan->fp8 == FP8_TENSORWISE)
@@ -254,6 +255,10 @@ static const struct config_key keys[] = {
 	{MODEL("hidden_dropout"), KEY_READ, KNOB_DROPOUT, NULL, 0, dropout},
 	{"train.micro_batch_size", KEY_COUNT, KNOB_MICRO_BATCH},
 	{"train.global_batch_size", KEY_COUNT, KNOB_GLOBAL_BATCH},
+	{"peft.dim", KEY_READ, KNOB_TRAINABLE, NULL, 0, megatron_adapter_rank},
+	{"peft.alpha", KEY_READ, KNOB_TRAINABLE, NULL, 0, megatron_adapter_alpha},
+	{"peft.target_modules[]", KEY_READ, KNOB_TRAINABLE, NULL, 0, megatron_adapted},
+	{"peft._target_", KEY_READ, KNOB_TRAINABLE, NULL, ONLY_READ},
 	{"optimizer.optimizer", KEY_WORD, KNOB_OPTIMIZER, "adam>adamw-fused sgd"},
 	{"optimizer.clip_grad", KEY_NUMBER, KNOB_CLIP, NULL, EVEN_IF_LEFT},
 	{"optimizer.use_distributed_optimizer", KEY_READ, KNOB_STRATEGY, NULL, 0, distributed},
@@ -471,7 +476,7 @@ static bool finish(struct importing *importing, struct error *error)
 		!finish_dtypes(importing, error) ||
 		!megatron_finish_mixed_precision(importing, has_recipe(importing), error) ||
 		!finish_optimizer(importing, error) || !finish_loss(importing, error) ||
-		!finish_sequence(importing, error) ||
+		!finish_sequence(importing, error) || !megatron_finish_adapters(importing, error) ||
 		!megatron_finish_core(importing, &names, error))
 		return false;
 	import_set(importing, KNOB_RUNTIME, "megatron", NULL);
