@@ -193,12 +193,16 @@ void export_settle(const struct export_target *target, const struct model *model
 }
 
 /* A program that reads a file without a word for it trains everything. */
-static bool says_what_is_trained(const struct export_target *target, const struct plan *plan)
+static bool says_what_is_trained(const struct exporting *exporting)
 {
-	enum expressed expressed;
+	struct exporting copy = *exporting;
+	bool says = trainable_is_all(&exporting->plan->trainable);
 
-	return trainable_is_all(&plan->trainable) ||
-	       target_expresses(target, KNOB_TRAINABLE, &expressed);
+	for (const struct config_key *key = exporting->target->format->keys;
+		!says && key->path != NULL; key++)
+		says = key->knob == KNOB_TRAINABLE && key->value != NULL &&
+		       key->value(&copy) != NULL;
+	return says;
 }
 
 static bool says(const struct export_target *target, const struct model *model,
@@ -212,7 +216,7 @@ static bool says(const struct export_target *target, const struct model *model,
 		.arena = arena};
 
 	if (!says_axes(target, plan, NULL) || !export_runs_on(target, topology, NULL) ||
-		!says_what_is_trained(target, plan))
+		!says_what_is_trained(&exporting))
 		return false;
 	export_settle(target, model, topology, arena, &said);
 	if (target->leaves != NULL && target->leaves(&exporting))

@@ -289,7 +289,7 @@ static const struct config_key keys[] = {
 	{NULL},
 };
 static const char unpriced[] =
-	"model.fp8* model.fp4* peft.* "
+	"model.fp8* model.fp4* "
 	"model.defer_embedding_wgrad_compute optimizer.optimizer_cpu_offload "
 	"ddp.use_megatron_fsdp ddp.bucket_size "
 	"comm_overlap.delay_wgrad_compute";
