@@ -9,16 +9,6 @@ enum { TRIALS_MAX = 12, CARRIED_TRIALS = 4 };
 #define SIDE 0.03 /* a threshold's sides are searched again so far beside it, as a share */
 #define WIDE 0.25 /* ln of the ratio of a bracket that is halved by one look */
 
-/* A search of the question at one value. */
-struct look {
-	double at;
-	struct decision decision;
-	/* ln of time per token, the best of other strategies / the best of today's: above 0 today's
-	 * strategy is faster. NAN: one of them does not fit. */
-	double lead;
-	struct decision other; /* the best of other strategies */
-};
-
 static void find_lead(const struct scan *scan, const struct search *search, struct look *look)
 {
 	const struct ranking *ranking = &search->ranking;
@@ -82,15 +72,18 @@ double scan_rounded(const struct property *property, double value)
 	return round(value / step) * step;
 }
 
-/* The value beside the threshold `at` at which a side is searched again: that of today's decision
- * or the other one. */
+/* The value beside the threshold `at` at which a side is searched again: that of today's decision,
+ * which is today's value at most, or the other one. */
 static double side_of(const struct scan *scan, double at, bool today)
 {
 	bool below = scan->up == today;
+	double now = scan->property->now;
 	if (scan->property->whole)
 		return !today ? at : scan->up ? at - 1 : at + 1;
 	double side = below ? at * (1 - SIDE) : at * (1 + SIDE);
-	return scan->property->step == 1 && side > 100 ? round(side) : side;
+	if (scan->property->step == 1 && side > 100)
+		side = round(side);
+	return !today ? side : scan->up ? fmax(side, now) : fmin(side, now);
 }
 
 /* Would a plan of today's decision be chosen, of those that are carried? */
@@ -119,13 +112,23 @@ static bool find_crossing(
 	return known;
 }
 
-/* The next value to try. `*crossed`: there the decision should change; else it is in the middle, as
- * in later trials, which come where the plans that are carried have said too little. */
+/* Where the lead of today's strategy would be gone, if ln of the time went with ln of the value.
+ * False: it is not known on both sides, or it is near one of them. */
+static bool interpolate(const struct look *stays, const struct look *leaves, double *value)
+{
+	double share = stays->lead / (stays->lead - leaves->lead);
+	*value = stays->at * pow(leaves->at / stays->at, share);
+	return share > 0.1 && share < 0.9; /* not of NAN */
+}
+
+/* The next value to try. `*crossed`: there the decision should change, by the plans that are
+ * carried or else, every other time, by the leads; else it is in the middle. */
 static double guess(const struct scan *scan, const struct look *stays, const struct look *leaves,
 	int trial, bool *crossed)
 {
 	double value = 0;
-	*crossed = trial < CARRIED_TRIALS && find_crossing(scan, stays, leaves, &value);
+	*crossed = (trial < CARRIED_TRIALS && find_crossing(scan, stays, leaves, &value)) ||
+		   (trial % 2 == 0 && interpolate(stays, leaves, &value));
 	if (!*crossed)
 		value = sqrt(stays->at * leaves->at);
 	if (scan->property->whole) {
@@ -135,7 +138,7 @@ static double guess(const struct scan *scan, const struct look *stays, const str
 	return scan_rounded(scan->property, value);
 }
 
-static bool is_close(const struct look *look)
+bool scan_is_close(const struct look *look)
 {
 	return fabs(look->lead) <= log(RANKING_FUZZ);
 }
@@ -146,7 +149,7 @@ static bool look_for_tie(struct scan *scan, double at, struct error *error)
 	struct look look;
 	if (!look_at(scan, at, &look, error))
 		return false;
-	if (!is_close(&look) || look.other.strategy == scan->today.strategy)
+	if (!scan_is_close(&look) || look.other.strategy == scan->today.strategy)
 		return true;
 	scan->outcome = NEAR_TIE;
 	scan->at = at;
@@ -164,6 +167,10 @@ static bool closed(const struct scan *scan, const struct look *stays, const stru
 static bool narrow(struct scan *scan, double at, struct look *stays, struct look *leaves,
 	struct look *look, struct error *error)
 {
+	if (at == stays->at || at == leaves->at) {
+		*look = at == stays->at ? *stays : *leaves;
+		return true;
+	}
 	if (!look_at(scan, at, look, error))
 		return false;
 	if (look->decision.kind != REFUSED)
@@ -201,6 +208,10 @@ static bool close_in(struct scan *scan, struct look now, struct look leaves, str
 	for (int trial = 0; trial < TRIALS_MAX && !closed(scan, &stays, &leaves); trial++) {
 		struct look before, beyond;
 		bool crossed;
+		if (!scan->property->whole && scan_is_close(&stays) && scan_is_close(&leaves)) {
+			at = scan_rounded(scan->property, sqrt(stays.at * leaves.at));
+			break;
+		}
 		at = guess(scan, &stays, &leaves, trial, &crossed);
 		bool halved = !crossed && is_halved(scan, &stays, &leaves);
 		if (!narrow(scan, halved ? at : side_of(scan, at, true), &stays, &leaves, &before,
@@ -216,7 +227,7 @@ static bool close_in(struct scan *scan, struct look now, struct look leaves, str
 			return true;
 		if (decisions_same(&beyond.decision, &scan->today))
 			continue;
-		if (is_close(&before) && is_close(&beyond))
+		if (scan_is_close(&before) && scan_is_close(&beyond))
 			break;
 		scan->outcome = CHANGES;
 		scan->at = at;
@@ -245,17 +256,32 @@ static bool look_at_end(struct scan *scan, struct look *end, struct error *error
 	return true;
 }
 
+bool scan_today(struct scan *scans, int n, struct error *error)
+{
+	struct look look;
+	if (n == 0)
+		return true;
+	if (!look_at(scans, scans->property->now, &look, error))
+		return false;
+	look.decision = scans->today;
+	for (int i = 0; i < n; i++) {
+		scans[i].now = look;
+		scans[i].now.at = scans[i].property->now;
+	}
+	return true;
+}
+
 void scan_way(void *data, int index, int worker)
 {
 	struct scan *scan = &((struct scan *)data)[index];
-	struct look now = {.at = scan->property->now, .decision = scan->today, .lead = NAN}, end;
+	struct look end;
 	(void)worker;
 	if (look_at_end(scan, &end, &scan->error) && end.decision.kind != REFUSED) {
 		scan->at = end.at;
 		scan->outcome = SAME_AT_END;
 		if (!decisions_same(&end.decision, &scan->today)) {
 			scan->outcome = NO_CHANGE_KNOWN;
-			close_in(scan, now, end, &scan->error);
+			close_in(scan, scan->now, end, &scan->error);
 		}
 	}
 	arena_finish(&scan->arena);

@@ -277,23 +277,9 @@ static struct scan scan_new(const struct question *question, const struct proper
 
 /* Is the other decision of a near-tie as good today? Then that is said of the runner-up, and a
  * value at which it is so is no news. */
-static bool ties_today(const struct scan *scan, const struct answer *answer)
+static bool ties_today(const struct scan *scan)
 {
-	const struct question *question = scan->question;
-	const struct candidate *chosen = answer->chosen;
-	int64_t least = costs_time(&chosen->plan, chosen->prediction.step_time);
-	for (int i = 0; i < answer->n_alternatives && question->objective == OBJECTIVE_TIME; i++) {
-		const struct candidate *other = &answer->alternatives[i];
-		struct decision decision = decision_of(&other->plan);
-		if (other->outcome == OUTCOME_IMPOSSIBLE ||
-			!decisions_same(&decision, &scan->becomes) ||
-			!has_room(question, &other->plan, &other->prediction))
-			continue;
-		int64_t cost = costs_time(&other->plan, other->prediction.step_time);
-		if ((double)cost <= (double)least * RANKING_FUZZ)
-			return true;
-	}
-	return false;
+	return scan_is_close(&scan->now) && decisions_same(&scan->now.other, &scan->becomes);
 }
 
 static void add_scans(
@@ -303,7 +289,7 @@ static void add_scans(
 	int changes = 0;
 	for (int i = 0; i < COUNT_OF(ways); i++) {
 		if (ways[i]->outcome != CHANGES &&
-			(ways[i]->outcome != NEAR_TIE || ties_today(ways[i], answer)))
+			(ways[i]->outcome != NEAR_TIE || ties_today(ways[i])))
 			continue;
 		add_threshold(ways[i], arena, answer);
 		changes++;
@@ -334,6 +320,8 @@ static bool scan_all(const struct question *question, struct arena *arena, struc
 	int n = find_properties(question, chosen, properties);
 	for (int i = 0; i < 2 * n; i++)
 		scans[i] = scan_new(question, &properties[i / 2], answer, &carried, i % 2 == 0);
+	if (!scan_today(scans, 2 * n, error))
+		return false;
 	lent_each(question, 2 * n, scan_way, scans);
 	answer->thresholds = ARENA_ARRAY(arena, struct threshold, 2 * PROPERTIES_MAX);
 	for (int i = 0; i < 2 * n; i++) {
