@@ -37,8 +37,10 @@
  * touches now) and will touch later (or touches now). At the loss of the last micro-batch that is
  * everything saved for backward, the resident buffers, the parameters that are not resharded and
  * the gradients of earlier micro-batches: the first is the load's, the rest the shape's. At the
- * optimizer it is what the shape has there, whatever was saved before. Context and communicators
- * are added; what an allocator reserves beyond is not. The host's memory holds the states that are
+ * optimizer it is what the shape has there, whatever was saved before. Where a plan's own schedule
+ * is at hand, so is its ledger: an allocator takes and gives blocks in the order of the list, or
+ * gives them later, so that at least the ledger's peak is there. Context and communicators are
+ * added; what an allocator reserves beyond is not. The host's memory holds the states that are
  * offloaded (space/states.c). */
 #include "planner/bounds/bounds.h"
 
@@ -46,6 +48,7 @@
 #include <stdlib.h>
 
 #include "planner/bounds/sampler.h"
+#include "schedule/memory/memory.h"
 
 /* The first, one in the middle and the last; or the only one. */
 enum { PROBED_MICRO_BATCHES = 3 };
@@ -400,7 +403,10 @@ struct block_load bounds_block(const struct question *question, const struct pla
 int64_t bounds_memory(const struct schedule *schedule, int class, struct arena *arena)
 {
 	const struct stands stands = bound_stands(&schedule->programs[class], arena);
-	return bound_standing(&stands, NULL, OP_KIND_COUNT, arena) + bound_fixed_bytes(schedule);
+	int64_t standing = bound_standing(&stands, NULL, OP_KIND_COUNT, arena);
+	struct ledger ledger;
+	schedule_ledger(schedule, class, NULL, &ledger);
+	return max_i64(standing, ledger.peak_bytes) + bound_fixed_bytes(schedule);
 }
 
 struct sampler *bounds_leave(struct bounds *bounds)
