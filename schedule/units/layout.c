@@ -58,7 +58,8 @@ static void count_fp8(const struct plan *plan, const struct model *model, struct
 {
 	for (int i = 0; i < unit->n_slices; i++) {
 		const struct parameter *parameter = &model->parameters[unit->slices[i].parameter];
-		if (parameter->n_dims == 2 && fp8_converts(plan, model, parameter->module))
+		if (parameter->n_dims == 2 && fp8_converts(plan, model, parameter->module) &&
+			!parameter_is_adapter(model, unit->slices[i].parameter))
 			unit->fp8_elements += unit->slices[i].padded_elements;
 	}
 	unit->fp8_elements -= unit->fp8_elements %

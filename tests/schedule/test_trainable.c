@@ -215,6 +215,42 @@ static void test_layers_over_ranks(void **state)
 	}
 }
 
+/* Megatron-LM's distributed optimizer: everything once in bf16, and of what is trained the
+ * gradients whole, and a shard of masters and moments. Only that is cast, reduced and gathered;
+ * frozen layers in fp8 have one byte, but embedding and head. */
+static void test_whole(void **state)
+{
+	enum { RANKS = 8 };
+	static const struct {
+		const char *words;
+		int64_t frozen; /* bytes of frozen parameters */
+	} rows[] = {{"", (int64_t)2 * 6738415616},
+		{" fp8=tensorwise fp8_param_gather=on",
+			(int64_t)2 * 6738415616 - (int64_t)32 * (4 * 4096 + 3 * 11008) * 4096}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct arena arena = {0};
+		struct schedule *s = trained(&arena, "llama-2-7b",
+			arena_printf(&arena,
+				"trainable=lora:16:linear_qkv runtime=megatron strategy=ZERO_1 "
+				"reduce_dtype=bf16%s",
+				rows[i].words));
+		struct model_states states = schedule_model_states(s, 0);
+		int64_t all = s->model->trained_count, cast = 0;
+		for (int x = 0; x < s->programs->n_ops; x++)
+			cast += s->programs->ops[x].kind == OP_CAST_PARAMETERS
+					? s->programs->ops[x].bytes
+					: 0;
+		assert_int_equal(states.parameters, rows[i].frozen + 2 * all + 4 * all / RANKS);
+		assert_int_equal(states.gradients, 2 * all);
+		assert_int_equal(states.optimizer_state, 8 * all / RANKS);
+		assert_int_equal(exchanged(s, OP_ALL_GATHER, GROUP_SHARD).bytes, 2 * all);
+		assert_int_equal(exchanged(s, OP_REDUCE_SCATTER, GROUP_SHARD).bytes, 2 * all);
+		assert_int_equal(cast, (2 + 4) * all / RANKS);
+		arena_finish(&arena);
+	}
+}
+
 /* Backward of every stage but the first goes on to the one before: each sends as many gradients as
  * it received activations. States are those of what is trained. */
 static void test_stages(void **state)
@@ -271,7 +307,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_states),
 		cmocka_unit_test(test_more_frozen_needs_no_more),
 		cmocka_unit_test(test_backward_ends), cmocka_unit_test(test_tensor_ranks),
-		cmocka_unit_test(test_layers_over_ranks), cmocka_unit_test(test_stages),
-		cmocka_unit_test(test_refused)};
+		cmocka_unit_test(test_layers_over_ranks), cmocka_unit_test(test_whole),
+		cmocka_unit_test(test_stages), cmocka_unit_test(test_refused)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
